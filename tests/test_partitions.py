@@ -17,8 +17,8 @@ from oda_rl.agents import (
     TwoTimescaleAgent,
     load_agent,
 )
-from oda_rl.agents.partitions.infex import match
 from oda_rl.agents.partitions.base import interpreted_learner
+from oda_rl.agents.partitions.infex import match
 from oda_rl.diagram import assign_batch
 
 SCALED = Scaling(np.diag([0.5, 2.0, 1.0]), np.array([1.0, -2.0, 0.0]), np.array([2.0, 0.5, 1.0]))

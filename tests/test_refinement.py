@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.cluster import KMeans
 
 from oda_rl.annealing import refinement
 from oda_rl.annealing.cells import ward_merge
-from oda_rl.annealing.refinement import lloyd, refine
+from oda_rl.annealing.refinement import refine
 
 
 def squared_distances(points, codevectors):
@@ -14,6 +15,11 @@ def squared_distances(points, codevectors):
 
 def distortion(points, weights, codevectors):
     return weights @ squared_distances(points, codevectors).min(axis=1)
+
+
+def lloyd(points, weights, start):
+    means = KMeans(len(start), init=start, n_init=1, tol=0.0)
+    return means.fit(points, sample_weight=weights).cluster_centers_
 
 
 def within(points, weights, labels, n_cells):
@@ -114,7 +120,7 @@ def test_distortion_never_rises(seed):
     assert after < before
     again = refine(points, weights, refined, rng, effort=2)
     assert distortion(points, weights, again) <= after * (1 + 1e-12)
-    assert after <= distortion(points, weights, lloyd(points, weights, start, 100, 0.0))
+    assert after <= distortion(points, weights, lloyd(points, weights, start))
 
 
 def test_breathing_leaves_a_bad_optimum():
@@ -150,29 +156,6 @@ def test_more_effort_is_better_on_average():
     assert errors[0] > 1.005 * errors[1] > 1.005 * errors[2]
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_lloyd_is_lloyd_and_weights_are_repetitions(seed):
-    points, weights, start, _ = problem(seed)
-    expected = start.copy()
-    for _ in range(4):
-        labels = squared_distances(points, expected).argmin(axis=1)
-        for k in range(len(start)):
-            members = labels == k
-            expected[k] = np.average(points[members], axis=0, weights=weights[members])
-    np.testing.assert_allclose(lloyd(points, weights, start, 4, 0.0), expected, rtol=1e-9)
-    repeated = np.repeat(points, weights.astype(int), axis=0)
-    ones = np.ones(len(repeated))
-    np.testing.assert_allclose(lloyd(repeated, ones, start, 4, 0.0), expected, rtol=1e-9)
-
-
-def test_lloyd_does_nothing_without_iterations_and_fills_empty_cells():
-    points, weights, start, _ = problem(0)
-    np.testing.assert_array_equal(lloyd(points, weights, start, 0, 0.0), start)
-    start[3:6] = 1e6
-    labels = squared_distances(points, lloyd(points, weights, start, 20, 0.0)).argmin(axis=1)
-    assert len(np.unique(labels)) == len(start)
-
-
 def test_a_weight_counts_as_that_many_points():
     # Distinct points of weight w against the same points, w times each, as separate rows: from the
     # same optimum, nothing moves in either.
@@ -183,7 +166,7 @@ def test_a_weight_counts_as_that_many_points():
     assert distortion(repeated, ones, refined) == pytest.approx(
         distortion(points, weights, refined), rel=1e-12
     )
-    again = lloyd(repeated, ones, refined, 10, 0.0)
+    again = lloyd(repeated, ones, refined)
     np.testing.assert_allclose(again, refined, rtol=1e-9, atol=1e-12)
 
 

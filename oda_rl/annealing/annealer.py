@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.annealing.cells import cheapest_merges, heavy, merge
+from oda_rl.annealing.cells import merge, ward_merge
 from oda_rl.annealing.kernels import learn
 from oda_rl.annealing.levels import (
     LEVEL_SAMPLES,
@@ -29,17 +29,7 @@ from oda_rl.annealing.levels import (
     check_labels,
 )
 from oda_rl.divergences import TINY, Divergence
-from oda_rl.files.schema import (
-    MISSING,
-    Each,
-    Maybe,
-    Several,
-    Sizes,
-    flags,
-    real,
-    require,
-    whole,
-)
+from oda_rl.files.schema import MISSING, Each, Maybe, Several, Sizes, flags, real, require, whole
 from oda_rl.samples import cell_means, filled, first_with_holes, holes
 
 PROBE = 500  # samples that the accuracy of a level is measured on
@@ -58,35 +48,10 @@ class Annealer:
     Points go in and codevectors come out in the divergence's own coordinates
     (:meth:`oda_rl.divergences.Divergence.embed`), but for those in the history.
 
-    Parameters
-    ----------
-    schedule : Schedule
-        When to cool and when to stop.
-    divergence : Divergence
-        How far a point is from a codevector.
-    n_features : int
-        The first d components of a point; it may have more, which are averaged along.
-    rng : numpy.random.Generator
-        Draws the shifts of the splits.
-
-    Attributes
-    ----------
-    codevectors : ndarray, shape (K, d + q)
-        Class after class.
-    masses : ndarray, shape (K,)
-        Those of one class sum to 1.
-    labels : ndarray, shape (K,)
-        Classes as indices, rising.
-    class_weights : ndarray, shape (C,)
-        Weight of the samples seen of each class.
-    temperature : float
-        Of the current level.
-    active : bool
-        Whether the annealing goes on; what comes after only moves codevectors.
-    probe : (ndarray, ndarray) or None
-        Points and their classes that the accuracy of a level is measured on.
-    history : list of Level
-        One for each temperature level that has ended.
+    The first ``n_features`` components of a point are features; the others are averaged along.
+    Where annealing has ended (not ``active``) what comes after only moves codevectors. The accuracy
+    of a level is measured on ``probe``, points and their classes. ``codevectors``, shape
+    (K, d + q), are class after class, as are their ``masses``, which sum to 1 in each class.
     """
 
     SCHEMA: ClassVar[dict[str, Any]] = {
@@ -309,7 +274,7 @@ class Annealer:
             return Codebook(self.codevectors.copy(), self.weights(), self.labels)
         if self._viewed is None:  # which ones merge was decided when the level began
             flat = self.divergence.flat(self._opened[0][:, : self.n_features])
-            self._viewed = cheapest_merges(flat, self._opened[1], self.labels, limit) > 0.0
+            self._viewed = ward_merge(flat, self._opened[1], self.labels, limit) > 0.0
         weights = self._viewed * self.weights()
         totals = weights.sum(axis=1)
         labels = self.labels[self._viewed.argmax(axis=1)]
@@ -394,7 +359,9 @@ class Annealer:
         )
 
     def _merge_close(self) -> None:
-        alive = heavy(self.masses, self.labels, _MIN_MASS)
+        alive = self.masses >= _MIN_MASS
+        heaviest = np.lexsort((-self.masses, self.labels))  # class by class
+        alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
         own = self.codevectors[:, : self.n_features]
         close = self.divergence.between(own, own)
         near = np.minimum(close, close.T) < _MERGE * self.temperature
@@ -405,7 +372,7 @@ class Annealer:
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge; return by how much that raises the distortion."""
         flat = self.divergence.flat(self.codevectors[:, : self.n_features])
-        lineage = cheapest_merges(flat, self.weights(), self.labels, n_codevectors)
+        lineage = ward_merge(flat, self.weights(), self.labels, n_codevectors)
         shares = lineage / lineage.sum(axis=1, keepdims=True)
         masses = (lineage > 0.0) @ self.masses
         before, merged = self.codevectors, shares @ self.codevectors

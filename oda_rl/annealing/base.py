@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -50,22 +50,8 @@ _LOG2_POINTS = 16
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
-    for kind in (
-        Annealer,
-        Codebook,
-        Level,
-        Schedule,
-        divergences.Mahalanobis,
-        *NAMED.values(),
-    )
+    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
 }
-
-
-class Pace(NamedTuple):
-    """How fast to cool."""
-
-    cooling: float
-    samples: int
 
 
 SLOW, FAST, FASTEST = 0.8, 0.6, 0.5  # factors of the temperature
@@ -220,17 +206,12 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _takes_single(self) -> bool:
         return divergences.is_euclidean(self.divergence)
 
-    def _target_distortion(self) -> float:
-        return 0.0
-
-    def _target_error(self) -> float:
-        return -1.0
-
     def _step_back(self) -> None:
         """Bring what a subclass has learned besides to the level that was returned to."""
 
-    def _pace(self, refined: bool, n_points: float) -> Pace:
-        return Pace(float(self.cooling), int(self.samples_per_cluster))
+    def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
+        """Factor of the temperature from level to level, and samples of one for each codevector."""
+        return float(self.cooling), int(self.samples_per_cluster)
 
     def _max_codevectors(self, n_classes: int) -> int:
         return max(int(self.n_clusters), n_classes)
@@ -298,22 +279,17 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _nearest(self, points: FloatArray, codevectors: FloatArray) -> IntArray:
         """Nearest codevector of embedded points, shape (n,)."""
         between = self._annealer.divergence.between
-        nearest = [
-            between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))
-        ]
-        return np.concatenate(nearest)
+        parts = [between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))]
+        return np.concatenate(parts)
 
     def _of_each(
         self, points: FloatArray, of: Callable[[FloatArray, FloatArray], FloatArray]
     ) -> FloatArray:
         """Return what is made of embedded points and their divergences, shape (n, K).
 
-        Of points in single precision so is that, in blocks: in double precision it would take as
-        much memory as twice what is returned.
+        In blocks: of points in single precision so is that.
         """
         between, own = self._annealer.divergence.between, self._own()
-        if points.dtype == np.float64:
-            return of(points, between(points, own))
         found = np.empty((len(points), len(own)), dtype=points.dtype)
         largest = np.finfo(points.dtype).max
         for rows in chunks(len(points)):
@@ -327,15 +303,15 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         self, n_classes: int, seed: int, refined: bool = False, n_points: float = np.inf
     ) -> Annealer:
         """Make an annealer; where its codebook is refined afterwards, it ends when that is full."""
-        pace = self._pace(refined, n_points)
+        cooling, samples = self._pace(refined, n_points)
         schedule = Schedule(
             max_codevectors=self._max_codevectors(n_classes),
             min_temperature=float(self.min_temperature),
-            cooling=pace.cooling,
-            samples_per_codevector=pace.samples,
+            cooling=cooling,
+            samples_per_codevector=samples,
             max_samples=np.inf if self.max_samples is None else int(self.max_samples),
-            target_distortion=self._target_distortion(),
-            target_error=self._target_error(),
+            target_distortion=float(getattr(self, "target_distortion", 0.0)),
+            target_error=float(getattr(self, "target_error", 0.0)) or -1.0,
             ends_full=refined,
             forgetting=float(self.forgetting),
         )
@@ -440,25 +416,11 @@ def log_cell_volumes(
 ) -> FloatArray:
     """Logarithms of the volumes that cells have inside a box, shape (n_cells,).
 
-    The box is filled evenly with 2^16 quasi-random points (Sobol's), of which each cell takes its
-    share; a cell that gets none is given half a point's share. Sides of length 0 do not count.
+    ``assign`` takes points, shape (n, d), and returns their cells, shape (n,). The box from
+    ``low`` to ``high``, shape (d,), is filled evenly with 2^16 quasi-random points (Sobol's), of
+    which each cell takes its share; a cell that gets none is given half a point's share. Sides of
+    length 0 do not count. Raises a ValueError if the box has more than 12 dimensions.
 
-    Parameters
-    ----------
-    assign : callable
-        Takes points, shape (n, d), and returns their cells, shape (n,).
-    n_cells : int
-        Number of cells.
-    low, high : ndarray, shape (d,)
-        Corners of the box.
-
-    Raises
-    ------
-    ValueError
-        If the box has more than 12 dimensions.
-
-    Examples
-    --------
     >>> halves = log_cell_volumes(
     ...     lambda x: (x[:, 0] > 1.0).astype(int), 2, np.zeros(2), np.array([4.0, 1.0])
     ... )
@@ -493,18 +455,10 @@ def log_density(
 ) -> FloatArray:
     """Log-density of the histogram at points, shape (n, d); -inf outside the box.
 
-    ``weights``, shape (n_cells,), are the masses of the cells. See [ODA-RL], section on density
-    estimation: consistent as temperature goes to 0 and samples to infinity.
-
-    Raises
-    ------
-    ValueError
-        If values are missing, or the box has more than 12 dimensions.
-
-    References
-    ----------
-    [ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
-    stochastic approximation".
+    ``weights``, shape (n_cells,), are the masses of the cells. Consistent as temperature goes to 0
+    and samples to infinity (Mavridis and Baras, "Annealing optimization for progressive learning
+    with stochastic approximation", section on density estimation). Raises a ValueError if values
+    are missing, or the box has more than 12 dimensions.
     """
     if holes(points) is not None:
         raise ValueError("X has missing values: a histogram has no density of what is observed")

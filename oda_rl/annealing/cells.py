@@ -66,9 +66,7 @@ def observe(
         total += weight
     for k in range(n_cells):
         share = step_size * (weights[k] / total)
-        mass = cells[k, 0] * (1.0 - step_size) + share
-        if mass < SMALLEST_MASS:
-            mass = SMALLEST_MASS
+        mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
         cells[k, 0] = mass
         move(codevectors, k, point, share / mass)
 
@@ -90,26 +88,15 @@ def prune_and_merge(
     lineage : ndarray, shape (new cells, n_cells)
         Row k says by which masses the new cell k consists of the old ones.
     """
-    before = cells[:n_cells, 0].copy()
-    owners, kept = thin_out(cells, metric, n_cells, min_mass, merge_below)
-    return np.where(owners == kept[:, None], before, 0.0)
-
-
-def thin_out(
-    cells: FloatArray,
-    metric: FloatArray | None,
-    n_cells: int,
-    min_mass: float,
-    merge_below: float,
-) -> tuple[IntArray, IntArray]:
-    """Do what :func:`prune_and_merge` does, without its lineage.
-
-    Returns of which cell each is part now, shape (n_cells,), and which ones are left.
-    """
-    owners, living = np.empty(n_cells, dtype=np.int64), np.empty(n_cells, dtype=np.bool_)
-    close = np.empty((n_cells, n_cells), dtype=np.bool_)
-    _prune_and_merge(cells, metric, min_mass, merge_below, close, living, owners)
-    return owners, _gather(cells, living)
+    masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
+    if metric is None:
+        squares = cdist(means, means, "sqeuclidean")
+    else:
+        gaps = means[:, None] - means
+        squares = ((gaps @ metric) * gaps).sum(axis=2)
+    alive = masses >= min_mass
+    alive[masses.argmax()] = True
+    return merge(cells, n_cells, alive, squares < merge_below)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -119,57 +106,16 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     sum to 1. Returns the lineage, as :func:`prune_and_merge` does.
     """
     before, owners, living = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
-    _merge(cells, close, living, owners)
-    kept = _gather(cells, living)
+    _merge_close(cells, close, living, owners)
+    kept = living.nonzero()[0]
+    cells[: len(kept)] = cells[kept]
+    cells[: len(kept), 0] /= cells[: len(kept), 0].sum()
     return np.where(owners == kept[:, None], before, 0.0)
 
 
-def _gather(cells: FloatArray, living: BoolArray) -> IntArray:
-    """Let cells that live take the first rows, with masses that sum to 1; return which they are."""
-    kept = living.nonzero()[0]
-    merged = cells[kept]
-    merged[:, 0] /= merged[:, 0].sum()
-    cells[: len(kept)] = merged
-    return kept
-
-
 @compiled
-def _prune_and_merge(
-    cells: FloatArray,
-    metric: FloatArray | None,
-    min_mass: float,
-    below: float,
-    close: BoolArray,
-    living: BoolArray,
-    owners: IntArray,
-) -> None:
-    """Say which cells live, shape (n,), and which ones the others have become part of."""
-    n, width, heaviest = living.shape[0], cells.shape[1], integer(0)
-    for first in range(n):
-        owners[first], living[first] = first, cells[first, 0] >= min_mass
-        if cells[first, 0] > cells[heaviest, 0]:
-            heaviest = first
-        for second in range(first + 1, n):
-            distance = 0.0
-            if metric is None:
-                for i in range(1, width):
-                    gap = cells[first, i] - cells[second, i]
-                    distance += gap * gap
-                    if distance >= below:
-                        break
-            else:
-                for i in range(1, width):
-                    slope = 0.0
-                    for j in range(1, width):
-                        slope += (cells[first, j] - cells[second, j]) * metric[j - 1, i - 1]
-                    distance += slope * (cells[first, i] - cells[second, i])
-            close[first, second] = distance < below
-    living[heaviest] = True
-    _merge(cells, close, living, owners)
-
-
-@spliced
-def _merge(cells: FloatArray, close: BoolArray, living: BoolArray, owners: IntArray) -> None:
+def _merge_close(cells: FloatArray, close: BoolArray, living: BoolArray, owners: IntArray) -> None:
+    """Merge pairs, one after the other; ``owners[i]``: the cell that i is part of."""
     n = close.shape[0]
     for first in range(n):
         for second in range(first + 1, n):
@@ -248,20 +194,12 @@ def ward_merge(
 
     Merging i and j raises the squared error by m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963).
 
-    Parameters
-    ----------
-    codevectors : ndarray, shape (m, d)
-        Finite.
-    masses : ndarray, shape (m,)
-        Of their cells, in (0, inf).
-    groups : ndarray of int64, shape (m,)
-        Only codevectors of the same group merge.
-    n_clusters : int
-        At least 1. More remain if there are more groups.
+    More remain if there are more groups. ``codevectors`` have shape (m, d), the ``masses`` of
+    their cells and ``groups`` shape (m,).
 
     Returns
     -------
-    lineage : ndarray, shape (max(n_clusters, number of groups), m), or (m, m) if m is less
+    lineage : ndarray, shape (number left, m)
         Row k holds the masses of the cells that make up the new cell k, and 0 elsewhere: the new
         codevectors are ``lineage @ codevectors / lineage.sum(axis=1, keepdims=True)``. New cells
         are in the order of their first old one.
@@ -273,7 +211,7 @@ def ward_merge(
     array([[2., 0., 3.],
            [0., 1., 0.]])
     """
-    m = len(masses)
+    m, masses = len(masses), np.maximum(masses, TINY)
     costs = cdist(codevectors, codevectors, "sqeuclidean")
     costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
     costs[groups[:, None] != groups] = np.inf
@@ -281,46 +219,6 @@ def ward_merge(
     least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
     _merge_cheapest(masses.copy(), m - n_clusters, costs, least, partners, owners)
     return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
-
-
-def cheapest_merges(
-    codevectors: FloatArray, weights: FloatArray, labels: IntArray, n_codevectors: int
-) -> FloatArray:
-    """Lineage of the merges within classes that leave so many, or one for each class.
-
-    Parameters
-    ----------
-    codevectors : ndarray, shape (K, d)
-        In coordinates in which squared distances are about the divergences.
-    weights : ndarray, shape (K,)
-        At least 0.
-    labels : ndarray, shape (K,)
-        Class of each, rising from 0.
-    n_codevectors : int
-
-    Examples
-    --------
-    >>> cheapest_merges(np.array([[0.0], [1.0], [1.5]]), np.ones(3), np.array([0, 0, 1]), 1)
-    array([[1., 1., 0.],
-           [0., 0., 1.]])
-    """
-    left = max(n_codevectors, int(labels[-1]) + 1)
-    return ward_merge(codevectors, np.maximum(weights, TINY), labels, left)
-
-
-def heavy(masses: FloatArray, labels: IntArray, least: float) -> BoolArray:
-    """Which codevectors have at least this mass, shape (K,), or the most of their class.
-
-    Examples
-    --------
-    >>> heavy(np.array([0.9, 0.1, 0.3, 0.2]), np.array([0, 0, 1, 1]), 0.5)
-    array([ True, False,  True, False])
-    """
-    found = masses >= least
-    for c in range(int(labels[-1]) + 1):
-        members = np.flatnonzero(labels == c)
-        found[members[masses[members].argmax()]] = True
-    return found
 
 
 @compiled
@@ -414,5 +312,4 @@ def _level(
     )  # fmt: skip
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
     settle(codevectors, n_cells, points, order, temperature)
-    below = _MERGE_BELOW * temperature
-    return len(thin_out(cells, None, n_cells, _MIN_MASS, below)[1])
+    return len(prune_and_merge(cells, None, n_cells, _MIN_MASS, _MERGE_BELOW * temperature))

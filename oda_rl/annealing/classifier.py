@@ -205,11 +205,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
         Parameters
         ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes.
-        y : array-like, shape (n,)
-            Numbers or strings.
+        X, y
+            As for :meth:`fit`.
         classes : ignored
             Classes are known when they are seen.
         sample_weight : array-like, shape (n,), optional
@@ -295,9 +292,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         # Directions of hardly any weight would explain away whatever is missing.
         chosen = getattr(self, "best_params_", {}).get("fine_tuning", self.fine_tuning)
         return super()._takes_missing() and chosen != MATRIX
-
-    def _target_error(self) -> float:
-        return float(self.target_error) if self.target_error > 0.0 else -1.0
 
     def _max_codevectors(self, n_classes: int) -> int:
         if self.n_clusters != "auto":

@@ -21,7 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
-from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA, Pace
+from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA
 from oda_rl.annealing.levels import FEW_POINTS
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, resolve
@@ -174,10 +174,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
         Parameters
         ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes.
-        y : ignored
+        X, y
+            As for :meth:`fit`.
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
         """
@@ -244,18 +242,15 @@ class ODAClusterer(ClusterMixin, BaseODA):
                 stacklevel=3,
             )
 
-    def _target_distortion(self) -> float:
-        return float(self.target_distortion)
-
     def _refines(self) -> bool:
         return self.refine and resolve(self.divergence).kernel == QUADRATIC
 
-    def _pace(self, refined: bool, n_points: float) -> Pace:
+    def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
         cooling, samples = SLOW, SAMPLES
         if refined:
             cooling = FASTEST if n_points < FEW_POINTS * self.n_clusters else FAST
             samples = int(min(max(n_points / (2 * self.n_clusters), 1), SAMPLES))
-        return Pace(
+        return (
             cooling if self.cooling is None else float(self.cooling),
             samples if self.samples_per_cluster is None else int(self.samples_per_cluster),
         )

@@ -30,16 +30,8 @@ def class_log_densities(
 ) -> FloatArray:
     """Log Σ_k w_k exp(−d_k/T) over the codevectors of each class, shape (n, C).
 
-    Parameters
-    ----------
-    divergences : ndarray, shape (n, K)
-        From the codevectors.
-    weights : ndarray, shape (K,)
-        Mass of each codevector, times the prior of its class.
-    labels : ndarray, shape (K,)
-        Class of each codevector, rising from 0 to C - 1.
-    temperature : float
-        T, positive.
+    ``divergences``, shape (n, K), are those from the codevectors, ``weights``, shape (K,), masses
+    times priors of the classes, ``labels``, shape (K,), classes, rising from 0 to C - 1.
 
     Examples
     --------
@@ -177,17 +169,8 @@ def select(
 ) -> Candidate:
     """Return the candidate with the least mean loss over the folds; the simplest of equals.
 
-    Parameters
-    ----------
-    options : sequence of Candidate
-        To choose from.
-    losses : callable
-        Takes the rows to learn from and those to measure on; returns the sum of the losses of each
-        option on the latter.
-    classes : ndarray, shape (n,)
-        Class of each row, from 0 on.
-    rng : numpy.random.Generator
-        Deals the rows out to folds.
+    ``losses`` takes the rows to learn from and those to measure on, and returns the sum of the
+    losses of each option on the latter. ``classes``, shape (n,), are dealt out to folds.
     """
     totals = np.zeros(len(options))
     for train, test in folds(classes, rng):

@@ -173,26 +173,12 @@ def learn(
     then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
     temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
 
-    Parameters
-    ----------
-    divergence : Divergence
-    n_features : int
-        The first d components of a point; the last q are averaged along.
-    points, classes, weights : ndarray, shapes (n, d + q), (n,), (n,)
-        A weight w is a step w times as long.
-    codevectors : ndarray, shape (K, d + q)
-        In the divergence's own coordinates. They change, and so does all that follows.
-    masses : ndarray, shape (K,)
-        Those of one class sum to 1.
-    known : ndarray, shape (K, d + q), or None
-        Masses of each component, if values are missing.
-    starts : ndarray, shape (C + 1,)
-        Class c has the codevectors from ``starts[c]`` up to ``starts[c + 1]``.
-    temperature, forgetting : float
-    clocks : ndarray, shape (C,)
-        Weight n of each class's samples.
-    seen : ndarray, shape (2,)
-        Sum of the divergences from the nearest codevector, and of the weights.
+    Points, shape (n, d + q), have d features; what follows is averaged along. A weight w is a step
+    w times as long. Class c has the ``codevectors``, shape (K, d + q) and in the divergence's own
+    coordinates, from ``starts[c]`` up to ``starts[c + 1]``; their ``masses`` sum to 1. If values
+    are missing, ``known`` are the masses of each component. ``clocks``, shape (C,), are the weights
+    n of each class's samples. To ``seen`` the sums of the divergences from the nearest codevector
+    and of the weights are added. All these arrays change.
     """
     if divergence.kernel == CALLED:
         _learn_called(

@@ -173,23 +173,8 @@ class Distribution:
     2 are the same, and so are two orders of one table. Rows are drawn by strata of the cumulative
     weight.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Finite.
-    classes : ndarray, shape (n,)
-        From 0 to C - 1; none is missing.
-    weights : ndarray, shape (n,)
-        At least 0; rows of weight 0 are left out.
-    rng : numpy.random.Generator
-        Draws.
-    n_features : int, optional
-        How many columns are features; all by default.
-
-    Attributes
-    ----------
-    points, classes, weights : ndarray
-        The distinct rows, class after class, with the sums of their weights.
+    Rows of weight 0 are left out; ``points``, ``classes`` (from 0 on, each there) and ``weights``
+    are what is left, class after class. The first ``n_features`` columns are features.
 
     Examples
     --------

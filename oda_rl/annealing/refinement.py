@@ -346,24 +346,22 @@ def refine(
 
     Parameters
     ----------
-    points : ndarray, shape (n, d)
-        Distinct: a point that occurs w times is one point of weight w. NaN: a value is missing.
-    weights : ndarray, shape (n,)
-        In [0, inf). Only their ratios matter.
+    points, weights : ndarray, shapes (n, d), (n,)
+        Distinct: a point that occurs w times is one point of weight w ≥ 0. NaN: a value is missing.
     codevectors : ndarray, shape (K, d)
         Where to start; K at least 1.
     rng : numpy.random.Generator
         Draws the order of the points or the sample, and the places of new codevectors.
     effort : int, optional
-        How many times to breathe, at least 0. Each time takes about as long as 5 to 10 of Lloyd's
-        iterations and gains less than the one before. By default that is not at all with fewer than
-        10 points a codevector, twice with 60 and more, and once in between.
+        How many times to breathe. Each time takes about as long as 5 to 10 of Lloyd's iterations
+        and gains less than the one before. By default that is not at all with fewer than 10 points
+        a codevector, twice with 60 and more, and once in between.
 
     Returns
     -------
     ndarray, shape (K, d)
-        Row k has nothing to do with row k of ``codevectors``. Each is the nearest to some point,
-        and they are all the points, some repeated, if there are not more than K.
+        Each is the nearest to some point, and they are all the points, some repeated, if there are
+        not more than K.
 
     Examples
     --------
@@ -391,10 +389,15 @@ def refine(
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:
         return refined
-    refined = lloyd(points, weights, refined, *FINISH)
-    if _error(points, weights, refined) < _error(points, weights, codevectors):
-        return refined
-    return codevectors.copy()
+    cells = _open(points, weights, codevectors, 0, False)
+    before, after = _assign(cells, n_cells), math.inf
+    cells.codevectors[:] = refined
+    for _ in range(FINISH[0]):  # of Lloyd's iteration
+        error, after = after, _assign(cells, n_cells)
+        if after >= error * (1.0 - FINISH[1]):
+            break
+        _centre(cells)
+    return cells.codevectors if after < before else codevectors.copy()
 
 
 def _refine_observed(
@@ -412,54 +415,3 @@ def _refine_observed(
         best, error = moved, after
         codevectors = refine(filled(points, moved[squares.argmin(axis=1)]), weights, moved, rng)
     return best
-
-
-def _error(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> float:
-    """Weighted sum of the squared distances from the nearest codevectors."""
-    return float(_assign(_open(points, weights, codevectors, 0, False), len(codevectors)))
-
-
-def lloyd(
-    points: FloatArray, weights: FloatArray, codevectors: FloatArray, max_iter: int, tol: float
-) -> FloatArray:
-    """Move codevectors to the means of the points nearest to them, again and again.
-
-    A codevector without points goes to the point with the largest weighted squared distance.
-    (Lloyd, "Least squares quantization in PCM", IEEE Transactions on Information Theory 28, 1982.)
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Finite.
-    weights : ndarray, shape (n,)
-        In [0, inf).
-    codevectors : ndarray, shape (K, d)
-        Where to start.
-    max_iter : int
-        At least 0.
-    tol : float
-        Stop when the error falls by less than this share of it, in [0, 1).
-
-    Returns
-    -------
-    ndarray, shape (K, d)
-
-    Examples
-    --------
-    >>> points = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> lloyd(points, np.ones(4), np.array([[0.0], [1.0]]), 10, 0.0)
-    array([[ 0.5],
-           [10.5]])
-    """
-    cells = _open(points, weights, codevectors, 0, False)
-    error = math.inf
-    for _ in range(max_iter):
-        after = _assign(cells, len(codevectors))
-        if after >= error * (1.0 - tol):
-            break
-        error = after
-        _centre(cells)
-        empty = np.flatnonzero(cells.masses == 0.0)
-        farthest = np.argsort(-cells.weights * cells.errors, kind="stable")[: len(empty)]
-        cells.codevectors[empty[: len(farthest)]] = cells.points[farthest]
-    return cells.codevectors

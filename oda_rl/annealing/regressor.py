@@ -21,7 +21,6 @@ from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import MISSING, Optional, Several, real
 from oda_rl.samples import filled
 
-_MANY_FEATURES = 100  # whose moments take long to invert for each cell
 _RECENT = 5000  # samples of a stream that local models are fitted to
 
 
@@ -56,14 +55,8 @@ def fit_local_models(
     it had d + 2 more points of average spread that follow those: a cell of few points takes the
     common slopes, one of many has its own.
 
-    Parameters
-    ----------
-    points, targets, weights, cells : ndarray, shapes (n, d), (n,), (n,), (n,)
-        The data, and the cell of each.
-    values : ndarray, shape (K,)
-        The value of a cell that has no points.
-    linear : bool
-        Whether models have slopes.
+    ``cells``, shape (n,), are those of the points; ``values``, shape (K,), is what a cell without
+    points predicts. Models have slopes if they are ``linear``.
 
     Examples
     --------
@@ -90,10 +83,8 @@ def fit_local_models(
         gaps = points - np.average(points, axis=0, weights=weights)
         scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
         scale[scale == 0.0] = 1.0
-        steps = (points - centres[cells]) / scale
         rests = targets - values[cells]
-        fit_slopes = _slopes if d <= _MANY_FEATURES else _slopes_in_subspace
-        slopes = fit_slopes(steps, rests, weights, cells, n_cells) / scale
+        slopes = _slopes((points - centres[cells]) / scale, rests, weights, cells, n_cells) / scale
     return LocalModels(values, slopes, centres)
 
 
@@ -103,32 +94,9 @@ def _slopes(
     """Slopes of all cells, shape (K, d); 0 in a cell of no weight.
 
     ``steps``, shape (n, d), are from the cells' centres, ``rests``, shape (n,), from their values.
-    """
-    d = steps.shape[1]
-    slopes = np.zeros((n_cells, d))
-    average = (steps * weights[:, None]).T @ steps / weights.sum()
-    common = np.linalg.pinv(average, hermitian=True) @ (
-        (steps * weights[:, None]).T @ rests / weights.sum()
-    )
-    prior = (d + 2) * average
-    for k in np.unique(cells[weights > 0.0]):
-        own = cells == k
-        weighted = steps[own] * weights[own][:, None]
-        moments = weighted.T @ steps[own] + prior
-        slopes[k] = np.linalg.pinv(moments, hermitian=True) @ (
-            weighted.T @ rests[own] + prior @ common
-        )
-    return slopes
-
-
-def _slopes_in_subspace(
-    steps: FloatArray, rests: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
-) -> FloatArray:
-    """Return the same as :func:`_slopes`, with one decomposition for all cells.
-
     In coordinates in which the average of moments is 1 the prior is a ridge, and what no step
-    reaches has no coordinate. There are as few as there are samples, if these are fewer than
-    features, and a cell's equations are as few as its samples.
+    reaches has no coordinate: there are as few as there are samples, if these are fewer than
+    features. A cell's equations are as few as its samples, if these are fewer than coordinates.
     """
     n, d = steps.shape
     slopes = np.zeros((n_cells, d))
@@ -143,10 +111,16 @@ def _slopes_in_subspace(
         own = cells == k
         root = np.sqrt(weights[own])
         white = (steps[own] @ axes.T) * root[:, None]
-        # Of slopes that minimise |rests - white s|² + (d + 2) |s - common|².
-        gram = white @ white.T + (d + 2) * np.eye(len(white))
+        # Of slopes that minimise |missed - white s|² + (d + 2) |s|², s from the common ones.
         missed = rests[own] * root - white @ common
-        slopes[k] = (common + white.T @ np.linalg.solve(gram, missed)) @ axes
+        ridge = d + 2
+        if len(white) < len(common):
+            gram = white @ white.T + ridge * np.eye(len(white))
+            step = white.T @ np.linalg.solve(gram, missed)
+        else:
+            gram = white.T @ white + ridge * np.eye(len(common))
+            step = np.linalg.solve(gram, white.T @ missed)
+        slopes[k] = (common + step) @ axes
     return slopes
 
 
@@ -236,12 +210,8 @@ class ODARegressor(RegressorMixin, BaseODA):
 
         Parameters
         ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes. A cell's linear
-            model takes for these what the cell expects.
-        y : array-like, shape (n,)
-            Finite.
+        X, y
+            As for :meth:`fit`.
         sample_weight : array-like, shape (n,), optional
             At least 0: how many times as long each sample's step is.
         """
@@ -285,9 +255,6 @@ class ODARegressor(RegressorMixin, BaseODA):
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
         return np.column_stack(checked_targets(self, X, y, reset=reset))
-
-    def _target_distortion(self) -> float:
-        return float(self.target_distortion)
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)

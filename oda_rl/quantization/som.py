@@ -9,19 +9,9 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import (
-    TakesMissing,
-    check_columns,
-)
+from oda_rl._validation import TakesMissing, check_columns
 from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, within
-from oda_rl.files.schema import (
-    Optional,
-    Several,
-    Sizes,
-    check_fitted,
-    require,
-    whole,
-)
+from oda_rl.files.schema import Optional, Several, Sizes, check_fitted, require, whole
 from oda_rl.quantization.kernels import Grid, learn_map
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
 from oda_rl.samples import Weighted, filled, means_of, observed_shares
