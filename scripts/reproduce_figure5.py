@@ -52,7 +52,7 @@ STOPS = {
 MAP_SIDES = (4, 6, 8, 10, 12, 16)
 COMMON = {"solved_episodes": 0, "restart_after": 0}
 SPACE: dict[str, tuple[Any, ...]] = {
-    "discount": (0.85, 0.9, 0.95, 0.98, 0.99, 0.995),
+    "gamma": (0.85, 0.9, 0.95, 0.98, 0.99, 0.995),
     "step_exponent": (0.1, 0.2, 0.3, 0.5, 0.7),
     "min_step_size": (0.005, 0.01, 0.03, 0.1),
     "exploration": (0.1, 0.3, 0.5),

@@ -106,9 +106,9 @@ def som_observe(codevectors, metric, shape, periodic, x, rate, width):
 class WatkinsQ:
     """Watkins' Q(lambda) with replacing traces, in dictionaries."""
 
-    def __init__(self, n_actions, discount, trace_decay, step_exponent, min_step_size):
+    def __init__(self, n_actions, gamma, trace_decay, step_exponent, min_step_size):
         self.n_actions = n_actions
-        self.discount, self.trace_decay = discount, trace_decay
+        self.gamma, self.trace_decay = gamma, trace_decay
         self.step_exponent, self.min_step_size = step_exponent, min_step_size
         self.values = defaultdict(float)
         self.visits = defaultdict(int)
@@ -125,7 +125,7 @@ class WatkinsQ:
 
     def update(self, cell, action, reward, next_cell, terminated, done, greedy=None):
         best = 0.0 if terminated else self.values[next_cell, self.greedy(next_cell)]
-        error = reward + self.discount * best - self.values[cell, action]
+        error = reward + self.gamma * best - self.values[cell, action]
         if action != (self.greedy(cell) if greedy is None else greedy):
             self.traces = {}
         self.visits[cell, action] += 1
@@ -134,7 +134,7 @@ class WatkinsQ:
         for pair, trace in self.traces.items():
             step_size = max(self.min_step_size, self.visits[pair] ** -self.step_exponent)
             self.values[pair] += step_size * trace * error
-        decay = self.discount * self.trace_decay
+        decay = self.gamma * self.trace_decay
         self.traces = {
             pair: trace * decay for pair, trace in self.traces.items() if trace * decay > 1e-3
         }
@@ -331,12 +331,12 @@ class Trajectories:
         return np.array(observations), np.array(steps)
 
 
-def watkins_return(steps, values, greedy, discount, trace_decay, i):
+def watkins_return(steps, values, greedy, gamma, trace_decay, i):
     """Mean of the n-step returns, weighed by λ, up to where an action was not greedy."""
     total, weight, rewards, power = 0.0, 1.0, 0.0, 1.0
     while True:
         rewards += power * steps[i, 1]
-        power *= discount
+        power *= gamma
         i += 1
         worth = 0.0 if steps[i, 2] == 2.0 else values[i]
         n_step = rewards + power * worth
@@ -346,11 +346,11 @@ def watkins_return(steps, values, greedy, discount, trace_decay, i):
         weight *= trace_decay
 
 
-def discounted_return(steps, discount, i):
+def discounted_return(steps, gamma, i):
     """Discounted return from row i to the end of its trajectory."""
     if steps[i, 2] != 1.0:
         return 0.0
-    return steps[i, 1] + discount * discounted_return(steps, discount, i + 1)
+    return steps[i, 1] + gamma * discounted_return(steps, gamma, i + 1)
 
 
 def prune_and_merge(masses, codevectors, metric, min_mass, below):
@@ -768,7 +768,7 @@ class SinglePrecisionQ:
 
     def __init__(self, n_cells, n_actions, step_sizes, settings, bits=()):
         self.shape, self.step_sizes, self.settings = (n_cells, n_actions), step_sizes, settings
-        self.decay = np.float32(settings.discount * settings.trace_decay)
+        self.decay = np.float32(settings.gamma * settings.trace_decay)
         self.bits = iter(bits)
         self.episode_return, self.resting = np.float32(0.0), False
         self.all_steps, self.best_at = 0, 0
@@ -801,7 +801,7 @@ class SinglePrecisionQ:
         self.episode_return += reward
         if not self.resting:
             best = self.values[next_cell].max()
-            target = reward if terminated else reward + np.float32(self.settings.discount) * best
+            target = reward if terminated else reward + np.float32(self.settings.gamma) * best
             error = target - self.values[cell, action]
             self.updates[cell, action] += 1
             self.rates[cell, action] = self.step_sizes[self.updates[cell, action]]

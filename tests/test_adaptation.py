@@ -18,7 +18,7 @@ KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-NEAR_SIGHTED = {"discount": 0.1, "trace_decay": 0.0}  # for tasks of one step
+NEAR_SIGHTED = {"gamma": 0.1, "trace_decay": 0.0}  # for tasks of one step
 
 
 def near_sighted(kind):

@@ -31,7 +31,7 @@ def labels_of(steps):
 
 
 def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
-    settings = FittedQConfig(**{"discount": DISCOUNT, **config})
+    settings = FittedQConfig(**{"gamma": DISCOUNT, **config})
     seen, rng = Experience(observations, steps, n_actions), np.random.default_rng(seed)
     placed = Placed.among(seen, None, settings, rng)
     settled = len(steps) - 1
@@ -39,7 +39,7 @@ def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
 
 
 def fit_in_joint(observations, steps, **config):
-    settings = FittedQConfig(discount=DISCOUNT, **config)
+    settings = FittedQConfig(gamma=DISCOUNT, **config)
     seen = Experience(observations, steps, 2)
     return joint.fit(seen, None, None, settings, np.random.default_rng(0))
 
@@ -119,7 +119,7 @@ def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds, d):
     rows, placed, rng = problem(seed=1, d=d)
     own, near, weights, _ = rows
     belief = Belief(-9.0, 9.0, 5.0, 0.4)
-    config = FittedQConfig(discount=0.9, trace_decay=0.5, tolerance=0.0)
+    config = FittedQConfig(gamma=0.9, trace_decay=0.5, tolerance=0.0)
     seen = []
     go_on = advantages.go_on
 

@@ -140,8 +140,8 @@ def test_plot_draws_anew(run, capsys):
 
 def test_options_come_from_the_configuration(tmp_path):
     folder = tmp_path / "run"
-    shared = ["--max-cells", "3", "--discount", "0.9", "--metric", "std"]
-    also = {"max_cells": 3, "discount": 0.9, "metric": "std"}
+    shared = ["--max-cells", "3", "--gamma", "0.9", "--metric", "std"]
+    also = {"max_cells": 3, "gamma": 0.9, "metric": "std"}
     own = {
         "fitted": (["--max-transitions", "400", *shared], {"max_transitions": 400, **also}),
         "two-timescale": (["--warmup-steps", "50", *shared], {"warmup_steps": 50, **also}),
@@ -186,8 +186,8 @@ def test_defaults_are_the_same_in_every_environment(form):
 @pytest.mark.parametrize(
     ("algo", "own"),
     [
-        ("fitted", ("--discount", "Discount factor", "--trace-decay", "--max-transitions")),
-        ("two-timescale", ("--discount", "Discount factor", "--trace-decay", "--warmup-steps")),
+        ("fitted", ("--gamma", "Discount factor", "--trace-decay", "--max-transitions")),
+        ("two-timescale", ("--gamma", "Discount factor", "--trace-decay", "--warmup-steps")),
         ("model", ("--random-steps", "before the world is learned", "--action-bins", "affine")),
     ],
 )
@@ -205,7 +205,7 @@ def test_help_explains_every_option(algo, own, capsys):
     [
         (["train", "--env-id", "NoSuchEnv-v0"], "env_id is 'NoSuchEnv-v0'"),
         (["train", "--total-timesteps", "-5"], "total_timesteps is -5"),
-        (["train", "--discount", "1.5"], "discount is 1.5"),
+        (["train", "--gamma", "1.5"], "gamma is 1.5"),
         (["train", "--seed", "-1"], "seed is -1"),
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
         (["train", "--partition", "oda"], "give --algo two-timescale, too"),
@@ -221,7 +221,7 @@ def test_help_explains_every_option(algo, own, capsys):
             "max_cells is a setting of partition='oda'",
         ),
         (["train", "--algo", "two-timescale", "--optimism", "1"], "optimism"),
-        (["train", "--algo", "model", "--discount", "0.9"], "discount"),
+        (["train", "--algo", "model", "--gamma", "0.9"], "gamma"),
         (["train", "--algo", "model", "--population", "3"], "population is 3"),
         (["train", "--algo", "model", "--actions", "codevectors"], "codevectors"),
         (["train", "--algo", "sarsa"], "sarsa"),
@@ -329,15 +329,15 @@ def test_a_configuration_is_read_back_and_flags_win(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     kwargs = '{"is_slippery": false, "max_episode_steps": 30}'
     lake = ["--env-id", "FrozenLake-v1", "--env-kwargs", kwargs, "--seed", "4"]
-    own = ["--algo", "two-timescale", "--partition", "grid", "--discount", "0.9"]
+    own = ["--algo", "two-timescale", "--partition", "grid", "--gamma", "0.9"]
     common = ["train", *lake, *own, "--total-timesteps", "5e2", "--eval-episodes", "3"]
     assert main([*common, "--out", str(first)]) == 0
     config = ["--config", str(first / "config.json")]
     known = parse(["train", *config])
     assert (known.env_id, known.seed, known.total_timesteps) == ("FrozenLake-v1", 4, 500)
     assert json.loads(known.env_kwargs) == json.loads(kwargs)
-    assert (known.partition, known.config.discount) == ("grid", 0.9)
-    assert parse(["train", *config, "--discount", "0.8"]).config.discount == 0.8
+    assert (known.partition, known.config.gamma) == ("grid", 0.9)
+    assert parse(["train", *config, "--gamma", "0.8"]).config.gamma == 0.8
     assert main(["train", *config, "--out", str(second)]) == 0
     same, other = load_agent(first), load_agent(second)
     np.testing.assert_array_equal(same.q_values, other.q_values)

@@ -407,12 +407,12 @@ def test_the_curve_is_drawn():
 
 # ---------------------------------------------------------------- values that are not known
 def test_values_of_a_policy_are_those_of_dynamic_programming():
-    n, discount = 11, 0.99  # a line: to the right is right; steps cost 1 until the end
+    n, gamma = 11, 0.99  # a line: to the right is right; steps cost 1 until the end
     policy = np.ones(n, dtype=int)
     after = np.array([[max(i - 1, 0), i + 1] for i in range(n)])
     exact = np.zeros((n + 1, 2))
     for _ in range(2000):
-        exact[:n] = -1.0 + discount * exact[after, 1] * (after < n)
+        exact[:n] = -1.0 + gamma * exact[after, 1] * (after < n)
     rng = np.random.default_rng(0)
     states, actions = rng.integers(n, size=4000), rng.integers(2, size=4000)
     reached = after[states, actions]

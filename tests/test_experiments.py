@@ -16,11 +16,11 @@ from oda_rl.runs.parallel import Execution, _files_beside, failures, rows_of, ru
 from oda_rl.runs.statistics import interquartile_mean, summarize
 
 
-def training(seed, discount, folder=None, pause=0.0):
+def training(seed, gamma, folder=None, pause=0.0):
     if folder is not None:
         (folder / f"{seed}-{time.time_ns()}").touch()
     time.sleep(pause)
-    agent = TwoTimescaleAgent("CartPole-v1", seed=seed, discount=discount).learn(1500)
+    agent = TwoTimescaleAgent("CartPole-v1", seed=seed, gamma=gamma).learn(1500)
     return [
         {"episodes": len(agent.episodes.rows), "value": agent.q_values.sum()},
         {"episodes": len(agent.episodes.rows), "value": agent.evaluate(2, seed=seed).mean()},
@@ -28,7 +28,7 @@ def training(seed, discount, folder=None, pause=0.0):
 
 
 def trainings(n, **more):
-    return [{"seed": seed, "discount": 0.9, **more} for seed in range(n)]
+    return [{"seed": seed, "gamma": 0.9, **more} for seed in range(n)]
 
 
 def odd(seed, folder):

@@ -103,7 +103,7 @@ CASES = {
     "easily content": (BARTO, {"restart_after": 500}),
     "never content": (BARTO, {"solved_episodes": 0, "restart_after": 500}),
     "content at once": (BARTO, {"solved_episodes": 1, "restart_after": 500}),
-    "2 by 3": (Grid, {"trace_decay": 0.5, "step_exponent": 1.0, "discount": 0.9}),
+    "2 by 3": (Grid, {"trace_decay": 0.5, "step_exponent": 1.0, "gamma": 0.9}),
 }
 
 
@@ -214,9 +214,9 @@ def test_tables_are_those_of_single_precision(name, tmp_path):
 
 @pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.98])
 def test_single_precision_is_the_agents_update(trace_decay):
-    core = make_core(discount=0.9, trace_decay=trace_decay)
+    core = make_core(gamma=0.9, trace_decay=trace_decay)
     settings = SimpleNamespace(
-        discount=0.9, trace_decay=trace_decay, solved_episodes=0, restart_after=0, warmup_steps=0,
+        gamma=0.9, trace_decay=trace_decay, solved_episodes=0, restart_after=0, warmup_steps=0,
     )  # fmt: skip
     sizes = np.arange(1, 3002).astype(float) ** -0.2
     oracle = oracles.SinglePrecisionQ(5, 3, np.append(0.0, sizes).astype(np.float32), settings)

@@ -242,7 +242,7 @@ def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
     [
         ({"state": set_field("n_cells", 10**9)}, "n_cells is 1000000000"),
         ({"state": set_field("phase", 3)}, "phase is 3"),
-        ({"state": set_field("discount", 0.5)}, "the setting is 0.995"),
+        ({"state": set_field("gamma", 0.5)}, "the setting is 0.995"),
         ({"state": set_field("next_uniform", 501)}, "next_uniform is 501"),
         ({"lanes": set_field("action", 2)}, "action is 2"),
         ({"lanes": set_field("cell", -1)}, "cell is -1"),

@@ -43,16 +43,14 @@ def check_finite(arrays):
 @pytest.mark.parametrize("component", [0, 1])
 @pytest.mark.parametrize("partition", ["oda", "grid", "gmm", "som", "infex"])
 def test_online_agents(partition, component, exponent, tmp_path):
-    agent = TwoTimescaleAgent(
-        Scaled(component, exponent), seed=0, discount=0.1, partition=partition
-    )
+    agent = TwoTimescaleAgent(Scaled(component, exponent), seed=0, gamma=0.1, partition=partition)
     check_agent(agent, exponent, tmp_path / "agent.zip")
 
 
 @pytest.mark.parametrize("exponent", EXPONENTS)
 @pytest.mark.parametrize("component", [0, 1])
 def test_fitted_agents(component, exponent, tmp_path):
-    agent = FittedQAgent(Scaled(component, exponent), seed=0, discount=0.1)
+    agent = FittedQAgent(Scaled(component, exponent), seed=0, gamma=0.1)
     check_agent(agent, exponent, tmp_path / "agent.zip")
 
 

@@ -812,9 +812,9 @@ def test_update_with_an_unknown_action(action):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("discount", 0.0),
-        ("discount", 1.0),
-        ("discount", float("nan")),
+        ("gamma", 0.0),
+        ("gamma", 1.0),
+        ("gamma", float("nan")),
         ("trace_decay", -0.1),
         ("trace_decay", 1.1),
         ("metric", "euclidean"),
@@ -861,8 +861,8 @@ def test_bad_arguments():
         agent.visited_states(0)
     with pytest.raises(ValueError, match="seed is -1"):
         FittedQAgent(BARTO, seed=-1)
-    with pytest.raises(TypeError, match="gamma"):
-        FittedQAgent(BARTO, gamma=0.9)
+    with pytest.raises(TypeError, match="discount"):
+        FittedQAgent(BARTO, discount=0.9)
     with pytest.raises(ValueError, match="env_id is 'NoSuchEnv-v0'"):
         FittedQAgent("NoSuchEnv-v0")
 

@@ -38,7 +38,7 @@ def best_value(x):
 
 
 def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **config):
-    settings = FittedQConfig(**{"discount": DISCOUNT, **config})
+    settings = FittedQConfig(**{"gamma": DISCOUNT, **config})
     rng = np.random.default_rng(seed)
     seen = Experience(observations, steps, n_actions)
     return joint.fit(seen, values, learned, settings, rng)

@@ -73,7 +73,7 @@ def actions(agent):
 
 
 def learned(kind, env, steps=1500):
-    return kind(env, seed=0, discount=0.1).learn(steps)
+    return kind(env, seed=0, gamma=0.1).learn(steps)
 
 
 @pytest.fixture(scope="module", params=[TwoTimescaleAgent, FittedQAgent])
@@ -171,7 +171,7 @@ def test_logs_may_have_their_keys_in_any_order():
     found = {
         tuple(
             actions(
-                FittedQAgent((keyed(order), spaces.Discrete(2)), seed=0, discount=0.1).fit(
+                FittedQAgent((keyed(order), spaces.Discrete(2)), seed=0, gamma=0.1).fit(
                     (log, decided, gains, after, over)
                 )
             )

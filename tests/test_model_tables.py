@@ -55,8 +55,8 @@ def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) ->
     return edges, moves / visits[..., None], rewards / visits
 
 
-def certain(discount: float, unknown: float = 0.0) -> View:
-    return View(np.r_[1.0, np.zeros(MAX_VISITS)], unknown, 0.0, discount)
+def certain(gamma: float, unknown: float = 0.0) -> View:
+    return View(np.r_[1.0, np.zeros(MAX_VISITS)], unknown, 0.0, gamma)
 
 
 def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:

@@ -216,7 +216,7 @@ def test_values_lie_within_what_rewards_could_add_up_to(
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         agent.learn(800)
-    longest = 1.0 / (1.0 - agent.config.discount)
+    longest = 1.0 / (1.0 - agent.config.gamma)
     # Slopes of few states in a cell lead a fitted value a little beyond.
     slack = (1e-2 if kind is FittedQAgent else 1e-9) * unit * longest
     assert agent.q_values.min() >= min(0.0, unit * least, unit * most) * longest - slack

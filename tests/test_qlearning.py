@@ -44,7 +44,7 @@ def transition(core, cell, action, reward, next_cell, terminated=False, truncate
 @pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.98, 1.0])
 @pytest.mark.parametrize("step_exponent", [0.0, 0.2, 1.0])
 def test_q_lambda_is_watkins(trace_decay, step_exponent):
-    core = make_core(discount=0.9, trace_decay=trace_decay, step_exponent=step_exponent)
+    core = make_core(gamma=0.9, trace_decay=trace_decay, step_exponent=step_exponent)
     oracle = oracles.WatkinsQ(3, 0.9, trace_decay, step_exponent, 0.01)
     rng = np.random.default_rng(0)
     cell = 0
@@ -66,7 +66,7 @@ def test_q_lambda_is_watkins(trace_decay, step_exponent):
 def test_terminated_and_truncated_are_worth_different_things():
     values = {}
     for kind in ("terminated", "truncated"):
-        core = make_core(discount=0.5, step_exponent=0.0)
+        core = make_core(gamma=0.5, step_exponent=0.0)
         core.table[ql.VALUES, 1, 0] = 8.0
         transition(core, 0, 2, 1.0, 1, **{kind: True})
         values[kind] = core.table[ql.VALUES, 0, 2]

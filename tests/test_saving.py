@@ -68,7 +68,7 @@ def test_run_folder(agent, tmp_path):
     assert config["env_id"] == BARTO
     assert config["algorithm"] == "TwoTimescaleAgent"
     assert config["num_timesteps"] == 17_000
-    assert config["config"]["discount"] == agent.config.discount
+    assert config["config"]["gamma"] == agent.config.gamma
     np.testing.assert_array_equal(TwoTimescaleAgent.load(folder).q_values, agent.q_values)
 
 

@@ -103,12 +103,12 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
 
 @pytest.mark.parametrize("algorithm", [TwoTimescale, FittedQ])
 def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
-    agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, discount=0.98).learn(6000)
-    model = algorithm("CartPole-v1", seed=0, discount=0.98).learn(6000)
+    agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, gamma=0.98).learn(6000)
+    model = algorithm("CartPole-v1", seed=0, gamma=0.98).learn(6000)
     SAME[algorithm](model.agent, agent)
     assert len(agent.history) > 3
     assert algorithm("CartPole-v1", seed=1).learn(500).agent.episodes.rows[0, 1] != 0
-    fused = PAIRS[algorithm]("CartPole-v1", seed=0, discount=0.98).learn(6000)
+    fused = PAIRS[algorithm]("CartPole-v1", seed=0, gamma=0.98).learn(6000)
     SAME[algorithm](model.agent, fused)
     np.testing.assert_array_equal(model.agent.evaluate(3, seed=1), fused.evaluate(3, seed=1))
 

@@ -422,7 +422,7 @@ def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
     known = steps[:, MARK] == GOES_ON
     targets = np.zeros(len(points))
     for i in np.flatnonzero(known):
-        targets[i] = oracles.watkins_return(steps, values, greedy, agent.config.discount, 0.9, i)
+        targets[i] = oracles.watkins_return(steps, values, greedy, agent.config.gamma, 0.9, i)
     groups = np.where(known, 2 * cells + steps[:, 0].astype(int), -1)
     outer = oracles.gradient_outer_product(points / points.std(axis=0), groups, targets)
     expected = 0.5 * (before + 4.0 * outer / outer.trace())
@@ -495,22 +495,22 @@ def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_
 
 def test_config_is_checked_and_defaults_know_no_environment():
     first, other = (
-        asdict(TwoTimescaleAgent(env_id, discount=0.9).config) for env_id in (BARTO, "Acrobot-v1")
+        asdict(TwoTimescaleAgent(env_id, gamma=0.9).config) for env_id in (BARTO, "Acrobot-v1")
     )
-    assert first == other == asdict(TwoTimescaleConfig(discount=0.9))
+    assert first == other == asdict(TwoTimescaleConfig(gamma=0.9))
     assert TwoTimescaleConfig().metric == "learned"
     assert TwoTimescaleConfig(metric=np.eye(2)).metric == ((1.0, 0.0), (0.0, 1.0))
     with pytest.raises(AttributeError):
-        TwoTimescaleConfig().discount = 0.5
+        TwoTimescaleConfig().gamma = 0.5
     with pytest.raises(TypeError, match="gamma"):
         TwoTimescaleAgent(BARTO, gamma=0.9)
 
 
 def test_settings_of_a_partition_are_its_own(tmp_path):
-    named = TwoTimescaleAgent(BARTO, partition="grid", bins=[2, 2, 4, 2], discount=0.9)
-    given = TwoTimescaleAgent(BARTO, partition=GridPartition(bins=(2, 2, 4, 2)), discount=0.9)
+    named = TwoTimescaleAgent(BARTO, partition="grid", bins=[2, 2, 4, 2], gamma=0.9)
+    given = TwoTimescaleAgent(BARTO, partition=GridPartition(bins=(2, 2, 4, 2)), gamma=0.9)
     for agent in (named, given):
-        assert (agent.config.discount, agent.partition.settings.bins) == (0.9, (2, 2, 4, 2))
+        assert (agent.config.gamma, agent.partition.settings.bins) == (0.9, (2, 2, 4, 2))
         agent.save(tmp_path)
         known = json.loads((tmp_path / "config.json").read_text())
         assert known["partition"] == "grid"
@@ -542,9 +542,9 @@ def test_wrapped_environments_train():
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("discount", 0.0),
-        ("discount", 1.01),
-        ("discount", float("nan")),
+        ("gamma", 0.0),
+        ("gamma", 1.01),
+        ("gamma", float("nan")),
         ("trace_decay", -0.1),
         ("exploration", 2.0),
         ("exploration_decay", 0.0),

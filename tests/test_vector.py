@@ -133,7 +133,7 @@ def test_every_step_is_learned_from_once(kind, mode):
 def test_values_are_those_of_watkins_with_traces_for_each():
     n, n_actions, n_cells = 3, 3, 5
     core = make_core(
-        discount=0.9,
+        gamma=0.9,
         trace_decay=0.9,
         step_exponent=0.5,
         exploration_decay=1e9,
@@ -342,7 +342,7 @@ def test_nonsense_is_refused(kind, mode, change, message):
 
 def test_at_the_first_fit_no_row_need_be_settled():
     endless = several(lambda: Toy(length=None), 3)
-    agent = FittedQAgent(endless, seed=0, discount=0.9).learn(1101)
+    agent = FittedQAgent(endless, seed=0, gamma=0.9).learn(1101)
     assert len(agent.history) == 1
     seen, placed = agent._engine.seen, agent._engine._placed
     each = placed, Placed(placed.at, placed.fine, anew=False)
@@ -377,7 +377,7 @@ def test_other_modes_are_refused():
 @kinds
 def test_episodes_that_never_end(kind):
     endless = several(lambda: Toy(length=None), 3)
-    settings = {"horizon": 20} if kind is quick_rule else {"discount": 0.9}
+    settings = {"horizon": 20} if kind is quick_rule else {"gamma": 0.9}
     steps = steps_for(kind, 20_001, 2001)
     agent = kind(endless, seed=0, **settings).learn(steps)
     assert agent.num_timesteps == steps

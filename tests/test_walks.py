@@ -185,7 +185,7 @@ def test_its_own_loop_is_that_of_learn(own):
 
 
 def test_one_step_is_that_of_the_formula(own):
-    agent = own("CartPole-v1", seed=0, exploration=0.2, step_size=0.5, discount=0.9)
+    agent = own("CartPole-v1", seed=0, exploration=0.2, step_size=0.5, gamma=0.9)
     engine, here, there = agent._engine, np.full(4, 0.05), np.full(4, -0.05)
     engine.values[agent.cell(there)] = 1.0, 3.0
     engine.learn(here, 1, 2.0, there, False)

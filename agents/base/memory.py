@@ -116,7 +116,7 @@ def watkins_targets(
     cells: IntArray,
     values: FloatArray,
     greedy: IntArray,
-    discount: float,
+    gamma: float,
     trace_decay: float,
     targets: FloatArray,
 ) -> None:
@@ -131,7 +131,7 @@ def watkins_targets(
         cell = cells[i]
         value = values[cell]
         if steps[i, MARK] == GOES_ON:
-            target = steps[i, REWARD] + discount * future
+            target = steps[i, REWARD] + gamma * future
             future = value
             if greedy[cell] == steps[i, ACTION]:
                 future = (1.0 - trace_decay) * value + trace_decay * target
@@ -142,14 +142,14 @@ def watkins_targets(
 
 
 @compiled
-def discounted_returns(steps: FloatArray, discount: float) -> tuple[float, float]:
+def discounted_returns(steps: FloatArray, gamma: float) -> tuple[float, float]:
     """Greatest and least discounted return to the end of a trajectory, and 0 if that is more."""
     most, least, future = 0.0, 0.0, 0.0
     for i in range(steps.shape[0] - 1, -1, -1):
         if steps[i, MARK] != GOES_ON:
             future = 0.0
             continue
-        future = steps[i, REWARD] + discount * future
+        future = steps[i, REWARD] + gamma * future
         if future > most:
             most = future
         elif future < least:

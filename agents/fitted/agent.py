@@ -233,7 +233,7 @@ class FittedQAgent(Simplifiable, Agent):
         -------
         Estimate
             ``mean``, ``low`` and ``high`` of the discounted return from where episodes began, two
-            standard errors wide, and the ``discount``. Limits of time count as if there were none.
+            standard errors wide, and the ``gamma``. Limits of time count as if there were none.
 
         Raises
         ------

@@ -193,7 +193,7 @@ class Exploration:
         """Mean length of the latest episodes; ten horizons if none ever ended."""
         if self.lengths:
             return sum(self.lengths) / len(self.lengths)
-        return _HORIZONS / (1.0 - self._config.discount)
+        return _HORIZONS / (1.0 - self._config.gamma)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of a file, without ``epsilon``."""

@@ -111,7 +111,7 @@ class Estimate(NamedTuple):
     """Lower bound of the interval."""
     high: float
     """Upper bound."""
-    discount: float
+    gamma: float
     """Discount factor of the return, which goes on beyond limits of time."""
 
 
@@ -128,9 +128,9 @@ def fit_logged(
     """
     of_actions = metric_of_actions(seen, config, rng)
     fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
-    bounds = bounds_of(seen.steps, config.discount)
+    bounds = bounds_of(seen.steps, config.gamma)
     behaviour = Behaviour.of(seen, of_actions, config, rng)
-    world = believed_world(seen, interface, behaviour, bounds, config.discount, rng)
+    world = believed_world(seen, interface, behaviour, bounds, config.gamma, rng)
     seed = rng.bit_generator.random_raw() >> 1
     if world is None:
         fits += [fit_cautiously(seen, caution, of_actions, config, rng) for caution in BOLDER]
@@ -163,7 +163,7 @@ def fit_cautiously(
 ) -> Fit:
     """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
     own = replace(config, cells_per_root=caution.cells_per_root)
-    low, high = bounds_of(seen.steps, config.discount)
+    low, high = bounds_of(seen.steps, config.gamma)
     learned, found = None, None
     for _ in range(1 if caution.of_actions == 1.0 else _FITS):
         at = place_cells(seen, _mixed(learned, of_actions, caution.of_actions), own, rng)
@@ -188,13 +188,13 @@ def _mixed(
     return of_actions if learned is None else share * of_actions + (1.0 - share) * learned
 
 
-def bounds_of(steps: FloatArray, discount: float) -> tuple[float, float]:
+def bounds_of(steps: FloatArray, gamma: float) -> tuple[float, float]:
     """Least and greatest discounted return that the rewards of steps allow."""
     taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
     rewards = steps[taken, REWARD]
     low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
     one_step = bool((steps[taken + 1, MARK] == TERMINAL).all())  # a contextual bandit
-    horizon = 1.0 if one_step else 1.0 / (1.0 - discount)
+    horizon = 1.0 if one_step else 1.0 / (1.0 - gamma)
     return low * horizon, high * horizon
 
 
@@ -226,7 +226,7 @@ def estimate(
     steps = seen.steps.copy()
     steps[:, ACTION] = ~_agrees(seen, policy)
     told = seen._replace(steps=steps, n_actions=2, taken=None)
-    low, high = bounds_of(steps, config.discount)
+    low, high = bounds_of(steps, config.gamma)
     least: list[float] = []
     most: list[float] = []
     for i in range(_REPLICATES_OF_RIVALS if roughly else _REPLICATES):
@@ -245,7 +245,7 @@ def estimate(
         float(0.5 * (lower.mean() + upper.mean())),
         max(low, float(lower.mean() - _ERRORS * lower.std())),
         min(high, float(upper.mean() + _ERRORS * upper.std())),
-        config.discount,
+        config.gamma,
     )
 
 
@@ -351,7 +351,7 @@ class SupportedWorld:
     behaviour: Behaviour
     bounds: tuple[float, float]
     """Least and greatest discounted return that rewards allow."""
-    discount: float
+    gamma: float
     states: FloatArray
     """In which steps were taken, shape (n, d)."""
     starts: FloatArray
@@ -364,13 +364,13 @@ class SupportedWorld:
         after, rewards, over, gaps = predict(self.arrays, points, self.codes[actions])
         lost = gaps > self.arrays.bounds[3]
         low, high = self.bounds
-        dear = (1.0 - self.discount) * (high - low)
+        dear = (1.0 - self.gamma) * (high - low)
         rewards = rewards - dear * ~self.behaviour.allows(points, actions)
         return after, np.where(lost, low, rewards), over | lost
 
     def learn(self, engine: "FittedEngine", rng: np.random.Generator) -> None:
         """Let an agent learn here, in episodes from anywhere where a step was taken."""
-        horizon, dtype = _EPISODE / (1.0 - self.discount), engine.interface.dtype
+        horizon, dtype = _EPISODE / (1.0 - self.gamma), engine.interface.dtype
         steps = min(_STEPS_PER_STEP * len(self.states), _MAX_IMAGINED)
         yes, no = np.ones(_COPIES, dtype=np.bool_), np.zeros(_COPIES, dtype=np.bool_)
         points, ages = _drawn(self.states, _COPIES, rng), np.zeros(_COPIES)
@@ -397,10 +397,10 @@ class SupportedWorld:
         points = _drawn(self.starts, _STARTS, rng)
         total, weight = np.zeros(_STARTS), 1.0
         running = np.ones(_STARTS, dtype=np.bool_)
-        for _ in range(math.ceil(_JUDGED / (1.0 - self.discount))):
+        for _ in range(math.ceil(_JUDGED / (1.0 - self.gamma))):
             after, rewards, over = self.step(points, policy.choices(points))
             total[running] += weight * rewards[running]
-            weight *= self.discount
+            weight *= self.gamma
             running &= ~over
             points = np.where(running[:, None], after, points)
         total[running] += weight * self.bounds[0]
@@ -412,7 +412,7 @@ def believed_world(
     interface: Interface,
     behaviour: Behaviour,
     bounds: tuple[float, float],
-    discount: float,
+    gamma: float,
     rng: np.random.Generator,
 ) -> SupportedWorld | None:
     """Learn a world from trajectories; None unless it predicts held-out steps.
@@ -446,7 +446,7 @@ def believed_world(
     if not judged(*quality, most_error=_MAX_ERROR):
         return None
     return SupportedWorld(
-        learned.arrays, codes, behaviour, bounds, discount, steps.before, observations[begins]
+        learned.arrays, codes, behaviour, bounds, gamma, steps.before, observations[begins]
     )
 
 

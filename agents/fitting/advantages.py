@@ -51,7 +51,7 @@ _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each a
 class Reach(NamedTuple):
     """How far values look, and reach."""
 
-    discount: float
+    gamma: float
     trace_decay: float
     low: float
     """No state is worth less, or more."""
@@ -120,7 +120,7 @@ def go_back(
         if mark != GOES_ON:
             future = value
             continue
-        target = steps[i, REWARD] + reach.discount * future
+        target = steps[i, REWARD] + reach.gamma * future
         targets[i] = target
         beyond = (1.0 - trace_decay) * value + trace_decay * target
         future = beyond if taken == largest else value
@@ -209,9 +209,9 @@ def iterate(
     own, near, near_weights, moments = rows
     n = len(own.points)
     values = np.full(n, hopes.prior) if values is None else values
-    reach = Reach(config.discount, config.trace_decay, hopes.low, hopes.high)
+    reach = Reach(config.gamma, config.trace_decay, hopes.low, hopes.high)
     share = _TOLERANCE if config.tolerance is None else config.tolerance
-    tolerance = share * (hopes.high - hopes.low) * (1.0 - config.discount) * n
+    tolerance = share * (hopes.high - hopes.low) * (1.0 - config.gamma) * n
     counts = moments.counts + _SHRINKAGE
     solver = Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))

@@ -50,7 +50,7 @@ def sweep(
     offsets: FloatArray,
     barred: FloatArray,
     first: bool,
-    discount: float,
+    gamma: float,
     trace_decay: float,
     low: float,
     high: float,
@@ -111,7 +111,7 @@ def sweep(
         future = next_value
         if follows:
             future = (1.0 - trace_decay) * next_value + trace_decay * next_return
-        target = steps[i, REWARD] + discount * future
+        target = steps[i, REWARD] + gamma * future
         targets[i] = target
         u, v, w = u * target, v * target, w * target
         sums[one, labels[i, 0]] += u
@@ -173,8 +173,8 @@ def iterate(
     solver = Regression(moments_of(rows, at, n_actions), at, belief)
     targets = np.zeros(n)
     share = _TOLERANCE if config.tolerance is None else config.tolerance
-    tolerance = share * (high - low) * (1.0 - config.discount) * n
-    decay = config.discount, config.trace_decay
+    tolerance = share * (high - low) * (1.0 - config.gamma) * n
+    decay = config.gamma, config.trace_decay
     barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)

@@ -57,8 +57,8 @@ class Belief(NamedTuple):
 
 def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
     """Return what is believed while more can be seen: the best return so far."""
-    most, least = discounted_returns(steps, config.discount)
-    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.discount)
+    most, least = discounted_returns(steps, config.gamma)
+    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.gamma)
     low = max(lowest, least - 0.25 * (most - least))
     return Belief(low, most, most, config.optimism)
 

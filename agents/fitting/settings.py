@@ -18,7 +18,7 @@ from oda_rl.agents.base.settings import (
 class FittedQConfig(Checked):
     """Settings of :class:`oda_rl.agents.FittedQAgent`, each with its default."""
 
-    discount: Annotated[float, within("(0, 1)")] = 0.99
+    gamma: Annotated[float, within("(0, 1)")] = 0.99
     """Discount factor gamma of the return, in (0, 1)."""
 
     trace_decay: Annotated[float, within("[0, 1]")] = 0.8
@@ -47,7 +47,7 @@ class FittedQConfig(Checked):
     """Most sweeps at the first fit; at most 10,000."""
 
     tolerance: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
-    """Sweeps end when values change by less than this share of (1 - discount) of their range. None:
+    """Sweeps end when values change by less than this share of (1 - gamma) of their range. None:
     0.02 where advantages are told apart from a baseline, 0.001 elsewhere."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1

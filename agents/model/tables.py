@@ -93,7 +93,7 @@ class View(NamedTuple):
     """Value of the unknown."""
     errors: float
     """Standard errors of a pair's value that are added to it."""
-    discount: float
+    gamma: float
 
 
 def empty(n_states: int, n_actions: int, n_edges: int) -> Edges:
@@ -158,8 +158,8 @@ def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action:
     mean, square = mean / n, square / n
     reward: float = edges.rewards[state, action] / n
     variance = max(edges.squares[state, action] / n - reward * reward, 0.0)
-    variance += view.discount * view.discount * max(square - mean * mean, 0.0)
-    value: float = reward + view.discount * mean
+    variance += view.gamma * view.gamma * max(square - mean * mean, 0.0)
+    value: float = reward + view.gamma * mean
     if view.errors > 0.0:  # nothing is better than the unknown, or that would not be looked for
         value = min(value + view.errors * math.sqrt(variance / n), view.unknown)
     visits = min(int(n), MAX_VISITS)
@@ -427,7 +427,7 @@ class TablePlanner:
             "hopes": self._hopes[:n].copy(),
             "fears": self._fears[:, :n].copy(),
             "doubt": self._hope.doubt,
-            "view": np.array([self._hope.unknown, self._hope.errors, self._hope.discount]),
+            "view": np.array([self._hope.unknown, self._hope.errors, self._hope.gamma]),
             "explorer": np.array(places, dtype=np.int64),
             **files.prefixed("tables", tables_to_arrays([x for x in known if x is not self])),
         }
@@ -448,8 +448,8 @@ class TablePlanner:
         for one in known:
             start = max(one.starts, default=-1)
             require(start < n, f"starts has the state {start}: there are {n}")
-        _, errors, discount = arrays["view"].tolist()
-        require(errors >= 0.0 and 0.0 < discount < 1.0, f"view is {arrays['view'].tolist()}")
+        _, errors, gamma = arrays["view"].tolist()
+        require(errors >= 0.0 and 0.0 < gamma < 1.0, f"view is {arrays['view'].tolist()}")
         require(len(arrays["explorer"]) <= 1, "explorer has several places")
         for place in arrays["explorer"].tolist():
             known.insert(place, self)
@@ -523,11 +523,11 @@ class TablePlanner:
         unknown = top / (1.0 - _DISCOUNT) if top > 0.0 else top
         return View(doubt, unknown, _ERRORS, _DISCOUNT)
 
-    def _fearful(self, discount: float) -> View:
+    def _fearful(self, gamma: float) -> View:
         """Where little is known, each step costs what the worst did."""
         worst = min(float(self._bounds[0]), 0.0)
-        steps = min(1.0 / (1.0 - discount), float(self.outcomes.horizon))
-        return View(self._doubt(0.0), worst * steps, 0.0, discount)
+        steps = min(1.0 / (1.0 - gamma), float(self.outcomes.horizon))
+        return View(self._doubt(0.0), worst * steps, 0.0, gamma)
 
     def _doubt(self, prior: float) -> FloatArray:
         """Return how likely a pair's next visit brings something new, by its visits."""
@@ -545,8 +545,8 @@ class TablePlanner:
         tried = self._edges.counts[:n][acted] > 0.0
         best: Tabled | None = None
         q_values = np.zeros((n, len(self._codes)))
-        for k, discount in enumerate(_DISCOUNTS):
-            view, fears = self._fearful(discount), self._fears[k]
+        for k, gamma in enumerate(_DISCOUNTS):
+            view, fears = self._fearful(gamma), self._fears[k]
             close = _CLOSE * max(float(np.ptp(fears[:n])), 1e-9)
             sweep(self._edges, view, fears, n, False, close, _MAX_SWEEPS)
             pair_values(self._edges, view, fears, n, q_values)

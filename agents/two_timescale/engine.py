@@ -40,7 +40,7 @@ _METRIC_POWER = 0.25  # cells are measured by the learned metric to it: ½ would
 _TOTAL_VARIANCE = 2.0  # of scaled points: in that unit temperatures are
 _MAX_ROWS = 2000  # latest transitions that the metric is learned from, of all environments
 _MIN_ROWS = 100  # of each environment
-_SETTINGS = ("discount", "trace_decay", "step_exponent", "min_step_size", "exploration",
+_SETTINGS = ("gamma", "trace_decay", "step_exponent", "min_step_size", "exploration",
              "exploration_decay", "observe_every", "solved_episodes", "restart_after",
              "warmup_steps")  # fmt: skip
 
@@ -346,7 +346,7 @@ class OnlineEngine(Engine):
         assign_batch(diagram, self.n_cells, points, cells)
         q_values = self.table[ql.VALUES, : self.n_cells]
         best, greedy = q_values.max(axis=1), q_values.argmax(axis=1)
-        watkins_targets(steps, cells, best, greedy, config.discount, _METRIC_TRACE_DECAY, targets)
+        watkins_targets(steps, cells, best, greedy, config.gamma, _METRIC_TRACE_DECAY, targets)
         groups = cells * q_values.shape[1] + steps[:, ACTION].astype(np.int64)
         groups[steps[:, MARK] != GOES_ON] = -1
         units = latest.units(self.state.whitened)

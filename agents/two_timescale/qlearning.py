@@ -103,7 +103,7 @@ class OnlineState(Counters):
     whitened: bool
     """Whether distances are whitened, because components are mixtures."""
 
-    discount: Annotated[float, Span("(0, 1]")]
+    gamma: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
     trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
@@ -251,7 +251,7 @@ def update_values(agent: Online, next_cell: int, reward: float, terminated: bool
     future = 0.0
     if not terminated:
         future = table[VALUES, next_cell, greatest(table[VALUES], next_cell)]
-    error = reward + state.discount * future - table[VALUES, cell, action]
+    error = reward + state.gamma * future - table[VALUES, cell, action]
     visits = table[VISITS, cell, action] + 1.0
     table[VISITS, cell, action] = visits
     step_size = max(visits**-state.step_exponent, state.min_step_size)
@@ -264,7 +264,7 @@ def update_values(agent: Online, next_cell: int, reward: float, terminated: bool
         traces[:] = 0.0
     traces[cell] = 0.0
     traces[cell, action] = 1.0
-    decay = state.discount * state.trace_decay
+    decay = state.gamma * state.trace_decay
     values, step_sizes = table[VALUES].reshape(-1), table[STEP_SIZES].reshape(-1)
     flat_traces = traces.reshape(-1)
     # Each entry moves by the step size of its own last update: it falls with that entry's visits.

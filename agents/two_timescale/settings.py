@@ -40,7 +40,7 @@ _SYMMETRIC = Range(
 class TwoTimescaleConfig(Checked):
     """Settings of :class:`oda_rl.agents.TwoTimescaleAgent`, each with its default."""
 
-    discount: Annotated[float, within("(0, 1]")] = 0.995
+    gamma: Annotated[float, within("(0, 1]")] = 0.995
     """Discount factor gamma of the return, in (0, 1]."""
 
     trace_decay: Annotated[float, within("[0, 1]")] = 0.98

@@ -64,7 +64,7 @@ def true_return(agent: Any, task: str, seed: int) -> float:
             total += weight * float(reward)
             if terminated or truncated:
                 running.remove(k)
-        weight *= agent.config.discount
+        weight *= agent.config.gamma
     return total / TRUE_EPISODES
 
 
