@@ -22,14 +22,11 @@ Report = Callable[["Agent", int], None]
 class Stopwatch(Listener):
     """Seconds that have passed, without those in which numba compiled.
 
-    Parameters
-    ----------
-    told : callable
-        Called when compiling begins.
+    ``on_compiling`` is called when that begins.
     """
 
-    def __init__(self, told: Callable[[], None]) -> None:
-        self._told, self._begun = told, time.perf_counter()
+    def __init__(self, on_compiling: Callable[[], None] = lambda: None) -> None:
+        self._on_compiling, self._begun = on_compiling, time.perf_counter()
         self._depth = 0
         self._since = self._compiling = 0.0
 
@@ -49,7 +46,7 @@ class Stopwatch(Listener):
         """Stop."""
         if self._depth == 0:
             self._since = time.perf_counter()
-            self._told()
+            self._on_compiling()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
@@ -57,14 +54,6 @@ class Stopwatch(Listener):
         self._depth -= 1
         if self._depth == 0:
             self._compiling += time.perf_counter() - self._since
-
-
-@contextmanager
-def stopwatch(told: Callable[[], None]) -> Iterator[Stopwatch]:
-    """Give a stopwatch that knows when numba compiles."""
-    watch = Stopwatch(told)
-    with install_listener("numba:compile", watch):
-        yield watch
 
 
 @contextmanager
@@ -96,7 +85,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
     ``begun`` are steps that have been taken before.
     """
     if not visible:
-        with stopwatch(lambda: None) as watch:
+        with install_listener("numba:compile", Stopwatch()) as watch:
             yield lambda agent, steps: None, watch
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -128,7 +117,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
             )
 
-        with stopwatch(compiling) as watch:
+        with install_listener("numba:compile", Stopwatch(compiling)) as watch:
             yield report, watch
 
 
