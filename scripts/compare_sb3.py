@@ -15,14 +15,7 @@ import numpy as np
 from common.experiment import ALONE, Experiment, say, start
 from common.summaries import Rows
 
-from oda_rl.agents.comparison.contest import (
-    OWN,
-    Plan,
-    compare,
-    headline,
-    origin_of_settings,
-    solved_at,
-)
+from oda_rl.agents.comparison import OWN, Plan, compare, headline, origin_of_settings, solved_at
 from oda_rl.command.comparison import plot_comparison, write_comparison
 from oda_rl.runs.parallel import Execution
 from oda_rl.runs.results import markdown_table, store_rows

@@ -11,7 +11,7 @@ import pytest
 from environments import BARTO
 
 from oda_rl.agents import FittedQAgent
-from oda_rl.agents.comparison.contest import (
+from oda_rl.agents.comparison import (
     COMPETITORS,
     OWN,
     Comparison,
@@ -26,11 +26,11 @@ from oda_rl.agents.comparison.contest import (
     run,
     solved_at,
 )
-from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
 from oda_rl.command.comparison import markdown, plot_comparison, write_comparison
+from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
 SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
@@ -179,7 +179,7 @@ def test_normalized_baseline():
 
 def test_memory_is_the_process_s_own():
     def peak(code):
-        module = "oda_rl.agents.comparison.memory"
+        module = "oda_rl.runs.results"
         code = f"from {module} import peak_megabytes as m; {code}; print(m())"
         return float(subprocess.check_output([sys.executable, "-c", code]))
 
@@ -202,7 +202,7 @@ def test_settings():
 
 
 def test_settings_are_read_without_torch():
-    modules = "oda_rl.agents.comparison.contest, oda_rl.command.cli"
+    modules = "oda_rl.agents.comparison, oda_rl.command.cli"
     code = f"import sys, {modules}; print('torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"
 

@@ -56,7 +56,7 @@ def test_the_digest_is_of_code_and_not_of_comments(tmp_path):
 
 def test_the_digest_covers_all_packages():
     names = {path.name for folder in results._folders() for path in folder.rglob("*.py")}
-    assert {"annealer.py", "placement.py", "cartpole.py"} <= names
+    assert {"annealer.py", "qlearning.py", "cartpole.py"} <= names
 
 
 def test_an_origin_says_commit_versions_and_command(root):

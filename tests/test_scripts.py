@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from oda_rl.agents.comparison.contest import Plan
+from oda_rl.agents.comparison import Plan
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 

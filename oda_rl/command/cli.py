@@ -295,20 +295,20 @@ def _export(options: Export, console: Console) -> int:
 
 
 def _compare(options: Compare, console: Console) -> int:
-    from oda_rl.agents.comparison import contest
+    from oda_rl.agents.comparison import Plan, compare, headline
     from oda_rl.command.comparison import write_comparison
     from oda_rl.runs.parallel import Execution
 
     folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    plan = contest.Plan(
+    plan = Plan(
         options.env_id, options.seeds, options.own_seeds, options.total_timesteps, options.threshold
     )
     execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
-    comparison = contest.compare(plan, folder / "runs.jsonl", execution)
+    comparison = compare(plan, folder / "runs.jsonl", execution)
     files = write_comparison(comparison, folder)
-    for line in [*contest.headline(comparison), *comparison.failed, *map(str, files)]:
+    for line in [*headline(comparison), *comparison.failed, *map(str, files)]:
         console.print(line)
     return 0
 

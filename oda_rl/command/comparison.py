@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from oda_rl.agents.comparison.contest import Comparison
+    from oda_rl.agents.comparison import Comparison
 
 _NOTES = """\
 Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
@@ -57,7 +57,7 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
 
 def markdown(comparison: "Comparison") -> str:
     """Return headline, table and what the numbers are, as Markdown."""
-    from oda_rl.agents.comparison.contest import headline
+    from oda_rl.agents.comparison import headline
 
     first, *lines = headline(comparison)
     parts = [f"# {comparison.plan.env_id}", first, "\n".join(f"- {line}" for line in lines),
@@ -75,7 +75,7 @@ def table(comparison: "Comparison") -> str:
 
 def _cells(comparison: "Comparison", name: str) -> list[str]:
     """Return what the table says of a competitor."""
-    from oda_rl.agents.comparison.contest import origin_of_settings, solved_at
+    from oda_rl.agents.comparison import origin_of_settings, solved_at
 
     plan = comparison.plan
     count = plan.counts()[name]

@@ -45,7 +45,7 @@ from oda_rl.command.cli import run
 try:
     run()
 finally:
-    from oda_rl.agents.comparison.memory import peak_megabytes
+    from oda_rl.runs.results import peak_megabytes
     print(peak_megabytes(), file=sys.stderr)
 """
 Work = Callable[[], Any]

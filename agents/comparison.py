@@ -31,12 +31,11 @@ from gymnasium import spaces
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.comparison.memory import peak_megabytes
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.runs.parallel import Execution, Rows, Run, failures, origins_of, rows_of, run_all
-from oda_rl.runs.results import Origin
+from oda_rl.runs.results import Origin, peak_megabytes
 
 OWN = {
     "FittedQAgent": FittedQAgent,
@@ -54,9 +53,7 @@ _GRID = (1, 2, 3, 5, 7)
 _WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
 _CALLS, _BLOCKS = 200, 5
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_CHILD = (
-    "import sys; from oda_rl.agents.comparison.contest import print_run; print_run(sys.argv[1])"
-)
+_CHILD = "import sys; from oda_rl.agents.comparison import print_run; print_run(sys.argv[1])"
 
 Pause = Callable[[int, float], None]
 
