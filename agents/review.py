@@ -19,8 +19,8 @@ from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.rules import RulePolicy, number, without_units
 from oda_rl.runs.statistics import mean_interval
 
-_MOST_BOUNDS = 4
-_LEAST_GAIN = 0.02  # of the harmonic mean
+_MAX_BOUNDS = 4
+_MIN_GAIN = 0.02  # of the harmonic mean
 _CANDIDATES = 64  # thresholds of a component
 
 
@@ -72,9 +72,9 @@ def where(states: FloatArray, meant: BoolArray) -> Bounds:
     if not meant.any():
         return Bounds((), 0.0, 1.0)
     best = _harmonic(np.ones(len(states), dtype=np.bool_), meant)
-    while len(bounds) < _MOST_BOUNDS:
+    while len(bounds) < _MAX_BOUNDS:
         found = _best_bound(states, meant, bounds)
-        if found[0] < best + _LEAST_GAIN:
+        if found[0] < best + _MIN_GAIN:
             break
         best = found[0]
         bounds.append(found[1])

@@ -187,7 +187,7 @@ class Acrobot(NamedTuple):
     MAX_VEL_2: float
     nips: float
     """1 for the equations of the paper, 0 for those of the book."""
-    least_torque: float
+    min_torque: float
     """Of action 0; each later one has 1 more."""
     two: float
 
@@ -217,7 +217,7 @@ def acrobot_step(parameters: FloatArray, state: FloatArray, action: int) -> tupl
     )
     m1, m2, l1 = arm.LINK_MASS_1, arm.LINK_MASS_2, arm.LINK_LENGTH_1
     c1, c2, inertia = arm.LINK_COM_POS_1, arm.LINK_COM_POS_2, arm.LINK_MOI
-    torque = arm.least_torque + action
+    torque = arm.min_torque + action
     first, second, speed1, speed2 = state[0], state[1], state[2], state[3]
     sum1, sum2, sum3, sum4 = 0.0, 0.0, 0.0, 0.0  # of k1 + 2 k2 + 2 k3 + k4
     d_first, d_second, d_speed1, d_speed2 = 0.0, 0.0, 0.0, 0.0

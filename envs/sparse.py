@@ -140,7 +140,7 @@ class DoorKey(gym.Env[Any, Any]):
 
     observation_space = spaces.Box(0.0, 4.0, (9,), np.float64)
     action_space = spaces.Discrete(7)
-    most_steps = 250
+    max_steps = 250
     _key: tuple[int, int] | None  # None: it is carried
 
     def _seen(self) -> Any:
@@ -180,5 +180,5 @@ class DoorKey(gym.Env[Any, Any]):
         elif action == 5 and front == self._door:
             self._open = not self._open and self._key is None
         found = self._at == (3, 3)
-        reward = 1.0 - 0.9 * self._steps / self.most_steps if found else 0.0
-        return self._seen(), reward, found, self._steps >= self.most_steps, {}
+        reward = 1.0 - 0.9 * self._steps / self.max_steps if found else 0.0
+        return self._seen(), reward, found, self._steps >= self.max_steps, {}

@@ -355,7 +355,7 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         density, seed = _to_fit(self, data)
         self.density_ = _fitted_density(density, data, seed)
         scores = _log_densities(self.density_, data.points)
-        self.offset_ = _least_usual(scores, data.weights, float(self.contamination))
+        self.offset_ = _min_usual(scores, data.weights, float(self.contamination))
         return self
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
@@ -400,10 +400,10 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0.0, -1, 1)
 
 
-def _least_usual(scores: FloatArray, weights: FloatArray, share: float) -> float:
+def _min_usual(scores: FloatArray, weights: FloatArray, share: float) -> float:
     """Score below which lies a share of the weight: half way between two of the scores.
 
-    >>> _least_usual(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
+    >>> _min_usual(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
     1.5
     """
     order = np.argsort(scores, kind="stable")

@@ -23,8 +23,8 @@ from oda_rl._types import FloatArray, IntArray
 
 RIDGE = 1e-2
 REGULARISATION = 0.02
-_LEAST = 1e-6  # of the moments: keeps a direction without points from dividing by zero
-_LEAST_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
+_MIN = 1e-6  # of the moments: keeps a direction without points from dividing by zero
+_MIN_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
 _NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
 SMALLEST = 1e-150  # deviation of a component that varies: the inverse of its square is finite
 
@@ -95,7 +95,7 @@ def gradient_outer_product(
         return np.zeros((d, d))
     moments = np.array([part.T @ part for part in centred])
     system, right = moments[:, :d, :d], moments[:, :d, d:]
-    ridge = RIDGE * system.trace(axis1=1, axis2=2) / d + _LEAST
+    ridge = RIDGE * system.trace(axis1=1, axis2=2) / d + _MIN
     gradients = np.linalg.solve(system + ridge[:, None, None] * np.eye(d), right)[:, :, 0]
     counts = np.array([len(part) for part in centred])
     return (counts[:, None] * gradients).T @ gradients
@@ -151,7 +151,7 @@ class Units(NamedTuple):
         if axes:
             return cls(scale)
         variances, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))
-        kept = variances > _LEAST_VARIANCE * variances.max()
+        kept = variances > _MIN_VARIANCE * variances.max()
         roots = np.where(kept, 1.0 / np.sqrt(np.where(kept, variances, 1.0)), 0.0)
         return cls(scale, (vectors * roots) @ vectors.T)
 

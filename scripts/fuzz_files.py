@@ -127,7 +127,7 @@ def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str)
 
 def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is what there is now
-    began, before, loaded, said = time.process_time(), _most_megabytes(), None, ""
+    began, before, loaded, said = time.process_time(), _max_megabytes(), None, ""
     try:
         loaded = subject.load(file)
         name = "harmless"
@@ -136,7 +136,7 @@ def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     except BaseException as error:
         name, said = "wrong", f"{type(error).__name__}: {error}"
     took = time.process_time() - began
-    grown = max(_most_megabytes() - before - file.stat().st_size / 1e6, 0.0)
+    grown = max(_max_megabytes() - before - file.stat().st_size / 1e6, 0.0)
     if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
         name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
     if name == "harmless":
@@ -144,7 +144,7 @@ def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     return Outcome(name, said[:1000], round(took, 4), round(grown, 2))
 
 
-def _most_megabytes() -> float:
+def _max_megabytes() -> float:
     """Most memory that the process has had so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 

@@ -29,7 +29,7 @@ from rich.progress import Progress
 from oda_rl.files.archive import load_archive
 
 EXPERIMENT = Experiment("kill_trainings")
-_MOST_KILLS = 3  # of one training
+_MAX_KILLS = 3  # of one training
 _EARLIEST = 0.8  # of the time that imports take
 
 
@@ -150,7 +150,7 @@ def main(options: Options) -> None:
             line.advance(own)
         kills = line.add_task("kills", total=options.kills)
         for whole in cycle(ends):
-            most = min(_MOST_KILLS, options.kills - len(rows))
+            most = min(_MAX_KILLS, options.kills - len(rows))
             rows += disturbed(whole, most, rng, folder)
             line.update(kills, completed=len(rows))
             if len(rows) == options.kills:

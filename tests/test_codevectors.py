@@ -300,7 +300,7 @@ def test_an_action_of_ones_own_is_remembered():
 
 def test_exploration_is_uniform_in_the_box_and_held():
     env = Aim([[0.5]], -2.0, 2.0, length=1000)
-    CodevectorAgent(env, seed=0, exploration=1e9, least_refit=10_000).learn(3000)
+    CodevectorAgent(env, seed=0, exploration=1e9, min_refit=10_000).learn(3000)
     taken = np.array(env.taken)[:, 0]
     changes = np.flatnonzero(np.diff(taken)) + 1
     # An action is held for 1/U steps on average, at most 100: 1 + ln 100, about 5.6.

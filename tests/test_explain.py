@@ -14,7 +14,7 @@ from test_cell_policy import random_policy
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies import alternatives
-from oda_rl.agents.policies.alternatives import alternative_of_cells, least_step
+from oda_rl.agents.policies.alternatives import alternative_of_cells, smallest_step
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import explain, margins_of, overview
 from oda_rl.agents.policies.rules import RulePolicy
@@ -111,15 +111,15 @@ def test_a_component_that_never_varied_is_not_moved():
 
 def test_least_step_into_nothing_and_into_where_one_is():
     opposite = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    assert least_step(opposite, np.array([1.0, 1.0])) is None
-    np.testing.assert_array_equal(least_step(opposite, np.array([-1.0, -1.0])), [0.0, 0.0])
-    np.testing.assert_array_equal(least_step(np.zeros((0, 2)), np.zeros(0)), [0.0, 0.0])
-    assert least_step(np.zeros((1, 2)), np.ones(1)) is None
+    assert smallest_step(opposite, np.array([1.0, 1.0])) is None
+    np.testing.assert_array_equal(smallest_step(opposite, np.array([-1.0, -1.0])), [0.0, 0.0])
+    np.testing.assert_array_equal(smallest_step(np.zeros((0, 2)), np.zeros(0)), [0.0, 0.0])
+    assert smallest_step(np.zeros((1, 2)), np.ones(1)) is None
 
 
 def test_least_step_over_many_scales():
     for size in 10.0 ** np.arange(-9, 13, 3):
-        step = least_step(np.array([[-size, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0]))
+        step = smallest_step(np.array([[-size, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0]))
         np.testing.assert_allclose(step, [3.0 / size, 4.0], rtol=1e-6, atol=1e-9)
 
 

@@ -180,8 +180,8 @@ def pooled_spread(groups, latest):
 
 
 def test_delivered_is_the_policy_with_the_best_lower_bound():
-    # With least_refit 200, 500 steps are too few for a refit without an end.
-    agent = FittedQAgent("CartPole-v1", seed=5, least_refit=200)
+    # With min_refit 200, 500 steps are too few for a refit without an end.
+    agent = FittedQAgent("CartPole-v1", seed=5, min_refit=200)
     played, policies = defaultdict(list), {}
     in_force, epsilon = agent.newest, 1.0
     delivered = []
@@ -236,7 +236,7 @@ def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_error
 
 
 def test_an_episode_into_which_a_refit_fell_is_nobodys():
-    options = {"least_refit": 10, "refit_every": 0.03, "confirm_episodes": 0}
+    options = {"min_refit": 10, "refit_every": 0.03, "confirm_episodes": 0}
     agent = FittedQAgent("CartPole-v1", seed=0, kept_policies=1000, optimism=0.3, **options)
     epsilons = [1.0]
     agent.learn(6000, callback=lambda agent: epsilons.append(agent._engine.epsilon))
@@ -834,7 +834,7 @@ def test_update_with_an_unknown_action(action):
         ("sweeps", 10_001),  # whoever sends an agent could make others wait for ever
         ("first_sweeps", 0),
         ("first_sweeps", 10_001),
-        ("least_refit", 0),
+        ("min_refit", 0),
         ("longest_hold", 0),
         ("kept_policies", 0),
         ("confirm_episodes", -1),
@@ -868,6 +868,6 @@ def test_bad_arguments():
 
 
 def test_settings_reach_compiled_code():
-    agent = FittedQAgent(BARTO, seed=0, longest_hold=7, least_refit=33)
+    agent = FittedQAgent(BARTO, seed=0, longest_hold=7, min_refit=33)
     assert agent._engine.state.needed == 33
     assert 33 <= agent.learn(1000).history[0].step < 100

@@ -399,7 +399,7 @@ class Endless(gym.Env):
 
 
 def test_it_plans_where_no_episode_ever_ends():
-    agent = ModelAgent(Endless(), seed=0, random_steps=60, least_steps=60, horizon=40)
+    agent = ModelAgent(Endless(), seed=0, random_steps=60, min_steps=60, horizon=40)
     agent.learn(1500)
     assert len(agent.history) >= 2
     assert agent.predict(np.array([1.0]))[0] == 0

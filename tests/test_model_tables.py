@@ -341,12 +341,12 @@ def test_the_door_opens_to_who_has_the_key():
             world.step(1)
         assert world.step(2)[0][0] == 1  # a wall, or a door that is locked
         assert world.step(5)[0][8] == 0
-    least = [fewest_steps(seed) for seed in range(20)]
+    least = [min_steps(seed) for seed in range(20)]
     assert min(least) >= 7
     assert max(least) <= 20
 
 
-def fewest_steps(seed: int) -> int:
+def min_steps(seed: int) -> int:
     """Steps to the far corner, by breadth-first search."""
     world = DoorKey()
     world.reset(seed=seed)
@@ -354,7 +354,7 @@ def fewest_steps(seed: int) -> int:
     for one, steps in waiting:
         for action in range(7):
             tried = copy.deepcopy(one)
-            tried.most_steps = 10**6
+            tried.max_steps = 10**6
             seen, reward, found, *_ = tried.step(action)
             if found:
                 assert reward > 0.9

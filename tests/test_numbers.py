@@ -354,7 +354,7 @@ def test_compiled_calls_keep_no_reference(kind):
 
 def test_the_log_of_episodes_is_bounded(monkeypatch):
     monkeypatch.setattr(history, "KEPT", 4000)
-    monkeypatch.setattr(history, "_MOST_GROUPS", 20)
+    monkeypatch.setattr(history, "_MAX_GROUPS", 20)
     rng = np.random.default_rng(0)
     returns, lengths = rng.normal(size=123_457), rng.integers(1, 100, size=123_457).astype(float)
     rows = np.column_stack([returns, lengths, np.arange(123_457.0)])

@@ -242,7 +242,7 @@ def test_units_of_rewards_and_observations_change_nothing_else(kind, options, pa
 def test_values_in_extreme_units_differ_by_rounding(power):
     # In single precision rewards of 2^-150 would all be 0.
     one, other = (
-        FittedQAgent(Paying(8, -0.25 * unit, unit), seed=1, least_refit=300).learn(320)
+        FittedQAgent(Paying(8, -0.25 * unit, unit), seed=1, min_refit=300).learn(320)
         for unit in (1.0, 2.0**power)
     )
     assert one.metric_ is not None

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
-from oda_rl.files.schema import MOST, Member, flags, real, require, whole
+from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
 KEPT = 20_000  # episodes, of which the older half is summarised when there are more
 _TOGETHER = 100  # episodes of a group
-_MOST_GROUPS = 1000
+_MAX_GROUPS = 1000
 _RECENT = 20
 _COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
 
@@ -51,10 +51,10 @@ class EpisodeLog:
         if before is not None:
             counts, steps = before[:, _COUNT], before[:, _STEPS]
             whole = (counts == np.floor(counts)) & (steps == np.floor(steps))
-            right = whole & (counts >= 1.0) & (steps >= counts) & (steps < MOST)
+            right = whole & (counts >= 1.0) & (steps >= counts) & (steps < MAX)
             require(right.all(), "episodes_before counts no episodes, or fewer steps than these")
             require((before[:, _SECONDS] >= 0.0).all(), "episodes_before has seconds below 0")
-            require(len(before) <= _MOST_GROUPS, f"episodes_before has {len(before)} groups")
+            require(len(before) <= _MAX_GROUPS, f"episodes_before has {len(before)} groups")
         return cls(rows, before)
 
     @property
@@ -123,7 +123,7 @@ class EpisodeLog:
         counts = np.full(len(groups), float(_TOGETHER))
         new = np.column_stack([counts, returns.mean(axis=1), returns.max(axis=1), steps, seconds])
         self.before = np.concatenate([self.before, new])
-        if len(self.before) > _MOST_GROUPS:
+        if len(self.before) > _MAX_GROUPS:
             self._join()
 
     def _join(self) -> None:

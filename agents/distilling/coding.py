@@ -9,7 +9,7 @@ from oda_rl._types import Array, FloatArray
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.rules import RulePolicy
 
-_MOST_AFFINE = 4  # cells; of more, each does one thing
+_MAX_AFFINE = 4  # cells; of more, each does one thing
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Coding:
     @property
     def affine(self) -> bool:
         """Whether continuous actions are functions of the observation."""
-        return self.boxed and self.n_cells <= _MOST_AFFINE
+        return self.boxed and self.n_cells <= _MAX_AFFINE
 
     def points(self, states: FloatArray) -> FloatArray:
         """Return states in standardised components."""

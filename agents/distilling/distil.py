@@ -33,7 +33,7 @@ from oda_rl.envs.wrappers import ActionChoices
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
 STEPS = 200_000
-_LEAST_STEPS = 100
+_MIN_STEPS = 100
 _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # of all steps
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # of what is left where there is no climb
 _AT_TOP = 4  # rules that race once more then
@@ -186,8 +186,8 @@ def distill(
     if n_cells is not None and checked_count("n_cells", n_cells) < 2:
         raise ValueError(f"n_cells is {n_cells!r}: it must be at least 2")
     sizes = SIZES if n_cells is None else (int(n_cells),)
-    if checked_count("steps", steps) < _LEAST_STEPS * len(sizes):
-        raise ValueError(f"steps is {steps!r}: it must be at least {_LEAST_STEPS * len(sizes)}")
+    if checked_count("steps", steps) < _MIN_STEPS * len(sizes):
+        raise ValueError(f"steps is {steps!r}: it must be at least {_MIN_STEPS * len(sizes)}")
     ground = Ground(env, sizes[0], int(steps), told)
     master, world = teacher_of(policy, ground.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
@@ -237,7 +237,7 @@ def small_rule(
         vector, seeds = best[raced.best], raced.seeds
     else:
         pruning = _PRUNING * steps
-        confirm = min(_CONFIRMING * steps, Confirming.most_steps(found.length))
+        confirm = min(_CONFIRMING * steps, Confirming.max_steps(found.length))
         share = end - ground.steps - pruning - confirm
         vector, seeds = yield from _climbed(ground, found, share, rng)
     yield

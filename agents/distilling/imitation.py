@@ -27,7 +27,7 @@ _RANDOM_RULES, _FIRST_STARTS = 100, 8
 _SIGMA, _POPULATION = 0.3, 24
 _STARTS, _PAIRED = 40, 4  # of a generation; times as many tell whether it is better
 _WINDOW, _PROGRESS = 20, 0.003  # generations, by that share in which returns must grow
-_MOST_GENERATIONS, _MOST_STEPS = 200, 100_000_000
+_MAX_GENERATIONS, _MAX_STEPS = 200, 100_000_000
 _CLIMBS, _JUDGING = 4, 1000  # and from how many starts it is judged whether one has led upwards
 
 
@@ -82,7 +82,7 @@ def dreamt(
         before, after = dream.means([vector, found], _JUDGING)
         if after > before:
             vector = found
-        if after == before or dream.taken > _MOST_STEPS:
+        if after == before or dream.taken > _MAX_STEPS:
             break
     return [vector]
 
@@ -118,12 +118,12 @@ class _Dream:
             return np.concatenate([vector, fixed])
 
         before = begin
-        for generation in range(1, _MOST_GENERATIONS + 1):
+        for generation in range(1, _MAX_GENERATIONS + 1):
             climber.tell(self.means([whole(one) for one in climber.ask()], _STARTS))
             if generation % _WINDOW == 0:
                 pair = self.means([before, whole(climber.mean)], _PAIRED * _STARTS)
                 before = whole(climber.mean)
-                if pair[1] - pair[0] < _PROGRESS * abs(pair[0]) or self.taken > _MOST_STEPS:
+                if pair[1] - pair[0] < _PROGRESS * abs(pair[0]) or self.taken > _MAX_STEPS:
                     break
         return whole(climber.mean)
 
@@ -132,7 +132,7 @@ _ROUNDS, _FITS = 3, 4
 _VALUING = 0.15  # of the steps, to find out what actions are worth
 _RESTLESS = 0.05  # of decisions meanwhile that are random
 _WATCHING = 1 / 4  # of the rest; what is left tells the rules apart
-_MOST_ROWS = 6000
+_MAX_ROWS = 6000
 _RANDOM, _RANDOM_SHARE, _BEST_RANDOM = 40, 0.15, 3  # rules, of the steps, that go on
 
 
@@ -300,7 +300,7 @@ def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatA
     n = len(seen)
     weights = np.full(n, 1.0 / n_taught)
     weights[n_taught:] = 1.0 / max(n - n_taught, 1)
-    rows = rng.choice(n, min(n, _MOST_ROWS), replace=False, p=weights / weights.sum())
+    rows = rng.choice(n, min(n, _MAX_ROWS), replace=False, p=weights / weights.sum())
     return np.asarray(seen[rows])
 
 

@@ -26,7 +26,7 @@ from oda_rl.envs.wrappers import ActionChoices
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
 _RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # of the mean square of a feature
-_MOST_QUADRATIC = 12  # components, with products of them
+_MAX_QUADRATIC = 12  # components, with products of them
 
 
 class Steps(NamedTuple):
@@ -65,7 +65,7 @@ class _Features:
         waves = np.cos(points @ self.frequencies + self.phases)
         ones, d = np.ones((len(points), 1)), points.shape[1]
         products = [waves]
-        if d <= _MOST_QUADRATIC:
+        if d <= _MAX_QUADRATIC:
             i, j = np.triu_indices(d)
             products.append(points[:, i] * points[:, j])
         shared = np.concatenate([ones, points, *products], axis=1)

@@ -214,7 +214,7 @@ class Climber:
 
 
 _SIGMA, _GENERATIONS = 0.2, 40
-_LEAST_STARTS, _MOST_STARTS, _ENOUGH_STARTS = 1, 32, 2
+_MIN_STARTS, _MAX_STARTS, _ENOUGH_STARTS = 1, 32, 2
 _FLAT = 2  # generations in a row in which the better half return the same, and enough
 _WIDER = 2.0  # as far, where they return the same, but not enough
 
@@ -261,7 +261,7 @@ class Ascent:
         self._begin, self._enough = vector, enough
         moving, self._fixed = np.split(vector, [coding.n_moving])
         self._climber = Climber(moving, _SIGMA, _population(coding), rng)
-        self._n_starts, self._flat = _LEAST_STARTS, 0
+        self._n_starts, self._flat = _MIN_STARTS, 0
         self._means: list[FloatArray] = []
 
     def climb(self, steps: float) -> bool:
@@ -285,7 +285,7 @@ class Ascent:
             self._means.append(self._climber.mean.copy())
             n = self._n_starts
             wanted = self._steps / _GENERATIONS * n / (ground.steps - before)
-            self._n_starts = int(np.clip(wanted, _LEAST_STARTS, min(2 * n, _MOST_STARTS)))
+            self._n_starts = int(np.clip(wanted, _MIN_STARTS, min(2 * n, _MAX_STARTS)))
         return False
 
     def decide(self, steps: float) -> tuple[FloatArray, Raced] | None:

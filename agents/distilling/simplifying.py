@@ -135,12 +135,12 @@ def _done(rule: Rule, states: FloatArray) -> FloatArray:
     return np.asarray(outputs[policy.cells(states), :, 0])
 
 
-_LEAST_STARTS, _MOST_STARTS, _STATES = 2, 48, 500
+_MIN_STARTS, _MAX_STARTS, _STATES = 2, 48, 500
 _TRIALS = 3  # that cost as much as the rule itself, beside bisection
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
 _HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
-_MOST_PLAYED = 5  # times each start, by the rule, two smaller ones and the teacher; and some more
-_LEAST_CONFIRMING, _MOST_CONFIRMING = 12, 100  # episodes, of which rare failures are among
+_MAX_PLAYED = 5  # times each start, by the rule, two smaller ones and the teacher; and some more
+_MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, of which rare failures are among
 
 
 def smaller_rules(
@@ -171,7 +171,7 @@ def smaller_rules(
     rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
     numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
     trials = _TRIALS + math.log2(numbers + 1)
-    n = int(np.clip(ground.left / (trials * length), _LEAST_STARTS, _MOST_STARTS))
+    n = int(np.clip(ground.left / (trials * length), _MIN_STARTS, _MAX_STARTS))
     seeds = seeds[:n]
     before = ground.play(rule, seeds)
     accepted = [rule]
@@ -214,12 +214,12 @@ class Confirming:
     @classmethod
     def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
         """Draw the seeds."""
-        return cls(teacher, rng.integers(2**31, size=_MOST_CONFIRMING).tolist())
+        return cls(teacher, rng.integers(2**31, size=_MAX_CONFIRMING).tolist())
 
     @staticmethod
-    def most_steps(length: float) -> float:
+    def max_steps(length: float) -> float:
         """Return how many steps are of use, where episodes are of such a length."""
-        return _MOST_PLAYED * _MOST_CONFIRMING * length
+        return _MAX_PLAYED * _MAX_CONFIRMING * length
 
     def confirmed(
         self, ground: Ground, rules: list[RulePolicy], length: float
@@ -230,11 +230,11 @@ class Confirming:
         first.
         """
         players = 3 if len(rules) > 1 else 2
-        n = int(min(ground.left / (players * length), _MOST_CONFIRMING))
+        n = int(min(ground.left / (players * length), _MAX_CONFIRMING))
         before = ground.play(rules[0], self.seeds[:n])
         missing = self.seeds[len(self.taught) : len(before)]
         self.taught += ground.play(self.teacher, missing).tolist()
-        if len(before) >= _LEAST_CONFIRMING:
+        if len(before) >= _MIN_CONFIRMING:
             for one in (rules[-1], rules[len(rules) // 2]):
                 if one is rules[0]:
                     break

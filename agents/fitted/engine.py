@@ -504,7 +504,7 @@ class FittedEngine(Engine):
         share = self._share(self.config.refit_every)
         episodes = max(_MIN_EPISODES, self.n_lanes)  # of several environments none is ahead
         played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
-        needed = max(int(part * max(self.config.least_refit, played)), 1)
+        needed = max(int(part * max(self.config.min_refit, played)), 1)
         self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
 
     # What is played.

@@ -443,7 +443,7 @@ def believed_world(
     names = [""] * observations.shape[1]
     told = judge(learned, steps, None, names, rng)
     quality = told.replay_error, told.replay_steps, told.precision, told.recall, told.reward_r2
-    if not judged(*quality, most_error=_MAX_ERROR):
+    if not judged(*quality, max_error=_MAX_ERROR):
         return None
     return SupportedWorld(
         learned.arrays, codes, behaviour, bounds, gamma, steps.before, observations[begins]

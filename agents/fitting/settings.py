@@ -54,7 +54,7 @@ class FittedQConfig(Checked):
     """Refit when the transitions have grown by this share; by half of it, as soon as that is five
     episodes, or one of each environment; positive."""
 
-    least_refit: Annotated[int, at_least(1)] = 100
+    min_refit: Annotated[int, at_least(1)] = 100
     """But not before so many new transitions."""
 
     exploration: Annotated[float | None, or_none(NOT_NEGATIVE)] = None

@@ -35,12 +35,12 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.agents.worlds import files
-from oda_rl.files.schema import MOST, Member, check, prefixed, real, require, whole
+from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, whole
 
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
     "lane": Member(Lane, "1"),
-    "counts": whole("10", f"[-1, {MOST:.0f})"),
+    "counts": whole("10", f"[-1, {MAX:.0f})"),
     "start": real("d"),
     "code": real("C"),
     **OUTCOMES,

@@ -89,7 +89,7 @@ class Planner:
         if self.learned is None:
             return self.config.random_steps
         known = steps - self.memory.since
-        return max(self.config.least_steps, int(self.config.plan_every * known))
+        return max(self.config.min_steps, int(self.config.plan_every * known))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and search for a rule to play next.

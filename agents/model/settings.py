@@ -16,7 +16,7 @@ class ModelConfig(Checked):
     plan_every: Annotated[float, POSITIVE] = 0.15
     """The world is learned anew when steps have grown by this share; positive."""
 
-    least_steps: Annotated[int, at_least(1)] = 100
+    min_steps: Annotated[int, at_least(1)] = 100
     """But not before so many new steps."""
 
     generations: Annotated[int, within("[1, 10000]")] = 25

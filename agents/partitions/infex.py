@@ -12,7 +12,7 @@ from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage, Scaling, interpreted_learner
 from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import MOST, Member, Sizes, real, require, whole_floats
+from oda_rl.files.schema import MAX, Member, Sizes, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest
@@ -179,7 +179,7 @@ class InfexPartition(BuiltIn):
         require(1 <= n <= capacity, f"codevectors has {n} rows: it must have 1 to {capacity}")
         self.codevectors, self.weights = np.zeros((n, width - 1)), np.zeros(n)
         super().restore(state)
-        require(state["counts"].max() < MOST, f"counts is {state['counts']}")
+        require(state["counts"].max() < MAX, f"counts is {state['counts']}")
 
     def _draw(self) -> None:
         """Write the diagram: a power diagram, by the weighted responses of a common bandwidth."""

@@ -53,7 +53,7 @@ class Nearest(NamedTuple):
 NOWHERE = Nearest(np.inf, None)
 
 
-def least_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
+def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
     """Return the shortest step z with ``gaps + slopes @ z <= 0``, or None if there is none.
 
     Exact: the dual is a problem of non-negative least squares, which an active-set method ends.
@@ -65,7 +65,7 @@ def least_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
 
     Examples
     --------
-    >>> least_step(np.array([[-1.0, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0])).round(9)
+    >>> smallest_step(np.array([[-1.0, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0])).round(9)
     array([3., 4.])
     """
     from scipy.optimize import nnls
@@ -106,12 +106,12 @@ def nearest_of(polyhedra: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[N
         distance, i, step = heappop(queue)
         slopes, gaps = polyhedra[i]
         if step is None:
-            step = least_step(slopes, gaps)
+            step = smallest_step(slopes, gaps)
             if step is not None:
                 heappush(queue, (max(distance, float(np.linalg.norm(step))), i, step))
             continue
         margin = max(_MARGIN * distance, _MIN_MARGIN)
-        beyond = least_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
+        beyond = smallest_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
         yield Nearest(distance, step if beyond is None else beyond)  # it may have no inside
 
 
@@ -223,7 +223,7 @@ def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: Floa
         if step is None:
             finite = np.flatnonzero(np.isfinite(slack))
             gaps = scores[n] - scores[finite] - slack[finite]
-            step = least_step(slopes[n] - slopes[finite], gaps)
+            step = smallest_step(slopes[n] - slopes[finite], gaps)
             if step is not None:
                 bound = max(bound, float(np.linalg.norm(step)))
                 count += 1

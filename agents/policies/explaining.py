@@ -116,7 +116,7 @@ class Explanation:
         if self.nearest_other is not None:
             columns[self._there()] = self.nearest_other.ravel()
             columns["change"] = columns[self._there()] - columns["state"]
-        order = self._most_changed(columns.get("change"))
+        order = self._max_changed(columns.get("change"))
         width = max(len("component"), *(len(self.names[j]) for j in order))
         rows = [("component", list(columns))]
         for j in order:
@@ -131,7 +131,7 @@ class Explanation:
         left_out = len(self.names) - len(order)
         return [*lines, f"and {left_out} more components"] if left_out else lines
 
-    def _most_changed(self, change: FloatArray | None) -> list[int]:
+    def _max_changed(self, change: FloatArray | None) -> list[int]:
         """Components to print, in their order; where there are too many, those that change most."""
         d = len(self.names)
         if d <= _COMPONENTS or change is None:

@@ -378,7 +378,7 @@ def _learner_constants(export: Export, settings: Any) -> dict[str, str]:
         "SETTLED_AFTER": f"UINT32_C({SETTLED_AFTER})",
         "FIRST_STEPS": f"UINT32_C({min(settings.warmup_steps, _MAX_STEPS)})",
         "SOLVED_EPISODES": str(min(settings.solved_episodes, _MAX_EPISODES)),
-        "MOST_STEPS": f"UINT32_C({_MAX_STEPS})",
+        "MAX_STEPS": f"UINT32_C({_MAX_STEPS})",
         "RESTART_AFTER": f"UINT32_C({min(restart, _MAX_STEPS) if restart else _MAX_STEPS})",
     }
 

@@ -333,8 +333,8 @@ class IntegerTables:
             weight = np.exp((least[0] - score).astype(np.float32) * np.float32(self.unit))
             weight = np.ldexp(weight, self.exponents[cell])
             advantages[:, 1:] += weight[:, None] * self.advantages[cell]
-        least_advantage = advantages.max(axis=1, keepdims=True) - np.float32(equal)
-        return np.asarray((advantages >= least_advantage).argmax(axis=1))
+        min_advantage = advantages.max(axis=1, keepdims=True) - np.float32(equal)
+        return np.asarray((advantages >= min_advantage).argmax(axis=1))
 
 
 def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Export:

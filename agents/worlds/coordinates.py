@@ -89,7 +89,7 @@ def scratch_for(world: WorldArrays) -> Scratch:
 
 
 _ON_CIRCLE = 1e-3  # greatest deviation of cos² + sin² from 1
-_LEAST_SCALE = 1e-12  # relative to a component's greatest value: below, it is constant
+_MIN_SCALE = 1e-12  # relative to a component's greatest value: below, it is constant
 _FEW_LEVELS = 8
 _AT_BOUND = 3  # times that a component's extreme has to be repeated to be a bound
 _MARGIN = 1.0  # spans beyond all that was seen, to which predictions are held
@@ -171,7 +171,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     """
     mean, scale = before.mean(axis=0), before.std(axis=0)
     most = np.abs(before).max(axis=0)
-    scale = np.where(scale > _LEAST_SCALE * most, scale, 1.0)
+    scale = np.where(scale > _MIN_SCALE * most, scale, 1.0)
     circles = _circles(before)
     mean[circles.ravel()] = 0.0
     low, high = after.min(axis=0), after.max(axis=0)

@@ -33,7 +33,7 @@ SCHEMA: dict[str, Member] = {
     "world_last": real("ends, d+1"),
     "form": whole("2"),
     "errors": real("forms"),
-    "least_error": real("1"),
+    "min_error": real("1"),
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
 }
@@ -62,7 +62,7 @@ def to_arrays(learned: Learned) -> Arrays:
         **prefixed("world", {name: np.asarray(a) for name, a in own.items()}),
         "form": np.array([names.index(chosen.form.name), chosen.n]),
         "errors": np.array([chosen.errors[name] for name in names]),
-        "least_error": np.array([chosen.least]),
+        "min_error": np.array([chosen.least]),
         "terms": chosen.terms,
         "residuals": chosen.residuals,
     }
@@ -113,6 +113,6 @@ def from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
     form, n = arrays["form"].tolist()
     errors = {one.name: error for one, error in zip(FORMS, arrays["errors"].tolist(), strict=True)}
-    least = float(arrays["least_error"][0])
+    least = float(arrays["min_error"][0])
     chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
     return Learned(world, Coordinates.of_frame(world.frame, world.circles), chosen)

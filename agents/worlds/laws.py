@@ -25,9 +25,9 @@ from oda_rl.annealing.cells import anneal
 _POOLED = 0.02  # weight of the prior: all actions' moments
 _RIDGE = 1e-8
 _INTERCEPT_PENALTY = 0.01
-_LEAST_WEIGHT = 1e-4  # of a point in a cell's law
+_MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _CELL_SAMPLE = 3000
-_LEAST_CELLS, _POINTS_PER_CELL = 3, 10
+_MIN_CELLS, _POINTS_PER_CELL = 3, 10
 _FEW_CELLS = 32  # where they only say how far a state is from what was seen
 _N_WAVES = 400
 _WAVE_LENGTH = 3.0  # standard deviations, on average
@@ -90,7 +90,7 @@ def fit_law(
     points: FloatArray,
     codes: FloatArray,
     change: FloatArray,
-    most_cells: int,
+    max_cells: int,
     rng: np.random.Generator,
 ) -> Law:
     """Fit a law to steps.
@@ -104,7 +104,7 @@ def fit_law(
         Of the actions.
     change : ndarray, shape (n, d)
         See :func:`oda_rl.agents.worlds.coordinates.changes`.
-    most_cells : int
+    max_cells : int
     rng : numpy.random.Generator
     """
     d = points.shape[1]
@@ -115,8 +115,8 @@ def fit_law(
         weights = _global(features, codes, change)
         waves = np.zeros((2 * d + 1, 0), np.float32)
     sample = points[rng.integers(len(points), size=min(len(points), _CELL_SAMPLE))]
-    wanted = most_cells if form.cells else min(most_cells, _FEW_CELLS)
-    count = max(min(wanted, len(points) // _POINTS_PER_CELL), _LEAST_CELLS)
+    wanted = max_cells if form.cells else min(max_cells, _FEW_CELLS)
+    count = max(min(wanted, len(points) // _POINTS_PER_CELL), _MIN_CELLS)
     codevectors = anneal(np.ascontiguousarray(sample), count, rng)
     gaps = squared_gaps(points, codevectors)
     least = gaps.min(axis=1)
@@ -239,7 +239,7 @@ def _locals(
     found = np.zeros((len(codevectors), n_codes, 1 + d, d))
     one_hot = _one_hot(codes)
     for k in range(len(codevectors)):
-        rows, ranks = np.nonzero((near == k) & (weights > _LEAST_WEIGHT))
+        rows, ranks = np.nonzero((near == k) & (weights > _MIN_WEIGHT))
         weight, own = weights[rows, ranks][:, None], codes[rows]
         offsets = points[rows] - codevectors[k]
         if form.own_slopes:

@@ -11,10 +11,10 @@ from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law, monomials
 from oda_rl.agents.worlds.rewards import fit_rewards
 from oda_rl.agents.worlds.simulation import imagining, noise_among
 
-_LEAST_SHARE = 0.05  # of the ends that are left, in one more half-space
+_MIN_SHARE = 0.05  # of the ends that are left, in one more half-space
 _NEGLIGIBLE = 0.02  # of the ends, which may stay unexplained
 _LOST_F1, _STALE_F1 = 0.005, 0.01
-_MOST_ROWS, _MOST_ENDS, _HARDEST, _RANDOM = 4000, 1500, 1500, 1000
+_MAX_ROWS, _MAX_ENDS, _HARDEST, _RANDOM = 4000, 1500, 1500, 1000
 _PENALTY = 1e-6
 _ITERATIONS = 150
 _KEPT = 0.8  # of the rows, for each member of the ensemble
@@ -129,7 +129,7 @@ def _walls(points: FloatArray, ended: BoolArray, margin: float) -> tuple[FloatAr
                     worth = int(inside.sum()), gap
                     if worth > best:
                         best, found = worth, (j, sign, sign * (top + margin * gap), inside)
-        if found is None or best[0] < _LEAST_SHARE * left.sum():
+        if found is None or best[0] < _MIN_SHARE * left.sum():
             break
         rows.append(found[:3])
         left &= ~found[3]
@@ -141,9 +141,9 @@ def _rows(
 ) -> IntArray:
     """Choose what to learn from: the latest ends, the others that look most like them, and some."""
     rows = np.flatnonzero(left | ~ended)
-    if len(rows) <= _MOST_ROWS:
+    if len(rows) <= _MAX_ROWS:
         return rows
-    ends, others = np.flatnonzero(left)[-_MOST_ENDS:], np.flatnonzero(~ended)
+    ends, others = np.flatnonzero(left)[-_MAX_ENDS:], np.flatnonzero(~ended)
     some = others[:: max(len(others) // (2 * _RANDOM), 1)]
     both = np.concatenate([ends, some])
     target = np.concatenate([np.ones(len(ends)), np.zeros(len(some))])
@@ -224,11 +224,11 @@ _STRETCH = 25  # steps in a row that are held out together
 _HELD_OUT = 5  # one stretch of so many
 _ANEW = 1.5  # times as many steps, and the form is chosen anew
 _SHARE = 0.8  # of the stretches, for each law of the ensemble
-_MOST_FITTED = 20_000
-_FEWEST_CELLS, _MOST_CELLS, _STEPS_PER_CELL = 16, 160, 60
+_MAX_FITTED = 20_000
+_MIN_CELLS, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _FAR = 1.5
-_MOST_CUT = 0.5
-_LEAST_ERROR = 1e-7  # squared; below, the simplest form will do
+_MAX_CUT = 0.5
+_MIN_ERROR = 1e-7  # squared; below, the simplest form will do
 _NO_LARGE_ERROR = 1e-3  # squared, in standard deviations, of what counts as noise
 _AS_GOOD = 0.1  # difference of mean logarithms that counts as none
 _RESIDUALS = 1024
@@ -343,7 +343,7 @@ class _Fit:
         """Read coordinates, and learn rewards and ends."""
         at, cut = read(seen.before, seen.after)
         at = at.ignoring(noise_among(at, *seen))
-        usable = np.flatnonzero(~cut) if cut.mean() < _MOST_CUT else np.arange(len(cut))
+        usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
         on = ~seen.ended
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
         rewards = fit_rewards(at, *steps, boxed, rng)
@@ -372,9 +372,9 @@ class _Fit:
 
     def law(self, rows: IntArray, form: Form) -> Law:
         """Fit a law to some of the steps."""
-        if len(rows) > _MOST_FITTED:
-            rows = self.rng.choice(rows, _MOST_FITTED, replace=False)
-        cells = min(_MOST_CELLS, _FEWEST_CELLS + len(rows) // _STEPS_PER_CELL)
+        if len(rows) > _MAX_FITTED:
+            rows = self.rng.choice(rows, _MAX_FITTED, replace=False)
+        cells = min(_MAX_CELLS, _MIN_CELLS + len(rows) // _STEPS_PER_CELL)
         steps = self.points[rows], self.seen.codes[rows], self.change[rows]
         return fit_law(form, *steps, cells, self.rng)
 
@@ -408,7 +408,7 @@ class _Fit:
 
 def log_errors(left: FloatArray) -> FloatArray:
     """Return logarithms of squared errors, shape (n,), of residuals, shape (n, d)."""
-    return np.asarray(np.log((left**2).sum(axis=1) + _LEAST_ERROR))
+    return np.asarray(np.log((left**2).sum(axis=1) + _MIN_ERROR))
 
 
 def _log_error(left: FloatArray) -> float:

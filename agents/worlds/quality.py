@@ -21,10 +21,10 @@ from oda_rl.agents.worlds.trajectories import replay, without_noise
 
 _FOLDS = 5
 _STEPS = 50  # of a replay
-_FEWEST_STRETCHES = 10
+_MIN_STRETCHES = 10
 _EXACT = 1e-12  # relative squared error that is rounding
-_MOST_ERROR = 0.5  # standard deviations, of a replay that is believed
-_LEAST_F1, _LEAST_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
+_MAX_ERROR = 0.5  # standard deviations, of a replay that is believed
+_MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
 
 
@@ -145,7 +145,7 @@ def judge(
         Says which stretches are held out together.
     """
     n, d = seen.before.shape
-    steps = max(min(_STEPS, n // _FEWEST_STRETCHES), 1)
+    steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
     errors: list[float] = []
@@ -183,7 +183,7 @@ def held_out(
     Parameters are as in :func:`judge`.
     """
     n = len(seen.before)
-    steps = max(min(_STEPS, n // _FEWEST_STRETCHES), 1)
+    steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     expected = np.empty(seen.before.shape)
     for fold in _folds(pieces, seen.ended, rng):
@@ -199,7 +199,7 @@ def judged(
     precision: float,
     recall: float,
     reward_r2: float,
-    most_error: float = _MOST_ERROR,
+    max_error: float = _MAX_ERROR,
 ) -> Trust:
     """Say whether a model with such errors is to be believed.
 
@@ -211,9 +211,9 @@ def judged(
         ends += f", and {precision:.2f} of those it foresees are real"
     f1 = 2.0 * precision * recall / (precision + recall) if precision * recall > 0.0 else 0.0
     checks = [
-        (error <= most_error, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
-        (np.isnan(recall) or f1 >= _LEAST_F1, ends),
-        (reward_r2 >= _LEAST_REWARD_R2, f"R² of rewards is {reward_r2:.2g}"),
+        (error <= max_error, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
+        (np.isnan(recall) or f1 >= _MIN_F1, ends),
+        (reward_r2 >= _MIN_REWARD_R2, f"R² of rewards is {reward_r2:.2g}"),
     ]
     wrong = [reason for fine, reason in checks if not fine]
     return Trust(not wrong, "; ".join(wrong or [reason for _, reason in checks if reason]))
@@ -258,7 +258,7 @@ def _folds(
     return [mixed[k::count] for k in range(count)]
 
 
-_NEWEST, _FEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
+_NEWEST, _MIN = 0.13, 100  # share of the steps, and least number, that are the newest
 _STRETCH = 25  # steps in a row that are held out together
 _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
 _HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
@@ -279,13 +279,13 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
         Of the laws that are compared.
     """
     n = len(seen.before)
-    newest = np.arange(n - min(max(_FEWEST, int(_NEWEST * n)), n // 2), n)
+    newest = np.arange(n - min(max(_MIN, int(_NEWEST * n)), n // 2), n)
     expected = learned.chosen.least + _FAR_WORSE
-    if len(newest) < _FEWEST or _error(learned, learned, seen, newest) < expected:
+    if len(newest) < _MIN or _error(learned, learned, seen, newest) < expected:
         return 0
     held = newest[newest // _STRETCH % 2 == 0]
     sizes = [n]
-    while sizes[-1] // 2 >= _FEWEST:
+    while sizes[-1] // 2 >= _MIN:
         sizes.append(sizes[-1] // 2)
     motion = seen._replace(rewards=np.zeros(n), ended=np.zeros(n, dtype=np.bool_))
     laws = [

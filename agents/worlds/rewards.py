@@ -9,7 +9,7 @@ from oda_rl.agents.worlds.laws import solve
 _RIDGE = 1e-7
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _UNEXPLAINED = 0.1  # share of the rewards' variance that states may account for
-_MOST = 8_000  # steps to learn from
+_MAX = 8_000  # steps to learn from
 
 
 def features(
@@ -77,7 +77,7 @@ def fit_rewards(
         constant = float(rewards.mean()) if len(rewards) else 0.0
         return np.array([constant, *[0.0 if boxed else constant] * (codes.shape[1] - 1)])
     rows = np.arange(len(rewards))
-    if len(rows) > _MOST:
-        rows = rng.choice(rows, _MOST, replace=False)
+    if len(rows) > _MAX:
+        rows = rng.choice(rows, _MAX, replace=False)
     columns = features(at, before[rows], codes[rows], after[rows], boxed)
     return solve(columns.T @ columns, columns.T @ rewards[rows], _RIDGE)

@@ -113,9 +113,9 @@ def decide_within(
 
 
 _BY_CHANCE = 5.0  # standard errors of a correlation that thousands of pairs do not reach
-_MOST = 4_000  # steps to look at
-_FEWEST = 100  # of which less is not told
-_MOST_DEVIATIONS = 3.0  # to which columns are cut: their tails would reach farther by chance
+_MAX = 4_000  # steps to look at
+_MIN = 100  # of which less is not told
+_MAX_DEVIATIONS = 3.0  # to which columns are cut: their tails would reach farther by chance
 
 
 def noise_among(
@@ -152,9 +152,9 @@ def noise_among(
     """
     n, d = before.shape
     nothing = np.zeros(d, dtype=np.bool_)
-    if n < _FEWEST:
+    if n < _MIN:
         return nothing
-    rows = slice(-_MOST, None)
+    rows = slice(-_MAX, None)
     x, y = _unit(before[rows]), _unit(after[rows])
     own = codes[rows]
     persists = _standard_errors((x * y).mean(axis=0), len(x)) >= _BY_CHANCE
@@ -204,7 +204,7 @@ def _reaches(columns: FloatArray, targets: FloatArray) -> BoolArray:
     if not targets.shape[1]:
         return np.zeros(0, dtype=np.bool_)
     cut = (
-        np.clip(_unit(values), -_MOST_DEVIATIONS, _MOST_DEVIATIONS) for values in (columns, targets)
+        np.clip(_unit(values), -_MAX_DEVIATIONS, _MAX_DEVIATIONS) for values in (columns, targets)
     )
     units = [_unit(values) for values in cut]
     found = units[0].T @ units[1] / len(targets)

@@ -173,7 +173,7 @@ def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatAr
     return np.stack(steps, axis=1)
 
 
-_MOST_TOLD = 4  # components
+_MAX_TOLD = 4  # components
 _TOLD = 0.5  # standard deviations that a component has to change by, to be told first
 
 
@@ -238,7 +238,7 @@ def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequenc
             word = "passes" if sign * passed >= 0.0 else inward
             return f"{_plain(names[j])} {word} {quantity(passed, names[j])}: the episode ends"
     told = {int(i) - 1 for i in world.terms.ravel() if i > 0}
-    chosen = sorted(told)[:_MOST_TOLD]
+    chosen = sorted(told)[:_MAX_TOLD]
     state = ", ".join(f"{_plain(names[j])} is {quantity(end[j], names[j])}" for j in chosen)
     return f"{state}: the episode ends" if state else "the episode ends"
 
@@ -246,7 +246,7 @@ def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequenc
 def _told(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
     """Say how the components that change most have changed."""
     change = np.abs(states[-1] - states[0]) / at.scale
-    order = np.argsort(-change, kind="stable")[:_MOST_TOLD]
+    order = np.argsort(-change, kind="stable")[:_MAX_TOLD]
     chosen = [j for j in order.tolist() if change[j] > _TOLD] or order[:1].tolist()
     return ", ".join(
         f"{_plain(names[j])} goes from {quantity(states[0, j], names[j])} to "

@@ -32,8 +32,8 @@ import numpy.typing as npt
 
 Sizes = dict[str, int]
 
-MOST = 1e15  # of what is counted: sums of some of these are exact in double precision
-FINITE, COUNT = "(-inf, inf)", f"[0, {MOST:.0f})"
+MAX = 1e15  # of what is counted: sums of some of these are exact in double precision
+FINITE, COUNT = "(-inf, inf)", f"[0, {MAX:.0f})"
 MISSING = f"{FINITE} or nan"
 """Numbers of samples of which features may be missing."""
 ANYTHING = object()
@@ -258,8 +258,8 @@ def conforms(value: Any, hint: Any) -> bool:
     if hint in (None, NoneType):
         return value is None
     if hint is float:
-        return type(value) is float or (type(value) is int and abs(value) < MOST)
-    return type(value) is hint and (hint is not int or abs(value) < MOST)
+        return type(value) is float or (type(value) is int and abs(value) < MAX)
+    return type(value) is hint and (hint is not int or abs(value) < MAX)
 
 
 def check_fields(instance: Any) -> None:

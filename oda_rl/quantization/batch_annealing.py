@@ -31,7 +31,7 @@ from oda_rl.quantization.kernels import nearest
 from oda_rl.quantization.vq import VectorQuantizer, check_enough
 from oda_rl.samples import Weighted, weighted
 
-_LEAST_MASS = 1e-5
+_MIN_MASS = 1e-5
 _MERGE_BELOW = 0.3  # in temperatures
 _SHIFT = 0.1  # of a split codevector, in square roots of the temperature
 _BLOCK = 1_000_000  # shares that batch annealing holds in memory at a time
@@ -268,7 +268,7 @@ def _iterate(
 
 def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Drop what attracts next to nothing."""
-    kept = masses >= min(_LEAST_MASS, masses.max())
+    kept = masses >= min(_MIN_MASS, masses.max())
     return masses[kept] / masses[kept].sum(), codevectors[kept]
 
 

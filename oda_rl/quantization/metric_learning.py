@@ -22,7 +22,7 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 
 _STEPS = 60  # of L-BFGS: later ones gain little on samples not seen
-_LEAST_PROBABILITY = 1e-6  # one sample among strangers does not decide
+_MIN_PROBABILITY = 1e-6  # one sample among strangers does not decide
 _FLOOR = 1e-6  # of the old metric and of the new: what keeps it positive definite
 
 
@@ -83,10 +83,10 @@ def cross_entropy(
     parts /= parts.sum(axis=1, keepdims=True)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))
     own = np.add.reduceat(parts, starts, axis=1)[np.arange(len(points)), classes]
-    loss = -float(shares @ np.log(own + _LEAST_PROBABILITY))
+    loss = -float(shares @ np.log(own + _MIN_PROBABILITY))
 
     pulls = np.where(labels == classes[:, None], 1.0 - own[:, None], -own[:, None])
-    pulls *= parts * (-shares / (own + _LEAST_PROBABILITY))[:, None]
+    pulls *= parts * (-shares / (own + _MIN_PROBABILITY))[:, None]
     of_slopes, of_offsets = 2.0 * pulls.T @ points, pulls.sum(axis=0)
     of_images = of_slopes @ omega.T - 2.0 * of_offsets[:, None] * images
     of_omega = images.T @ of_slopes + of_images.T @ codevectors + 2.0 * penalty * omega

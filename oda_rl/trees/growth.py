@@ -15,7 +15,7 @@ from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Distribution, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, Divergence
-from oda_rl.files.schema import MOST, Each, Sizes, check_contents, flags, real, require, whole
+from oda_rl.files.schema import MAX, Each, Sizes, check_contents, flags, real, require, whole
 from oda_rl.samples import holes, telling
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 
@@ -138,7 +138,7 @@ class Tree:
             path, children = node.path, node.children
             n_classes = len(node.statistics.class_weights)
             require(n_classes == sizes["tree_classes"], f"{own} knows {n_classes} classes")
-            right = type(path) is tuple and all(type(k) is int and 0 <= k < MOST for k in path)
+            right = type(path) is tuple and all(type(k) is int and 0 <= k < MAX for k in path)
             require(right and len(path) <= self.plan.max_depth, f"{own}.path is {path!r:.80}")
             width = widths[min(len(path), len(widths) - 1)] if widths else 0
             right = type(children) is list and all(
