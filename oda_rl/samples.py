@@ -40,7 +40,7 @@ def holes(points: Array) -> BoolArray | None:
     return None if least == least else np.isnan(points)
 
 
-def first_with_holes(points: Array) -> int:
+def first_missing_row(points: Array) -> int:
     """Return the first row of which a value is missing, and their number if there is none."""
     missing = holes(points)
     return len(points) if missing is None else int(missing.any(axis=1).argmax())
@@ -69,11 +69,11 @@ def filled(points: Array, values: Array) -> Array:
     return points if missing is None else np.where(missing, values, points)
 
 
-def telling(points: Array) -> BoolArray | slice:
+def rows_with_values(points: Array) -> BoolArray | slice:
     """Rows of points of which something is observed; a slice of all, if it is of all of them.
 
     >>> points = np.array([[1.0, np.nan], [np.nan, np.nan]])
-    >>> points[telling(points)]
+    >>> points[rows_with_values(points)]
     array([[ 1., nan]])
     """
     missing = holes(points)

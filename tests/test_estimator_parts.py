@@ -14,7 +14,6 @@ from oda_rl.annealing.fine_tuning import (
     class_log_densities,
     doubts,
     folds,
-    select,
 )
 from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.regressor import fit_local_models
@@ -266,15 +265,6 @@ def test_folds_part_every_class_evenly():
         assert 60 in train
         seen[test] += 1
     assert seen.tolist() == [1] * 60 + [0]
-
-
-def test_selection_takes_the_least_loss_and_the_simplest_of_equals():
-    options = [Candidate(n, "rslvq", 0.1, 0.01) for n in (2, 4, 8)]
-    chosen = select(
-        options, lambda train, test: np.array([2.0, 1.0, 1.0]), np.zeros(20, int),
-        np.random.default_rng(0),
-    )  # fmt: skip
-    assert chosen == options[1]
 
 
 def test_doubts_are_errors_and_log_loss():

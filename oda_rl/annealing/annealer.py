@@ -30,7 +30,7 @@ from oda_rl.annealing.levels import (
 )
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import MISSING, Each, Maybe, Several, Sizes, flags, real, require, whole
-from oda_rl.samples import cell_means, filled, first_with_holes, holes
+from oda_rl.samples import cell_means, filled, first_missing_row, holes
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SHIFT = 0.1  # of a split, in square roots of the temperature
@@ -77,7 +77,7 @@ class Annealer:
         "_parents": real("K, parents", "[0, inf)"),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
         "_viewed": Maybe(flags("V, K")),
-        "_known": Maybe(real("K, D", "[0, inf)")),
+        "_observed": Maybe(real("K, D", "[0, inf)")),
     }
     """What a file may say; d, features of the estimator, is known then."""
 
@@ -99,7 +99,7 @@ class Annealer:
         self._level_samples = 0
         self._clocks: FloatArray  # weight of each class's samples at the level
         self._seen: FloatArray  # sum of their divergences, and of their weights
-        self._known: FloatArray | None  # masses of components, where values are missing
+        self._observed: FloatArray | None  # masses of components, where values are missing
         self._parents: FloatArray
         self._opened: tuple[FloatArray, FloatArray]
         self._viewed: BoolArray | None = None
@@ -157,8 +157,8 @@ class Annealer:
         """
         mean = self.weights() @ self.codevectors
         self.codevectors = np.concatenate([self.codevectors, filled(point, mean)[None]])
-        if self._known is not None:  # what is only guessed weighs nothing
-            self._known = np.concatenate([self._known, ~np.isnan(point[None]) * 1.0])
+        if self._observed is not None:  # what is only guessed weighs nothing
+            self._observed = np.concatenate([self._observed, ~np.isnan(point[None]) * 1.0])
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
@@ -294,17 +294,17 @@ class Annealer:
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
         points = np.ascontiguousarray(points, dtype=np.float64)  # drawn from single precision?
-        first = 0 if self._known is not None else first_with_holes(points)
+        first = 0 if self._observed is not None else first_missing_row(points)
         starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
         for rows in (slice(first), slice(first, None)):
             if len(points[rows]) > 0:
                 learn(
                     self.divergence, self.n_features, points[rows], classes[rows], weights[rows],
-                    self.codevectors, self.masses, self._known, starts, self.temperature,
+                    self.codevectors, self.masses, self._observed, starts, self.temperature,
                     self.schedule.forgetting, self._clocks, self._seen,
                 )  # fmt: skip
-            if self._known is None and first < len(points):
-                self._known = np.repeat(self.masses[:, None], points.shape[1], axis=1)
+            if self._observed is None and first < len(points):
+                self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -407,7 +407,7 @@ class Annealer:
         self.masses = np.array(self.masses)
         self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
-        self._seen, self._known = np.zeros(2), None
+        self._seen, self._observed = np.zeros(2), None
         self._level_samples = 0
 
     def _record(self, distortion: float, accuracy: float | None) -> None:

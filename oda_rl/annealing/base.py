@@ -374,21 +374,22 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
         The first 100 are kept until there are so many: they give the scale.
         """
-        if not hasattr(self, "_annealer"):
+        first = not hasattr(self, "_annealer")
+        if first:
             self._stream_seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self._waiting = []
             self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
-        if len(points) == 0 and hasattr(self, "_annealer"):
-            return
-        if not hasattr(self, "_annealer"):
+        if first:
             check_columns(self, points)
+        elif len(points) == 0:
+            return
         self._see(points)
         if self._waiting is not None:
             waiting = sum(len(block[0]) for block in self._waiting)
-            first, rest = slice(LEVEL_SAMPLES - waiting), slice(LEVEL_SAMPLES - waiting, None)
-            begun = points[first].astype(np.float64), classes[first], weights[first]
-            self._waiting.append(begun)
+            begin, rest = slice(LEVEL_SAMPLES - waiting), slice(LEVEL_SAMPLES - waiting, None)
+            block = points[begin].astype(np.float64), classes[begin], weights[begin]
+            self._waiting.append(block)
             self._begin_stream(labelled)
             if waiting + len(points) >= LEVEL_SAMPLES:
                 self._waiting = None

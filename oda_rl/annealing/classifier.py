@@ -28,8 +28,8 @@ from oda_rl.annealing.fine_tuning import (
     class_log_densities,
     doubts,
     fine_tune,
+    folds,
     measure_by,
-    select,
 )
 from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
@@ -320,12 +320,12 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     def _settings(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
         """Return the number of codevectors and what follows, which may have to be chosen."""
-        if self.n_clusters == "auto":
-            chosen = self._select(points, classes, weights)
-            self.best_params_ = chosen._asdict()
-            return chosen
-        algorithm = self._algorithms(points)[0]
-        return Candidate(int(self.n_clusters), algorithm, float(self.rate), float(self.penalty))
+        if self.n_clusters != "auto":
+            algorithm = self._algorithms(points)[0]
+            return Candidate(int(self.n_clusters), algorithm, float(self.rate), float(self.penalty))
+        chosen = self._select(points, classes, weights)
+        self.best_params_ = chosen._asdict()
+        return chosen
 
     def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
         """Choose the number of codevectors and the rate by validation within the training set."""
@@ -335,51 +335,47 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         options = candidates(len(self.classes_), len(points), *settings)
         self._largest = options[-1].n_clusters
 
-        def losses(train: IntArray, test: IntArray) -> FloatArray:
+        totals = np.zeros(len(options))
+        for train, test in folds(classes, np.random.default_rng(len(points))):
             model = copy.copy(self)
             data = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
-            found = []
-            for option in options:
+            for i, option in enumerate(options):
                 model._annealer = copy.deepcopy(grown)
                 model._conclude(data, option)
                 model.weights_ = model._codebook.weights
                 scores = model._log_scores(model._annealer.divergence.embed(points[test]))
-                found.append(float(doubts(scores, classes[test]) @ weights[test]))
-            return np.array(found)
-
-        rng = np.random.default_rng(len(points))
-        return select(options, losses, classes, rng)
+                totals[i] += doubts(scores, classes[test]) @ weights[test]
+        return options[int(totals.argmin())]  # the simplest of equals
 
     def _conclude(self, data: Distribution, chosen: Candidate) -> None:
         """Merge down to what is wanted, choose the prediction temperature, fine-tune."""
         current = self._annealer
         current.reduce_to(chosen.n_clusters)
-        rows = data.spread(_PREDICTION_SAMPLES)
-        points, classes = data.points[rows], data.classes[rows]
-        shares = observed_shares(points)
-
-        for final in (chosen.fine_tuning is None, True):
-            self._codebook = current.view(None)
+        self._choose_temperature(data)
+        if chosen.fine_tuning == MATRIX:
+            self._learn_metric(data, chosen.penalty)
+        elif chosen.fine_tuning is not None:
             weights, labels = self._codebook.weights, self._codebook.labels
-            self.prediction_temperature_ = temperature = best_temperature(
-                current.divergence.between(points, self._own()) * shares,
-                weights,
-                labels,
-                classes,
-                points.shape[1] * float(np.mean(shares)),
-            )
-            if final:
-                break
-            if chosen.fine_tuning == MATRIX:
-                self._learn_metric(data, chosen.penalty)
-                break
-            algorithm = str(chosen.fine_tuning)
+            temperature = self.prediction_temperature_
             moved = fine_tune(
-                algorithm, self._own(), weights, labels, temperature, chosen.rate, data
+                chosen.fine_tuning, self._own(), weights, labels, temperature, chosen.rate, data
             )
             current.replace(moved, current.masses)
-        current.settle(0.5 * points.shape[1] * self.prediction_temperature_)
+            self._choose_temperature(data)
+        current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)
+
+    def _choose_temperature(self, data: Distribution) -> None:
+        """Choose the prediction temperature by the log loss on some of the data."""
+        self._codebook = self._annealer.view(None)
+        rows = data.spread(_PREDICTION_SAMPLES)
+        points = data.points[rows]
+        shares = observed_shares(points)
+        self.prediction_temperature_ = best_temperature(
+            self._annealer.divergence.between(points, self._own()) * shares,
+            self._codebook.weights, self._codebook.labels, data.classes[rows],
+            self.n_features_in_ * float(np.mean(shares)),
+        )  # fmt: skip
 
     def _learn_metric(self, data: Distribution, penalty: float) -> None:
         """Move codevectors and turn the metric; the temperature of prediction remains."""

@@ -1,6 +1,6 @@
 """What follows annealing in a classifier: moves, metrics, temperatures, and the choice of these."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -159,20 +159,3 @@ def folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArra
     for k in range(N_FOLDS):
         if (fold == k).any():
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-
-
-def select(
-    options: Sequence[Candidate],
-    losses: Callable[[IntArray, IntArray], FloatArray],
-    classes: IntArray,
-    rng: np.random.Generator,
-) -> Candidate:
-    """Return the candidate with the least mean loss over the folds; the simplest of equals.
-
-    ``losses`` takes the rows to learn from and those to measure on, and returns the sum of the
-    losses of each option on the latter. ``classes``, shape (n,), are dealt out to folds.
-    """
-    totals = np.zeros(len(options))
-    for train, test in folds(classes, rng):
-        totals += losses(train, test)
-    return options[int(np.argmin(totals))]

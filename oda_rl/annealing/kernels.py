@@ -108,7 +108,7 @@ def _learn(
     n_features: int,
     codevectors: FloatArray,
     masses: FloatArray,
-    known: FloatArray | None,
+    observed: FloatArray | None,
     starts: IntArray,
     temperature: float,
     forgetting: float,
@@ -127,7 +127,7 @@ def _learn(
         first, last = starts[c], starts[c + 1]
         smallest = measure(points, i, n_features, codevectors, diagram, first, last, shares)
         divergence = max(smallest + potentials[i], 0.0)
-        if known is not None:
+        if observed is not None:
             n_observed = integer(0)
             for j in range(n_features):
                 n_observed += not math.isnan(points[i, j])
@@ -142,9 +142,9 @@ def _learn(
         decay = max(1.0 - step, _MIN_DECAY)
         for k in range(first, last):
             masses[k] *= decay
-            if known is not None:
-                for j in range(known.shape[1]):
-                    known[k, j] *= decay
+            if observed is not None:
+                for j in range(observed.shape[1]):
+                    observed[k, j] *= decay
         for k in range(first, last):
             if shares[k] <= MIN_SHARE * total:
                 continue
@@ -152,11 +152,11 @@ def _learn(
             masses[k] += gain
             for j in range(codevectors.shape[1]):
                 mass = masses[k]
-                if known is not None:
+                if observed is not None:
                     if math.isnan(points[i, j]):
                         continue
-                    known[k, j] += gain
-                    mass = known[k, j]
+                    observed[k, j] += gain
+                    mass = observed[k, j]
                 codevectors[k, j] += gain / mass * (points[i, j] - codevectors[k, j])
             if diagram is not None:
                 _redraw(kernel, codevectors, k, diagram)
@@ -164,7 +164,7 @@ def _learn(
 
 def learn(
     divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
-    weights: FloatArray, codevectors: FloatArray, masses: FloatArray, known: FloatArray | None,
+    weights: FloatArray, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
     starts: IntArray, temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
 ) -> None:  # fmt: skip
     """Let samples attract the codevectors of their class.
@@ -175,10 +175,10 @@ def learn(
 
     Points, shape (n, d + q), have d features; what follows is averaged along. A weight w is a step
     w times as long. Class c has the ``codevectors``, shape (K, d + q) and in the divergence's own
-    coordinates, from ``starts[c]`` up to ``starts[c + 1]``; their ``masses`` sum to 1. If values
-    are missing, ``known`` are the masses of each component. ``clocks``, shape (C,), are the weights
-    n of each class's samples. To ``seen`` the sums of the divergences from the nearest codevector
-    and of the weights are added. All these arrays change.
+    coordinates, from ``starts[c]`` up to ``starts[c + 1]``; their ``masses`` sum to 1, and
+    ``observed`` are those of each component, if values are missing. ``clocks``, shape (C,), are the
+    weights n of each class's samples. To ``seen`` the sums of the divergences from the nearest
+    codevector and of the weights are added. All these arrays change.
     """
     if divergence.kernel == CALLED:
         _learn_called(
@@ -191,7 +191,7 @@ def learn(
         diagram = np.empty((len(codevectors), 1 + n_features))
         potentials = divergence.potential(points[:, :n_features])
     _learn(
-        points, classes, weights, potentials, n_features, codevectors, masses, known, starts,
+        points, classes, weights, potentials, n_features, codevectors, masses, observed, starts,
         temperature, forgetting, clocks, seen, np.empty(len(masses)), diagram, divergence.kernel,
     )  # fmt: skip
 

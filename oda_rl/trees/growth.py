@@ -16,7 +16,7 @@ from oda_rl.annealing.levels import LEVEL_SAMPLES, Distribution, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, Divergence
 from oda_rl.files.schema import MAX, Each, Sizes, check_contents, flags, real, require, whole
-from oda_rl.samples import holes, telling
+from oda_rl.samples import holes, rows_with_values
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
@@ -202,7 +202,7 @@ class Tree:
             if not self.plan.divides(node):
                 continue
             features = samples.features(node.depth)[rows]
-            told = telling(features)
+            told = rows_with_values(features)
             rows, features = rows[told], features[told]
             if len(rows) == 0:
                 continue
@@ -248,7 +248,7 @@ class Tree:
             if len(rows) > 0 and node.cells is not None:
                 node.statistics.add(samples, rows, self.plan.divergence)
                 features = samples.features(node.depth)[rows]
-                told = telling(features)
+                told = rows_with_values(features)
                 rows, nearest = rows[told], node.cells.nearest(features[told])
                 pending += [(child, rows[nearest == k]) for k, child in enumerate(node.children)]
 
@@ -282,7 +282,7 @@ class Tree:
         if node.annealer is None:
             node.waiting.append(np.column_stack([features, points, classes, weights]))
         else:
-            told = telling(features)
+            told = rows_with_values(features)
             joined = self._joined(node, node.annealer.anchor, features, points, classes)[told]
             node.annealer.observe(joined, np.zeros(len(joined), dtype=np.int64), weights[told])
 
@@ -304,7 +304,7 @@ class Tree:
         waiting, d = np.concatenate(node.waiting), len(node.statistics.total)
         node.waiting = []
         width = waiting.shape[1] - d - 2
-        waiting = waiting[telling(waiting[:, :width])]
+        waiting = waiting[rows_with_values(waiting[:, :width])]
         features, points = waiting[:, :width], waiting[:, width : width + d]
         low, high = (of.reduce(features, axis=0, initial=np.nan) for of in (np.fmin, np.fmax))
         if not self.plan.divides(node) or not (low < high).any():

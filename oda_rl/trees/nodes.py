@@ -40,7 +40,7 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.samples import filled, first_with_holes, holes, observed_shares
+from oda_rl.samples import filled, first_missing_row, holes, observed_shares
 
 
 @dataclass(frozen=True)
@@ -340,7 +340,7 @@ class Statistics:
     def add(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
         """Add rows of samples in their order; the same in blocks of any size, to the bit."""
         if self.partial is None:
-            whole = first_with_holes(samples.points[rows])
+            whole = first_missing_row(samples.points[rows])
             self._add_whole(samples, rows[:whole], divergence)
             rows = rows[whole:]
         for block in (rows[chunk] for chunk in chunks(len(rows))):
@@ -393,9 +393,9 @@ class NodeAnnealer(Annealer):
     def widen(self, n: int) -> None:
         """Make room for n more classes."""
         self.codevectors = np.pad(self.codevectors, ((0, 0), (0, n)))
-        if self._known is not None:
+        if self._observed is not None:
             masses = np.repeat(self.masses[:, None], n, axis=1)
-            self._known = np.concatenate([self._known, masses], axis=1)
+            self._observed = np.concatenate([self._observed, masses], axis=1)
 
 
 @dataclass
