@@ -17,7 +17,7 @@ the sign of Σ α k wrongly, and the η of objectives 3 and 4 have both signs, a
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -299,84 +299,14 @@ def _smooth(
     return _Solved(weights, costs, None, False)
 
 
-class _Move(NamedTuple):
-    """A direction of all that :func:`_margin` iterates."""
-
-    weights: FloatArray
-    margin: float
-    slacks: FloatArray
-    level: float
-    pushes: FloatArray
-    costs: FloatArray
-
-
-class _MarginSystem:
-    """Newton's equations of :func:`_margin` at one iterate; unknowns are q, ρ and σ."""
-
-    def __init__(self, responses: FloatArray, at: _Move, curvature: float | FloatArray) -> None:
-        self.responses, self.at = responses, at
-        self.prices = at.pushes - curvature * at.slacks  # η
-        self.of_weights = at.level - responses.T @ self.prices - at.costs
-        self.of_margin = float(self.prices.sum()) - 1.0
-        self.combined = responses @ at.weights
-        self.of_slacks = self.combined - at.margin - at.slacks
-        self.complementarity = float(at.weights @ at.costs + at.slacks @ at.pushes)
-        self.curvature = curvature
-
-    def residual(self, scale: float) -> float:
-        """Largest violation of the equations."""
-        return max(
-            float(np.abs(self.of_weights).max()),
-            abs(self.of_margin) * scale,
-            float(np.abs(self.of_slacks).max()),
-        )
-
-    def factorise(self) -> None:
-        """Eliminate all unknowns but ρ and σ."""
-        at = self.at
-        self._stiffness = at.pushes / at.slacks + self.curvature
-        stiff = self.responses * self._stiffness[:, None]
-        hessian = self.responses.T @ stiff
-        hessian[np.diag_indices(len(hessian))] += at.costs / at.weights
-        self._solve = _newton_solver(hessian)
-        self._to_margin = -stiff.sum(axis=0)
-        self._by_margin = self._solve(self._to_margin)
-        self._by_level = self._solve(np.ones(len(hessian)))
-        to, by_margin, by_level = self._to_margin, self._by_margin, self._by_level
-        corner = float(self._stiffness.sum()) - float(to @ by_margin)
-        self._rest = np.array(
-            [[corner, -float(to @ by_level)], [-float(by_margin.sum()), -float(by_level.sum())]]
-        )
-
-    def towards(self, pushed: FloatArray, cost: FloatArray) -> _Move:
-        """Direction to where slacks times pushes, and weights times costs, are as given."""
-        at = self.at
-        # dη = pushed/s - ω - stiffness ds, and ds = K dq - dρ + of_slacks.
-        drive = pushed / at.slacks - at.pushes - self._stiffness * self.of_slacks
-        right = self.responses.T @ drive - self.of_weights + (cost / at.weights - at.costs)
-        own = self._solve(right)
-        missing = 1.0 - float(at.weights.sum())
-        sides = np.array(
-            [
-                -self.of_margin - float(drive.sum()) - float(self._to_margin @ own),
-                missing - float(own.sum()),
-            ]
-        )
-        margin, level = np.linalg.solve(self._rest, sides)
-        weights = own - margin * self._by_margin - level * self._by_level
-        slacks = self.responses @ weights - margin + self.of_slacks
-        pushes = (pushed - at.pushes * slacks) / at.slacks - at.pushes
-        costs = (cost - at.costs * weights) / at.weights - at.costs
-        return _Move(weights, float(margin), slacks, float(level), pushes, costs)
-
-
 def _margin(
     responses: FloatArray, weights: FloatArray, curvature: float | FloatArray, tolerance: float
 ) -> _Solved:
     """Maximise ρ - Σ (curvature / 2) (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
 
     The curvature may be that of each sample. The slacks γ - ρ and their multipliers ω, the
-    ``pushes``, are iterates of their own.
+    ``pushes``, are iterates of their own; ``margin`` is ρ, ``costs`` are the multipliers of q ≥ 0,
+    and ``level`` that of Σ q = 1.
     """
     n, m = responses.shape
     combined = responses @ weights
@@ -385,30 +315,57 @@ def _margin(
     pushes = np.full(n, 1.0 / n)
     level = 1.1 * float((pushes @ responses).max())
     costs = np.maximum(level - pushes @ responses, 0.05 * level)
-    at = _Move(weights, margin, slacks, level, pushes, costs)
     for _ in range(_MAX_STEPS):
-        system = _MarginSystem(responses, at, curvature)
+        prices = pushes - curvature * slacks  # η
+        of_weights = level - responses.T @ prices - costs
+        of_margin = float(prices.sum()) - 1.0
+        combined = responses @ weights
+        of_slacks = combined - margin - slacks
+        gap = float(weights @ costs + slacks @ pushes)
         # A penalised margin may be worth nothing; a plain one is the level.
-        floor = float(system.combined.mean()) if np.any(curvature > 0.0) else _TINY
-        scale = max(abs(at.level), floor)
-        small = tolerance * min(scale, 1.0)
-        if _is_small(system.complementarity, system.residual(scale), small):
-            return _Solved(at.weights, at.costs, system.prices, True)
-        system.factorise()
-        move = system.towards(np.zeros(n), np.zeros(m))
-        along = min(_longest(at.weights, move.weights), _longest(at.slacks, move.slacks))
-        against = min(_longest(at.costs, move.costs), _longest(at.pushes, move.pushes))
-        predicted = float(
-            (at.weights + along * move.weights) @ (at.costs + against * move.costs)
-            + (at.slacks + along * move.slacks) @ (at.pushes + against * move.pushes)
+        floor = float(combined.mean()) if np.any(curvature > 0.0) else _TINY
+        scale = max(abs(level), floor)
+        residual = max(
+            float(np.abs(of_weights).max()), abs(of_margin) * scale, float(np.abs(of_slacks).max())
         )
-        share = min(1.0, predicted / system.complementarity)
-        centring = system.complementarity / (n + m) * share**3
-        move = system.towards(
-            centring - move.slacks * move.pushes, centring - move.weights * move.costs
+        if _is_small(gap, residual, tolerance * min(scale, 1.0)):
+            return _Solved(weights, costs, prices, True)
+        # All unknowns but ρ and σ are eliminated.
+        stiffness = pushes / slacks + curvature
+        stiff = responses * stiffness[:, None]
+        hessian = responses.T @ stiff
+        hessian[np.diag_indices(m)] += costs / weights
+        solve = _newton_solver(hessian)
+        to_margin = -stiff.sum(axis=0)
+        by_margin, by_level = solve(to_margin), solve(np.ones(m))
+        corner = float(stiffness.sum()) - float(to_margin @ by_margin)
+        left = np.array(
+            [[corner, -float(to_margin @ by_level)], [-by_margin.sum(), -by_level.sum()]]
         )
-        positive = ("weights", "slacks", "costs", "pushes")
-        step = min(_longest(getattr(at, name), getattr(move, name)) for name in positive)
-        moved: Any = [value + step * change for value, change in zip(at, move, strict=True)]
-        at = _Move(*moved)
-    return _Solved(at.weights, at.costs, at.pushes - curvature * at.slacks, False)
+        pushed, cost = np.zeros(n), np.zeros(m)  # slacks times pushes, weights times costs there
+        for predicting in (True, False):
+            # dη = pushed/s - ω - stiffness ds, and ds = K dq - dρ + of_slacks.
+            drive = pushed / slacks - pushes - stiffness * of_slacks
+            own = solve(responses.T @ drive - of_weights + (cost / weights - costs))
+            missing = 1.0 - float(weights.sum())
+            sides = [-of_margin - drive.sum() - to_margin @ own, missing - own.sum()]
+            d_margin, d_level = np.linalg.solve(left, sides)
+            d_weights = own - d_margin * by_margin - d_level * by_level
+            d_slacks = responses @ d_weights - d_margin + of_slacks
+            d_pushes = (pushed - pushes * d_slacks) / slacks - pushes
+            d_costs = (cost - costs * d_weights) / weights - costs
+            along = min(_longest(weights, d_weights), _longest(slacks, d_slacks))
+            against = min(_longest(costs, d_costs), _longest(pushes, d_pushes))
+            if predicting:
+                predicted = float(
+                    (weights + along * d_weights) @ (costs + against * d_costs)
+                    + (slacks + along * d_slacks) @ (pushes + against * d_pushes)
+                )
+                centring = gap / (n + m) * min(1.0, predicted / gap) ** 3
+                pushed, cost = centring - d_slacks * d_pushes, centring - d_weights * d_costs
+        step = min(along, against)
+        weights, slacks = weights + step * d_weights, slacks + step * d_slacks
+        costs, pushes = costs + step * d_costs, pushes + step * d_pushes
+        margin += step * float(d_margin)
+        level += step * float(d_level)
+    return _Solved(weights, costs, pushes - curvature * slacks, False)

@@ -66,7 +66,8 @@ class SGDGaussianMixture(StreamingMixture):
     update : {"natural", "sgd"}, default="natural"
         Kind of gradient.
     batch_size : int, default=1
-        Samples of a step, ≥ 1; large ones are faster. ``partial_fit`` keeps what does not fill one.
+        Samples of a step after annealing, which takes them one by one; ≥ 1. ``partial_fit`` keeps
+        what does not fill one.
     max_iter : int, default=100
         Most passes of ``fit`` over the samples, ≥ 1, each in a new random order.
     tol : float, default=1e-2
