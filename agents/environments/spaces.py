@@ -236,7 +236,7 @@ class Native:
         if isinstance(space, spaces.Discrete):
             return int(space.n)
         if isinstance(space, spaces.MultiDiscrete):
-            return math.prod(space.nvec.ravel().tolist())
+            return int(space.nvec.prod(dtype=object))
         n = 2 if isinstance(space, spaces.MultiBinary) else self.bins
         return None if n is None else n ** math.prod(space.shape or ())
 
@@ -566,8 +566,8 @@ class Interface:
             check_fields(box)
             p, bounds = math.prod(box.shape), (box.low, box.high)
             bounded = p > 0 and len(box.low) == len(box.high) == p and np.isfinite(bounds).all()
-            bounded = bounded and bool(np.less_equal(*bounds).all())
-            require(bounded and box.dtype in _DTYPES, f"box is {box}: it is no bounded box")
+            right = bounded and np.less_equal(*bounds).all() and box.dtype in _DTYPES
+            require(bool(right), f"box is {box}: it is no bounded box")
         told = fields.get("native")
         native = None if told is None else Native.from_json(told)
         own = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})

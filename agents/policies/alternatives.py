@@ -182,11 +182,18 @@ def alternative_of_blend(
 
     Parameters are otherwise those of :func:`alternative_of_cells`.
     """
-    low = _lower_bound(policy.tables, point, action, scale)
+    tables = policy.tables
+    low = _lower_bound(tables, point, action, scale)
     if low is NOWHERE:
         return Alternative(np.inf, np.inf, None)
-    search = _Search(policy, point, action, scale)
-    step = search.best([*_ways(policy, point, action, scale), low.step])
+    # What is nearest need not be between here and a codevector that acts otherwise: where three
+    # cells are blended, none of them has to. So ways lead to all, and to the nearest other cell.
+    own = np.asarray(tables.values.argmax(axis=1))
+    hard = alternative_of_cells(tables.diagram, own, point - tables.origin, action, scale)
+    ways = [*(policy.codevectors - point) * scale, low.step]
+    if hard.point is not None:
+        ways.insert(0, (hard.point - (point - tables.origin)) * scale)
+    step = _Search(policy, point, action, scale).best(ways)
     if step is None:
         return Alternative(np.inf, low.distance, None)
     distance = float(np.linalg.norm(step))
@@ -269,25 +276,6 @@ def _first_regions(
                 (max(float(within), float(third)), len(regions), _Region(n, slack, None))
             )
     return regions
-
-
-def _ways(
-    policy: Policy, point: FloatArray, action: int, scale: FloatArray
-) -> list[FloatArray | None]:
-    """Return steps to look along: to the codevectors, and to the nearest cell with another action.
-
-    What is nearest need not be between here and a codevector that acts otherwise: where three cells
-    are blended, none of them has to.
-    """
-    tables = policy.tables
-    centred = point - tables.origin
-    own = np.asarray(tables.values.argmax(axis=1))
-    hard = alternative_of_cells(tables.diagram, own, centred, action, scale)
-    ways: list[FloatArray | None] = []
-    if hard.point is not None:
-        ways.append((hard.point - centred) * scale)
-    ways.extend((policy.codevectors - point) * scale)
-    return ways
 
 
 class _Search:

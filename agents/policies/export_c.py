@@ -323,7 +323,7 @@ def learner_header(export: Export, agent: Trained) -> str:
 
     Raises ValueError if the agent has no Q-table over cells, or a certificate is given.
     """
-    settings = getattr(agent, "config", None)
+    settings: Any = getattr(agent, "config", None)
     if not (isinstance(agent.policy, TablePolicy) and hasattr(settings, "solved_episodes")):
         raise ValueError(
             f"learn is True: it must be False for a {type(agent).__name__}, whose policy is no "

@@ -237,9 +237,9 @@ def decisions(
     Where no cell is left it is the first action that is not forbidden: A of them follow the C - F
     clauses that say something.
     """
-    found: FloatArray = scores[:, 0] + np.asarray(points) @ scores[:, 1:].T
+    found = scores[:, 0] + np.asarray(points) @ scores[:, 1:].T
     if clauses is None:
-        return found.argmax(axis=1)
+        return np.asarray(found.argmax(axis=1))
     barred, said = clauses.at(points)
     if len(clauses.forbidden):
         own = outputs[:, :, 0].argmax(axis=1)
