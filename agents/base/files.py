@@ -93,7 +93,7 @@ def save_file(
     more_metadata: Mapping[str, Any] | None = None,
     more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
-    """Save an agent to a file, with anything else that belongs to it; returns the metadata."""
+    """Save an agent, and what else belongs to it, to a file; return the metadata."""
     own_metadata, own_arrays = agent._to_file()
     origin = agent.origin
     metadata = {
@@ -144,7 +144,8 @@ def restored(
         told = metadata["env_spec"]
         origin = None if told is None else from_json(told)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
-        paused = _paused(metadata, {name: arrays[name] for name in TRAINING if name in arrays})
+        training = {name: arrays[name] for name in TRAINING if name in arrays}
+        require("training" in metadata or not training, "training_ is in it without its metadata")
         rng = metadata["env_rng"]
         others = SHARED.keys() | TRAINING.keys() | _OF_SB3
         own = {name: array for name, array in arrays.items() if name not in others}
@@ -152,26 +153,17 @@ def restored(
         agent = cls._from_file(metadata, own, *parts)
         agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
-        agent.training_seconds = number(
-            metadata["training_seconds"], "training_seconds", "[0, inf)"
-        )
+        seconds = metadata["training_seconds"]
+        agent.training_seconds = number(seconds, "training_seconds", "[0, inf)")
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
         agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
-        if paused is not None:
-            agent._paused, agent._seed = paused, paused.seed
-            agent._paused_at = agent.num_timesteps
+        if "training" in metadata:
+            agent._paused = Snapshot.from_file(metadata["training"], training)
+            agent._seed, agent._paused_at = agent._paused.seed, agent.num_timesteps
         agent._versions = _checked_versions(metadata["versions"])
     if env is not None:
         agent._check_spaces(agent._enter(env))
     return agent
-
-
-def _paused(metadata: Mapping[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Snapshot | None:
-    """Return the training that a checkpoint is of; None of what is no checkpoint."""
-    if "training" in metadata:
-        return Snapshot.from_file(metadata["training"], arrays)
-    require(not arrays, "training_ is in it, but no metadata of that")
-    return None
 
 
 def present_versions() -> dict[str, str]:

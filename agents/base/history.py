@@ -26,10 +26,11 @@ groups of those before their number, mean return, greatest return, steps, and se
 
 
 class EpisodeLog:
-    """Return, length and time of finished training episodes: of the latest one by one.
+    """Return, length and time of finished training episodes.
 
-    Of more than 20,000 the older half is summarised, 100 episodes a group; of more than 1,000
-    groups, two are made one. So it takes a few megabytes, however long a training is.
+    The latest are kept one by one. Of more than 20,000 the older half is summarised, 100 episodes a
+    group; of more than 1,000 groups, two are made one. So it takes a few megabytes, however long
+    a training is.
     """
 
     def __init__(self, rows: FloatArray | None = None, before: FloatArray | None = None) -> None:
@@ -45,13 +46,13 @@ class EpisodeLog:
     def from_file(cls, rows: FloatArray, before: FloatArray | None = None) -> "EpisodeLog":
         """Make one of what a file has, or raise InvalidFileError."""
         lengths = rows[:, 1]
-        require(((lengths >= 1.0) & (lengths == np.floor(lengths))).all(),
-                "episodes[:, 1], lengths, must be whole and at least 1")  # fmt: skip
+        right = (lengths >= 1.0) & (lengths == np.floor(lengths))
+        require(right.all(), "episodes[:, 1], lengths, must be integers of at least 1")
         require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
         if before is not None:
             counts, steps = before[:, _COUNT], before[:, _STEPS]
-            whole = (counts == np.floor(counts)) & (steps == np.floor(steps))
-            right = whole & (counts >= 1.0) & (steps >= counts) & (steps < MAX)
+            right = (counts == np.floor(counts)) & (steps == np.floor(steps))
+            right &= (counts >= 1.0) & (steps >= counts) & (steps < MAX)
             require(right.all(), "episodes_before counts no episodes, or fewer steps than these")
             require((before[:, _SECONDS] >= 0.0).all(), "episodes_before has seconds below 0")
             require(len(before) <= _MAX_GROUPS, f"episodes_before has {len(before)} groups")
@@ -140,11 +141,7 @@ class EpisodeLog:
 
 @dataclass(frozen=True)
 class Level:
-    """The cells as they were when a temperature level began.
-
-    Not a :class:`oda_rl.annealing.levels.Level`, which an estimator leaves behind when a level has
-    ended, with how it went: an agent's cells need not even anneal.
-    """
+    """An agent's cells when a temperature level began, or after a fit."""
 
     step: int
     """Environment steps taken before."""
@@ -198,13 +195,9 @@ def history_from_arrays(arrays: dict[str, npt.NDArray[Any]], n_features: int) ->
         size = len(arrays[f"history_{name}"])
         require(size == n, f"history_{name} has {size} numbers: it must have {n}")
     at_codevector = at_lineage = before = 0
-    for step, temperature, cells, started in zip(
-        arrays["history_step"].tolist(),
-        arrays["history_temperature"].tolist(),
-        arrays["history_cells"].tolist(),
-        arrays["history_started"].tolist(),
-        strict=True,
-    ):
+    names = ("step", "temperature", "cells", "started")
+    columns = (arrays[f"history_{name}"].tolist() for name in names)
+    for step, temperature, cells, started in zip(*columns, strict=True):
         codevectors = arrays["history_codevectors"][at_codevector:][: cells * n_features]
         at_codevector += cells * n_features
         lineage = None

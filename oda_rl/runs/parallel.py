@@ -81,7 +81,7 @@ def run_all(
     *,
     title: str = "runs",
 ) -> list[Run]:
-    """Call ``function(**setting)`` once for each setting, and keep what it returns.
+    """Call ``function(**setting)`` once for each setting, and keep the rows that it returns.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def run_all(
             advance(done.values())
             for unsigned in _execute(function, pending, execution):
                 run = replace(unsigned, made=made)
-                file.write(_to_line(run))
+                file.write(json.dumps(asdict(run), default=_plain) + "\n")
                 file.flush()
                 done[_key(run.setting)] = run
                 advance([run])
@@ -169,7 +169,7 @@ def rows_of(runs: Sequence[Run]) -> Rows:
 
 
 def origins_of(runs: Sequence[Run]) -> list[Origin]:
-    """Return what made the runs, each origin once: what the labels in their rows stand for."""
+    """Return the origins of the runs, each once: what the labels in their rows stand for."""
     return list({run.made.label: run.made for run in runs if run.made is not None}.values())
 
 
@@ -213,8 +213,8 @@ def _execute(
 ) -> Iterator[Run]:
     """Yield runs as they end, each setting's once.
 
-    If a process dies the pool is lost, and nobody says which run it was: the runs that were under
-    way are put aside, and made one at a time at the end.
+    If a process dies the pool is lost, and it is unknown which run it was: the runs that were under
+    way are repeated one at a time at the end.
     """
     with _backend(function, execution) as deaths:
         aside: list[Setting] = []
@@ -349,10 +349,10 @@ def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
 
     Workers elsewhere need them, but not what is installed, this package among it.
     """
-    own = getattr(sys.modules.get(function.__module__), "__file__", None)
-    if own is None:
+    script = getattr(sys.modules.get(function.__module__), "__file__", None)
+    if script is None:
         return {}
-    folder = Path(own).resolve().parents[function.__module__.count(".")]
+    folder = Path(script).resolve().parents[function.__module__.count(".")]
     if folder == Path(sysconfig.get_path("purelib")).resolve():
         return {}
     found = {}
@@ -403,10 +403,6 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} is neither number nor text, nor a list of those")
 
 
-def _to_line(run: Run) -> str:
-    return json.dumps(asdict(run), default=_plain) + "\n"
-
-
 def _read(path: Path) -> dict[str, Run]:
     """Read the runs in a file, the last of each setting; cut off a line that was not finished."""
     if not path.exists():
@@ -417,7 +413,7 @@ def _read(path: Path) -> dict[str, Run]:
     for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):
         try:
             found = json.loads(line)
-            made = found.pop("made", None)  # which files of earlier code do not have
+            made = found.pop("made", None)
             run = Run(**found, made=None if made is None else Origin(**made))
         except (TypeError, ValueError) as error:
             raise ValueError(

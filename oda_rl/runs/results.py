@@ -120,24 +120,23 @@ def store_rows(
     [(1, 0.5), (2, 0.75)]
     """
     given = [origin()] if origins is None else list(origins)
-    known = {one.label: json.dumps(asdict(one), sort_keys=True) for one in given}
-    new = [{"made": given[0].label, **row} if origins is None else dict(row) for row in rows]
-    for row in new:
+    known = {made.label: json.dumps(asdict(made), sort_keys=True) for made in given}
+    labelled = [{"made": given[0].label, **row} if origins is None else row for row in rows]
+    for row in labelled:
         if row.get("made") not in known:
             raise ValueError(f"rows has a row made by {row.get('made')!r}: origins are {[*known]}")
-    columns = {name: None for row in new for name in row if name != "made"}
+    new = [{name: _text(value) for name, value in row.items()} for row in labelled]
     heads, old = _read(Path(path)) if Path(path).is_file() else ({}, [])
-    replaced = {_identity(_written(row), key) for row in new}
+    replaced = {_identity(row, key) for row in new}
     kept = [row for row in old if _identity(row, key) not in replaced]
-    columns |= {name: None for row in kept for name in row if name != "made"}
-    every = [*kept, *map(_written, new)]
+    columns = {name: None for row in (*new, *kept) for name in row if name != "made"}
     known = {**heads, **known}
-    used = dict.fromkeys(row["made"] for row in every)
     text = io.StringIO()
-    text.writelines(f"{_HEAD}{label}: {known[label]}\n" for label in used)
+    labels = dict.fromkeys(row["made"] for row in (*kept, *new))
+    text.writelines(f"{_HEAD}{label}: {known[label]}\n" for label in labels)
     writer = csv.DictWriter(text, [*columns, "made"], restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(every)
+    writer.writerows([*kept, *new])
     write_text(path, text.getvalue())
     return read_rows(path)
 
@@ -185,11 +184,6 @@ def _read(path: Path) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 def _identity(row: Mapping[str, str], key: Sequence[str]) -> tuple[str, ...]:
     return tuple(row.get(name, "") for name in key)
-
-
-def _written(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return a row as the file holds it."""
-    return {name: _text(value) for name, value in row.items()}
 
 
 def _text(value: Any) -> str:
