@@ -12,7 +12,7 @@ import numpy.typing as npt
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.distilling.playing import Ground, drawn
+from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import matching_names, matching_parts
 from oda_rl.agents.policies.contract import Policy
@@ -295,7 +295,7 @@ def _known(
     if env is None:
         return numbered, None, None
     made = make_env(env) if isinstance(env, str) else env
-    interface, spec = Ground(made, 1, 0).interface, spec_of(made)
+    interface, spec = BudgetedEnv(made, 1, 0).interface, spec_of(made)
     env_id = None if spec is None else spec.id
     names, actions = matching_names(env_id, interface)
     if interface.box is not None:
@@ -322,7 +322,7 @@ def _returns(
     """Return the returns of both from common starts."""
     if env is None:
         return np.empty(0), np.empty(0)
-    ground = Ground(env, max(one.n_cells for one in policies), _STEPS)
-    seeds = drawn(np.random.default_rng(seed), checked_count("episodes", episodes))
-    first, second = (ground.play(one, seeds) for one in policies)
+    budgeted = BudgetedEnv(env, max(one.n_cells for one in policies), _STEPS)
+    seeds = draw_seeds(np.random.default_rng(seed), checked_count("episodes", episodes))
+    first, second = (budgeted.play(one, seeds) for one in policies)
     return first, second

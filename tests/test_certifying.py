@@ -11,8 +11,7 @@ from oda_rl.agents import ModelAgent, export_policy
 from oda_rl.agents.certifying.certificates import Reach, Sets, certify, frames
 from oda_rl.agents.certifying.dynamics import Affine, CartPole, LearnedLaw, cos, sin
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds.learning import predict
-from oda_rl.agents.worlds.trajectories import one_law, without_noise
+from oda_rl.agents.worlds.simulation import one_law, predict, without_noise
 
 RULE = RulePolicy(
     np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))

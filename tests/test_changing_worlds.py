@@ -6,10 +6,9 @@ import pytest
 from gymnasium.wrappers import TransformObservation
 
 from oda_rl.agents import ModelAgent, load_agent
-from oda_rl.agents.worlds.coordinates import read
+from oda_rl.agents.worlds.coordinates import noise_among, read
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import outdated
-from oda_rl.agents.worlds.simulation import noise_among
 
 
 def pushed(n, swapped_from, seed=0):

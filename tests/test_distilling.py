@@ -11,8 +11,8 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent
 from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
-from oda_rl.agents.distilling.imitation import constant, dreamt, imitate, world_of
-from oda_rl.agents.distilling.playing import Ground, Steps, evaluated
+from oda_rl.agents.distilling.imitation import climb_in_world, constant, imitate, world_of
+from oda_rl.agents.distilling.playing import BudgetedEnv, Steps, evaluated
 from oda_rl.agents.distilling.search import better_by, compare, race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import (
@@ -55,7 +55,7 @@ def teacher():
 @pytest.fixture(scope="module")
 def learned_world():
     agent = ModelAgent("CartPole-v1", seed=0).learn(500)
-    interface = Ground("CartPole-v1", 2, 100).interface
+    interface = BudgetedEnv("CartPole-v1", 2, 100).interface
     return agent, Coding.of(agent.world.seen.before, interface, 2)
 
 
@@ -101,7 +101,7 @@ def test_an_affine_action_is_found_in_each_cell():
 # ---------------------------------------------------------------- where episodes are played
 def test_compiled_and_stepped_episodes_are_the_same():
     compiled, stepped = (
-        Ground(env, 2, 10_000) for env in ("CartPole-v1", Counting(gym.make("CartPole-v1")))
+        BudgetedEnv(env, 2, 10_000) for env in ("CartPole-v1", Counting(gym.make("CartPole-v1")))
     )
     seen, also = np.zeros((300, 4)), np.zeros((300, 4))
     first = compiled.play(ALWAYS_LEFT, [3, 5, 7], seen)
@@ -114,7 +114,7 @@ def test_compiled_and_stepped_episodes_of_continuous_actions_are_the_same():
     rng = np.random.default_rng(0)
     rule = RulePolicy(rng.normal(size=(4, 4)), rng.normal(size=(4, 1, 4)), np.zeros((4, 3)))
     compiled, stepped = (
-        Ground(env, 4, 10_000) for env in ("Pendulum-v1", Counting(gym.make("Pendulum-v1")))
+        BudgetedEnv(env, 4, 10_000) for env in ("Pendulum-v1", Counting(gym.make("Pendulum-v1")))
     )
     seen, also = np.zeros((600, 3)), np.zeros((600, 3))
     first = compiled.play(rule, [3, 5, 7], seen)
@@ -128,46 +128,46 @@ def test_compiled_and_stepped_episodes_of_continuous_actions_are_the_same():
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_episode_is_cut_where_steps_end(wrapped):
     env = gym.make("CartPole-v1")
-    ground = Ground(Counting(env) if wrapped else env, 2, 1200)
-    ground.allow(700)
-    assert ground.play(UPRIGHT, [1, 2]).tolist() == [500.0]
-    assert ground.steps == 700
-    ground.allow(10_000)
-    assert ground.play(UPRIGHT, [1, 2]).tolist() == [500.0]
-    assert ground.steps == 1200
+    budgeted = BudgetedEnv(Counting(env) if wrapped else env, 2, 1200)
+    budgeted.allow(700)
+    assert budgeted.play(UPRIGHT, [1, 2]).tolist() == [500.0]
+    assert budgeted.steps == 700
+    budgeted.allow(10_000)
+    assert budgeted.play(UPRIGHT, [1, 2]).tolist() == [500.0]
+    assert budgeted.steps == 1200
 
 
 def test_the_better_half_goes_on():
-    ground = Ground("CartPole-v1", 2, 10_000)
-    worth = compare(ground, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT, UPRIGHT], [1, 2])
+    budgeted = BudgetedEnv("CartPole-v1", 2, 10_000)
+    worth = compare(budgeted, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT, UPRIGHT], [1, 2])
     assert worth.tolist() == [-np.inf, 1000.0, -np.inf, 1000.0]
-    assert ground.steps < 2100  # the second start was not for all
-    ground.allow(600)
-    assert compare(ground, [UPRIGHT, UPRIGHT], [1, 2]) is None
+    assert budgeted.steps < 2100  # the second start was not for all
+    budgeted.allow(600)
+    assert compare(budgeted, [UPRIGHT, UPRIGHT], [1, 2]) is None
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_an_episode_is_given_up_when_it_cannot_be_good_any_more(wrapped):
     env = gym.make("MountainCar-v0")
-    ground = Ground(Counting(env) if wrapped else env, 3, 10_000)
+    budgeted = BudgetedEnv(Counting(env) if wrapped else env, 3, 10_000)
     coast = RulePolicy(np.zeros((1, 3)), np.eye(3)[None, :, 1:2], np.zeros((1, 2)))
-    assert ground.play(coast, [0], floor=-30.0).tolist() == [-200.0]  # rewards may be positive
-    assert ground.play(coast, [0, 1], floor=-30.0).tolist() == [-np.inf, -np.inf]
-    assert ground.steps == 200 + 2 * 31
+    assert budgeted.play(coast, [0], floor=-30.0).tolist() == [-200.0]  # rewards may be positive
+    assert budgeted.play(coast, [0, 1], floor=-30.0).tolist() == [-np.inf, -np.inf]
+    assert budgeted.steps == 200 + 2 * 31
 
 
 def test_an_incumbent_has_to_be_beaten():
-    ground, rng = Ground("CartPole-v1", 2, 20_000), np.random.default_rng(0)
-    ground.allow(8000)
-    assert race(ground, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT], rng).best == 1
-    ground.allow(4000)
-    assert race(ground, [UPRIGHT, UPRIGHT], rng, incumbent=1).best == 1
-    ground.allow(4000)
-    raced = race(ground, [ALWAYS_LEFT, UPRIGHT], rng, incumbent=0)
+    budgeted, rng = BudgetedEnv("CartPole-v1", 2, 20_000), np.random.default_rng(0)
+    budgeted.allow(8000)
+    assert race(budgeted, [ALWAYS_LEFT, UPRIGHT, ALWAYS_LEFT], rng).best == 1
+    budgeted.allow(4000)
+    assert race(budgeted, [UPRIGHT, UPRIGHT], rng, incumbent=1).best == 1
+    budgeted.allow(4000)
+    raced = race(budgeted, [ALWAYS_LEFT, UPRIGHT], rng, incumbent=0)
     assert raced.order == [1, 0]
     assert set(raced.last[1]) == {500.0}
-    ground.allow(700)  # the third has no steps left
-    raced = race(ground, [ALWAYS_LEFT, UPRIGHT, UPRIGHT], rng)
+    budgeted.allow(700)  # the third has no steps left
+    raced = race(budgeted, [ALWAYS_LEFT, UPRIGHT, UPRIGHT], rng)
     assert [len(one) for one in raced.returns] == [1, 1, 0]
     assert raced.order == [1, 0, 2]
     assert better_by([1.0], [0.0]) == 0.0
@@ -177,22 +177,22 @@ def test_an_incumbent_has_to_be_beaten():
 def test_a_vector_stands_for_a_rule():
     rng = np.random.default_rng(0)
     states = rng.normal(2.0, 3.0, (50, 4))
-    ground = Ground("CartPole-v1", 3, 100)
-    coding = Coding.of(states, ground.interface, 3)
+    budgeted = BudgetedEnv("CartPole-v1", 3, 100)
+    coding = Coding.of(states, budgeted.interface, 3)
     scores, actions = rng.normal(size=(3, 5)), np.array([1, 0, 1])
     cells = (with_ones(coding.points(states)) @ scores.T).argmax(axis=1)
     rule = coding.rule(coding.vector(scores, actions))
     np.testing.assert_array_equal(rule.act(states), actions[cells])
-    again = Coding.of(states, ground.interface, 5)
+    again = Coding.of(states, budgeted.interface, 5)
     same = again.rule(again.of_rule(rule))  # two of the five cells are never chosen
     np.testing.assert_array_equal(same.act(states), rule.act(states))
-    assert Coding.of(states, ground.interface, 2).of_rule(rule) is None
+    assert Coding.of(states, budgeted.interface, 2).of_rule(rule) is None
 
 
 def test_a_vector_stands_for_a_rule_of_continuous_actions():
     rng = np.random.default_rng(0)
     states = rng.normal(2.0, 3.0, (50, 3))
-    interface = Ground("Pendulum-v1", 3, 100).interface
+    interface = BudgetedEnv("Pendulum-v1", 3, 100).interface
     rule = RulePolicy(rng.normal(size=(3, 4)), 0.1 * rng.normal(size=(3, 1, 4)), np.zeros((3, 3)))
     coding = Coding.of(states, interface, 4)
     np.testing.assert_allclose(coding.rule(coding.of_rule(rule)).act(states), rule.act(states))
@@ -207,14 +207,14 @@ def test_a_vector_stands_for_a_rule_of_continuous_actions():
 def test_a_teacher_that_is_a_small_rule_has_to_be_beaten(monkeypatch):
     incumbents = []
 
-    def observed(ground, rules, rng, incumbent=None):
+    def observed(budgeted, rules, rng, incumbent=None):
         incumbents.append(incumbent)
-        return race(ground, rules, rng, incumbent)
+        return race(budgeted, rules, rng, incumbent)
 
     monkeypatch.setattr(imitation, "race", observed)
-    ground = Ground("CartPole-v1", 2, 4000)
-    master = teacher_of(UPRIGHT, ground.interface)
-    found = imitate(ground, master, 3, 4000, np.random.default_rng(0))
+    budgeted = BudgetedEnv("CartPole-v1", 2, 4000)
+    master = teacher_of(UPRIGHT, budgeted.interface)
+    found = imitate(budgeted, master, 3, 4000, np.random.default_rng(0))
     own = found.coding.of_rule(UPRIGHT)
     np.testing.assert_array_equal(found.vectors[0], own)  # others return 500, too
     assert incumbents == [None, 0]  # of random rules, and of all
@@ -223,13 +223,13 @@ def test_a_teacher_that_is_a_small_rule_has_to_be_beaten(monkeypatch):
 def test_a_learned_world_is_climbed_in(learned_world):
     agent, coding = learned_world
     world, starts = world_of(agent), np.random.default_rng(1).uniform(-0.05, 0.05, (9, 4))
-    (found,) = dreamt(world, coding, [], starts, np.random.default_rng(0))
-    ground = Ground("CartPole-v1", 2, 100_000)
-    assert ground.play(coding.rule(found), range(20)).mean() > 450.0
-    assert dreamt(None, coding, [], starts, np.random.default_rng(0)) == []
-    elsewhere = Ground("Pendulum-v1", 2, 100).interface
+    (found,) = climb_in_world(world, coding, [], starts, np.random.default_rng(0))
+    budgeted = BudgetedEnv("CartPole-v1", 2, 100_000)
+    assert budgeted.play(coding.rule(found), range(20)).mean() > 450.0
+    assert climb_in_world(None, coding, [], starts, np.random.default_rng(0)) == []
+    elsewhere = BudgetedEnv("Pendulum-v1", 2, 100).interface
     other = Coding.of(np.random.default_rng(0).normal(size=(50, 3)), elsewhere, 2)
-    assert dreamt(world, other, [], starts, np.random.default_rng(0)) == []
+    assert climb_in_world(world, other, [], starts, np.random.default_rng(0)) == []
 
 
 def test_only_worlds_that_are_believed_are_climbed_in(learned_world):
@@ -257,7 +257,7 @@ def test_two_cells_are_enough_for_the_cart_pole(teacher):
     assert found.worse is False
     assert found.steps <= 30_000
     assert "push right if" in str(found) or "push left if" in str(found)
-    assert Ground("CartPole-v1", 2, 10**6).play(found.policy, range(100, 150)).mean() > 480.0
+    assert BudgetedEnv("CartPole-v1", 2, 10**6).play(found.policy, range(100, 150)).mean() > 480.0
 
 
 def test_no_step_is_taken_beyond_the_cap():
@@ -296,9 +296,9 @@ def test_fits_that_always_do_the_same_are_refused(monkeypatch):
         return found if len(calls) % 4 == 0 else Fitted(found.scores, np.array([1, 1]), 0.0)
 
     monkeypatch.setattr(imitation, "fit", lazy)
-    ground = Ground("CartPole-v1", 2, 4000)
-    master = teacher_of(upright, ground.interface)
-    found = imitate(ground, master, 2, 4000, np.random.default_rng(0))
+    budgeted = BudgetedEnv("CartPole-v1", 2, 4000)
+    master = teacher_of(upright, budgeted.interface)
+    found = imitate(budgeted, master, 2, 4000, np.random.default_rng(0))
     assert len(calls) == 12
     assert not constant(found.coding.rule(found.vectors[0]), found.states)
     kept = imitation._fits(master, found.states, found.coding, np.random.default_rng(0))
@@ -315,7 +315,7 @@ def test_it_is_said_that_a_rule_is_worse_than_its_teacher(monkeypatch):
 def test_a_rule_is_worse_by_more_than_a_standard_error():
     taught = np.arange(16.0)
     noise = np.tile([-1.0, 1.0], 8)
-    interface = Ground("CartPole-v1", 2, 100).interface
+    interface = BudgetedEnv("CartPole-v1", 2, 100).interface
     error = noise.std(ddof=1) / 4.0
     for lost, worse in ((0.9, False), (1.1, True)):
         returns = taught + noise - lost * error
@@ -330,20 +330,23 @@ def test_it_is_said_that_steps_were_too_few():
 
 
 def test_pruning_has_to_be_confirmed_from_fresh_starts():
-    ground = Ground("CartPole-v1", 2, 10**6)
+    budgeted = BudgetedEnv("CartPole-v1", 2, 10**6)
     found, returns = Confirming(UPRIGHT, list(range(20))).confirmed(
-        ground, [UPRIGHT, ALWAYS_LEFT], 500.0
+        budgeted, [UPRIGHT, ALWAYS_LEFT], 500.0
     )
     assert found is UPRIGHT
     assert returns.mean() == 500.0
-    ground = Ground("CartPole-v1", 2, 6000)
-    ground.allow(6000)
+    budgeted = BudgetedEnv("CartPole-v1", 2, 6000)
+    budgeted.allow(6000)
     same = replace(UPRIGHT, scores=2.0 * UPRIGHT.scores)
     assert (
-        Confirming(UPRIGHT, list(range(20))).confirmed(ground, [UPRIGHT, same], 500.0)[0] is UPRIGHT
+        Confirming(UPRIGHT, list(range(20))).confirmed(budgeted, [UPRIGHT, same], 500.0)[0]
+        is UPRIGHT
     )
-    ground = Ground("CartPole-v1", 2, 10**6)
-    assert Confirming(UPRIGHT, list(range(20))).confirmed(ground, [UPRIGHT, same], 500.0)[0] is same
+    budgeted = BudgetedEnv("CartPole-v1", 2, 10**6)
+    assert (
+        Confirming(UPRIGHT, list(range(20))).confirmed(budgeted, [UPRIGHT, same], 500.0)[0] is same
+    )
 
 
 def test_the_smallest_within_a_standard_error_of_the_best_is_taken():
@@ -393,7 +396,7 @@ def test_the_curve_is_drawn():
     sizes = tuple(
         Size(k, replace(UPRIGHT), rng.normal(400.0 + 10.0 * k, 30.0, 20)) for k in (2, 3, 4)
     )
-    interface = Ground("CartPole-v1", 2, 100).interface
+    interface = BudgetedEnv("CartPole-v1", 2, 100).interface
     found = Distilled(
         sizes[1].policy, interface, "CartPole-v1", sizes[1].returns, np.full(20, 450.0), 1, sizes
     )
@@ -427,9 +430,9 @@ def test_values_of_a_policy_are_those_of_dynamic_programming():
 
 
 def test_a_teacher_who_knows_no_values_is_evaluated():
-    ground = Ground("CartPole-v1", 2, 20_000)
-    seen = ground.record(UPRIGHT, np.random.default_rng(0), 0.1)
-    assert ground.steps == len(seen.points) == 20_000
+    budgeted = BudgetedEnv("CartPole-v1", 2, 20_000)
+    seen = budgeted.record(UPRIGHT, np.random.default_rng(0), 0.1)
+    assert budgeted.steps == len(seen.points) == 20_000
     rng = np.random.default_rng(0)
     values = evaluated(seen, UPRIGHT.act, 2, rng)
     leaning = np.array([[0.0, 0.0, 0.12, 0.5], [0.0, 0.0, -0.12, -0.5]])
@@ -456,17 +459,17 @@ def test_continuous_actions():
         warnings.simplefilter("ignore")
         rule = distill(pushes, "MountainCarContinuous-v0", 2, steps=3000, seed=0).policy
     assert rule.continuous
-    ground = Ground("MountainCarContinuous-v0", 2, 10_000)
-    assert ground.play(rule, range(5)).mean() > 80.0
+    budgeted = BudgetedEnv("MountainCarContinuous-v0", 2, 10_000)
+    assert budgeted.play(rule, range(5)).mean() > 80.0
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
 def test_teachers_of_continuous_actions_know_what_mistakes_cost(kind):
     agent = kind("Pendulum-v1", seed=0).learn(1000)
-    ground = Ground("Pendulum-v1", 3, 2000)
-    master = teacher_of(agent, ground.interface)
+    budgeted = BudgetedEnv("Pendulum-v1", 3, 2000)
+    master = teacher_of(agent, budgeted.interface)
     states = agent.visited_states(100, seed=0)
-    coding = Coding.of(states, ground.interface, 3)
+    coding = Coding.of(states, budgeted.interface, 3)
     costs = master.costs(states, coding)
     found = fit(coding.points(states), costs, 3, np.random.default_rng(0))
     rule = coding.rule(coding.vector(found.scores, master.outputs(found.outputs)))
@@ -482,7 +485,7 @@ def test_a_model_of_stable_baselines_is_a_teacher():
         found = distill(model, "CartPole-v1", 2, steps=3000, seed=0)
     assert found.steps <= 3000
     states = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    master = teacher_of(model, Ground("CartPole-v1", 2, 100).interface)
+    master = teacher_of(model, BudgetedEnv("CartPole-v1", 2, 100).interface)
     np.testing.assert_array_equal(master.act(states), model.predict(states, deterministic=True)[0])
 
 

@@ -13,7 +13,7 @@ from oda_rl.agents import ModelAgent, export_policy
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.rules import RulePolicy, decide_by_clauses
 from oda_rl.agents.rules.editing import Clauses, condition_rows, within
-from oda_rl.agents.worlds.trajectories import walk
+from oda_rl.agents.worlds.simulation import walk
 
 NAMES = ["cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "angular velocity (rad/s)"]
 ACTIONS = ["push left", "push right"]

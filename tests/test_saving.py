@@ -171,7 +171,7 @@ def test_a_damaged_size_is_not_believed(tmp_path):
         load_archive(file)
 
 
-OF_A_RULE = ("history_lineage", "memory_since", "planner_learned_least_error")
+OF_A_RULE = ("history_lineage", "memory_since", "planner_learned_min_error")
 
 
 @pytest.mark.parametrize(
@@ -183,16 +183,8 @@ OF_A_RULE = ("history_lineage", "memory_since", "planner_learned_least_error")
             ("metric", "scale", "_values", "history_lineage", "explored", "scheme"),
         ),
         (quick_rule, BARTO, OF_A_RULE),
-        (
-            quick_rule,
-            "Pendulum-v1",
-            ("history_lineage", "memory_since", "planner_learned_least_error"),
-        ),
-        (
-            quick_rule,
-            "FrozenLake-v1",
-            ("history_lineage", "memory_since", "planner_learned_least_error"),
-        ),
+        (quick_rule, "Pendulum-v1", OF_A_RULE),
+        (quick_rule, "FrozenLake-v1", OF_A_RULE),
     ],
 )
 def test_damaged_files_of_others(kind, env_id, optional, tmp_path):

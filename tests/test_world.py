@@ -11,9 +11,14 @@ from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import laws, quality
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, read
-from oda_rl.agents.worlds.learning import CodedSteps, Learned, fit_ends
-from oda_rl.agents.worlds.logs import stretches, trajectories
-from oda_rl.agents.worlds.rewards import features, fit_rewards
+from oda_rl.agents.worlds.laws import fit_rewards, reward_features
+from oda_rl.agents.worlds.learning import (
+    CodedSteps,
+    Learned,
+    fit_ends,
+    stretches,
+    trajectories,
+)
 from oda_rl.agents.worlds.world import World, seconds_of
 from oda_rl.plotting import plot_world
 
@@ -120,7 +125,7 @@ def test_features_of_rewards_are_those_of_the_oracle(boxed):
     at = Coordinates.of_frame(arrays.frame, arrays.circles)
     before, after = rng.normal(size=(2, 20, D))
     codes = rng.normal(size=(20, 2)) if boxed else np.eye(3)[rng.integers(3, size=20)]
-    found = features(at, before, codes, after, boxed)
+    found = reward_features(at, before, codes, after, boxed)
     for i in range(20):
         wanted = oracles.reward_features(at.scale, at.circles, before[i], codes[i], after[i], boxed)
         np.testing.assert_allclose(found[i], wanted)
@@ -303,8 +308,8 @@ def test_what_is_held_out_is_not_learned_from(cart, monkeypatch):
         ((0.1, 50, np.nan, np.nan, 0.99), True, "off by 0.1"),
         ((0.7, 50, 0.9, 0.8, 0.99), False, "50 steps ahead it is off by 0.7"),
         ((np.nan, 50, 0.9, 0.8, 0.99), False, "nan"),
-        ((0.1, 50, 0.35, 0.54, 0.99), False, "0.35 of those"),
-        ((0.1, 50, np.nan, 0.0, 0.99), False, "foresees 0.00"),
+        ((0.1, 50, 0.35, 0.54, 0.99), False, "precision 0.35"),
+        ((0.1, 50, np.nan, 0.0, 0.99), False, "recall 0.00"),
         ((0.1, 50, 0.9, 0.8, -0.5), False, "R² of rewards is -0.5"),
     ],
 )
@@ -368,7 +373,7 @@ def test_forecasts_say_what_happens(cart):
     assert text.startswith("in 3 steps the episode still goes on: ")
     assert "speed goes from 0 to 0.597" in text
     text = cart.forecast([0.0, 0.0, 50.0], names=names, policy=lambda state: 2)
-    assert "farther than the model is to be believed" in text
+    assert "too far from all that was seen" in text
 
 
 def test_steps_have_a_duration_where_the_environment_says_so():

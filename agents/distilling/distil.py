@@ -15,7 +15,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.base.agent import Player
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.imitation import Imitation, imitate, world_of
-from oda_rl.agents.distilling.playing import Ground
+from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.distilling.search import Ascent, enough_steps, race
 from oda_rl.agents.distilling.simplifying import Confirming, smaller_rules, standard_error
 from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
@@ -188,22 +188,22 @@ def distill(
     sizes = SIZES if n_cells is None else (int(n_cells),)
     if checked_count("steps", steps) < _MIN_STEPS * len(sizes):
         raise ValueError(f"steps is {steps!r}: it must be at least {_MIN_STEPS * len(sizes)}")
-    ground = Ground(env, sizes[0], int(steps), told)
-    master, world = teacher_of(policy, ground.interface, values), world_of(policy)
+    budgeted = BudgetedEnv(env, sizes[0], int(steps), told)
+    master, world = teacher_of(policy, budgeted.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
     tried: list[Size] = []
     for i, size in enumerate(sizes):
-        share = (ground.most - ground.steps) // (len(sizes) - i)
+        share = (budgeted.most - budgeted.steps) // (len(sizes) - i)
         known = tried[-1].policy if tried else None
-        course = small_rule(ground, master, size, share, rng, confirming, world, known)
-        rule, returns = exhausted(course)
+        making = small_rule(budgeted, master, size, share, rng, confirming, world, known)
+        rule, returns = exhausted(making)
         tried.append(Size(size, rule, returns))
     best = smallest(tried)
-    spec = spec_of(ground.env)
+    spec = spec_of(budgeted.env)
     found = Distilled(
-        best.policy, ground.interface, None if spec is None else spec.id, best.returns,
-        np.array(confirming.taught), ground.steps, tuple(tried) if n_cells is None else (),
+        best.policy, budgeted.interface, None if spec is None else spec.id, best.returns,
+        np.array(confirming.taught), budgeted.steps, tuple(tried) if n_cells is None else (),
     )  # fmt: skip
     if found.worse is not False:
         warnings.warn(f"{found.comparison}: more cells, or more steps, may do better", stacklevel=2)
@@ -211,7 +211,7 @@ def distill(
 
 
 def small_rule(
-    ground: Ground,
+    env: BudgetedEnv,
     teacher: Teacher,
     n_cells: int,
     steps: int,
@@ -225,64 +225,64 @@ def small_rule(
     A rule that is ``known`` races with those that imitate. A generator, so that whoever asks for it
     can show progress, or stop.
     """
-    end = ground.steps + steps
-    found = imitate(ground, teacher, n_cells, int(_IMITATING * steps), rng, world, known)
+    end = env.steps + steps
+    found = imitate(env, teacher, n_cells, int(_IMITATING * steps), rng, world, known)
     yield
     if found.at_top:
-        left = end - ground.steps
+        left = end - env.steps
         pruning, confirm = _PRUNING_AT_TOP * left, _CONFIRMING_AT_TOP * left
-        ground.allow(left - pruning - confirm)
+        env.allow(left - pruning - confirm)
         best = found.vectors[: len(found.raced.last)][:_AT_TOP]
-        raced = race(ground, [found.coding.rule(one) for one in best], rng)
+        raced = race(env, [found.coding.rule(one) for one in best], rng)
         vector, seeds = best[raced.best], raced.seeds
     else:
         pruning = _PRUNING * steps
         confirm = min(_CONFIRMING * steps, Confirming.max_steps(found.length))
-        share = end - ground.steps - pruning - confirm
-        vector, seeds = yield from _climbed(ground, found, share, rng)
+        share = end - env.steps - pruning - confirm
+        vector, seeds = yield from _climbed(env, found, share, rng)
     yield
-    ground.allow(pruning)
+    env.allow(pruning)
     rule = found.coding.rule(vector)
-    rules = smaller_rules(ground, rule, found.states, seeds, found.length, rng)
+    rules = smaller_rules(env, rule, found.states, seeds, found.length, rng)
     yield
-    ground.allow(end - ground.steps)
-    best_rule, returns = confirming.confirmed(ground, rules, found.length)
+    env.allow(end - env.steps)
+    best_rule, returns = confirming.confirmed(env, rules, found.length)
     return placed(best_rule, found.states), returns
 
 
 def _climbed(
-    ground: Ground, found: Imitation, steps: float, rng: np.random.Generator
+    env: BudgetedEnv, found: Imitation, steps: float, rng: np.random.Generator
 ) -> Generator[None, None, tuple[FloatArray, list[int]]]:
     """Climb, and again from what was found as long as steps last for that.
 
     Returns the best vector, and seeds of starts from which it was the best.
     """
-    end = ground.steps + steps
+    end = env.steps + steps
     vector, seeds = found.vectors[0], found.raced.seeds
     enough = enough_steps(found.coding, found.length) / (1.0 - _DECIDING)
     n_climbs = max(1, int(steps / enough))
     for i in range(n_climbs):
-        share = (end - ground.steps) / (n_climbs - i)
-        until = ground.steps + (1.0 - _DECIDING) * share
-        ascent = Ascent(ground, found.coding, vector, until - ground.steps, found.enough, rng)
-        each = (until - ground.steps) * n_climbs / _SLICES
+        share = (end - env.steps) / (n_climbs - i)
+        until = env.steps + (1.0 - _DECIDING) * share
+        ascent = Ascent(env, found.coding, vector, until - env.steps, found.enough, rng)
+        each = (until - env.steps) * n_climbs / _SLICES
         going = True
-        while going and until - ground.steps >= 1.0:
-            before = ground.steps
-            going = ascent.climb(min(max(each, 1.0), until - ground.steps))
-            going = going and ground.steps > before
+        while going and until - env.steps >= 1.0:
+            before = env.steps
+            going = ascent.climb(min(max(each, 1.0), until - env.steps))
+            going = going and env.steps > before
             yield
-        decided = ascent.decide(min(end - ground.steps, _DECIDING * share))
+        decided = ascent.decide(min(end - env.steps, _DECIDING * share))
         if decided is not None:
             vector, seeds = decided[0], decided[1].seeds
     return vector, seeds
 
 
-def exhausted(course: Generator[None, None, _Result]) -> _Result:
+def exhausted(generator: Generator[None, None, _Result]) -> _Result:
     """Run a generator to its end, and return what it returns."""
     while True:
         try:
-            next(course)
+            next(generator)
         except StopIteration as stop:
             result: _Result = stop.value
             return result

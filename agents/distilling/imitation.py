@@ -8,7 +8,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.playing import Deciding, Ground, drawn, evaluated
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds, evaluated
 from oda_rl.agents.distilling.search import Climber, Raced, race
 from oda_rl.agents.distilling.teachers import (
     ChoiceCosts,
@@ -20,7 +20,7 @@ from oda_rl.agents.distilling.teachers import (
     with_ones,
 )
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds.trajectories import returned
+from oda_rl.agents.worlds.simulation import returned
 from oda_rl.agents.worlds.world import World
 
 _RANDOM_RULES, _FIRST_STARTS = 100, 8
@@ -39,7 +39,7 @@ def world_of(teacher: Any) -> World | None:
     return world
 
 
-def dreamt(
+def climb_in_world(
     world: World | None,
     coding: Coding,
     known: Sequence[FloatArray],
@@ -72,23 +72,25 @@ def dreamt(
         return []
     if world.learned.arrays.laws.shape[1] != coding.n_outputs + coding.boxed:
         return []
-    dream = _Dream(world, coding, starts, rng)
+    world_returns = _WorldReturns(world, coding, starts, rng)
     first = [*known, *(coding.random(rng) for _ in range(_RANDOM_RULES))]
-    means = dream.means(first, _FIRST_STARTS)
+    means = world_returns.means(first, _FIRST_STARTS)
     best = np.argsort(-means, kind="stable")[: max(len(known), 1)]
-    vector = first[best[np.argmax(dream.means([first[i] for i in best], _PAIRED * _STARTS))]]
+    vector = first[
+        best[np.argmax(world_returns.means([first[i] for i in best], _PAIRED * _STARTS))]
+    ]
     for _ in range(_CLIMBS):
-        found = dream.climbed(vector)
-        before, after = dream.means([vector, found], _JUDGING)
+        found = world_returns.climbed(vector)
+        before, after = world_returns.means([vector, found], _JUDGING)
         if after > before:
             vector = found
-        if after == before or dream.taken > _MAX_STEPS:
+        if after == before or world_returns.taken > _MAX_STEPS:
             break
     return [vector]
 
 
 @dataclass
-class _Dream:
+class _WorldReturns:
     """What rules return in a world."""
 
     world: World
@@ -167,7 +169,7 @@ class Imitation:
 
 
 def imitate(
-    ground: Ground,
+    env: BudgetedEnv,
     teacher: Teacher,
     n_cells: int,
     steps: int,
@@ -189,19 +191,19 @@ def imitate(
     S. Ross, G. J. Gordon, J. A. Bagnell, "A reduction of imitation learning and structured
     prediction to no-regret online learning", AISTATS 2011.
     """
-    end = ground.steps + steps
-    teacher = _valued(ground, teacher, _VALUING * steps, rng)
-    share = int(_WATCHING * (end - ground.steps) / _ROUNDS)
-    seen, taught = _watch(ground, [teacher], share, rng)
+    end = env.steps + steps
+    teacher = _valued(env, teacher, _VALUING * steps, rng)
+    share = int(_WATCHING * (end - env.steps) / _ROUNDS)
+    seen, taught = _watch(env, [teacher], share, rng)
     n_taught = len(seen)
-    coding = Coding.of(seen, ground.interface, n_cells)
+    coding = Coding.of(seen, env.interface, n_cells)
     fits: list[Fitted] = []
     for r in range(_ROUNDS):
         latest = _fits(teacher, _sample(seen, n_taught, rng), coding, rng)
         fits += latest
         if r + 1 < _ROUNDS:
             players = _players(latest or fits[-1:], teacher, coding) or [teacher]
-            states, _ = _watch(ground, players, share, rng)
+            states, _ = _watch(env, players, share, rng)
             seen = np.concatenate([seen, states])
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
@@ -210,15 +212,15 @@ def imitate(
     rules = [coding.of_rule(one) for one in (own, known) if one is not None]
     mastered = [one for one in rules if one is not None]
     fitted = [_vector(one, teacher, coding) for one in fits]
-    trusted = [*dreamt(world, coding, mastered + fitted, ground.starts, rng), *mastered]
+    trusted = [*climb_in_world(world, coding, mastered + fitted, env.starts, rng), *mastered]
     vectors = trusted + fitted
-    vectors += _random(ground, coding, _RANDOM_SHARE * (end - ground.steps), rng)
-    ground.allow(end - ground.steps)
-    begun = ground.steps
+    vectors += _random(env, coding, _RANDOM_SHARE * (end - env.steps), rng)
+    env.allow(end - env.steps)
+    begun = env.steps
     incumbent = 0 if trusted else None
-    raced = race(ground, [coding.rule(vector) for vector in vectors], rng, incumbent)
+    raced = race(env, [coding.rule(vector) for vector in vectors], rng, incumbent)
     n = sum(map(len, raced.returns))
-    length = max(1.0, (ground.steps - begun) / max(n, 1))
+    length = max(1.0, (env.steps - begun) / max(n, 1))
     last = raced.last
     same = last.size > 1 and np.ptp(last) == 0.0
     enough = float(taught.max(initial=-np.inf))
@@ -227,38 +229,38 @@ def imitate(
     return Imitation(coding, ordered, seen, length, raced, top, enough)
 
 
-def _valued(ground: Ground, teacher: Teacher, steps: float, rng: np.random.Generator) -> Teacher:
+def _valued(env: BudgetedEnv, teacher: Teacher, steps: float, rng: np.random.Generator) -> Teacher:
     """Return a teacher who knows what actions are worth, if they are numbers."""
     if not isinstance(teacher, Labelling) or teacher.values is not None:
         return teacher
-    if ground.interface.box is not None:
+    if env.interface.box is not None:
         return teacher
-    ground.allow(steps)
-    seen = ground.record(teacher, rng, _RESTLESS)
-    values = evaluated(seen, teacher.act, ground.interface.n_actions, rng)
+    env.allow(steps)
+    seen = env.record(teacher, rng, _RESTLESS)
+    values = evaluated(seen, teacher.act, env.interface.n_actions, rng)
     return replace(teacher, values=values)
 
 
 def _random(
-    ground: Ground, coding: Coding, steps: float, rng: np.random.Generator
+    env: BudgetedEnv, coding: Coding, steps: float, rng: np.random.Generator
 ) -> list[FloatArray]:
     """Return the best of random rules, by a race of their own."""
-    ground.allow(steps)
+    env.allow(steps)
     vectors = [coding.random(rng) for _ in range(_RANDOM)]
-    raced = race(ground, [coding.rule(vector) for vector in vectors], rng)
+    raced = race(env, [coding.rule(vector) for vector in vectors], rng)
     return [vectors[i] for i in raced.order[:_BEST_RANDOM] if raced.returns[i]]
 
 
 def _watch(
-    ground: Ground, players: list[Deciding], steps: int, rng: np.random.Generator
+    env: BudgetedEnv, players: list[Deciding], steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Let players play in turn; return the states that they acted on, and the returns."""
-    ground.allow(steps)
-    seen, begin, i = np.empty((ground.left, ground.interface.n_features)), ground.steps, 0
+    env.allow(steps)
+    seen, begin, i = np.empty((env.left, env.interface.n_features)), env.steps, 0
     returns = []
-    while ground.left > 0:
-        room = seen[ground.steps - begin :]
-        returns.append(ground.play(players[i % len(players)], drawn(rng, 1), room))
+    while env.left > 0:
+        room = seen[env.steps - begin :]
+        returns.append(env.play(players[i % len(players)], draw_seeds(rng, 1), room))
         i += 1
     return seen, np.concatenate(returns)
 

@@ -137,7 +137,7 @@ class Deciding(Protocol):
         """How compiled loops decide by it; None if they cannot."""
 
 
-class Ground:
+class BudgetedEnv:
     """Where episodes are played, from seeded starts; in compiled code where there is some.
 
     Parameters
@@ -232,7 +232,7 @@ class Ground:
         """
         env, interface, rows = self.env, self.interface, []
         while self.left > 0:
-            observation, _ = env.reset(seed=drawn(rng, 1)[0])
+            observation, _ = env.reset(seed=draw_seeds(rng, 1)[0])
             held, over, point = 0, False, self._point(observation)
             while not over and self.left > 0:
                 if held == 0 and rng.random() < share:
@@ -339,7 +339,7 @@ def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
     return None if found is None or found.time_limit is None else found
 
 
-def drawn(rng: np.random.Generator, n: int) -> list[int]:
+def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
     """Draw seeds of n starts."""
     seeds: list[int] = rng.integers(2**31, size=n).tolist()
     return seeds

@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.playing import Deciding, Ground, drawn
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
@@ -36,7 +36,7 @@ class Raced(NamedTuple):
 
 
 def race(
-    ground: Ground,
+    env: BudgetedEnv,
     rules: list[Deciding],
     rng: np.random.Generator,
     incumbent: int | None = None,
@@ -54,10 +54,10 @@ def race(
     alive = list(range(len(rules)))
     rounds = max(1, math.ceil(math.log2(len(rules))))
     for r in range(rounds):
-        reserved = ground.left * (rounds - r - 1) // (rounds - r)
-        while ground.left > (reserved if seeds else 0):
-            (seed,) = drawn(rng, 1)
-            found = [ground.play(rules[i], [seed]).tolist() for i in alive]
+        reserved = env.left * (rounds - r - 1) // (rounds - r)
+        while env.left > (reserved if seeds else 0):
+            (seed,) = draw_seeds(rng, 1)
+            found = [env.play(rules[i], [seed]).tolist() for i in alive]
             if not all(found) and seeds:
                 break
             seeds.append(seed)
@@ -95,7 +95,7 @@ def better_by(ours: list[float], theirs: list[float]) -> float:
     return mean / error if error > 0.0 else math.copysign(math.inf, mean) if mean else 0.0
 
 
-def compare(ground: Ground, rules: list[Deciding], seeds: list[int]) -> FloatArray | None:
+def compare(env: BudgetedEnv, rules: list[Deciding], seeds: list[int]) -> FloatArray | None:
     """Return sums by which rules can be ranked, shape (n,); None if steps do not last for that.
 
     All play from the first half of the starts, as long as they may be among the better half; only
@@ -105,24 +105,24 @@ def compare(ground: Ground, rules: list[Deciding], seeds: list[int]) -> FloatArr
     sums: list[float] = []
     for rule in rules:
         floor = sorted(sums)[-n_best] if len(sums) >= n_best else -np.inf
-        found = _sum(ground, rule, seeds[:half], floor)
+        found = _sum(env, rule, seeds[:half], floor)
         if found is None:
             return None
         sums.append(found)
     worth = np.full(len(rules), -np.inf)
     for i in np.argsort(-np.array(sums), kind="stable")[:n_best]:
-        found = _sum(ground, rules[i], seeds[half:], -np.inf)
+        found = _sum(env, rules[i], seeds[half:], -np.inf)
         if found is None:
             return None
         worth[i] = sums[i] + found
     return worth
 
 
-def _sum(ground: Ground, rule: Deciding, seeds: list[int], floor: float) -> float | None:
+def _sum(env: BudgetedEnv, rule: Deciding, seeds: list[int], floor: float) -> float | None:
     """Return the sum of returns; minus infinity as soon as it will surely be below the floor."""
     total = 0.0
     for seed in seeds:
-        returns = ground.play(rule, [seed], floor=floor - total)
+        returns = env.play(rule, [seed], floor=floor - total)
         if len(returns) == 0:
             return None
         total += float(returns[0])
@@ -237,7 +237,7 @@ class Ascent:
 
     Parameters
     ----------
-    ground : Ground
+    env : BudgetedEnv
     coding : Coding
     vector : ndarray
         Where to begin.
@@ -250,14 +250,14 @@ class Ascent:
 
     def __init__(
         self,
-        ground: Ground,
+        env: BudgetedEnv,
         coding: Coding,
         vector: FloatArray,
         steps: float,
         enough: float,
         rng: np.random.Generator,
     ) -> None:
-        self._ground, self._coding, self._rng, self._steps = ground, coding, rng, steps
+        self._env, self._coding, self._rng, self._steps = env, coding, rng, steps
         self._begin, self._enough = vector, enough
         moving, self._fixed = np.split(vector, [coding.n_moving])
         self._climber = Climber(moving, _SIGMA, _population(coding), rng)
@@ -266,12 +266,12 @@ class Ascent:
 
     def climb(self, steps: float) -> bool:
         """Go on for so many steps; return whether there is anything left to climb."""
-        ground = self._ground
-        ground.allow(steps)
+        env = self._env
+        env.allow(steps)
         while self._flat < _FLAT:
-            before = ground.steps
+            before = env.steps
             asked: list[Deciding] = [self._rule(one) for one in self._climber.ask()]
-            worth = compare(ground, asked, drawn(self._rng, self._n_starts))
+            worth = compare(env, asked, draw_seeds(self._rng, self._n_starts))
             if worth is None:
                 return True
             better = worth[np.isfinite(worth)]
@@ -284,7 +284,7 @@ class Ascent:
             self._climber.tell(worth)
             self._means.append(self._climber.mean.copy())
             n = self._n_starts
-            wanted = self._steps / _GENERATIONS * n / (ground.steps - before)
+            wanted = self._steps / _GENERATIONS * n / (env.steps - before)
             self._n_starts = int(np.clip(wanted, _MIN_STARTS, min(2 * n, _MAX_STARTS)))
         return False
 
@@ -298,9 +298,9 @@ class Ascent:
             return None
         found = [self._means[n // 2], self._means[-1], np.mean(self._means[n // 2 :], axis=0)]
         vectors = [self._begin, *(np.concatenate([one, self._fixed]) for one in found)]
-        self._ground.allow(steps)
+        self._env.allow(steps)
         rules: list[Deciding] = [self._coding.rule(one) for one in vectors]
-        raced = race(self._ground, rules, self._rng, incumbent=0)
+        raced = race(self._env, rules, self._rng, incumbent=0)
         return vectors[raced.best], raced
 
     def _rule(self, moving: FloatArray) -> Deciding:

@@ -8,7 +8,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.imitation import constant
-from oda_rl.agents.distilling.playing import Deciding, Ground
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
@@ -144,7 +144,7 @@ _MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, of which rare failures a
 
 
 def smaller_rules(
-    ground: Ground,
+    env: BudgetedEnv,
     rule: RulePolicy,
     states: FloatArray,
     seeds: list[int],
@@ -157,7 +157,7 @@ def smaller_rules(
 
     Parameters
     ----------
-    ground : Ground
+    env : BudgetedEnv
     rule : RulePolicy
     states : ndarray, shape (n, d)
         In which decisions matter.
@@ -171,9 +171,9 @@ def smaller_rules(
     rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
     numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
     trials = _TRIALS + math.log2(numbers + 1)
-    n = int(np.clip(ground.left / (trials * length), _MIN_STARTS, _MAX_STARTS))
+    n = int(np.clip(env.left / (trials * length), _MIN_STARTS, _MAX_STARTS))
     seeds = seeds[:n]
-    before = ground.play(rule, seeds)
+    before = env.play(rule, seeds)
     accepted = [rule]
     rows = rng.choice(len(states), min(len(states), _STATES), replace=False)
     varies = not constant(rule, states)
@@ -182,7 +182,7 @@ def smaller_rules(
         smaller = RulePolicy(*other, rule.codevectors[: len(other[0])])
         if varies and constant(smaller, states[rows]):
             return False
-        fine = len(before) > 0 and _returns_if_as_good(ground, smaller, seeds, before) is not None
+        fine = len(before) > 0 and _returns_if_as_good(env, smaller, seeds, before) is not None
         if fine:
             accepted.append(smaller)
         return fine
@@ -222,7 +222,7 @@ class Confirming:
         return _MAX_PLAYED * _MAX_CONFIRMING * length
 
     def confirmed(
-        self, ground: Ground, rules: list[RulePolicy], length: float
+        self, env: BudgetedEnv, rules: list[RulePolicy], length: float
     ) -> tuple[RulePolicy, FloatArray]:
         """Return the smallest of rules that is as good as the first, and what it returned.
 
@@ -230,28 +230,28 @@ class Confirming:
         first.
         """
         players = 3 if len(rules) > 1 else 2
-        n = int(min(ground.left / (players * length), _MAX_CONFIRMING))
-        before = ground.play(rules[0], self.seeds[:n])
+        n = int(min(env.left / (players * length), _MAX_CONFIRMING))
+        before = env.play(rules[0], self.seeds[:n])
         missing = self.seeds[len(self.taught) : len(before)]
-        self.taught += ground.play(self.teacher, missing).tolist()
+        self.taught += env.play(self.teacher, missing).tolist()
         if len(before) >= _MIN_CONFIRMING:
             for one in (rules[-1], rules[len(rules) // 2]):
                 if one is rules[0]:
                     break
-                returns = _returns_if_as_good(ground, one, self.seeds, before)
+                returns = _returns_if_as_good(env, one, self.seeds, before)
                 if returns is not None:
                     return one, returns
         return rules[0], before
 
 
 def _returns_if_as_good(
-    ground: Ground, other: Deciding, seeds: list[int], before: FloatArray
+    env: BudgetedEnv, other: Deciding, seeds: list[int], before: FloatArray
 ) -> FloatArray | None:
     """Play from common starts; None as soon as it is clear that too much is lost."""
     scale = abs(float(before.mean()))
     returns = np.empty(0)
     for i, seed in enumerate(seeds[: len(before)]):
-        returns = np.append(returns, ground.play(other, [seed]))
+        returns = np.append(returns, env.play(other, [seed]))
         if len(returns) <= i:
             return None
         if i == len(before) // 3 and (returns - before[: i + 1]).mean() < -_HOPELESS * scale:

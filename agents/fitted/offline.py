@@ -59,8 +59,9 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.worlds.coordinates import WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
-from oda_rl.agents.worlds.learning import CodedSteps, learn_world, predict
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import judge, judged
+from oda_rl.agents.worlds.simulation import predict
 
 if TYPE_CHECKING:
     from oda_rl.agents.fitted.engine import FittedEngine

@@ -224,7 +224,7 @@ class ModelAgent(Simplifiable, Agent):
         if self.distrust is not None:
             raise ValueError(
                 "constrain: the agent has gone on in the real environment, because its world is "
-                "not to be believed; rules that are climbed there know no clauses"
+                "not trusted; rules that are climbed there know no clauses"
             )
         box, d = self.interface.box, self.interface.n_features
         n = self.interface.n_actions if box is None else self.interface.n_components

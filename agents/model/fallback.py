@@ -18,7 +18,7 @@ from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
-from oda_rl.agents.distilling.playing import Ground
+from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import teacher_of
@@ -26,8 +26,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import files
-from oda_rl.agents.worlds.learning import CodedSteps
-from oda_rl.agents.worlds.logs import trajectories
+from oda_rl.agents.worlds.learning import CodedSteps, trajectories
 from oda_rl.files.schema import require
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Fallback:
         if self._distrusted < _MAX_DISTRUSTED:
             return False
         self.reason = trust.reason
-        said = f"the learned world is not to be believed ({self.reason}): learning goes on in the "
+        said = f"the learned world is not trusted ({self.reason}): learning goes on in the "
         warnings.warn(f"{said}real environment alone", stacklevel=2)
         _log.warning("%sreal environment alone", said)
         return True
@@ -126,32 +125,32 @@ class Fallback:
             yield begun + done, episodes
         if done == total:
             return
-        ground = Ground(env, _CELLS, total - done)
+        budgeted = BudgetedEnv(env, _CELLS, total - done)
         run.can_stop, before = False, 0
-        for _ in self._distilling(ground, fitted, rng):
-            engine.state.steps += ground.steps - before
-            before = ground.steps
+        for _ in self._distilling(budgeted, fitted, rng):
+            engine.state.steps += budgeted.steps - before
+            before = budgeted.steps
             yield begun + done + before, _NOTHING
-        engine.state.steps += ground.steps - before
+        engine.state.steps += budgeted.steps - before
         yield run.total, _NOTHING
 
     def _distilling(
-        self, ground: Ground, fitted: FittedQAgent, rng: np.random.Generator
+        self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
     ) -> Iterator[None]:
         """Make a rule; yields now and then."""
-        master = teacher_of(fitted, ground.interface)
-        steps = int(ground.most * (1.0 - _RACING * (self.rule is not None)))
+        master = teacher_of(fitted, budgeted.interface)
+        steps = int(budgeted.most * (1.0 - _RACING * (self.rule is not None)))
         confirming = Confirming.of(master, rng)
         rule, returns = yield from small_rule(
-            ground, master, _CELLS, steps, rng, confirming, known=self.rule
+            budgeted, master, _CELLS, steps, rng, confirming, known=self.rule
         )
         taught = np.array(confirming.taught)
-        found = Distilled(rule, ground.interface, None, returns, taught, ground.steps)
+        found = Distilled(rule, budgeted.interface, None, returns, taught, budgeted.steps)
         if found.worse:
             warnings.warn(f"{found.comparison}: more steps may do better", stacklevel=2)
         if self.rule is not None:
-            ground.allow(ground.most - ground.steps)
-            if race(ground, [self.rule, rule], rng, incumbent=0).best == 0:
+            budgeted.allow(budgeted.most - budgeted.steps)
+            if race(budgeted, [self.rule, rule], rng, incumbent=0).best == 0:
                 return
         self.rule = rule
 

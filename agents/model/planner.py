@@ -31,10 +31,10 @@ from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed
 from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
+from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.quality import outdated
-from oda_rl.agents.worlds.rewards import depends_on_actions_alone, is_constant
-from oda_rl.agents.worlds.trajectories import starts_between
+from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files.schema import Member, check, require, whole
 
 _N_LAWS = files.N_LAWS

@@ -18,8 +18,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.distilling.coding import raw, standardised
 from oda_rl.agents.distilling.search import Climber
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
-from oda_rl.agents.worlds.learning import predict
-from oda_rl.agents.worlds.trajectories import one_law, returned
+from oda_rl.agents.worlds.simulation import one_law, predict, returned
 
 _MAX_CELLS = 20
 _SAME, _EQUAL = 1e-9, 0.75  # share of rules that are best alike, and a search is over

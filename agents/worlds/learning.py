@@ -1,15 +1,16 @@
 """Learning a world: laws chosen on held-out stretches, terminations, and the reward."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, read, scratch_for
-from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law, monomials
-from oda_rl.agents.worlds.rewards import fit_rewards
-from oda_rl.agents.worlds.simulation import imagining, noise_among
+from oda_rl.agents.offline import reading
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, noise_among, read
+from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law, fit_rewards, monomials
+from oda_rl.agents.worlds.simulation import predict
 
 _MIN_SHARE = 0.05  # of the ends that are left, in one more half-space
 _NEGLIGIBLE = 0.02  # of the ends, which may stay unexplained
@@ -445,21 +446,6 @@ def _stacked(laws: list[Law]) -> dict[str, Any]:
     }
 
 
-def predict(
-    world: WorldArrays, observations: FloatArray, codes: FloatArray
-) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
-    """Return what the laws, one after the other, say of steps.
-
-    Observations, rewards, ends, and squared gaps from what was seen.
-    """
-    n, d = observations.shape
-    reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
-    rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
-    imagining(d)(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
-                 np.empty((1, n)), reached)  # fmt: skip
-    return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
-
-
 def residuals_of(
     world: WorldArrays, at: Coordinates, seen: CodedSteps, rows: IntArray
 ) -> FloatArray:
@@ -479,3 +465,27 @@ def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
     if len(left) == 0 or np.median((left**2).sum(axis=1)) < _NO_LARGE_ERROR:
         return np.zeros((0, left.shape[1]))
     return left[rng.integers(len(left), size=_RESIDUALS)]
+
+
+def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:
+    """Return the rows of each trajectory: a step follows another that led to where it begins.
+
+    Those of several environments may be mixed.
+
+    Parameters
+    ----------
+    seen : CodedSteps
+    first : ndarray of bool, shape (n,), optional
+        Whether an episode began with the step.
+    """
+    return reading.trajectories(seen.before, seen.after, seen.ended, first)
+
+
+def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
+    """Cut trajectories into stretches of at least so many steps, or as many as there are.
+
+    >>> [len(rows) for rows in stretches([np.arange(7), np.arange(2)], 3)]
+    [4, 3, 2]
+    """
+    for one in rows:
+        yield from np.array_split(one, max(len(one) // steps, 1))

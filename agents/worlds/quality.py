@@ -1,36 +1,37 @@
 """How good a learned world is on held-out stretches, and whether the world has changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.worlds.coordinates import WorldArrays
 from oda_rl.agents.worlds.laws import squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
     Learned,
     learn_world,
     log_errors,
-    predict,
     residuals_of,
+    stretches,
+    trajectories,
 )
-from oda_rl.agents.worlds.logs import stretches, trajectories
-from oda_rl.agents.worlds.trajectories import replay, without_noise
+from oda_rl.agents.worlds.simulation import predict, replay, without_noise
 
 _FOLDS = 5
 _STEPS = 50  # of a replay
 _MIN_STRETCHES = 10
 _EXACT = 1e-12  # relative squared error that is rounding
-_MAX_ERROR = 0.5  # standard deviations, of a replay that is believed
+_MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
 
 
 @dataclass(frozen=True)
 class Trust:
-    """Whether a model is to be believed, and why."""
+    """Whether a model is trusted, and why."""
 
     trusted: bool
     reason: str
@@ -85,18 +86,18 @@ class Report:
         lines += [f"  {'reward':{width}}  {self.reward_r2:.4f}",
                   f"{self.replay_steps} steps ahead: off by {self.replay_error:.3g} standard "
                   f"deviations (median of {self.n_replays} replays)",
-                  f"ends: {self._ends()}",
+                  f"terminations: {self._terminations()}",
                   "form of the laws, by the mean log squared error"]  # fmt: skip
         for name, error in self.form_errors.items():
             mark = "  <- chosen" if name == self.form else ""
             lines.append(f"  {name:{width}}  {error:7.2f}{mark}")
         return "\n".join([*lines, str(self.trust)])
 
-    def _ends(self) -> str:
+    def _terminations(self) -> str:
         if self.n_ends == 0:
             return "none seen"
-        share = "no end" if np.isnan(self.precision) else f"{self.precision:.2f} of those"
-        return f"{self.n_ends} seen, {self.recall:.2f} of them predicted, {share} predicted real"
+        precision = "none predicted" if np.isnan(self.precision) else f"{self.precision:.2f}"
+        return f"{self.n_ends} seen, recall {self.recall:.2f}, precision {precision}"
 
 
 class Replayed(NamedTuple):
@@ -117,9 +118,7 @@ def refitted(
     d = seen.before.shape[1]
     terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, d))
     known = chosen._replace(n=len(rows), terms=terms, residuals=nothing)
-    some = CodedSteps(
-        seen.before[rows], seen.codes[rows], seen.rewards[rows], seen.after[rows], seen.ended[rows]
-    )
+    some = CodedSteps(*(column[rows] for column in seen))
     return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
 
 
@@ -145,18 +144,15 @@ def judge(
         Says which stretches are held out together.
     """
     n, d = seen.before.shape
-    steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
-    pieces = list(stretches(trajectories(seen, first), steps))
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
     errors: list[float] = []
-    for fold in _folds(pieces, seen.ended, rng):
-        held = np.sort(np.concatenate(fold))
-        rest = np.setdiff1d(np.arange(n), held)
-        world = refitted(learned, seen, rest, rng).arrays
+    steps = _piece_length(n)
+    for world, pieces in _refits(learned, seen, first, rng):
+        held = np.concatenate(pieces)
         expected[held], rewards[held], ended[held] = predict(
             world, seen.before[held], seen.codes[held]
         )[:3]
-        for piece in fold:
+        for piece in pieces:
             rows = piece[:steps]
             end = replay(world, seen.before[rows[:1]], seen.codes[rows][None])[0, -1]
             miss = (end - seen.after[rows[-1]]) / learned.at.scale
@@ -182,15 +178,26 @@ def held_out(
 
     Parameters are as in :func:`judge`.
     """
-    n = len(seen.before)
-    steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
-    pieces = list(stretches(trajectories(seen, first), steps))
     expected = np.empty(seen.before.shape)
-    for fold in _folds(pieces, seen.ended, rng):
-        held = np.sort(np.concatenate(fold))
-        world = refitted(learned, seen, np.setdiff1d(np.arange(n), held), rng).arrays
+    for world, pieces in _refits(learned, seen, first, rng):
+        held = np.concatenate(pieces)
         expected[held] = predict(world, seen.before[held], seen.codes[held])[0]
     return expected
+
+
+def _piece_length(n: int) -> int:
+    return max(min(_STEPS, n // _MIN_STRETCHES), 1)
+
+
+def _refits(
+    learned: Learned, seen: CodedSteps, first: BoolArray | None, rng: np.random.Generator
+) -> Iterator[tuple[WorldArrays, list[IntArray]]]:
+    """Hold out a fold of stretches after the other; yields a world of the other steps, and them."""
+    n = len(seen.before)
+    pieces = list(stretches(trajectories(seen, first), _piece_length(n)))
+    for fold in _folds(pieces, seen.ended, rng):
+        rest = np.setdiff1d(np.arange(n), np.concatenate(fold))
+        yield refitted(learned, seen, rest, rng).arrays, fold
 
 
 def judged(
@@ -201,14 +208,14 @@ def judged(
     reward_r2: float,
     max_error: float = _MAX_ERROR,
 ) -> Trust:
-    """Say whether a model with such errors is to be believed.
+    """Say whether a model with such errors is trusted.
 
     >>> print(judged(0.1, 50, precision=0.35, recall=0.54, reward_r2=0.9))
-    not trusted: of ends it foresees 0.54, and 0.35 of those it foresees are real
+    not trusted: terminations: recall 0.54, precision 0.35
     """
-    ends = "" if np.isnan(recall) else f"of ends it foresees {recall:.2f}"
+    ends = "" if np.isnan(recall) else f"terminations: recall {recall:.2f}"
     if ends and not np.isnan(precision):
-        ends += f", and {precision:.2f} of those it foresees are real"
+        ends += f", precision {precision:.2f}"
     f1 = 2.0 * precision * recall / (precision + recall) if precision * recall > 0.0 else 0.0
     checks = [
         (error <= max_error, f"{steps} steps ahead it is off by {error:.2g} standard deviations"),
@@ -258,7 +265,7 @@ def _folds(
     return [mixed[k::count] for k in range(count)]
 
 
-_NEWEST, _MIN = 0.13, 100  # share of the steps, and least number, that are the newest
+_NEWEST, _MIN_NEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
 _STRETCH = 25  # steps in a row that are held out together
 _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
 _HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
@@ -279,13 +286,13 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
         Of the laws that are compared.
     """
     n = len(seen.before)
-    newest = np.arange(n - min(max(_MIN, int(_NEWEST * n)), n // 2), n)
+    newest = np.arange(n - min(max(_MIN_NEWEST, int(_NEWEST * n)), n // 2), n)
     expected = learned.chosen.least + _FAR_WORSE
-    if len(newest) < _MIN or _error(learned, learned, seen, newest) < expected:
+    if len(newest) < _MIN_NEWEST or _error(learned, learned, seen, newest) < expected:
         return 0
     held = newest[newest // _STRETCH % 2 == 0]
     sizes = [n]
-    while sizes[-1] // 2 >= _MIN:
+    while sizes[-1] // 2 >= _MIN_NEWEST:
         sizes.append(sizes[-1] // 2)
     motion = seen._replace(rewards=np.zeros(n), ended=np.zeros(n, dtype=np.bool_))
     laws = [

@@ -9,9 +9,10 @@ number, so that short loops are unrolled.
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, integer, reordered, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
@@ -25,6 +26,7 @@ from oda_rl.agents.worlds.coordinates import (
     Scratch,
     Single,
     WorldArrays,
+    scratch_for,
 )
 from oda_rl.diagram import three_least
 
@@ -112,123 +114,6 @@ def decide_within(
     return cell
 
 
-_BY_CHANCE = 5.0  # standard errors of a correlation that thousands of pairs do not reach
-_MAX = 4_000  # steps to look at
-_MIN = 100  # of which less is not told
-_MAX_DEVIATIONS = 3.0  # to which columns are cut: their tails would reach farther by chance
-
-
-def noise_among(
-    at: Coordinates,
-    before: FloatArray,
-    codes: FloatArray,
-    rewards: FloatArray,
-    after: FloatArray,
-    ended: BoolArray,
-) -> BoolArray:
-    """Say which components are noise, shape (d,).
-
-    Parameters
-    ----------
-    at : Coordinates
-    before : ndarray, shape (n, d)
-        Observations before each step.
-    codes : ndarray, shape (n, C)
-        Of the actions.
-    rewards : ndarray, shape (n,)
-    after : ndarray, shape (n, d)
-        Observations that they led to.
-    ended : ndarray of bool, shape (n,)
-        Whether the episode terminated there.
-
-    Examples
-    --------
-    >>> from oda_rl.agents.worlds.coordinates import read
-    >>> rng = np.random.default_rng(0)
-    >>> seen = np.column_stack([np.sin(0.1 * np.arange(300)), rng.normal(size=300)])
-    >>> steps = seen[:-1], np.ones((299, 1)), np.zeros(299), seen[1:], np.zeros(299, dtype=bool)
-    >>> noise_among(read(seen[:-1], seen[1:])[0], *steps)
-    array([False,  True])
-    """
-    n, d = before.shape
-    nothing = np.zeros(d, dtype=np.bool_)
-    if n < _MIN:
-        return nothing
-    rows = slice(-_MAX, None)
-    x, y = _unit(before[rows]), _unit(after[rows])
-    own = codes[rows]
-    persists = _standard_errors((x * y).mean(axis=0), len(x)) >= _BY_CHANCE
-    varies = (np.ptp(before, axis=0) > 0.0) & (np.ptp(after, axis=0) > 0.0)
-    likely = np.flatnonzero(varies & ~persists)
-    likely = np.setdiff1d(likely, at.circles)
-    likely = likely[~_predicted(x, own, y[:, likely])]
-    while len(likely):
-        kept = np.setdiff1d(np.arange(d), likely)
-        ends, gains = ended[rows].astype(np.float64), rewards[rows]
-        rest = _rest(np.concatenate([x[:, kept], own], axis=1), y[:, kept])
-        told = [_predicts(x, kept, j, own, rest) for j in likely.tolist()]
-        both = _rest(
-            np.concatenate([x[:, kept], y[:, kept], own], axis=1), np.column_stack([gains, ends])
-        )
-        told = [
-            one or _predicts(x, kept, j, own, both) or _predicts(y, kept, j, own, both)
-            for one, j in zip(told, likely.tolist(), strict=True)
-        ]
-        if not any(told):
-            break
-        likely = likely[~np.array(told)]
-    nothing[likely] = True
-    return nothing
-
-
-def _unit(values: FloatArray) -> FloatArray:
-    """Return columns of mean 0 and variance 1, or of 0 where they are constant."""
-    centred = values - values.mean(axis=0)
-    deviation = centred.std(axis=0)
-    tiny = 1e-9 * np.abs(values).max(axis=0)
-    return np.asarray(centred / np.where(deviation > tiny, deviation, np.inf))
-
-
-def _standard_errors(correlations: FloatArray, n: int) -> FloatArray:
-    return np.asarray(np.abs(correlations) * np.sqrt(n))
-
-
-def _rest(columns: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return what an affine law leaves of targets, standardised."""
-    with_one = np.column_stack([np.ones(len(columns)), columns])
-    return _unit(targets - with_one @ np.linalg.lstsq(with_one, targets, rcond=None)[0])
-
-
-def _reaches(columns: FloatArray, targets: FloatArray) -> BoolArray:
-    """Say which targets are correlated with any of the columns."""
-    if not targets.shape[1]:
-        return np.zeros(0, dtype=np.bool_)
-    cut = (
-        np.clip(_unit(values), -_MAX_DEVIATIONS, _MAX_DEVIATIONS) for values in (columns, targets)
-    )
-    units = [_unit(values) for values in cut]
-    found = units[0].T @ units[1] / len(targets)
-    return np.asarray(_standard_errors(found, len(targets)).max(axis=0) >= _BY_CHANCE)
-
-
-def _predicted(x: FloatArray, codes: FloatArray, targets: FloatArray) -> BoolArray:
-    """Say which targets depend on actions, components, or products of any two of these."""
-    found = _reaches(codes, targets)
-    for j in range(x.shape[1]):
-        columns = np.concatenate([x[:, j : j + 1], x[:, j : j + 1] * x[:, j:]], axis=1)
-        found |= _reaches(np.concatenate([columns, x[:, j : j + 1] * codes], axis=1), targets)
-    return found
-
-
-def _predicts(
-    x: FloatArray, kept: IntArray, j: int, codes: FloatArray, targets: FloatArray
-) -> bool:
-    """Say whether any target depends on a component, alone or with kept ones or actions."""
-    own = x[:, j : j + 1]
-    columns = [own, np.abs(own), own * own, own * x[:, kept], own * codes]
-    return bool(_reaches(np.concatenate(columns, axis=1), targets).any())
-
-
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
 _LONGEST_GAP = 4.0  # times ``far``: what novelty counts at most
 _NOVELTY_DISCOUNT = 0.99
@@ -271,6 +156,7 @@ def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
             heights[f] += waves[j, f] * value
     for f in range(n_waves):
         turn = heights[f] - np.float32(np.int32(heights[f])) - np.float32(0.5)
+        # sin(2 pi turn), to 0.001: a parabola, corrected by its square (see `laws.sinusoids`).
         y = turn * (np.float32(8.0) - np.float32(16.0) * abs(turn))
         heights[f] = y * (np.float32(0.775) + np.float32(0.225) * abs(y))
     for j in range(n_features):
@@ -437,24 +323,6 @@ def _gained(
     return gain
 
 
-def _disturb(residuals: FloatArray, noise: np.uint64, after: FloatArray) -> np.uint64:
-    """Add one of the residuals to a change; returns what the next one is drawn by."""
-    noise = noise * _MULTIPLIER + _INCREMENT
-    drawn = np.int64(noise >> _HIGH_BITS) % residuals.shape[0]
-    for j in range(n_features):
-        after[j] += residuals[drawn, j]
-    return noise
-
-
-def _tell(after: FloatArray, over: bool, gap: float, gain: float, row: FloatArray) -> None:
-    """Write what a step led to, as a row of what is reached."""
-    for j in range(n_features):
-        row[j] = after[j]
-    row[n_features] = over
-    row[n_features + 1] = gap
-    row[n_features + 2] = gain
-
-
 def _imagine(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, codes: FloatArray,
     starts: FloatArray, horizon: int, explore: bool, room: Scratch, returns: FloatArray,
@@ -509,7 +377,10 @@ def _imagine(
                         after,
                     )  # fmt: skip
                 if world.residuals.shape[0] > 0:
-                    noise = disturb(world.residuals, noise, after)
+                    noise = noise * _MULTIPLIER + _INCREMENT
+                    drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
+                    for j in range(n_features):
+                        after[j] += world.residuals[drawn, j]
                 move(s, frame, world.circles, room, after)
                 taken += 1
                 if explore:
@@ -522,7 +393,11 @@ def _imagine(
                 gain = gained(world, s, after, room, over)
                 total += gain
                 if reached.shape[0] > 0:
-                    tell(after, over, gap, gain, reached[i])
+                    for j in range(n_features):
+                        reached[i, j] = after[j]
+                    reached[i, n_features] = over
+                    reached[i, n_features + 1] = gap
+                    reached[i, n_features + 2] = gain
                 if over:
                     break
                 for j in range(n_features):
@@ -536,7 +411,7 @@ def _unbound(*arguments: Any) -> Any:
 
 
 globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
-gained = disturb = tell = decide = _unbound
+gained = decide = _unbound
 _PARTS = {
     "globally": _globally,
     "in_waves": _in_waves,
@@ -546,8 +421,6 @@ _PARTS = {
     "reward": _reward,
     "ends": _ends,
     "last_reward": _last_reward,
-    "disturb": _disturb,
-    "tell": _tell,
     "decide": decide_freely,
 }
 # Where these are spliced, LLVM adds up their sums in another order: the bits would be others.
@@ -570,3 +443,178 @@ def imagining(d: int, within: bool = False) -> Callable[..., int]:
         parts["decide"] = reordered(bound_copy(decide_within, label, **size))
     found: Callable[..., int] = reordered(bound_copy(_imagine, label, **size, **parts))
     return found
+
+
+def predict(
+    world: WorldArrays, observations: FloatArray, codes: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
+    """Return what the laws, one after the other, say of steps.
+
+    Observations, rewards, ends, and squared gaps from what was seen.
+    """
+    n, d = observations.shape
+    reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
+    rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
+    imagining(d)(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
+                 np.empty((1, n)), reached)  # fmt: skip
+    return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
+
+
+Decide = Callable[[FloatArray], FloatArray]
+"""From observations, shape (m, d), to codes of actions, shape (m, C)."""
+
+
+class Imagined(NamedTuple):
+    """Imagined episodes, n of them, the longest of T steps; NaN beyond an episode's end."""
+
+    observations: FloatArray
+    """Flattened, shape (n, T + 1, d)."""
+    actions: FloatArray
+    """As the environment has them, shape (n, T), or (n, T, ...) where they are continuous."""
+    rewards: FloatArray
+    """Shape (n, T)."""
+    lengths: IntArray
+    """Steps of each, shape (n,)."""
+    ended: BoolArray
+    """Whether the episode terminated, shape (n,)."""
+    lost: BoolArray
+    """Whether it came too far from all that was seen for the model to go on, shape (n,)."""
+
+    @property
+    def returns(self) -> FloatArray:
+        """Sums of the rewards, shape (n,)."""
+        return np.asarray(np.nansum(self.rewards, axis=1))
+
+
+def one_law(world: WorldArrays, law: int) -> WorldArrays:
+    """Return a world that has one law of the ensemble alone, and no noise."""
+    kept = {
+        name: getattr(world, name)[law : law + 1]
+        for name in ("laws", "waves", "codevectors", "locals", "widths", "hazards")
+    }
+    return without_noise(world._replace(**kept))
+
+
+def without_noise(world: WorldArrays) -> WorldArrays:
+    """Return a world in which nothing is drawn from residuals."""
+    return world._replace(residuals=world.residuals[:0])
+
+
+def starts_between(
+    seen: FloatArray, at: Coordinates, n: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw states between those in which episodes have begun, shape (m, d); returns (n, d)."""
+    i, k = rng.integers(len(seen), size=(2, n))
+    share = rng.random((n, 1))
+    between = seen[i] + share * (seen[k] - seen[i])
+    few = ~np.isnan(at.levels).all(axis=1)
+    between[:, few] = seen[i][:, few]
+    return np.ascontiguousarray(at.on_circles(between))
+
+
+def returned(
+    world: WorldArrays,
+    scores: FloatArray,
+    outputs: FloatArray,
+    starts: FloatArray,
+    horizon: int,
+    explore: bool = False,
+) -> tuple[FloatArray, int]:
+    """Return what P rules of K cells return from n starts, shape (P, n), and the steps imagined.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    scores, outputs : ndarray, shape (P, K, 1 + d) and (P, K, ...)
+        As :class:`~oda_rl.agents.policies.rules.RulePolicy` has them.
+    starts : ndarray, shape (n, d)
+        Number i is gone on from by law i modulo E.
+    horizon : int
+        Steps at most.
+    explore : bool
+        Count what is unlike all that was seen instead of rewards.
+    """
+    found = np.empty((len(scores), len(starts)))
+    d, n_codes = starts.shape[1], world.laws.shape[1]
+    steps = imagining(d, len(world.clauses) > 0)(
+        world, scores, outputs, np.zeros((0, n_codes)), starts, horizon, explore,
+        scratch_for(world), found, np.zeros((0, d + 3)),
+    )  # fmt: skip
+    return found, steps
+
+
+def walk(
+    world: WorldArrays,
+    decide: Decide,
+    act: Callable[[FloatArray], npt.NDArray[Any]],
+    starts: FloatArray,
+    horizon: int,
+    rng: np.random.Generator,
+) -> Imagined:
+    """Imagine an episode from each start, shape (n, d): number i in law i modulo E.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    decide : callable
+        The policy: from observations to codes of actions.
+    act : callable
+        From codes to the environment's actions.
+    starts : ndarray, shape (n, d)
+    horizon : int
+        Steps at most.
+    rng : numpy.random.Generator
+        Draws the noise, if the world has any.
+    """
+    n, n_codes, far = len(starts), world.laws.shape[1], world.bounds[3]
+    points, codes = starts.copy(), np.zeros((n, n_codes))
+    codes[:, 0] = 1.0
+    goes_on, ended, lost = (np.full(n, value) for value in (True, False, False))
+    lengths = np.zeros(n, dtype=np.int64)
+    observations, actions, rewards = [points.copy()], [], []
+    for t in range(horizon):
+        codes[goes_on] = decide(points[goes_on])
+        after, gains, over, gaps = predict(_with_new_noise(world, rng), points, codes)
+        if t > 0:
+            lost |= goes_on & (gaps > far)
+            goes_on &= ~lost
+        if not goes_on.any():
+            break
+        lengths += goes_on
+        points[goes_on] = after[goes_on]
+        observations.append(np.where(goes_on[:, None], after, np.nan))
+        acts = act(codes).astype(np.float64)
+        acts[~goes_on] = np.nan
+        actions.append(acts)
+        rewards.append(np.where(goes_on, gains, np.nan))
+        ended |= goes_on & over
+        goes_on &= ~over
+        if not goes_on.any():
+            break
+    return Imagined(np.stack(observations, axis=1), np.stack(actions, axis=1),
+                    np.stack(rewards, axis=1), lengths, ended, lost)  # fmt: skip
+
+
+def _with_new_noise(world: WorldArrays, rng: np.random.Generator) -> WorldArrays:
+    """Return the world with its residuals in a new order.
+
+    Compiled code, when it makes one step only, always draws the same row of them for an episode.
+    """
+    if len(world.residuals) == 0:
+        return world
+    return world._replace(residuals=rng.permutation(world.residuals))
+
+
+def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
+    """Return where actions lead from each start, shape (n, T + 1, d), whatever ends on the way.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    starts : ndarray, shape (n, d)
+    codes : ndarray, shape (n, T, C)
+    """
+    steps = [starts]
+    for t in range(codes.shape[1]):
+        steps.append(predict(without_noise(world), steps[-1], codes[:, t])[0].copy())
+    return np.stack(steps, axis=1)

@@ -1,6 +1,7 @@
 """The world that an agent has learned, to be asked: what comes next, what would come, how sure."""
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,30 +24,25 @@ from oda_rl.agents.environments.spaces import (
     spaces_of,
 )
 from oda_rl.agents.environments.validation import checked_batch, checked_points
+from oda_rl.agents.offline import reading
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.worlds import learning
-from oda_rl.agents.worlds.coordinates import Coordinates
-from oda_rl.agents.worlds.learning import Learned, learn_world, predict
-from oda_rl.agents.worlds.logs import (
-    actions_of,
-    checked_codes,
-    checked_log,
-    codes_of_acts,
-    trajectories,
-)
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
+from oda_rl.agents.worlds.laws import codes_of
+from oda_rl.agents.worlds.learning import Learned, learn_world, trajectories
 from oda_rl.agents.worlds.quality import Replayed, Report, Trust, judge, replay_held_out
-from oda_rl.agents.worlds.trajectories import (
+from oda_rl.agents.worlds.simulation import (
     Decide,
     Imagined,
-    forecast_text,
     one_law,
+    predict,
     starts_between,
     walk,
     without_noise,
 )
 
-_LAWS = 4
+_N_LAWS = 4
 _HORIZON = 1000
 
 AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
@@ -142,7 +138,7 @@ class World:
         interface = Interface.of(place, 1 if boxed else None)
         seen = checked_log(given, interface)
         rng = np.random.default_rng(_checked_seed(seed))
-        learned = learn_world(seen, -math.inf, boxed, _LAWS, None, rng)
+        learned = learn_world(seen, -math.inf, boxed, _N_LAWS, None, rng)
         spec = spec_of(place)
         horizon = time_limit(place) or max(map(len, trajectories(seen)))
         names = matching_names(None if spec is None else spec.id, interface)[0]
@@ -290,7 +286,7 @@ class World:
 
     @property
     def trust(self) -> Trust:
-        """Whether it is to be believed, and why: the last line of :meth:`report`."""
+        """Whether it is trusted, and why: the last line of :meth:`report`."""
         return self._report.trust
 
     @one_thread()
@@ -422,3 +418,166 @@ def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
         if len(values):
             out[:, j] = values[np.abs(out[:, j, None] - values).argmin(axis=1)]
     return out
+
+
+def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
+    """Return the codes, shape (n, C), of what a policy's ``act`` returns."""
+    if interface.box is None:
+        return codes_of(np.asarray(acts, dtype=np.int64), interface.n_actions)
+    return np.concatenate([np.ones((len(acts), 1)), acts], axis=1)
+
+
+def actions_of(codes: FloatArray, interface: Interface) -> npt.NDArray[Any]:
+    """Return the environment's actions, shape (n, ...), of codes."""
+    acts = codes.argmax(axis=1) if interface.box is None else codes[:, 1:]
+    return interface.performed(acts)
+
+
+def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interface) -> FloatArray:
+    """Return the codes, shape (n, C), of n actions of the environment, or raise ValueError.
+
+    >>> checked_codes("actions", [2, 1], 2, Interface((3,), n_actions=2, first_action=1))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    array, box = np.asarray(actions), interface.box
+    if interface.native is not None and box is None and len(array) == n:
+        numbers = np.array([interface.native.number(action) for action in array])
+        return codes_of(numbers, interface.n_actions)
+    shape = () if box is None else box.shape
+    if array.shape != (n, *shape):
+        wanted = ", ".join(map(str, (n, *shape))) + ("," if box is None else "")
+        raise ValueError(
+            f"{name} has shape {array.shape}: it must be ({wanted}), an action for each observation"
+        )
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} is {actions!r}: it must hold numbers")
+    if box is None:
+        first, last = interface.first_action, interface.first_action + interface.n_actions - 1
+        wrong = ~((array >= first) & (array <= last) & (array == np.floor(array)))
+        right = f"it must be an integer from {first} to {last}"
+    else:
+        low, high = box.bounds
+        rows = array.reshape(n, -1).astype(np.float64)
+        wrong = ~((rows >= low) & (rows <= high)).all(axis=1)
+        right = f"it must lie between {box.low} and {box.high}"
+    if wrong.any():
+        k = int(wrong.argmax())
+        raise ValueError(f"{name}[{k}] is {array[k].tolist()!r}: {right}")
+    if box is None:
+        return codes_of((array - first).astype(np.int64), interface.n_actions)
+    width = np.where(high > low, high - low, 1.0)
+    units = np.where(high > low, (2.0 * rows - low - high) / width, 0.0)
+    return np.concatenate([np.ones((n, 1)), units], axis=1)
+
+
+def checked_log(given: Transitions, interface: Interface) -> learning.CodedSteps:
+    """Return transitions as they are learned from, or raise ValueError."""
+    before = reading.checked_vectors("observations", given.observations, interface)
+    after = reading.checked_vectors("next_observations", given.next_observations, interface)
+    if len(before) < 2:
+        raise ValueError(f"observations has {len(before)} row: there must be at least 2 steps")
+    codes = checked_codes("actions", given.actions, len(before), interface)
+    return learning.CodedSteps(before, codes, given.rewards, after, given.terminated)
+
+
+_MAX_TOLD = 4  # components
+_TOLD = 0.5  # standard deviations that a component has to change by, to be told first
+
+
+def forecast_text(
+    world: WorldArrays,
+    at: Coordinates,
+    imagined: Imagined,
+    names: Sequence[str],
+    step_seconds: float | None,
+) -> str:
+    """Say what the laws, each in its own episode from the same state, agree on.
+
+    Parameters
+    ----------
+    world : WorldArrays
+    at : Coordinates
+    imagined : Imagined
+        An episode in each law.
+    names : sequence of str
+        Of the components.
+    step_seconds : float, optional
+        Duration of a step.
+    """
+    most = len(imagined.lengths) / 2
+    if imagined.ended.sum() > most:
+        k = _middle(imagined, imagined.ended)
+        end = imagined.observations[k, imagined.lengths[k]]
+        lengths = imagined.lengths[imagined.ended]
+        when = _when(int(imagined.lengths[k]), step_seconds)
+        spread = ""
+        if lengths.max() > lengths.min():
+            spread = f" (the laws say {lengths.min()} to {lengths.max()})"
+        return f"in {when}{spread} {_reason(world, at, end, names)}"
+    if imagined.lost.sum() > most:
+        k = _middle(imagined, imagined.lost)
+        told = _told(at, imagined.observations[k, : imagined.lengths[k] + 1], names)
+        when = _when(int(imagined.lengths[k]), step_seconds)
+        return f"in {when} it is too far from all that was seen to be predicted: {told}"
+    k = _middle(imagined, ~imagined.ended & ~imagined.lost)
+    told = _told(at, imagined.observations[k, : imagined.lengths[k] + 1], names)
+    return f"in {_when(int(imagined.lengths[k]), step_seconds)} the episode still goes on: {told}"
+
+
+def _middle(imagined: Imagined, wanted: BoolArray) -> int:
+    """Return the episode of median length among those wanted."""
+    rows = np.flatnonzero(wanted)
+    return int(rows[np.argsort(imagined.lengths[rows], kind="stable")[len(rows) // 2]])
+
+
+def _when(steps: int, step_seconds: float | None) -> str:
+    said = f"{steps} step{'s' * (steps != 1)}"
+    return said if step_seconds is None else f"{said} ({steps * step_seconds:.3g} s)"
+
+
+def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequence[str]) -> str:
+    x = at.standardised(end)
+    for component, sign, threshold in world.walls.tolist():
+        j = int(component)
+        if sign * (x[j] - threshold) > 0.0:
+            passed = at.mean[j] + at.scale[j] * threshold
+            inward = "falls below" if sign < 0.0 else "rises above"
+            word = "passes" if sign * passed >= 0.0 else inward
+            return f"{_plain(names[j])} {word} {quantity(passed, names[j])}: the episode ends"
+    told = {int(i) - 1 for i in world.terms.ravel() if i > 0}
+    chosen = sorted(told)[:_MAX_TOLD]
+    state = ", ".join(f"{_plain(names[j])} is {quantity(end[j], names[j])}" for j in chosen)
+    return f"{state}: the episode ends" if state else "the episode ends"
+
+
+def _told(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
+    """Say how the components that change most have changed."""
+    change = np.abs(states[-1] - states[0]) / at.scale
+    order = np.argsort(-change, kind="stable")[:_MAX_TOLD]
+    chosen = [j for j in order.tolist() if change[j] > _TOLD] or order[:1].tolist()
+    return ", ".join(
+        f"{_plain(names[j])} goes from {quantity(states[0, j], names[j])} to "
+        f"{quantity(states[-1, j], names[j])}"
+        for j in sorted(chosen)
+    )
+
+
+def quantity(value: float, name: str) -> str:
+    """Return a value with the unit that its component's name has in brackets.
+
+    >>> quantity(0.20944, "pole angle (rad)"), quantity(-2.0, "speed")
+    ('0.209 rad (12 degrees)', '-2')
+    """
+    unit = re.search(r"\(([^()]*)\)$", name)
+    text = f"{value + 0.0:.3g}"
+    if unit is None:
+        return text
+    if unit[1] == "rad":
+        return f"{text} rad ({math.degrees(value):.3g} degrees)"
+    return f"{text} {unit[1]}"
+
+
+def _plain(name: str) -> str:
+    """Return a name without its unit."""
+    return re.sub(r" \([^()]*\)$", "", name)

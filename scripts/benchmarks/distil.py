@@ -37,7 +37,7 @@ from benchmarks.export import decide
 from oda_rl._types import FloatArray
 from oda_rl.agents import distill, export_policy
 from oda_rl.agents.distilling.distil import Distilled
-from oda_rl.agents.distilling.playing import Deciding, Ground
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.policies.contract import Extent
 
@@ -123,13 +123,13 @@ def train(task: str, teacher: str, cells: int, seed: int) -> Row:
         warnings.simplefilter("ignore", UserWarning)  # it is in the row: worse
         found = distill(master, gym.make(about.env_id), cells, steps=about.steps, seed=seed)
     distilled = time.process_time()
-    ground = Ground(gym.make(about.env_id), cells, 10**9)
+    budgeted = BudgetedEnv(gym.make(about.env_id), cells, 10**9)
     begin = seed * EVALUATION_EPISODES  # each seed has starts of its own
     seeds = list(range(begin, begin + EVALUATION_EPISODES))
-    seen = np.full((SEEN, ground.interface.n_features), np.nan)
-    ours = ground.play(found.policy, seeds, seen)
-    theirs = ground.play(teacher_of(master, ground.interface), seeds)
-    random = ground.play(at_random(ground, seed), seeds)
+    seen = np.full((SEEN, budgeted.interface.n_features), np.nan)
+    ours = budgeted.play(found.policy, seeds, seen)
+    theirs = budgeted.play(teacher_of(master, budgeted.interface), seeds)
+    random = budgeted.play(at_random(budgeted, seed), seeds)
     rule = found.policy
     says = (rule.outputs != 0.0).sum() if rule.continuous else len(rule.scores)
     return {
@@ -137,7 +137,7 @@ def train(task: str, teacher: str, cells: int, seed: int) -> Row:
         "random": float(random.mean()), "mean": float(ours.mean()), "least": float(ours.min()),
         "worse": int(found.worse is not False), "left": rule.n_cells,
         "numbers": int((rule.scores != 0.0).sum() + says),
-        **in_c(found, ground, seen[~np.isnan(seen[:, 0])]),
+        **in_c(found, budgeted, seen[~np.isnan(seen[:, 0])]),
         "taught_seconds": learned - begun, "seconds": distilled - learned,
     }  # fmt: skip
 
@@ -152,9 +152,9 @@ def trained(about: Aim, teacher: str, steps: int, seed: int) -> Any:
     return model if normalizer is None else Model(model, normalizer.normalize_obs)
 
 
-def at_random(ground: Ground, seed: int) -> Deciding:
+def at_random(budgeted: BudgetedEnv, seed: int) -> Deciding:
     """Return who plays at random."""
-    interface, rng = ground.interface, np.random.default_rng(seed)
+    interface, rng = budgeted.interface, np.random.default_rng(seed)
 
     def act(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if interface.box is not None:
@@ -172,11 +172,11 @@ class Acting:
     in_loops: None = None
 
 
-def in_c(found: Distilled, ground: Ground, seen: FloatArray) -> Row:
+def in_c(found: Distilled, budgeted: BudgetedEnv, seen: FloatArray) -> Row:
     """Return bytes of the rule's tables in C, and nanoseconds a decision."""
     centre, rule = seen.mean(axis=0), found.policy
     delivered = Delivered(
-        rule, found.interface, ground.env, found.env_id, found.steps, 1.0 / (seen.std(axis=0)),
+        rule, found.interface, budgeted.env, found.env_id, found.steps, 1.0 / (seen.std(axis=0)),
         np.ones((rule.n_cells, rule.n_actions)), Extent(centre, np.abs(seen - centre).max(axis=0)),
     )  # fmt: skip
     with TemporaryDirectory() as place:
