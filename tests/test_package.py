@@ -130,7 +130,8 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
     code = (
         "import oda_rl, oda_rl.agents as a, oda_rl.envs as e; "
         "print(oda_rl.__file__, a.__file__, e.__file__); "
-        "print(a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0).learn(500).n_cells); "
+        "agent = a.TwoTimescaleAgent('oda_rl/BartoCartPole-v0', seed=0); "
+        "print(agent.interface.n_actions); "
         "from oda_rl.agents.environments.spaces import names_of as n; "
         "print(len(n('CartPole-v1')['actions']))"
     )

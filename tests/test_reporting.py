@@ -156,7 +156,7 @@ DAMAGED = {
     "no field": (lambda text: without(text, "interface"), "'interface' is missing"),
     "no policy": (lambda text: changed(text, policy="[]"), "the policy is no JSON object"),
     "of another kind": (lambda text: changed(text, policy="{}"), "not of the format"),
-    "deep": (lambda text: changed(text, policy="[" * 200 + "]" * 200), "nested deeper"),
+    "deep": (lambda text: changed(text, policy="[" * 9_999 + "]" * 9_999), "is damaged"),
 }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ class TwoTimescale(Algorithm):
     --------
     >>> from stable_baselines3.common.evaluation import evaluate_policy
     >>> model = TwoTimescale("CartPole-v1", seed=0).learn(10_000)
-    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=5)
+    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
     >>> bool(mean > 300), model.agent.q_values.shape[1]
     (True, 2)
     """
@@ -99,7 +99,7 @@ class FittedQ(Algorithm):
     --------
     >>> from stable_baselines3.common.evaluation import evaluate_policy
     >>> model = FittedQ("CartPole-v1", seed=1).learn(5_000)
-    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=5)
+    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
     >>> bool(mean > 400)
     True
     """
@@ -134,7 +134,7 @@ class ModelSearch(Algorithm):
     --------
     >>> from stable_baselines3.common.evaluation import evaluate_policy
     >>> model = ModelSearch("CartPole-v1", seed=0).learn(500)
-    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=5)
+    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
     >>> bool(mean > 400)
     True
     """

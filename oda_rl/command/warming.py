@@ -157,7 +157,7 @@ def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> 
 
     Examples
     --------
-    >>> warm(["TwoTimescaleAgent"], Console(quiet=True))
+    >>> warm(["maps and comparators"], Console(quiet=True))
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits this small need not converge
