@@ -59,11 +59,7 @@ class Actor:
     engine: FittedEngine
 
 
-class _Here(threading.local):
-    actor: Actor | None = None
-
-
-_here = _Here()
+_here = threading.local()  # the thread's actor
 
 
 @dataclass(frozen=True)
@@ -82,7 +78,7 @@ class FittedTask:
     @one_thread()
     def play(self) -> Episode:
         """Play it where this is called; the environment stays for the next one."""
-        actor = _here.actor
+        actor: Actor | None = getattr(_here, "actor", None)
         if actor is None or actor.stage != self.stage.name:
             if actor is not None:
                 actor.env.close()

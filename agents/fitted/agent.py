@@ -109,24 +109,22 @@ class FittedQAgent(Simplifiable, Agent):
     }
 
     def fit(self, transitions: Any = None) -> Self:
-        """Fit to logged transitions alone; nobody plays.
+        """Fit to logged transitions alone, without an environment.
 
-        Of what they cannot say the worst is believed: of actions that were never taken in a cell,
-        and of states that are far from all. Delivered is a clone of who has taken them, which does
-        what was done most often, unless the transitions say of another policy that it is surely
-        better. Where a world that is learned from them (:class:`oda_rl.agents.World`) predicts what
-        it has not seen, that is what an agent learns there, in steps that are only imagined and no
-        farther than the transitions support; elsewhere it is a fit that is less cautious, and
-        :meth:`estimate_return` judges. ``agent.learn`` goes on from there in the environment, and
-        hopes again.
+        The worst is believed of what they do not show: of actions that were never taken in a cell,
+        and of states that are far from all. The delivered policy is a clone of the behaviour
+        policy, which does what was done most often, unless the transitions show that another is
+        surely better. Where a world learned from them (:class:`oda_rl.agents.World`) predicts
+        held-out steps, the other one is what an agent learns there, in imagined steps that the
+        transitions support; elsewhere it is a less cautious fit, judged by :meth:`estimate_return`.
+        ``agent.learn`` goes on from there in the environment, and is optimistic again.
 
         Parameters
         ----------
         transitions : optional
             What :meth:`oda_rl.agents.Transitions.of` reads: the arrays (observations, actions,
             rewards, next_observations, terminated, truncated), a pandas frame, a Minari dataset, or
-            :class:`oda_rl.agents.Transitions`. They are added to what is remembered. None fits to
-            what is remembered already.
+            :class:`oda_rl.agents.Transitions`. They are added to the memory; None fits to that.
 
         Returns
         -------
@@ -135,12 +133,11 @@ class FittedQAgent(Simplifiable, Agent):
         Raises
         ------
         TypeError
-            If it is nothing of that.
+            If ``transitions`` is of another type.
         ValueError
-            For shapes that do not fit the spaces, values that are not finite, actions that there
-            are not, missing columns, or if nothing is remembered. Continuous actions become the
-            nearest of those that the agent chooses from; those beyond half a step from all of them
-            are refused.
+            For shapes that do not fit the spaces, values that are not finite, unknown actions,
+            missing columns, or an empty memory. Continuous actions become the nearest of those that
+            the agent chooses from; those beyond half a step from all of them are refused.
 
         References
         ----------
@@ -151,7 +148,7 @@ class FittedQAgent(Simplifiable, Agent):
 
         Examples
         --------
-        A walk on a line, whose end on the right is worth 1, by somebody who goes at random:
+        A random walk on a line, whose right end is worth 1:
 
         >>> from gymnasium import spaces
         >>> rng = np.random.default_rng(0)
@@ -181,15 +178,14 @@ class FittedQAgent(Simplifiable, Agent):
         terminated: Any,
         truncated: Any = None,
     ) -> Self:
-        """Remember steps that were taken elsewhere.
+        """Add steps that were taken elsewhere to the memory.
 
-        The policy stays as it is until :meth:`fit` is called without arguments, or :meth:`learn`,
-        which soon fits to them, too.
+        The policy stays as it is until :meth:`fit` is called without arguments, or :meth:`learn`.
 
         Parameters
         ----------
         observations, actions, rewards, next_observations, terminated, truncated : array_like
-            As :class:`oda_rl.agents.Transitions` has them, n steps.
+            n steps, as in :class:`oda_rl.agents.Transitions`.
 
         Returns
         -------
@@ -198,7 +194,7 @@ class FittedQAgent(Simplifiable, Agent):
         Raises
         ------
         ValueError
-            As in :meth:`fit`. Nothing has been remembered then.
+            As in :meth:`fit`. Nothing has been added then.
         """
         self._remember(
             Transitions(observations, actions, rewards, next_observations, terminated, truncated)
@@ -216,11 +212,11 @@ class FittedQAgent(Simplifiable, Agent):
         self._engine.remember_logged(*rows, whole)
 
     def estimate_return(self, policy: CellPolicy | None = None, seed: int | None = 0) -> Estimate:
-        """Estimate, from what is remembered, what a policy would return; nobody plays.
+        """Estimate a policy's return from the memory, without an environment.
 
-        By fitted Q-evaluation on episodes drawn again with replacement. Where the steps do not show
-        what the policy does, the lower bound believes the worst and the upper one the best, so that
-        the interval is wide where little is known.
+        By fitted Q-evaluation on bootstrapped episodes. Where the steps do not show what the policy
+        does, the lower bound believes the worst and the upper one the best, so that the interval is
+        wide where little is known.
 
         Parameters
         ----------
@@ -233,7 +229,7 @@ class FittedQAgent(Simplifiable, Agent):
         -------
         Estimate
             ``mean``, ``low`` and ``high`` of the discounted return from where episodes began, two
-            standard errors wide, and the ``gamma``. Limits of time count as if there were none.
+            standard errors to either side, and the ``gamma``. Truncated episodes go on.
 
         Raises
         ------
@@ -310,12 +306,12 @@ class FittedQAgent(Simplifiable, Agent):
 
     @property
     def recent(self) -> FloatArray:
-        """Latest observations that are remembered, shape (n, d), at most 10,000."""
+        """Latest observations in the memory, shape (n, d), at most 10,000."""
         return self._observations[-_RECENT:].astype(np.float64)
 
     @property
     def extent(self) -> Extent:
-        """Where the observations that are remembered were."""
+        """Where the observations in the memory were."""
         seen = self._observations
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))

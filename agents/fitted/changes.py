@@ -152,17 +152,8 @@ class _Nearest(NamedTuple):
 def steps_that_agree(seen: Experience, newest: int) -> int:
     """Return how many of the newest steps belong together, if older ones contradict them.
 
-    Parameters
-    ----------
-    seen : Experience
-        What is remembered, n steps.
-    newest : int
-        So many were taken after a change, if there was one.
-
-    Returns
-    -------
-    int
-        From ``newest`` up to n / 2; 0 if nothing contradicts, or if too little can be compared.
+    Of n steps, ``newest`` were taken after a change, if there was one. Returns that, up to n / 2;
+    0 if nothing contradicts, or if too little can be compared.
     """
     going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     n = len(going_on)
@@ -171,7 +162,9 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
         return 0
     asked, peers = _evenly(n - newest, n, _MAX_QUERIES), _evenly(n - newest, n, _MAX_PEERS)
     old = _evenly(0, n - newest, _MAX_OLD)
-    sizes = _ages(newest, n)
+    sizes = [newest]  # steps since a change, perhaps
+    while 2 * _LONGER * sizes[-1] <= n:
+        sizes.append(int(_LONGER * sizes[-1]))
     ends = np.searchsorted(old, n - np.array(sizes)).tolist()
     compared = np.concatenate([old, np.unique(np.concatenate([asked, peers]))])
     steps = _standardised(seen, going_on[compared])
@@ -180,20 +173,12 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     near = _nearest_peers(steps, asked, peers)
     error = _errors(steps, slopes, asked, peers[near.which])
     older = _nearest_older(steps, asked, old, ends)
-    for i in range(len(sizes)):
-        comparable = np.isfinite(near.gap) & (older[i].gap <= _NEAR * near.gap)
-        other = _errors(steps, slopes, asked, old[older[i].which])
+    for i, (gap, which) in enumerate(older):
+        comparable = np.isfinite(near.gap) & (gap <= _NEAR * near.gap)
+        other = _errors(steps, slopes, asked, old[which])
         if _contradicts(error[comparable], other[comparable]):
             return sizes[max(i - 1, 0)]
     return 0
-
-
-def _ages(newest: int, n: int) -> list[int]:
-    """Return how many steps may have been taken since a change, the fewest first."""
-    sizes = [newest]
-    while 2 * _LONGER * sizes[-1] <= n:
-        sizes.append(int(_LONGER * sizes[-1]))
-    return sizes
 
 
 def _contradicts(error: FloatArray, other: FloatArray) -> bool:
@@ -252,10 +237,7 @@ def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
 
 @compiled
 def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: FloatArray) -> None:
-    """Write which of others, (m, d), points are nearest to, (n, d), and how near; both (n,).
-
-    The first of equals.
-    """
+    """Write which of others, (m, d), is the first nearest to points, (n, d), and how near it is."""
     for i in range(points.shape[0]):
         squares[i] = np.inf
         for k in range(others.shape[0]):
@@ -270,9 +252,9 @@ def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: F
 def _nearest_older(
     steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
 ) -> list[_Nearest]:
-    """Return the nearest of the first so many others of the same action, for each of the ends.
+    """Return the nearest among the first ``end`` others of the same action, for falling ends.
 
-    These fall. Infinitely far is what there is none of.
+    The gap is infinite where there is none.
     """
     gap, which = np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64)
     found: list[_Nearest] = []
@@ -304,10 +286,7 @@ def _slopes(steps: _Steps, rows: IntArray) -> dict[float, FloatArray]:
 def _errors(
     steps: _Steps, slopes: dict[float, FloatArray], asked: IntArray, others: IntArray
 ) -> FloatArray:
-    """Return how far off outcomes are of what those of others predict, shape (n, d + 1).
-
-    As far as that is not because of where they are, as ``slopes`` have it.
-    """
+    """Return how far others' outcomes, corrected by slopes, miss those asked; (n, d + 1)."""
     apart = steps.places[asked] - steps.places[others]
     found = steps.outcomes[asked] - steps.outcomes[others]
     for action, slope in slopes.items():

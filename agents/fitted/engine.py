@@ -52,8 +52,8 @@ SCHEMA: dict[str, Member] = {
     "explored": whole("returns", "[-1, schemes)"),
     "scheme": whole("", "[-1, schemes)"),
     "uninterrupted": flags(),
-    "latest": flags("records"),
-    "confirming": flags("records"),
+    "latest": whole("", "[-1, records)"),
+    "confirming": whole("", "[-1, records)"),
     "confirmed": whole(),
     "record_n": whole("records", "[1, inf)"),
     "record_mean": real("records"),
@@ -62,8 +62,8 @@ SCHEMA: dict[str, Member] = {
     "metric": real("d, d", optional=True),
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
-    "placed_at": whole(optional=True),
-    "forgotten": whole(),
+    "placed_at": whole("", "[0, steps]"),
+    "forgotten": whole("", "[0, steps]"),
     "under_review": real("2", optional=True),
 }
 """What a file has of a fitted agent, besides policies and cells.
@@ -146,9 +146,8 @@ class FittedEngine(Engine):
     @property
     def policy(self) -> CellPolicy:
         """The policy with the best lower bound of its training returns, or the newest."""
-        if not self.records:
-            return self.newest
-        return changes.best_of(self.records, self._spread()).policy
+        records = self.records
+        return changes.best_of(records, self._spread()).policy if records else self.newest
 
     @property
     def epsilon(self) -> float:
@@ -226,11 +225,13 @@ class FittedEngine(Engine):
 
     # Several environments, and episodes that are played elsewhere.
 
-    def set_lanes(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet.
+    @property
+    def _several(self) -> RunningEpisodes:
+        assert self._running is not None
+        return self._running
 
-        Running trajectories end.
-        """
+    def set_lanes(self, count: int) -> None:
+        """Prepare to learn from ``count`` environments at once; running trajectories end."""
         self.leave_lanes()
         self._running = RunningEpisodes(count, self.interface, self._playing)
 
@@ -243,14 +244,8 @@ class FittedEngine(Engine):
             self._open()
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions.
-
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
-        """
-        running = self._running
-        assert running is not None
-        n = self.n_lanes
+        """Learn from a step of all environments; return actions and ended episodes."""
+        running, n = self._several, self.n_lanes
         assert len(step.rewards) == n  # else compiled code would write past the ends
         ended = np.zeros((n, 2))
         made = step.after, step.rewards, step.terminated, step.truncated, step.learns
@@ -286,15 +281,13 @@ class FittedEngine(Engine):
 
     def begin_lane(self, env: int) -> Playing:
         """Say how the next episode of an environment is played."""
-        assert self._running is not None
         self._draw_scheme()
-        self._running.playing[env] = self._playing
+        self._several.playing[env] = self._playing
         return self._playing
 
     def credit(self, env: int, episode_return: float, length: int) -> None:
         """Note an episode of an environment."""
-        assert self._running is not None
-        self._credit(episode_return, length, self._running.playing[env])
+        self._credit(episode_return, length, self._several.playing[env])
 
     def _replace_stale(self, running: RunningEpisodes) -> None:
         """Let environments play the present policy if theirs is old, or no episode seems to end.
@@ -313,9 +306,8 @@ class FittedEngine(Engine):
 
     def _commit(self, env: int) -> None:
         """Take over an environment's trajectory, which is over."""
-        assert self._running is not None
-        self.memory.append(*self._running.rows(env), self.lane)
-        self._running.forget(env)
+        self.memory.append(*self._several.rows(env), self.lane)
+        self._several.forget(env)
 
     def _append_running(self) -> int:
         """Put running trajectories behind the others; returns how many rows there were."""
@@ -572,8 +564,9 @@ class FittedEngine(Engine):
             "uninterrupted": np.array(self._uninterrupted),
             "confirmed": np.array(self._confirmed),
             "forgotten": np.array(self._forgotten),
-            "latest": np.array([self._latest is record for record in records]),
-            "confirming": np.array([self._confirming is record for record in records]),
+            "placed_at": np.array(self._placed_at),
+            "latest": np.array(records.index(self._latest) if self._latest in records else -1),
+            "confirming": np.array(records.index(self._confirming) if self._confirming else -1),
             **{f"record_{k}": np.array([getattr(r, k) for r in records]) for k in _COUNTED},
             **_prefixed("memory_", self.memory.state(self.lane)),
         }
@@ -583,7 +576,6 @@ class FittedEngine(Engine):
             arrays |= _prefixed("novelty_", self._novelty.arrays)
         if self._placed is not None:
             arrays |= _prefixed("placed_cells_", self._placed.arrays)
-            arrays["placed_at"] = np.array(self._placed_at)
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
@@ -607,19 +599,17 @@ class FittedEngine(Engine):
             kind.from_arrays(within(arrays, f"policy{i}_")) for i in range(len(counts[0]) + 1)
         )
         self.records = [Record(*own) for own in zip(policies, *counts, strict=True)]
-        latest, confirming = (
-            next((r for r, marked in zip(self.records, arrays[name], strict=True) if marked), None)
-            for name in ("latest", "confirming")
-        )
-        self._latest, self._confirming = latest or Record(self.newest), confirming
+        latest, confirming = int(arrays["latest"]), int(arrays["confirming"])
+        self._latest = self.records[latest] if latest >= 0 else Record(self.newest)
         self._latest.policy = self.newest
+        self._confirming = self.records[confirming] if confirming >= 0 else None
         novelty, cells = within(arrays, "novelty_"), within(arrays, "placed_cells_")
         self._novelty = kind.from_arrays(novelty) if novelty else None
         self._placed = Placed.from_arrays(cells) if cells else None
-        self._placed_at = int(arrays.get("placed_at", 0))
         self.exploration.restore(arrays, self.state.epsilon)
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
-        self._confirmed, self._forgotten = int(arrays["confirmed"]), int(arrays["forgotten"])
+        for name in ("_confirmed", "_forgotten", "_placed_at"):
+            setattr(self, name, int(arrays[name[1:]]))
         self._under_review = None
         if "under_review" in arrays:
             n_episodes, mean = arrays["under_review"].tolist()
@@ -644,12 +634,14 @@ def check_contents(
     """
     n_records, n_actions = arrays["record_n"].size, interface.n_actions
     require(n_records <= config.kept_policies, f"record_n has {n_records} records")
-    novelty = any(name.startswith("novelty_") for name in arrays)
+    novelty, fixed = "novelty_codevectors" in arrays, config.exploration is not None
+    seeks = interface.n_values > 0 and not fixed
+    require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
     sizes = {
         "d": interface.n_features, "p": interface.n_components, "A": n_actions,
-        "actions": n_actions, "width": width, "uniforms": width,
-        "schemes": exploration.NOVELTY + novelty, "records": n_records, "lanes": 1, "cells": 65_536,
-        "rows": len(arrays["memory_steps"]),
+        "actions": n_actions, "width": width, "uniforms": width, "records": n_records,
+        "schemes": 0 if fixed else exploration.NOVELTY + novelty, "lanes": 1, "cells": 65_536,
+        "rows": len(arrays["memory_steps"]), "steps": int(arrays["state"][0]["steps"]),
     }  # fmt: skip
     checked: set[str] = set()
 
@@ -662,48 +654,24 @@ def check_contents(
         sizes["K"] = sum(arrays[f"{name}_codevectors"].shape[:1])
         require(sizes["K"] >= 1, f"{name} has no cells")
         check_part(f"{name}_", policy)
-    n_steps = int(arrays["state"][0]["steps"])
     if any(name.startswith("placed_cells_") for name in arrays):
         check_part("placed_cells_", placed.SCHEMA)
         require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
-        require("placed_at" in arrays, "placed_at is missing")
-        at = int(arrays["placed_at"])
-        require(at <= n_steps, f"placed_at is {at}, of {n_steps} steps")
     single = interface.dtype == "float32"
     observations = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
     members = {**SCHEMA, "memory_observations": observations}
     check({name: arrays[name] for name in arrays if name not in checked}, members, sizes)
     for (name, member), row in zip(WORKSPACE.items(), arrays["room"], strict=True):
         member.check(f"room, row {name}", row, sizes)
-    _check_memory(arrays, sizes, n_actions)
-    max_returns, max_lengths = exploration.MAX_RETURNS, exploration.MAX_LENGTHS
-    for name, n in (("returns", max_returns), ("lengths", max_lengths)):
-        require(sizes[name] <= n, f"{name} has {sizes[name]}: there are {n} at most")
-    for name in ("latest", "confirming"):
-        require(int(arrays[name].sum()) <= 1, f"{name} marks several records")
-    forgotten = int(arrays["forgotten"])
-    require(forgotten <= n_steps, f"forgotten is more than the {n_steps} steps")
     if "under_review" in arrays:
-        is_known = bool(arrays["confirming"].any())
-        require(is_known, "under_review is of no policy that is played again")
-        n, n_played = arrays["under_review"][0], int(arrays["record_n"][arrays["confirming"]][0])
-        legal = n == int(n) and 1 <= n <= n_played
-        require(legal, f"under_review[0] is {n}: from 1 to {n_played} episodes")
-    scheme, fixed = int(arrays["scheme"]), config.exploration is not None
-    set_by_hand = fixed and scheme != exploration.NONE
-    require(not set_by_hand, f"scheme is {scheme}, where exploration is set")
-    seeks = interface.n_values > 0 and not fixed
-    require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
-
-
-def _check_memory(
-    arrays: Mapping[str, npt.NDArray[Any]], sizes: Mapping[str, int], n_actions: int
-) -> None:
-    """Raise InvalidFileError unless what is remembered belongs together."""
-    rows, n = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
-    require(len(rows) == n + 1, f"memory_steps has {len(rows)} rows, not {n + 1}")
+        at, n = int(arrays["confirming"]), arrays["under_review"][0]
+        require(at >= 0, "under_review is of no policy that is played again")
+        legal = n == int(n) and 1 <= n <= arrays["record_n"][at]
+        require(legal, f"under_review[0] is {n}: from 1 to {arrays['record_n'][at]} episodes")
+    rows, n_rows = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
+    require(len(rows) == n_rows + 1, f"memory_steps has {len(rows)} rows, not {n_rows + 1}")
     check_steps("memory_steps", rows, n_actions)
-    n_ended = int((rows[: max(n - 1, 0), MARK] != GOES_ON).sum())
+    n_ended = int((rows[: max(n_rows - 1, 0), MARK] != GOES_ON).sum())
     n_keys = len(arrays["memory_keys"])
     require(n_keys <= n_ended, f"memory_keys has {n_keys} keys for {n_ended} trajectories")
-    require(sizes.get("values", 0) <= n, "_values has more than memory_steps has")
+    require(sizes.get("values", 0) <= n_rows, "_values has more than memory_steps has")

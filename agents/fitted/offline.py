@@ -1,22 +1,21 @@
-"""Fitted Q-iteration from logged transitions alone: what they cannot say is not believed.
+"""Fitted Q-iteration from logged transitions alone: what they do not show is not believed.
 
 While an agent plays, an action that it has not tried is worth the best return seen, so that it
-will be tried. From a log nothing more can be tried. Here such an action is worth the least that
-rewards allow, and one that was taken much more seldom in a cell than another is barred there, as
-by Fujimoto et al. The most cautious fit, the clone, does what was done most often; its cells lie in
-a metric that is learned for the actions. It is delivered unless another is surely better:
+will be tried. A log offers nothing more to try. Here such an action is worth the lowest return that
+rewards allow, and one that was taken much less often in a cell than another is barred there, as by
+Fujimoto et al. The most cautious fit, the clone, does what was done most often, in cells that lie
+in a metric learned for the actions. It is delivered unless another policy is surely better:
 
 - where a world learned from the log predicts held-out steps, an agent learns there, and all are
   judged there. Where its laws lead too far from all that was seen, an episode is over, and the
-  least that rewards allow follows; an action that was hardly ever taken in such a state costs as
-  much as rewards differ. So returns are rather too low than too high.
-- elsewhere fits that are less cautious compete, and are judged by the lower bounds of
-  :func:`estimate`.
+  lowest return follows; an action that was hardly ever taken in such a state costs as much as
+  rewards differ. So returns are rather too low than too high.
+- elsewhere less cautious fits compete, and are judged by the lower bounds of :func:`estimate`.
 
-:func:`estimate` fits the values of one policy. In a cell there are two actions then, the policy's
-and all others, and only the first is believed to go on. Fits to episodes drawn again, with
-replacement, say how sure that is; where the log does not show what the policy does, values are the
-least or the greatest that rewards allow: the one makes the lower bound, the other the upper one.
+:func:`estimate` fits the values of one policy. A cell then has two actions, the policy's and all
+others, and only the first is believed to go on. Fits to bootstrapped episodes say how sure that is;
+where the log does not show what the policy does, values are the lowest that rewards allow for the
+lower bound of the interval, and the highest for the upper one.
 
 References
 ----------
@@ -72,7 +71,8 @@ _REPLICATES = 20
 _REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
 _UNKNOWN = 1.0  # weight of what is believed of a policy's unseen actions, in transitions
-_CELLS_PER_ROOT = 1.0  # wide ones, so that also what is seldom done has been done in them
+_CLONE_CELLS_PER_ROOT = 4.0
+_CELLS_PER_ROOT = 1.0  # of the behaviour: wide, so that also rare actions occur in them
 _MIN_SHARE = 0.1  # of the most frequent action, that an action must have
 
 _LAWS = 4
@@ -89,25 +89,23 @@ _STARTS = 200
 class Caution(NamedTuple):
     """How little is believed."""
 
-    cells_per_root: float
-    """There are so many cells for each square root of the number of steps."""
     share: float
     """An action is barred where it was taken less often than this share of the most frequent."""
     weight: float
     """Of the belief that an action is worth the least, in transitions."""
     of_actions: float
-    """Share of the metric of the actions that were taken in that of the cells, beside values'."""
+    """Share of the actions' metric in that of the cells; the rest is the metric of values."""
 
 
-CLONES = (Caution(4.0, 1.0, 0.3, 1.0), Caution(4.0, 1.0, 0.3, 0.5))
-BOLDER = (Caution(4.0, 0.6, 0.3, 0.0), Caution(4.0, 0.1, 3.0, 0.0))
+CLONES = (Caution(1.0, 0.3, 1.0), Caution(1.0, 0.3, 0.5))
+BOLDER = (Caution(0.6, 0.3, 0.0), Caution(0.1, 3.0, 0.0))
 
 
 class Estimate(NamedTuple):
-    """What a policy would return, as logged transitions tell: discounted, from where they began."""
+    """Discounted return of a policy from where logged episodes began."""
 
     mean: float
-    """Midway between what is most and what is least believed."""
+    """Middle of the lowest and the highest that is believed."""
     low: float
     """Lower bound of the interval."""
     high: float
@@ -125,7 +123,7 @@ def fit_logged(
 ) -> Fit:
     """Fit to trajectories: a clone of the behaviour policy, or what is surely better.
 
-    ``make_engine``, of interface, settings and three generators, is to learn in a world.
+    ``make_engine(interface, config, *rngs)`` makes what learns in a world.
     """
     of_actions = metric_of_actions(seen, config, rng)
     fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
@@ -146,13 +144,10 @@ def fit_logged(
         assert engine.scale is not None  # it has been fitted there
         fits.append(Fit(engine.policy, np.empty(0), engine.metric, engine.scale))
         returns = [world.returns(one.policy, np.random.default_rng(seed)) for one in fits]
-        gains = [_surely(one - returns[0]) for one in returns]  # of the first 0
-    return fits[int(np.argmax(gains))]  # the first where none is greater than 0
-
-
-def _surely(gains: FloatArray) -> float:
-    """Return a lower bound of a mean."""
-    return float(gains.mean() - _ERRORS * gains.std() / np.sqrt(len(gains)))
+        differences = np.array([one - returns[0] for one in returns])
+        errors = differences.std(axis=1) / np.sqrt(differences.shape[1])
+        gains = (differences.mean(axis=1) - _ERRORS * errors).tolist()
+    return fits[int(np.argmax(gains))]  # the clone where none is greater than 0
 
 
 def fit_cautiously(
@@ -163,30 +158,25 @@ def fit_cautiously(
     rng: np.random.Generator,
 ) -> Fit:
     """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
-    own = replace(config, cells_per_root=caution.cells_per_root)
+    own, share = replace(config, cells_per_root=_CLONE_CELLS_PER_ROOT), caution.of_actions
     low, high = bounds_of(seen.steps, config.gamma)
     learned, found = None, None
-    for _ in range(1 if caution.of_actions == 1.0 else _FITS):
-        at = place_cells(seen, _mixed(learned, of_actions, caution.of_actions), own, rng)
+    for _ in range(1 if share == 1.0 else _FITS):
+        mixed = learned
+        if of_actions is not None and share > 0.0:
+            mixed = of_actions
+            if learned is not None:
+                mixed = share * of_actions + (1.0 - share) * learned
+        at = place_cells(seen, mixed, own, rng)
         rows, parts = assign(seen, at)
         shares = shares_of(rows, len(at.codevectors), seen.n_actions)
-        missing = 1.0 - shares / caution.share if caution.share > 0.0 else 0.0 * shares
-        barred = ((high - low) or 1.0) * np.maximum(missing, 0.0)
+        barred = ((high - low) or 1.0) * np.maximum(1.0 - shares / caution.share, 0.0)
         belief = Belief(low, high, low, caution.weight, barred)
         done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
         learned = averaged_metric(seen, rows, at, done, learned, rng)
         found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
     assert found is not None
     return found
-
-
-def _mixed(
-    learned: FloatArray | None, of_actions: FloatArray | None, share: float
-) -> FloatArray | None:
-    """Return a metric of values and of actions, of which the latter has a share."""
-    if of_actions is None or share == 0.0:
-        return learned
-    return of_actions if learned is None else share * of_actions + (1.0 - share) * learned
 
 
 def bounds_of(steps: FloatArray, gamma: float) -> tuple[float, float]:
@@ -207,20 +197,10 @@ def estimate(
     rng: np.random.Generator,
     roughly: bool = False,
 ) -> Estimate:
-    """Estimate the discounted return of a policy from where episodes began, and how sure that is.
+    """Estimate the discounted return of a policy from where episodes began.
 
-    Parameters
-    ----------
-    seen : Experience
-        The trajectories.
-    policy : CellPolicy
-    learned : ndarray, shape (d, d), or None
-        The metric of the cells that values are fitted in.
-    config : FittedQConfig
-    rng : numpy.random.Generator
-        Places cells, and draws episodes.
-    roughly : bool
-        Whether few replicates, and the lower bound, will do.
+    Values are fitted in cells that lie in the ``learned`` metric, shape (d, d). ``roughly`` makes
+    few replicates, and only the lower bound.
     """
     ends = np.flatnonzero(seen.steps[:, MARK] != GOES_ON) + 1
     begins = np.concatenate([[0], ends[:-1]])
@@ -228,8 +208,8 @@ def estimate(
     steps[:, ACTION] = ~_agrees(seen, policy)
     told = seen._replace(steps=steps, n_actions=2, taken=None)
     low, high = bounds_of(steps, config.gamma)
-    least: list[float] = []
-    most: list[float] = []
+    lowest: list[float] = []
+    highest: list[float] = []
     for i in range(_REPLICATES_OF_RIVALS if roughly else _REPLICATES):
         drawn = rng.integers(len(ends), size=len(ends)) if i else np.arange(len(ends))
         rows = np.concatenate([np.arange(begins[k], ends[k]) for k in drawn])
@@ -238,10 +218,10 @@ def estimate(
         again = told._replace(observations=seen.observations[rows], steps=steps[rows])
         at = place_cells(again, learned, config, rng)
         assigned, _ = assign(again, at)
-        for prior, values in ((low, least), (high, most)):
-            if not (roughly and values is most):
+        for prior, values in ((low, lowest), (high, highest)):
+            if not (roughly and values is highest):
                 values.append(_mean_value(assigned, at, starts, (low, high, prior), config))
-    lower, upper = np.array(least), np.array(most or least)
+    lower, upper = np.array(lowest), np.array(highest or lowest)
     return Estimate(
         float(0.5 * (lower.mean() + upper.mean())),
         max(low, float(lower.mean() - _ERRORS * lower.std())),
@@ -311,10 +291,7 @@ class Behaviour(NamedTuple):
 def metric_of_actions(
     seen: Experience, config: FittedQConfig, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Learn the metric in which the shares of actions change, shape (d, d).
-
-    In standard deviations of the observation; None where too little is known.
-    """
+    """Learn the metric in which the shares of actions change, as :class:`Fit` has it."""
     learned = None
     for _ in range(_FITS):
         at = place_cells(seen, learned, config, rng)
@@ -331,9 +308,9 @@ def metric_of_actions(
 
 
 def shares_of(rows: Assigned, n_cells: int, n_actions: int) -> FloatArray:
-    """Return how often each action was taken in each cell, shape (K, A).
+    """Return how often each action was taken in each cell, relative to the most frequent, (K, A).
 
-    Of the most frequent one there, so that this has a share of 1; 0 where nothing was done.
+    0 where nothing was done.
     """
     counts = np.zeros((n_cells, n_actions))
     taken = rows.steps[:, MARK] == GOES_ON
@@ -377,8 +354,8 @@ class SupportedWorld:
         points, ages = _drawn(self.states, _COPIES, rng), np.zeros(_COPIES)
         engine.set_lanes(_COPIES)
         shown = points.astype(dtype)
-        first = VectorStep(shown, shown, np.zeros(_COPIES), no, no, learns=no, acts=yes, begins=yes)
-        actions, _ = engine.advance(first)
+        first = shown, shown, np.zeros(_COPIES), no, no
+        actions, _ = engine.advance(VectorStep(*first, learns=no, acts=yes, begins=yes))
         while engine.state.steps < steps:
             after, rewards, over = self.step(points, actions)
             ages += 1.0
@@ -387,11 +364,8 @@ class SupportedWorld:
             points = np.where(begins[:, None], _drawn(self.states, _COPIES, rng), after)
             ages[begins] = 0.0
             acts = yes if engine.state.steps + _COPIES < steps else no
-            led_to, shown = after.astype(dtype), points.astype(dtype)
-            step = VectorStep(
-                led_to, shown, rewards, over, cut, learns=yes, acts=acts, begins=begins
-            )
-            actions, _ = engine.advance(step)
+            seen = after.astype(dtype), points.astype(dtype)
+            actions, _ = engine.advance(VectorStep(*seen, rewards, over, cut, yes, acts, begins))
 
     def returns(self, policy: CellPolicy, rng: np.random.Generator) -> FloatArray:
         """Return discounted returns of episodes that begin as those of the log did, shape (n,)."""

@@ -8,7 +8,7 @@ the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
 from typing import Annotated, Any, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
-from oda_rl._state import Raw, reader
+from oda_rl._state import reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.memory import Trajectory, begin, remember
@@ -180,17 +180,9 @@ RULE = Rule("fitted", opened, start, choose, learn)
 
 
 @compiled
-def act(
-    observation: Observations,
-    observations: Observations,
-    steps: FloatArray,
-    diagram: FloatArray,
-    models: FloatArray,
-    raw: Raw,
-    room: FloatArray,
-) -> int:
+def act(observation: Observations, *arrays: Any) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    agent = opened(arrays, 0)
     event = start(agent, observation)
     if event:
         return -event
@@ -199,22 +191,13 @@ def act(
 
 @compiled
 def step(
-    next_observation: Observations,
-    reward: float,
-    terminated: bool,
-    truncated: bool,
-    observations: Observations,
-    steps: FloatArray,
-    diagram: FloatArray,
-    models: FloatArray,
-    raw: Raw,
-    room: FloatArray,
+    next_observation: Observations, reward: float, terminated: bool, truncated: bool, *arrays: Any
 ) -> int:
     """Remember the last action's outcome and choose the next action in one call.
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    agent = opened(arrays, 0)
     events = learn(agent, next_observation, reward, terminated, truncated)
     if events:
         return -events
@@ -229,15 +212,10 @@ def update(
     next_observation: Observations,
     terminated: bool,
     truncated: bool,
-    observations: Observations,
-    steps: FloatArray,
-    diagram: FloatArray,
-    models: FloatArray,
-    raw: Raw,
-    room: FloatArray,
+    *arrays: Any,
 ) -> int:
     """Remember one transition; returns events."""
-    agent = opened((observations, steps, diagram, models, raw, room), 0)
+    agent = opened(arrays, 0)
     event = start(agent, observation)
     if event:
         return event
