@@ -15,9 +15,17 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from oda_rl import agents, distributed, exemplars, mixtures, quantization, trees
+from oda_rl import agents, quantization
 from oda_rl.annealing import ODAClassifier, ODAClusterer, ODARegressor
+from oda_rl.distributed.clusterer import DistributedODAClusterer
+from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.divergences import Mahalanobis
+from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
+from oda_rl.exemplars.infex import INFEX
+from oda_rl.mixtures.sgd import SGDGaussianMixture
+from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
+from oda_rl.trees.classifier import ODATreeClassifier
+from oda_rl.trees.clusterer import ODATreeClusterer
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
 _STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # which have no compiled dynamics
@@ -66,8 +74,8 @@ def _fit_clusterers() -> None:
     ):
         settings: Any = {"divergence": divergence, "random_state": 0}
         ODAClusterer(6, **settings).fit(_POINTS).partial_fit(_POINTS).score_samples(_POINTS)
-        distributed.DistributedODAClusterer(6, **settings).fit(_POINTS)
-        trees.ODATreeClusterer(2, **settings).fit(_POINTS).predict(_POINTS)
+        DistributedODAClusterer(6, **settings).fit(_POINTS)
+        ODATreeClusterer(2, **settings).fit(_POINTS).predict(_POINTS)
     ODAClusterer(6, random_state=0).fit(_TYPES[1])
 
 
@@ -76,7 +84,7 @@ def _fit_supervised() -> None:
         model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
         model.fit(points, _LABELS).predict_proba(points)
     ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])
-    trees.ODATreeClassifier(2, random_state=0).fit(_POINTS, _LABELS).predict(_POINTS)
+    ODATreeClassifier(2, random_state=0).fit(_POINTS, _LABELS).predict(_POINTS)
     y = _POINTS[:, 0]
     for kind in ("constant", "linear"):
         regressor = ODARegressor(6, local_model=kind, random_state=0).fit(_POINTS, y)
@@ -87,24 +95,24 @@ def _fit_mixtures() -> None:
     for X, covariance in product(_TYPES, ("diag", "full", "tied_spherical")):
         settings: Any = {"covariance_type": covariance, "random_state": 0}
         for batch in (1, 20):
-            model = mixtures.SGDGaussianMixture(4, batch_size=batch, **settings).fit(X)
+            model = SGDGaussianMixture(4, batch_size=batch, **settings).fit(X)
             model.partial_fit(X).score_samples(X)
-        mixtures.StochasticEMGaussianMixture(4, **settings).fit(X)
+        StochasticEMGaussianMixture(4, **settings).fit(X)
         if covariance != "tied_spherical":
-            distributed.DistributedGaussianMixture(3, **settings).fit(X)
+            DistributedGaussianMixture(3, **settings).fit(X)
     for X in _TYPES:
-        mixtures.SGDGaussianMixture(4, update="sgd", random_state=0).fit(X)
-        mixtures.SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(X)
+        SGDGaussianMixture(4, update="sgd", random_state=0).fit(X)
+        SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(X)
 
 
 def _fit_exemplars() -> None:
     X = _POINTS[:80]
     for kernel in ("gaussian", "epanechnikov"):
-        exemplars.INFEX(kernel=kernel, random_state=0).fit(X).score_samples(X)
-    exemplars.INFEX(max_exemplars=3, random_state=0).fit(X)
-    exemplars.INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1).fit(X)
-    exemplars.ConvexClustering().fit(X)
-    exemplars.KernelVectorQuantization(max_distortion=3.0).fit(X)
+        INFEX(kernel=kernel, random_state=0).fit(X).score_samples(X)
+    INFEX(max_exemplars=3, random_state=0).fit(X)
+    INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1).fit(X)
+    ConvexClustering().fit(X)
+    KernelVectorQuantization(max_distortion=3.0).fit(X)
 
 
 def _fit_quantizers() -> None:

@@ -52,9 +52,9 @@ class SGDGaussianMixture(StreamingMixture):
     With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
     equal and spherical during annealing and for n_components more periods, in each of which the
     component that is needed least is moved to where it helps; then every component learns from its
-    responsibilities with steps that fall with its number of samples to the power -.6. At first, for
-    .75 n_components periods, responsibilities are tempered, less and less: components that overlap
-    find better places. ``update="sgd"`` is the algorithm as printed.
+    responsibilities with steps that fall with its number of samples to the power -0.6. At first,
+    for 0.75 n_components periods, responsibilities are tempered, less and less: components that
+    overlap find better places. ``update="sgd"`` is the algorithm as printed.
 
     Parameters
     ----------
@@ -73,14 +73,15 @@ class SGDGaussianMixture(StreamingMixture):
     tol : float, default=1e-2
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
     learning_rate : float or None, default=None
-        ε at the beginning, in (0, 1); None: .1, .5 with ``forgetting``, .001 with ``update="sgd"``.
+        ε at the beginning, in (0, 1); None: 0.1, or 0.5 with ``forgetting``, or 0.001 with
+        ``update="sgd"``.
     forgetting : float, default=0.0
         For streams that drift: the rate ε never falls below it, and covariances stay equal and
         spherical, because those of a component that rests would collapse. In [0, 1); 0 is for data
         that always come from the same distribution.
     width : float or None, default=None
         First width σ of the neighbourhood, positive, in steps of the grid; None: half of its mean
-        side, an eighth with ``forgetting``. Below .25 there is no annealing.
+        side, an eighth with ``forgetting``. Below 0.25 there is no annealing.
     variance_floor : float, array-like of shape (n_features,) or None, default=None
         Smallest variance that a component can have in any direction, positive, in the square of
         X's unit: 1/D_max² of the paper, where P = D² and D ≤ D_max. Pixels that hardly vary would

@@ -33,7 +33,7 @@ from oda_rl.samples import Weighted, filled, holes, means_of, weighted
 class StochasticEMGaussianMixture(StreamingMixture):
     """Gaussian mixture by stochastic expectation maximization: the comparator.
 
-    Sufficient statistics follow the samples with steps ρ_t = ρ_0 (t + 1)^(-.5 + α), but no less
+    Sufficient statistics follow the samples with steps ρ_t = ρ_0 (t + 1)^(-0.5 + α), but no less
     than ρ_∞; parameters follow the statistics, once those of the first tenth of a pass are
     accumulated. Unlike :class:`SGDGaussianMixture` it needs a good start, as from k-means.
 
@@ -52,7 +52,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
     first_step : float, default=0.05
         ρ_0, in (0, 1).
     step_decay : float, default=0.01
-        α, in [0, .5]; at .5 steps do not fall.
+        α, in [0, 0.5]; at 0.5 steps do not fall.
     last_step : float, default=1e-4
         ρ_∞, in (0, 1).
     variance_floor : float, array-like of shape (n_features,) or None, default=None
