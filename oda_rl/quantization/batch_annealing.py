@@ -204,8 +204,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             self.n_iter_ += n_iter
             if growing:
                 masses, codevectors = _prune(masses, codevectors)
-                masses, codevectors = _merge_close(masses, codevectors, _MERGE_BELOW * temperature)
-                masses, codevectors = _merge_down(masses, codevectors, self.n_clusters)
+                closest = _MERGE_BELOW * temperature
+                masses, codevectors = _merge_down(masses, codevectors, self.n_clusters, closest)
                 growing = len(masses) < self.n_clusters
             self.temperature_ = temperature * variance
             distortion = float(nearest(data.points, codevectors)[1] @ shares) * variance
@@ -272,45 +272,28 @@ def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, Flo
     return masses[kept] / masses[kept].sum(), codevectors[kept]
 
 
-def _merge_close(
-    masses: FloatArray, codevectors: FloatArray, closest: float
-) -> tuple[FloatArray, FloatArray]:
-    """Merge the closest pair until none has a squared distance below ``closest``."""
-    while len(masses) > 1:
-        costs = _pair_distances(codevectors)
-        if costs.min() >= closest:
-            break
-        masses, codevectors = _merge_cheapest(masses, codevectors, costs)
-    return masses, codevectors
-
-
 def _merge_down(
-    masses: FloatArray, codevectors: FloatArray, n_clusters: int
+    masses: FloatArray, codevectors: FloatArray, n_clusters: int, closest: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Merge down to ``n_clusters`` the pairs that raise the distortion least (Ward)."""
-    while len(masses) > n_clusters:
-        products = masses[:, None] * masses / (masses[:, None] + masses)
-        costs = products * _pair_distances(codevectors)
-        masses, codevectors = _merge_cheapest(masses, codevectors, costs)
+    """Merge pairs of a squared distance below ``closest``, the closest first.
+
+    Then those that raise the distortion least (Ward), down to ``n_clusters``.
+    """
+    masses, codevectors, apart = masses.copy(), codevectors.copy(), False
+    while len(masses) > 1:
+        costs = euclidean_distances(codevectors, squared=True)
+        np.fill_diagonal(costs, np.inf)
+        apart = apart or costs.min() >= closest
+        if apart:
+            if len(masses) <= n_clusters:
+                break
+            costs *= masses[:, None] * masses / (masses[:, None] + masses)
+        first, second = np.unravel_index(costs.argmin(), costs.shape)
+        masses[first] += masses[second]
+        share = masses[second] / masses[first]
+        codevectors[first] += share * (codevectors[second] - codevectors[first])
+        masses, codevectors = np.delete(masses, second), np.delete(codevectors, second, axis=0)
     return masses, codevectors
-
-
-def _pair_distances(codevectors: FloatArray) -> FloatArray:
-    """Squared distances of all pairs, shape (K, K); infinite from itself."""
-    squares: FloatArray = euclidean_distances(codevectors, squared=True)
-    np.fill_diagonal(squares, np.inf)
-    return squares
-
-
-def _merge_cheapest(
-    masses: FloatArray, codevectors: FloatArray, costs: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    first, second = np.unravel_index(costs.argmin(), costs.shape)
-    masses, codevectors = masses.copy(), codevectors.copy()
-    masses[first] += masses[second]
-    share = masses[second] / masses[first]
-    codevectors[first] += share * (codevectors[second] - codevectors[first])
-    return np.delete(masses, second), np.delete(codevectors, second, axis=0)
 
 
 def _split(

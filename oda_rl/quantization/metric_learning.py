@@ -26,7 +26,7 @@ _MIN_PROBABILITY = 1e-6  # one sample among strangers does not decide
 _FLOOR = 1e-6  # of the old metric and of the new: what keeps it positive definite
 
 
-class Turned(NamedTuple):
+class LearnedMetric(NamedTuple):
     """What was learned, in the coordinates of the points."""
 
     codevectors: FloatArray
@@ -51,17 +51,10 @@ def cross_entropy(
     |Ω x|² is in all scores of x and cancels, so that they are affine in x: no product is of points
     and Ω.
 
-    Parameters
-    ----------
-    parameters : ndarray, shape (d (d + K),)
-        Ω, row by row, then the codevectors.
-    places, weights, labels : ndarray, shapes (K, d), (K,), (K,)
-        Where the codevectors were, their shares of the data, and their classes, rising from 0 to
-        C - 1.
-    points, classes, shares : ndarray, shapes (n, d), (n,), (n,)
-        The samples, and the share that each has of them all.
-    penalty : float
-        Of the sum of the squares of Ω, and of the weighted mean square of the codevectors' moves.
+    ``parameters``, shape (d (d + K),), are Ω, row by row, then the codevectors, which were at
+    ``places``, with their shares of the data and classes, rising from 0 to C - 1. ``shares`` are
+    those that the samples have of them all. The penalty is one of the sum of the squares of Ω, and
+    of the weighted mean square of the codevectors' moves.
 
     Examples
     --------
@@ -107,21 +100,12 @@ def learn_metric(
     classes: IntArray,
     sample_weight: FloatArray,
     penalty: float,
-) -> Turned:
+) -> LearnedMetric:
     """Learn a metric and move codevectors, to tell classes apart.
 
-    Parameters
-    ----------
-    codevectors : ndarray, shape (K, d)
-        Where to start.
-    weights, labels : ndarray, shape (K,)
-        Mass of each, times the prior of its class, and its class: rising from 0 to C - 1.
-    temperature : float
-        T, positive, of the densities.
-    points, classes, sample_weight : ndarray, shapes (n, d), (n,), (n,)
-        Finite samples, their classes, and weights in [0, inf).
-    penalty : float
-        Of the squares of Ω and of moves, where the mean variance of a feature is 1; at least 0.
+    It starts from ``codevectors``, shape (K, d), with ``weights``, masses times the priors of their
+    classes, and ``labels``, rising from 0 to C - 1; T is that of the densities. The penalty, at
+    least 0, is of the squares of Ω and of moves, where the mean variance of a feature is 1.
 
     Examples
     --------
@@ -150,4 +134,4 @@ def learn_metric(
     omega = best[: d * d].reshape(d, d) * (np.sqrt(temperature) / unit)
     matrix = omega.T @ omega
     matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
-    return Turned(best[d * d :].reshape(-1, d) * unit + centre, 0.5 * (matrix + matrix.T))
+    return LearnedMetric(best[d * d :].reshape(-1, d) * unit + centre, 0.5 * (matrix + matrix.T))
