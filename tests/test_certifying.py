@@ -25,7 +25,7 @@ def forms(rng, n=50, m=3):
 
 def drawn(rng, one, noise):
     own = rng.uniform(-1, 1, (len(noise), len(one.centre)))
-    return one.centre + noise @ one.shared.T + own * one.rest
+    return one.centre + noise @ one.shared.T + own * one.remainder
 
 
 @pytest.mark.parametrize(

@@ -127,8 +127,8 @@ class Reach:
         rows = self.frames.reshape(-1, d)
         centre = np.column_stack([one.centre for one in state]) @ rows.T
         shared = np.tensordot(np.array([one.shared for one in state]), rows.T, axes=(0, 0))
-        rest = np.column_stack([one.rest for one in state]) @ np.abs(rows).T
-        radius = np.asarray(np.abs(shared).sum(axis=1) + rest)
+        remainder = np.column_stack([one.remainder for one in state]) @ np.abs(rows).T
+        radius = np.asarray(np.abs(shared).sum(axis=1) + remainder)
         size = np.column_stack([np.abs(one.centre) + one.radius for one in state])
         radius += ROUNDING * (size @ np.abs(rows).T)
         shape = n, len(self.frames), d
@@ -187,8 +187,8 @@ def _affine(low: FloatArray, high: FloatArray, back: FloatArray) -> list[Affine]
     """Return the state's components over boxes in a frame's coordinates."""
     middle, half = 0.5 * (low + high), 0.5 * np.maximum(high - low, 0.0)
     centres = middle @ back.T
-    rest = ROUNDING * (np.abs(middle) + half) @ np.abs(back).T
-    return [Affine(centres[:, j], half * back[j], rest[:, j]) for j in range(len(back))]
+    remainder = ROUNDING * (np.abs(middle) + half) @ np.abs(back).T
+    return [Affine(centres[:, j], half * back[j], remainder[:, j]) for j in range(len(back))]
 
 
 def frames(
@@ -251,11 +251,13 @@ def _sliding(
             done[np.abs(values - values[k].conj()).argmin()] = True
             rows.append(left[:, k].imag)
     by_vectors = np.array(rows[:d])
-    _, turned, _ = schur(unit.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
-    by_schur = turned.T.copy()
+    _, rotated, _ = schur(unit.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
+    by_schur = rotated.T.copy()
     by_schur[np.abs(by_schur @ first).argmax()] = first
-    whole = [one for one in (by_vectors, by_schur, _apart(first, effect / scale)) if len(one) == d]
-    return [one / np.linalg.norm(one, axis=1, keepdims=True) / scale for one in whole]
+    complete = [
+        one for one in (by_vectors, by_schur, _apart(first, effect / scale)) if len(one) == d
+    ]
+    return [one / np.linalg.norm(one, axis=1, keepdims=True) / scale for one in complete]
 
 
 def _apart(first: FloatArray, effect: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ class Affine:
     """Shape (n,)."""
     shared: FloatArray
     """Shape (n, m)."""
-    rest: FloatArray
+    remainder: FloatArray
     """Not negative, shape (n,)."""
 
     __array_ufunc__ = None
@@ -38,7 +38,7 @@ class Affine:
     @property
     def radius(self) -> FloatArray:
         """How far from the centre it may be, shape (n,)."""
-        return np.asarray(np.abs(self.shared).sum(axis=1) + self.rest)
+        return np.asarray(np.abs(self.shared).sum(axis=1) + self.remainder)
 
     @property
     def ends(self) -> tuple[FloatArray, FloatArray]:
@@ -50,14 +50,16 @@ class Affine:
     def __add__(self, other: Any) -> "Affine":
         if isinstance(other, Affine):
             return Affine(
-                self.centre + other.centre, self.shared + other.shared, self.rest + other.rest
+                self.centre + other.centre,
+                self.shared + other.shared,
+                self.remainder + other.remainder,
             )
-        return Affine(self.centre + other, self.shared, self.rest)
+        return Affine(self.centre + other, self.shared, self.remainder)
 
     __radd__ = __add__
 
     def __neg__(self) -> "Affine":
-        return Affine(-self.centre, -self.shared, self.rest)
+        return Affine(-self.centre, -self.shared, self.remainder)
 
     def __sub__(self, other: Any) -> "Affine":
         return self.__add__(-other)
@@ -69,14 +71,14 @@ class Affine:
         if not isinstance(other, Affine):
             size = np.asarray(other)
             return Affine(
-                self.centre * size, self.shared * size[..., None], self.rest * np.abs(size)
+                self.centre * size, self.shared * size[..., None], self.remainder * np.abs(size)
             )
-        rest = np.abs(self.centre) * other.rest + np.abs(other.centre) * self.rest
+        remainder = np.abs(self.centre) * other.remainder + np.abs(other.centre) * self.remainder
         shared = self.centre[:, None] * other.shared + other.centre[:, None] * self.shared
         squares = self.shared * other.shared  # of the same noise: in [0, 1], not in [-1, 1]
         middle = 0.5 * squares.sum(axis=1)
-        rest = rest + self.radius * other.radius - 0.5 * np.abs(squares).sum(axis=1)
-        return Affine(self.centre * other.centre + middle, shared, rest)
+        remainder = remainder + self.radius * other.radius - 0.5 * np.abs(squares).sum(axis=1)
+        return Affine(self.centre * other.centre + middle, shared, remainder)
 
     __rmul__ = __mul__
 
@@ -88,7 +90,7 @@ class Affine:
 
     def widened(self, by: FloatArray | float) -> "Affine":
         """Return forms that may be that much farther off."""
-        return Affine(self.centre, self.shared, self.rest + by)
+        return Affine(self.centre, self.shared, self.remainder + by)
 
     def clipped(self, low: Any, high: Any) -> "Affine":
         """Return forms within bounds; those that go beyond forget the shared noise."""
@@ -98,14 +100,14 @@ class Affine:
         return Affine(
             np.where(inside, self.centre, 0.5 * (a + b)),
             np.where(inside[:, None], self.shared, 0.0),
-            np.where(inside, self.rest, 0.5 * (b - a) * (1.0 + ROUNDING)),
+            np.where(inside, self.remainder, 0.5 * (b - a) * (1.0 + ROUNDING)),
         )
 
 
 def _curved(x: Affine, value: FloatArray, slope: FloatArray, bend: FloatArray) -> Affine:
     """Return a function by its tangent at the centre; its second derivative is at most ``bend``."""
-    rest = np.abs(slope) * x.rest + 0.5 * bend * x.radius**2
-    return Affine(value, slope[:, None] * x.shared, rest)
+    remainder = np.abs(slope) * x.remainder + 0.5 * bend * x.radius**2
+    return Affine(value, slope[:, None] * x.shared, remainder)
 
 
 def sin(x: Any) -> Any:
@@ -124,7 +126,7 @@ def cos(x: Any) -> Any:
 
 
 def inverse(x: Affine) -> Affine:
-    """Return 1 / x; where x may be 0 the rest is not finite."""
+    """Return 1 / x; where x may be 0 the remainder is not finite."""
     least = np.abs(x.centre) - x.radius
     safe = least > 0.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -329,13 +331,15 @@ class Near:
             return (self.weights * (offsets + np.array(self.x).T @ own[:, 1:].T)).sum(axis=1)
         centres = offsets + np.column_stack([one.centre for one in self.x]) @ own[:, 1:].T
         shared = np.einsum("ki,inm->nkm", own[:, 1:], np.array([one.shared for one in self.x]))
-        rest = np.column_stack([one.rest for one in self.x]) @ np.abs(own[:, 1:]).T
+        remainder = np.column_stack([one.remainder for one in self.x]) @ np.abs(own[:, 1:]).T
         centre = (self.weights * centres).sum(axis=1)
         common = (self.weights[:, :, None] * shared).sum(axis=1)
         off = (
-            np.abs(centres - centre[:, None]) + np.abs(shared - common[:, None]).sum(axis=2) + rest
+            np.abs(centres - centre[:, None])
+            + np.abs(shared - common[:, None]).sum(axis=2)
+            + remainder
         )
-        size = np.abs(centres) + np.abs(shared).sum(axis=2) + rest
+        size = np.abs(centres) + np.abs(shared).sum(axis=2) + remainder
         off += 3.0 * _NEGLIGIBLE * size  # of weights that are left out
         return Affine(centre, common, np.where(self.weights > 0.0, off, 0.0).max(axis=1))
 

@@ -1,9 +1,8 @@
 """Environments as agents see them: made from an id, adapted to a Box and numbered actions.
 
 ``spaces`` describes what an environment wants and gives, ``adaptation`` wraps those with other
-spaces, ``making`` makes them, ``origins`` says what they are made of and
-makes them anew, ``origin_json`` what a file has of that, ``validation`` says what is wrong with a
-value, and ``names`` what components and actions are called.
+spaces, ``making`` makes them, ``origins`` says what they are made of and makes them anew, and
+``validation`` says what is wrong with a value.
 """
 
 from typing import TYPE_CHECKING

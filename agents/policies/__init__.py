@@ -1,7 +1,7 @@
 """What an agent delivers: arrays that decide, explain themselves and can be written down in C.
 
-``contract`` says what a policy is, and ``table``, ``cells`` and ``codevectors`` are the kinds there
-are; ``explaining`` and ``export`` take any. ``placing`` says where the cells of a rule are.
+``contract`` says what a policy is, and ``table``, ``cells`` and ``rules`` are the kinds there are;
+``explaining`` and ``export`` take any.
 """
 
 from typing import TYPE_CHECKING

@@ -6,7 +6,7 @@ not moved.
 Where the nearest cell decides alone, boundaries are hyperplanes and cells polyhedra: the distance
 is exact, by non-negative least squares. Where the three nearest cells are blended
 (:mod:`oda_rl.agents.policies.cells`), it is that of a state which does act otherwise, found by
-search, so an upper bound; and there is a lower bound, within which no state acts otherwise.
+search, so an upper bound; and there is a lower bound, within which no state has another action.
 
 The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
 over the three nearest cells is not positive, δ_k being how much more a is worth in cell k. There,
@@ -81,8 +81,8 @@ def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
         return np.zeros(d)
     dual = np.vstack([-normals.T, offsets / unit])
     aim = np.append(np.zeros(d), 1.0)
-    weights, rest = nnls(dual, aim, maxiter=30 * dual.shape[1])
-    if rest**2 < _NOTHING:
+    weights, residual_norm = nnls(dual, aim, maxiter=30 * dual.shape[1])
+    if residual_norm**2 < _NOTHING:
         return None
     residual = dual @ weights - aim
     return np.asarray(-unit * residual[:d] / residual[d])

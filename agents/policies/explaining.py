@@ -1,4 +1,4 @@
-"""What an agent does in a state, and why; and whole policies, cell by cell.
+"""What an agent does in a state, and why; and policies, cell by cell.
 
 How far a state is from one in which the agent would act otherwise is in
 :mod:`oda_rl.agents.policies.alternatives`.
@@ -140,19 +140,19 @@ class Explanation:
 
     def _how_far(self) -> str:
         if self.at_least == np.inf:
-            return "no change of the state changes that"
-        sure = f"no state within {self.at_least:.3g} of them acts otherwise"
+            return "no state has another action"
+        sure = f"no state within {self.at_least:.3g} standard deviations has another action"
         if self.other_choice is None:
-            return f"distances are in standard deviations: none is known, and {sure}"
-        where = f"{self.distance:.3g} standard deviations away it would be {self._there()}"
-        if self.exact:
-            return f"{where}, and nowhere nearer"
-        return f"{where}; {sure}" if self.at_least > 0.0 else f"{where}, or nearer"
+            return f"{sure}, and none farther away is known"
+        nearest = "the nearest state" if self.exact else "a state"
+        away = f"is {self.distance:.3g} standard deviations away"
+        where = f"{nearest} with another action ({self._there()}) {away}"
+        return where if self.exact or self.at_least == 0.0 else f"{where}; {sure}"
 
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """A whole policy: row i is about a cell, those that are visited most first."""
+    """A policy: row i is about a cell, those that are visited most first."""
 
     cells: IntArray
     """Numbers of the cells, shape (n,)."""
@@ -252,7 +252,7 @@ def overview(
     names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
 ) -> Overview:
-    """Return the whole policy as a table.
+    """Return the policy as a table.
 
     Parameters
     ----------
@@ -322,9 +322,9 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
     array([0.5])
     """
     rows = np.arange(len(values))
-    rest = values.copy()
-    rest[rows, actions] = -np.inf
-    return np.asarray(np.maximum(values[rows, actions] - rest.max(axis=1), 0.0))
+    others = values.copy()
+    others[rows, actions] = -np.inf
+    return np.asarray(np.maximum(values[rows, actions] - others.max(axis=1), 0.0))
 
 
 def value_text(value: float) -> str:

@@ -276,11 +276,11 @@ def completed(clauses: Clauses, outputs: FloatArray) -> Clauses:
             f"every action is forbidden at {where.round(4).tolist()}: one must be left"
         )
     own = np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
-    rest = [a for a in range(n_actions) if a not in own]
+    others = [a for a in range(n_actions) if a not in own]
     more = [
         (rows, np.eye(n_actions)[:, a : a + 1], False)
         for rows in _together(clauses, own)
-        for a in rest
+        for a in others
     ]
     return Clauses.of(clauses.forbids, [*clauses.says, *more], outputs) if more else clauses
 
@@ -440,12 +440,12 @@ class Editor:
 
 def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
     """Return a rule within clauses; raise ValueError if all actions are forbidden somewhere."""
-    whole = completed(clauses, rule.outputs)
+    full = completed(clauses, rule.outputs)
     own = rule.codevectors[: len(rule.scores)]
     middle = own.mean(axis=0)
     places = [own]
-    for rows, _, _ in whole.says:
+    for rows, _, _ in full.says:
         holds = (rows[:, 0] + rows[:, 1:] @ middle > 0.0).all()
         inside = None if holds else point_in(rows)
         places.append(middle[None] if inside is None else inside[None])
-    return replace(rule, clauses=whole, codevectors=np.concatenate(places))
+    return replace(rule, clauses=full, codevectors=np.concatenate(places))

@@ -143,8 +143,10 @@ class Splitter:
         >>> [piece.cell for piece in split.pieces()]
         [2, 0, 1]
         """
-        whole = self._piece(np.zeros((0, self.scores.shape[1])), np.zeros(0, dtype=np.bool_), -1)
-        return [] if whole is None else self._forbidding(whole, 0, frozenset())
+        everywhere = self._piece(
+            np.zeros((0, self.scores.shape[1])), np.zeros(0, dtype=np.bool_), -1
+        )
+        return [] if everywhere is None else self._forbidding(everywhere, 0, frozenset())
 
     def _piece(self, rows: FloatArray, strict: BoolArray, cell: int) -> Piece | None:
         inside = point_in(rows, strict, self.low, self.high)
