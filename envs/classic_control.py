@@ -71,15 +71,8 @@ class MountainCar(NamedTuple):
 @spliced
 def mountain_car_step(parameters: FloatArray, state: FloatArray, action: int) -> tuple[float, bool]:
     """Advance ``state`` = (position, velocity) by one step; returns reward and whether it ends."""
-    car = MountainCar(
-        parameters[0],
-        parameters[1],
-        parameters[2],
-        parameters[3],
-        parameters[4],
-        parameters[5],
-        parameters[6],
-    )
+    p = parameters
+    car = MountainCar(p[0], p[1], p[2], p[3], p[4], p[5], p[6])
     position, velocity = state[0], state[1]
     velocity += (action - 1) * car.force + math.cos(3.0 * position) * (-car.gravity)
     velocity = min(max(velocity, -car.max_speed), car.max_speed)
@@ -127,15 +120,8 @@ def pendulum_step(
 
     The torque is of single precision, as it is there.
     """
-    rod = Pendulum(
-        parameters[0],
-        parameters[1],
-        parameters[2],
-        parameters[3],
-        parameters[4],
-        parameters[5],
-        parameters[6],
-    )
+    p = parameters
+    rod = Pendulum(p[0], p[1], p[2], p[3], p[4], p[5], p[6])
     angle, velocity = state[0], state[1]
     torque = np.float32(min(max(action[0], -rod.max_torque), rod.max_torque))
     upright = ((angle + math.pi) % (2.0 * math.pi)) - math.pi
@@ -201,20 +187,8 @@ def acrobot_step(parameters: FloatArray, state: FloatArray, action: int) -> tupl
 
     Returns the reward, and whether the tip is high enough.
     """
-    arm = Acrobot(
-        parameters[0],
-        parameters[1],
-        parameters[2],
-        parameters[3],
-        parameters[4],
-        parameters[5],
-        parameters[6],
-        parameters[7],
-        parameters[8],
-        parameters[9],
-        parameters[10],
-        parameters[11],
-    )
+    p = parameters
+    arm = Acrobot(p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11])
     m1, m2, l1 = arm.LINK_MASS_1, arm.LINK_MASS_2, arm.LINK_LENGTH_1
     c1, c2, inertia = arm.LINK_COM_POS_1, arm.LINK_COM_POS_2, arm.LINK_MOI
     torque = arm.min_torque + action

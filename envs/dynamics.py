@@ -1,7 +1,7 @@
 """Environments with compiled dynamics, and whether an environment object still has them."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -241,35 +241,25 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     ValueError
         If a :class:`CompiledEnv` offers dynamics that are not those of its ``step``.
     """
-    time_limit: TimeLimit[Any, Any] | None = None
-    choices: Array | None = None
-    layer: gym.Env[Any, Any] = env
-    while isinstance(layer, gym.Wrapper):
-        if type(layer) not in _TRANSPARENT or (isinstance(layer, TimeLimit) and time_limit):
-            return None
-        if isinstance(layer, TimeLimit):
-            time_limit = layer
-        elif isinstance(layer, ActionChoices):
-            choices = layer.choices
-        layer = layer.env
-    if layer.render_mode is not None or any(name in vars(layer) for name in ("step", "reset")):
+    known = stateful(env)
+    layers = [*_layers(env)]
+    if known is None or any(type(layer) not in _TRANSPARENT for layer in layers):
         return None
+    layer = known.env
+    choices = next((one.choices for one in layers[::-1] if isinstance(one, ActionChoices)), None)
     if choices is None and not isinstance(layer.action_space, gym.spaces.Discrete):
         return None
-    offered = _offers(layer)
-    if not offered and type(layer) not in _KNOWN:
-        return None
     dynamics = _dynamics_of(layer)
-    if dynamics is None:  # or a method of that name is about something else
+    if dynamics is None or layer.render_mode is not None:
         return None
-    found = Compiled(layer, time_limit, dynamics, choices)
+    found = Compiled(layer, known.time_limit, dynamics, choices)
     if type(layer) is BartoCartPoleEnv:  # whose own step is the compiled one
         return found
     kind = type(layer), dynamics.parameters.tobytes()
     difference = None if kind in _TRUSTED else _difference(found)
     if difference is None:
         _TRUSTED.add(kind)
-    elif offered:
+    elif _offers(layer):
         raise ValueError(
             f"env offers dynamics that differ from its step: {difference}; they must agree to the "
             "last bit"
@@ -296,20 +286,24 @@ def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
     >>> stateful(gym.make("Pendulum-v1")) is None, stateful(gym.make("FrozenLake-v1")) is None
     (False, True)
     """
-    time_limit: TimeLimit[Any, Any] | None = None
-    layer: gym.Env[Any, Any] = env
-    while isinstance(layer, gym.Wrapper):
-        if type(layer) is TimeLimit and time_limit is None:
-            time_limit = layer
-        elif isinstance(layer, TimeLimit) or (
-            type(layer) not in _TRANSPARENT and vars(layer).keys() - _BARE
-        ):
-            return None
-        layer = layer.env
-    if any(name in vars(layer) for name in ("step", "reset")):
+    layers, bare = [*_layers(env)], env.unwrapped
+    limits = [layer for layer in layers if isinstance(layer, TimeLimit)]
+    keep = [
+        layer for layer in layers
+        if type(layer) not in _TRANSPARENT and (layer in limits or vars(layer).keys() - _BARE)
+    ]  # fmt: skip
+    if keep or len(limits) > 1 or any(name in vars(bare) for name in ("step", "reset")):
         return None
-    offered = _offers(layer) and _dynamics_of(layer) is not None
-    return Stateful(layer, time_limit) if offered or type(layer) in _KNOWN else None
+    offered = _offers(bare) and _dynamics_of(bare) is not None
+    known = offered or type(bare) in _KNOWN
+    return Stateful(bare, limits[0] if limits else None) if known else None
+
+
+def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
+    """Yield the wrappers around an environment, the outermost first."""
+    while isinstance(env, gym.Wrapper):
+        yield env
+        env = env.env
 
 
 def _difference(found: Compiled) -> str | None:
