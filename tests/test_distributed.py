@@ -288,9 +288,10 @@ def test_what_cannot_be_learned_from_is_refused():
         DistributedODAClassifier().fit(array, lazy(points[:, 0]))
 
 
-def test_arrays_need_no_dask():
+@pytest.mark.parametrize("kind", ["DistributedODAClusterer", "DistributedGaussianMixture"])
+def test_arrays_need_no_dask(kind):
     code = (
-        "import sys; from oda_rl import DistributedODAClusterer as D; "
+        f"import sys; from oda_rl import {kind} as D; "
         "D(2).fit([[0.0], [1.0], [5.0]]).predict([[1.0]]); print('dask' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,8 +1,6 @@
 """Gaussian mixtures by sums over blocks: sums, climbs, exchanges, whose bits, what is refused."""
 
 import os
-import subprocess
-import sys
 import threading
 
 import dask
@@ -329,15 +327,6 @@ def test_what_cannot_be_learned_from_is_refused():
         model.fit(array).predict(array[:, :2])
     with pytest.warns(ConvergenceWarning, match="max_iter=1 passes over 100 rows were too few"):
         assert not model.set_params(max_iter=1).fit(array).converged_
-
-
-def test_arrays_need_no_dask():
-    code = (
-        "import sys; from oda_rl import DistributedGaussianMixture as D; "
-        "D(2).fit([[0.0], [1.0], [5.0]]).predict([[1.0]]); print('dask' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_what_stands_for_missing_values_is_in_their_units():

@@ -455,7 +455,7 @@ MIXTURES = [
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", MIXTURES)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("factor", [1e-150, 1e-6, 2.0**-9, 1e-3, 1e3, 1e6, 1e120])
+@pytest.mark.parametrize("factor", [1e-150, 2.0**-9, 1e6, 1e120])
 def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
     points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
     one, other = (getattr(clone(learner), method)(data) for data in (points, points * factor))
@@ -574,7 +574,7 @@ def test_the_floor_is_a_share_of_the_mean_variance_of_features_that_vary(learner
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", FLOORED)
-@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e3])
+@pytest.mark.parametrize("factor", [1e-6, 1e3])
 def test_a_floor_may_be_given_in_the_square_of_the_data_s_unit(learner, factor):
     points = factor * collapsing()
     learner = clone(learner).set_params(variance_floor=0.5 * factor**2)
