@@ -818,7 +818,7 @@ class Agent(Player):
         """Check the arguments, call the actors together, and train as far as the run goes."""
         if not isinstance(actors, Actors | None):
             raise TypeError(f"actors is {actors!r}: it must be Actors, or None")
-        learner = None if actors is None else self._actors_learner(actors)
+        learner: Any = None if actors is None else self._actors_learner(actors)
         if callback is not None and not callable(callback):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         checkpoints = files.Checkpoints.of(checkpoint, checkpoint_every)

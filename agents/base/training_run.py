@@ -48,7 +48,7 @@ class TrainingRun:
     """At how many steps another learner has taken over, if one has."""
     can_stop: bool = True
     """Whether a checkpoint can be taken."""
-    actors: tuple[Any, ...] | None = None
+    actors: tuple[Any, Any, int] | None = None
     """First arguments of :func:`train_by_actors`, if others play."""
     _due: int = _NEVER
     _outer: "TrainingRun | None" = None

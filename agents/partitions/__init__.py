@@ -4,14 +4,15 @@ A built-in partition is a subclass of :class:`oda_rl.agents.partitions.base.Buil
 its own, and a name here, by which agents and the command offer it with its settings.
 """
 
-from oda_rl.agents.partitions.base import BuiltIn
+from typing import Any
+
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.partitions.infex import InfexPartition
 from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.som import SOMPartition
 
-PARTITIONS: dict[str, type[BuiltIn]] = {
+PARTITIONS: dict[str, type[Any]] = {
     "oda": ODAPartition,
     "gmm": GMMPartition,
     "grid": GridPartition,
