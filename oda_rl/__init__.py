@@ -51,7 +51,7 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
                 name, folder / "__init__.py", submodule_search_locations=[str(folder)]
             )
 
-    _meta_path.insert(0, _Checkout)  # type: ignore[arg-type]
+    _meta_path.insert(0, _Checkout)
 
 
 _LAZY = {

@@ -69,7 +69,8 @@ def _set_threads(counts: list[tuple[Any, int]]) -> None:
 def _loaded_blas() -> list[Any]:
     from threadpoolctl import ThreadpoolController  # slow to import
 
-    return ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
+    return libraries
 
 
 _SECTION = _OneThread()

@@ -110,12 +110,12 @@ class Memory:
     @property
     def transitions(self) -> CodedSteps:
         """All transitions."""
-        return CodedSteps(*(getattr(self, name)[: self.n] for name in CodedSteps._fields))
+        return CodedSteps._make(getattr(self, name)[: self.n] for name in CodedSteps._fields)
 
     @property
     def present(self) -> CodedSteps:
         """The transitions of the present world."""
-        return CodedSteps(*(array[self.since :] for array in self.transitions))
+        return CodedSteps._make(array[self.since :] for array in self.transitions)
 
     @property
     def present_first(self) -> BoolArray:

@@ -118,7 +118,7 @@ def refitted(
     d = seen.before.shape[1]
     terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, d))
     known = chosen._replace(n=len(rows), terms=terms, residuals=nothing)
-    some = CodedSteps(*(column[rows] for column in seen))
+    some = CodedSteps._make(column[rows] for column in seen)
     return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
 
 

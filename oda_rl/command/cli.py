@@ -374,8 +374,9 @@ def parse(arguments: Sequence[str]) -> Any:
     complaint = io.StringIO()
     try:
         with redirect_stderr(complaint):
+            any_command: Any = Union[tuple(kinds)]  # noqa: UP007
             return tyro.cli(
-                Union[tuple(kinds)],  # noqa: UP007
+                any_command,
                 prog="oda-rl",
                 description="Reinforcement learning you can read.",
                 args=arguments,

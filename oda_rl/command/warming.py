@@ -80,9 +80,10 @@ def _fit_clusterers() -> None:
 
 
 def _fit_supervised() -> None:
-    for points, fine_tuning in product(_TYPES, (None, "lvq1", "glvq", "rslvq", "mrslvq")):
-        model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
-        model.fit(points, _LABELS).predict_proba(points)
+    for fine_tuning in (None, "lvq1", "glvq", "rslvq", "mrslvq"):
+        for points in _TYPES:
+            model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
+            model.fit(points, _LABELS).predict_proba(points)
     ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])
     ODATreeClassifier(2, random_state=0).fit(_POINTS, _LABELS).predict(_POINTS)
     y = _POINTS[:, 0]
@@ -92,6 +93,8 @@ def _fit_supervised() -> None:
 
 
 def _fit_mixtures() -> None:
+    X: Any
+    covariance: Any
     for X, covariance in product(_TYPES, ("diag", "full", "tied_spherical")):
         settings: Any = {"covariance_type": covariance, "random_state": 0}
         for batch in (1, 20):
@@ -131,7 +134,7 @@ WORK: dict[str, Callable[[], None]] = {
     "vector environments": _train_copies,
     **{
         f"partition {name}": partial(
-            *(_train, agents.TwoTimescaleAgent, ["CartPole-v1", _STEPPED[0]], 5_000), partition=name
+            _train, agents.TwoTimescaleAgent, ["CartPole-v1", _STEPPED[0]], 5_000, partition=name
         )
         for name in ("grid", "som", "gmm", "infex")
     },

@@ -221,7 +221,7 @@ def _name_actions(
     labels = names or [f"{policy.choice_name} {first + a}" for a in range(policy.n_actions)]
     ax.legend(
         handles=[
-            Patch(color=tint(color) / 255.0, label=label)
+            Patch(color=tuple(tint(color) / 255.0), label=label)
             for color, label in zip(colors, labels, strict=False)
         ],
         loc="upper left" if beside else "lower right",

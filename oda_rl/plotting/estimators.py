@@ -624,8 +624,8 @@ class DensityDisplay(_Display):
         points = in_plane(X)
         places = grid(window_of(points, points))
         log_density = np.asarray(estimator.score_samples(places), dtype=np.float64)
-        arrays = (array.reshape(GRID, GRID) for array in (*places.T, log_density))
-        return cls(*arrays, points).plot(ax=ax)
+        x, y = (column.reshape(GRID, GRID) for column in places.T)
+        return cls(x, y, log_density.reshape(GRID, GRID), points).plot(ax=ax)
 
     def plot(self, *, ax: Axes | None = None) -> Self:
         """Draw, on a new figure by default."""
