@@ -21,7 +21,7 @@ from oda_rl.agents.base.memory import (
 from oda_rl.agents.fitting import advantages, cells, joint
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, finer, width_of
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows
-from oda_rl.agents.fitting.regression import Belief, moments_of
+from oda_rl.agents.fitting.regression import Belief, Reach, moments_of
 from oda_rl.annealing import cells as annealing
 
 
@@ -82,7 +82,7 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
     n, going = len(own.points), own.steps[:, MARK] == GOES_ON
     models, baseline, old = rng.normal(size=(6, 3)), rng.normal(size=n), rng.normal(size=n)
     values, targets, sums = old.copy(), np.full(n, np.nan), np.zeros((6, 1 + d))
-    reach = advantages.Reach(0.9, trace_decay, -1.0, 1.5)
+    reach = Reach(0.9, trace_decay, -1.0, 1.5)
     parts = models, baseline, first, reach, values, targets, sums
     change = advantages.go_back(own, near, weights, *parts)
     blended = np.einsum("nt,nta->na", own.weights.astype(float), models[own.cells])
@@ -107,7 +107,7 @@ def test_an_action_that_is_as_good_as_the_best_is_greedy_whatever_its_number():
     cells, weights = np.zeros((3, 3), np.uint16), np.zeros((3, 3), np.float32)
     weights[:, 0] = 1.0
     own = Assigned(np.ones((3, 2), np.float32), cells, weights, labels_of(steps), steps)
-    targets, reach, room = np.zeros(3), advantages.Reach(1.0, 1.0, -9.0, 99.0), np.zeros((1, 2))
+    targets, reach, room = np.zeros(3), Reach(1.0, 1.0, -9.0, 99.0), np.zeros((1, 2))
     for models, expected in (([[5.0, 5.0]], 1.0 + 1.0 + 5.0), ([[5.0, 4.0]], 1.0 + 5.0)):
         parts = np.array(models), np.zeros(3)
         advantages.go_back(own, cells, weights, *parts, False, reach, np.zeros(3), targets, room)

@@ -8,7 +8,7 @@ from oda_rl.agents import FittedQConfig
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 from oda_rl.agents.fitting import joint
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, n_cells
-from oda_rl.agents.fitting.regression import Belief, Regression, moments_of
+from oda_rl.agents.fitting.regression import Belief, Reach, Regression, moments_of
 from oda_rl.annealing import cells as annealing
 
 DISCOUNT = 0.8
@@ -72,8 +72,8 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan)
     values = rng.normal(size=len(points))
     joint.sweep(
-        *rows, theta, offsets, np.zeros((0, n_actions)), True, 0.9, 0.5, -99.0, 99.0, values,
-        targets, sums,
+        Assigned(*rows), theta, offsets, np.zeros((0, n_actions)), True,
+        Reach(0.9, 0.5, -99.0, 99.0), values, targets, sums,
     )  # fmt: skip
     solver.solve(sums)
     goes_on = steps[:, MARK] == GOES_ON
@@ -100,7 +100,8 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     targets = np.full(len(points), np.nan)
     barred = rng.uniform(0.0, 3.0, size=(len(theta) if bars else 0, theta.shape[1] - 3))
     change = joint.sweep(
-        *rows, theta, offsets, barred, first, *decay, *bounds, values, targets, sums
+        Assigned(*rows), theta, offsets, barred, first, Reach(*decay, *bounds), values, targets,
+        sums,
     )  # fmt: skip
     expected, returns, changes = oracles.fitted_sweep(
         points[:, 1:4], cells, weights, steps, theta, offsets, barred, old, first, decay, bounds

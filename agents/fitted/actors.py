@@ -47,7 +47,8 @@ class Stage:
         engine, env = self.make_engine(), self.origin.make(learning=True)
         if self.interface.box is None:
             return Actor(self.name, adapted(env, self.config.action_bins), engine)
-        return Actor(self.name, Performed(observed(env), engine), engine)
+        performer: Any = engine  # a CodevectorEngine, whose module imports this one
+        return Actor(self.name, Performed(observed(env), performer), engine)
 
 
 @dataclass

@@ -23,8 +23,6 @@ continuous time: advantage updating", ICNN 1994. A. Buja, T. Hastie, R. Tibshira
 smoothers and additive models", The Annals of Statistics 17 (1989): backfitting.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from oda_rl._compile import compiled, larger, smaller, spliced
@@ -37,6 +35,7 @@ from oda_rl.agents.fitting.regression import (
     Belief,
     Fit,
     Iterated,
+    Reach,
     Regression,
     averaged_metric,
     hopes_of,
@@ -46,16 +45,6 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 
 _TOLERANCE = 0.02  # the next fit goes on from here
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
-
-
-class Reach(NamedTuple):
-    """How far values look, and reach."""
-
-    gamma: float
-    trace_decay: float
-    low: float
-    """No state is worth less, or more."""
-    high: float
 
 
 @spliced

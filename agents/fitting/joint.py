@@ -22,12 +22,12 @@ import numpy as np
 from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import CUT, MARK, REWARD, TERMINAL
-from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, Points, assign, place_cells
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, assign, place_cells
 from oda_rl.agents.fitting.regression import (
     Belief,
     Fit,
     Iterated,
+    Reach,
     Regression,
     averaged_metric,
     hopes_of,
@@ -41,19 +41,12 @@ _TOLERANCE = 1e-3
 
 @compiled
 def sweep(
-    points: Points,
-    cells: Near,
-    weights: Weights,
-    labels: Labels,
-    steps: FloatArray,
+    rows: Assigned,
     theta: FloatArray,
     offsets: FloatArray,
     barred: FloatArray,
     first: bool,
-    gamma: float,
-    trace_decay: float,
-    low: float,
-    high: float,
+    reach: Reach,
     values: FloatArray,
     targets: FloatArray,
     sums: FloatArray,
@@ -62,7 +55,7 @@ def sweep(
 
     ``labels`` are those of :class:`Assigned`; an action is greedy if that of the nearest cell is.
     Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
-    A + d), and ``offsets``, shape (K,), within [low, high]; then the λ-return of its step, which is
+    A + d), and ``offsets``, shape (K,), within bounds; then the λ-return of its step, which is
     written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). What is ``barred``, (K,
     A), or (0, A) for nothing, counts when the best action is chosen, and not in its value. In the
     ``first`` sweep values stay as they are, and returns are of one step.
@@ -72,6 +65,8 @@ def sweep(
     float
         Sum of the changes of values.
     """
+    points, cells, weights, labels, steps = rows
+    gamma, trace_decay, low, high = reach
     n, n_actions = points.shape[0], barred.shape[1]
     d = theta.shape[1] - n_actions
     change = 0.0
@@ -174,12 +169,12 @@ def iterate(
     targets = np.zeros(n)
     share = _TOLERANCE if config.tolerance is None else config.tolerance
     tolerance = share * (high - low) * (1.0 - config.gamma) * n
-    decay = config.gamma, config.trace_decay
+    reach = Reach(config.gamma, config.trace_decay, low, high)
     barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
     for i in range(rounds):
         sums = np.zeros_like(solver.theta)
         models = solver.theta, solver.offsets, barred
-        change = sweep(*rows, *models, i == 0, *decay, low, high, values, targets, sums)
+        change = sweep(rows, *models, i == 0, reach, values, targets, sums)
         solver.solve(sums)
         if i > 0 and change <= tolerance:
             break

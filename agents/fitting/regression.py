@@ -55,6 +55,16 @@ class Belief(NamedTuple):
     """Subtracted from the value of each action in each cell when the best is chosen, (K, A)."""
 
 
+class Reach(NamedTuple):
+    """How far values look, and reach."""
+
+    gamma: float
+    trace_decay: float
+    low: float
+    """No state is worth less, or more."""
+    high: float
+
+
 def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
     """Return what is believed while more can be seen: the best return so far."""
     most, least = discounted_returns(steps, config.gamma)
