@@ -85,7 +85,7 @@ class Actors:
             ) from error
         from oda_rl.runs.parallel import dask_client
 
-        class Deaf(WorkerPlugin):
+        class IgnoreInterrupts(WorkerPlugin):
             """Leaves Ctrl-C, which a terminal sends to all processes, to the one that learns."""
 
             def setup(self, worker: Any) -> None:
@@ -93,7 +93,7 @@ class Actors:
 
         with dask_client(self.workers, self.address) as client:
             if self.address is None:
-                client.register_plugin(Deaf())
+                client.register_plugin(IgnoreInterrupts())
             for module in modules:  # a worker that cannot read a task would end without a word
                 try:
                     client.run(exec, f"import {module}")

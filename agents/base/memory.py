@@ -94,19 +94,13 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
 def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
     """Raise InvalidFileError unless marks and actions, which compiled code indexes by, are legal.
 
-    Parameters
-    ----------
-    name : str
-        Of the array, for the message.
-    steps : ndarray, shape (n, 3 or more)
-        Rows of a memory.
-    n_actions : int
-        Actions are from 0 to that, less 1.
+    ``name`` is that of the array, for the message; ``steps``, shape (n, 3 or more), are rows of a
+    memory, with actions from 0 to ``n_actions`` - 1.
     """
     marks, actions = steps[:, MARK], steps[:, ACTION]
     require(np.isin(marks, (UNUSED, GOES_ON, TERMINAL, CUT)).all(), f"{name} has an unknown mark")
-    least = np.where(marks == GOES_ON, 0.0, -1.0)
-    right = (actions >= least) & (actions < n_actions) & (actions == np.floor(actions))
+    lowest = np.where(marks == GOES_ON, 0.0, -1.0)
+    right = (actions >= lowest) & (actions < n_actions) & (actions == np.floor(actions))
     require(right.all(), f"{name} has an action that there is not: from 0 to {n_actions - 1}")
 
 
@@ -143,22 +137,22 @@ def watkins_targets(
 
 @compiled
 def discounted_returns(steps: FloatArray, gamma: float) -> tuple[float, float]:
-    """Greatest and least discounted return to the end of a trajectory, and 0 if that is more."""
-    most, least, future = 0.0, 0.0, 0.0
+    """Maximum and minimum of 0 and the discounted returns to the end of a trajectory."""
+    highest, lowest, future = 0.0, 0.0, 0.0
     for i in range(steps.shape[0] - 1, -1, -1):
         if steps[i, MARK] != GOES_ON:
             future = 0.0
             continue
         future = steps[i, REWARD] + gamma * future
-        if future > most:
-            most = future
-        elif future < least:
-            least = future
-    return most, least
+        if future > highest:
+            highest = future
+        elif future < lowest:
+            lowest = future
+    return highest, lowest
 
 
 class Memory:
-    """Trajectories without end, or a bounded, fair sample of whole ones.
+    """All trajectories, or a bounded, fair sample of complete ones.
 
     Parameters
     ----------
@@ -173,8 +167,7 @@ class Memory:
     rng : numpy.random.Generator
         Draws the keys of the reservoir.
     n_components : int
-        Of continuous actions, which have further columns of ``steps``, from ``COMPONENTS`` on; they
-        are written and read by whoever needs them.
+        Of continuous actions, which have further columns of ``steps``, from ``COMPONENTS`` on.
 
     Attributes
     ----------
@@ -202,7 +195,7 @@ class Memory:
         return lane.last_row + 1
 
     def make_room(self, lane: Lane, more: int = 0) -> bool:
-        """Make sure that some more rows fit, and a few; returns whether the arrays are new ones."""
+        """Make sure that ``more`` rows and a few fit; return whether the arrays are new ones."""
         capacity, needed = len(self.observations), self.rows(lane) + more + _MARGIN
         if needed <= capacity:
             return False
@@ -222,7 +215,7 @@ class Memory:
         lane.last_row += len(steps)
 
     def thin_out(self, lane: Lane) -> BoolArray | None:
-        """Drop whole trajectories if there are too many steps.
+        """Drop complete trajectories if there are too many steps.
 
         Returns which rows have been kept, or None if all have.
         """

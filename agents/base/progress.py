@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
 _REDRAW_SECONDS = 0.1
-
+_SIGNALS = ("SIGTERM", "SIGHUP")  # of which Windows has not all
 
 Report = Callable[["Agent", int], None]
 
@@ -37,20 +37,18 @@ class Stopwatch(Listener):
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Let what is done meanwhile take no time."""
+        """Pause the clock for the block."""
         begun = time.perf_counter()
         yield
         self._begun += time.perf_counter() - begun
 
     def on_start(self, event: Any) -> None:
-        """Stop."""
         if self._depth == 0:
             self._since = time.perf_counter()
             self._on_compiling()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """Go on."""
         self._depth -= 1
         if self._depth == 0:
             self._compiling += time.perf_counter() - self._since
@@ -121,9 +119,6 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
             yield report, watch
 
 
-_OTHERS = ("SIGTERM", "SIGHUP")  # of which Windows has not all
-
-
 class Interrupt:
     """Whether Ctrl-C has been pressed."""
 
@@ -131,7 +126,7 @@ class Interrupt:
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C has been pressed again: nothing more is to be done, be it half done."""
+    """Ctrl-C has been pressed again: stop at once, whatever is left undone."""
 
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -168,7 +163,7 @@ def ending_as_interrupts() -> Iterator[None]:
 
 def _others() -> list[signal.Signals]:
     """Return those that are not ignored, as they are under nohup."""
-    found = [getattr(signal, name) for name in _OTHERS if hasattr(signal, name)]
+    found = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
     return [one for one in found if signal.getsignal(one) is not signal.SIG_IGN]
 
 
