@@ -319,9 +319,9 @@ class Simplifiable(Player):
         env: gym.Env[Any, Any] | None = None,
         progress_bar: bool = False,
     ) -> RulePolicy:
-        """Return a rule of a few cells that does what the agent does, or better; it stays as it is.
+        """Return a rule of a few cells that does what the agent does, or better.
 
-        :meth:`distilled` does the same, and tells more.
+        The agent stays as it is. :meth:`distilled` does the same, and tells more.
 
         Parameters
         ----------

@@ -51,15 +51,8 @@ def climb_in_world(
     Then again from where that has led, with steps that are wide again: one climb often ends where
     another still finds a way up.
 
-    Parameters
-    ----------
-    world : World, optional
-    coding : Coding
-    known : sequence of ndarray
-    starts : ndarray, shape (m, d)
-        Where real episodes have begun, beside those that the world was learned from. Few are
-        learned by heart.
-    rng : numpy.random.Generator
+    ``starts``, shape (m, d), are where real episodes have begun, beside those that the world was
+    learned from: few are learned by heart.
 
     Returns
     -------

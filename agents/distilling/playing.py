@@ -87,15 +87,7 @@ def evaluated(
 ) -> Callable[[FloatArray], FloatArray]:
     """Fit the values of a policy's actions.
 
-    Parameters
-    ----------
-    seen : Steps
-        Most of them taken with the policy, some not.
-    act : callable
-        The policy: numbers of actions, shape (n,), for states, shape (n, d).
-    n_actions : int
-    rng : numpy.random.Generator
-        Draws sinusoids.
+    Most steps were taken with the policy ``act``, some not.
 
     Returns
     -------

@@ -20,14 +20,8 @@ Rule = tuple[FloatArray, FloatArray]
 def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) -> Rule:
     """Return a rule with fewer numbers.
 
-    Parameters
-    ----------
-    rule : (scores, outputs)
-        See :class:`~oda_rl.agents.policies.rules.RulePolicy`.
-    states : ndarray, shape (n, d)
-        In which its decisions matter.
-    as_good : callable
-        Whether a rule is good enough.
+    ``states``, shape (n, d), are those in which its decisions matter; ``as_good`` says whether a
+    rule is good enough.
     """
     path = [(grounded(rule[0]), rule[1])]
     while (shorter := _shortened(path[-1], states, path[0])) is not None:
@@ -155,17 +149,8 @@ def smaller_rules(
 
     It is written with as many zeros as can be without another decision.
 
-    Parameters
-    ----------
-    env : BudgetedEnv
-    rule : RulePolicy
-    states : ndarray, shape (n, d)
-        In which decisions matter.
-    seeds : list of int
-        Of the starts to play from, as far as steps last.
-    length : float
-        Of an episode, about.
-    rng : numpy.random.Generator
+    ``states``, shape (n, d), are those in which decisions matter; it is played from the starts of
+    ``seeds``, as far as steps last, in episodes of about ``length``.
     """
     scores, outputs = distinct((unit_slopes(grounded(rule.scores)), rule.outputs))
     rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])

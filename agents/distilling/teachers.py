@@ -128,14 +128,7 @@ class Fitted(NamedTuple):
 def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator) -> Fitted:
     """Fit cells, from three starts around states where there is much to lose.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Standardised.
-    costs : Costs
-        In these states.
-    n_cells : int
-    rng : numpy.random.Generator
+    ``points``, shape (n, d), are standardised.
 
     Examples
     --------

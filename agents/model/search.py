@@ -183,15 +183,8 @@ def degrees_of(
 ) -> FloatArray | None:
     """Return of which degree of one quantity each action is, if they are: -1 to 1, shape (A,).
 
-    Parameters
-    ----------
-    world : WorldArrays
-        Its first law says what actions change.
-    at : Coordinates
-    seen : ndarray, shape (n, d)
-        States in which that is asked.
-    n_actions : int
-        Two actions always are degrees of one quantity, and rules for them have no fewer numbers.
+    ``seen``, shape (n, d), are states in which the first law says what actions change. Two actions
+    always are degrees of one quantity, and rules for them have no fewer numbers.
     """
     if n_actions < 3:
         return None
@@ -267,19 +260,9 @@ def search(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Search for the best rule.
 
-    Parameters
-    ----------
-    where : Imagination
-    known : sequence of (scores, outputs)
-        The best rules so far.
-    explore : bool
-        Look for what is unlike all that was seen instead of for returns.
-    fresh : bool
-        Climb from a new rule, not from a known one, to leave a local optimum.
-    effort : Effort
-    rng : numpy.random.Generator
-    graded : Shape, optional
-        Of rules of fewer numbers, if there are any that may serve: new rules are made of them.
+    It begins with the rules ``known`` so far, as (scores, outputs). ``explore``: look for what is
+    unlike all that was seen instead of for returns. ``fresh``: climb from a new rule, to leave a
+    local optimum; new rules are of the ``graded`` shape, if there is one.
 
     Returns
     -------

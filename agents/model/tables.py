@@ -204,20 +204,8 @@ def spread(
 ) -> None:  # fmt: skip
     """Improve the value of a state, bold, and of all that this changes, as far as ``most`` goes.
 
-    Parameters
-    ----------
-    edges, view, values
-        Of the world.
-    queue : ndarray
-        Room for the states, shape (S,).
-    waits : ndarray
-        1 for states in the queue, shape (S,); all 0.
-    state : int
-        The one.
-    close : float
-        Smaller changes are not passed on.
-    most : int
-        Values to improve, at most.
+    ``queue`` and ``waits``, shape (S,), are scratch arrays; the latter must be 0. Changes smaller
+    than ``close`` are not passed on, and at most ``most`` values are improved.
     """
     room = len(queue)
     queue[0], waits[state], begin, length = state, 1, 0, 1
@@ -272,18 +260,8 @@ def play(
 
     Where rewards depend on where a step leads, the variance is one of rewards that do not.
 
-    Parameters
-    ----------
-    edges : Edges
-        The world.
-    actions : ndarray
-        Of the policy, shape (n,).
-    worst : float
-        Reward of each step where a pair is unknown.
-    steps : int
-        Of the episodes, at most.
-    values, room : ndarray
-        Means and variances of returns, shape (2, n), and room for more.
+    ``actions``, shape (n,), are the policy's; each step costs ``worst`` where a pair is unknown.
+    Means and variances go to ``values``, shape (2, n); ``room`` is a scratch array.
     """
     n = len(actions)
     for state in range(n):

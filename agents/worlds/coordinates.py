@@ -157,10 +157,7 @@ class Coordinates(NamedTuple):
 def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]:
     """Return coordinates, and which steps, shape (n,), ended where a component is cut off.
 
-    Parameters
-    ----------
-    before, after : ndarray, shape (n, d)
-        Observations before and after each step.
+    ``before`` and ``after``, shape (n, d), are the observations around each step.
 
     Examples
     --------
@@ -257,20 +254,7 @@ def noise_among(
     after: FloatArray,
     ended: BoolArray,
 ) -> BoolArray:
-    """Say which components are noise, shape (d,).
-
-    Parameters
-    ----------
-    at : Coordinates
-    before : ndarray, shape (n, d)
-        Observations before each step.
-    codes : ndarray, shape (n, C)
-        Of the actions.
-    rewards : ndarray, shape (n,)
-    after : ndarray, shape (n, d)
-        Observations that they led to.
-    ended : ndarray of bool, shape (n,)
-        Whether the episode terminated there.
+    """Say which components are noise, shape (d,), judging by coded steps.
 
     Examples
     --------

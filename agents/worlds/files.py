@@ -97,17 +97,7 @@ def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d:
 
 
 def from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
-    """Make a learned world of what :func:`to_arrays` returned, or raise InvalidFileError.
-
-    Parameters
-    ----------
-    arrays : dict
-        From a file.
-    boxed : bool
-        Whether actions are continuous.
-    n_codes, d : int
-        Codes of an action, components of an observation.
-    """
+    """Make a learned world of what :func:`to_arrays` returned, or raise InvalidFileError."""
     _check(arrays, boxed, n_codes, d)
     fields = part(arrays, "world")
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})

@@ -99,17 +99,8 @@ def fit_law(
 ) -> Law:
     """Fit a law to steps.
 
-    Parameters
-    ----------
-    form : Form
-    points : ndarray, shape (n, d)
-        Standardised observations.
-    codes : ndarray, shape (n, C)
-        Of the actions.
-    change : ndarray, shape (n, d)
-        See :func:`oda_rl.agents.worlds.coordinates.changes`.
-    max_cells : int
-    rng : numpy.random.Generator
+    ``points`` (n, d) are standardised, ``codes`` (n, C) of actions, ``change`` (n, d) as of
+    :func:`oda_rl.agents.worlds.coordinates.changes`.
     """
     d = points.shape[1]
     features = monomials(points, form.quadratic)
@@ -324,17 +315,7 @@ def fit_rewards(
 ) -> FloatArray:
     """Return the weights of the features; of the code alone where all rewards are equal.
 
-    Parameters
-    ----------
-    at : Coordinates
-    before, after : ndarray, shape (n, d)
-        Observations of steps after which the episode went on.
-    codes : ndarray, shape (n, C)
-    rewards : ndarray, shape (n,)
-    boxed : bool
-        Whether actions are continuous.
-    rng : numpy.random.Generator
-        Draws a sample of too many steps.
+    Fitted to steps after which the episode went on, or to a sample of too many.
     """
     if is_constant(rewards):
         constant = float(rewards.mean()) if len(rewards) else 0.0

@@ -45,19 +45,9 @@ def fit_ends(
 ) -> Ends:
     """Learn where episodes end.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Standardised observations that steps led to.
-    ended : ndarray of bool, shape (n,)
-        Whether the episode terminated there.
-    margin : float
-        Where thresholds lie between what went on (0) and what ended (1).
-    n_laws : int
-        Members of the ensemble.
-    known : ndarray, shape (m, 2), optional
-        Terms that were found before; they are kept while they do.
-    rng : numpy.random.Generator
+    ``points``, shape (n, d), are standardised observations after steps; thresholds lie by a share
+    ``margin`` between what went on (0) and what ended (1). Terms that were ``known`` before, shape
+    (m, 2), are kept while they do.
 
     Examples
     --------
@@ -285,18 +275,8 @@ def learn_world(
 ) -> Learned:
     """Learn a world.
 
-    Parameters
-    ----------
-    seen : CodedSteps
-    worst : float
-        Least return of an episode; minus infinity if none has ended.
-    boxed : bool
-        Whether actions are continuous.
-    n_laws : int
-        Members of the ensemble: each is fitted to other stretches.
-    before : Chosen, optional
-        Of the fit before.
-    rng : numpy.random.Generator
+    ``worst`` is the least return of an episode, minus infinity if none has ended. Each of the
+    ``n_laws`` is fitted to other stretches. ``before`` is of the fit before, if there was one.
     """
     fit = _Fit.of(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
     if before is None or len(seen.before) > _ANEW * before.n:
@@ -470,13 +450,8 @@ def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
 def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:
     """Return the rows of each trajectory: a step follows another that led to where it begins.
 
-    Those of several environments may be mixed.
-
-    Parameters
-    ----------
-    seen : CodedSteps
-    first : ndarray of bool, shape (n,), optional
-        Whether an episode began with the step.
+    Steps of several environments may be mixed. ``first``, shape (n,), says whether an episode began
+    with the step, if that is known.
     """
     return reading.trajectories(seen.before, seen.after, seen.ended, first)
 

@@ -131,17 +131,7 @@ def judge(
 ) -> Report:
     """Say how well a world predicts what it has not seen.
 
-    Parameters
-    ----------
-    learned : Learned
-    seen : CodedSteps
-        What it was learned from.
-    first : ndarray of bool, shape (n,), optional
-        Whether an episode began with the step.
-    names : sequence of str
-        Of the components.
-    rng : numpy.random.Generator
-        Says which stretches are held out together.
+    ``first``, shape (n,), says whether an episode began with the step, if that is known.
     """
     n, d = seen.before.shape
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
@@ -277,13 +267,7 @@ _TINY = 1e-12  # squared, of standardised observations
 def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> int:
     """Return how many of the oldest steps are of a world that is no more.
 
-    Parameters
-    ----------
-    learned : Learned
-        From before the newest steps.
-    seen : CodedSteps
-    rng : numpy.random.Generator
-        Of the laws that are compared.
+    ``learned`` is from before the newest steps.
     """
     n = len(seen.before)
     newest = np.arange(n - min(max(_MIN_NEWEST, int(_NEWEST * n)), n // 2), n)

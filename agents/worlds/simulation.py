@@ -522,17 +522,9 @@ def returned(
 ) -> tuple[FloatArray, int]:
     """Return what P rules of K cells return from n starts, shape (P, n), and the steps imagined.
 
-    Parameters
-    ----------
-    world : WorldArrays
-    scores, outputs : ndarray, shape (P, K, 1 + d) and (P, K, ...)
-        As :class:`~oda_rl.agents.policies.rules.RulePolicy` has them.
-    starts : ndarray, shape (n, d)
-        Number i is gone on from by law i modulo E.
-    horizon : int
-        Steps at most.
-    explore : bool
-        Count what is unlike all that was seen instead of rewards.
+    Scores (P, K, 1 + d) and outputs (P, K, ...) are those of a :class:`RulePolicy
+    <oda_rl.agents.policies.rules.RulePolicy>`; start i, shape (n, d), is played by law i modulo E.
+    ``explore``: count what is unlike all that was seen instead of rewards.
     """
     found = np.empty((len(scores), len(starts)))
     d, n_codes = starts.shape[1], world.laws.shape[1]
@@ -553,18 +545,7 @@ def walk(
 ) -> Imagined:
     """Imagine an episode from each start, shape (n, d): number i in law i modulo E.
 
-    Parameters
-    ----------
-    world : WorldArrays
-    decide : callable
-        The policy: from observations to codes of actions.
-    act : callable
-        From codes to the environment's actions.
-    starts : ndarray, shape (n, d)
-    horizon : int
-        Steps at most.
-    rng : numpy.random.Generator
-        Draws the noise, if the world has any.
+    ``decide`` maps observations to codes of actions, ``act`` these to the environment's actions.
     """
     n, n_codes, far = len(starts), world.laws.shape[1], world.bounds[3]
     points, codes = starts.copy(), np.zeros((n, n_codes))
@@ -608,11 +589,7 @@ def _with_new_noise(world: WorldArrays, rng: np.random.Generator) -> WorldArrays
 def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
     """Return where actions lead from each start, shape (n, T + 1, d), whatever ends on the way.
 
-    Parameters
-    ----------
-    world : WorldArrays
-    starts : ndarray, shape (n, d)
-    codes : ndarray, shape (n, T, C)
+    ``starts`` (n, d), ``codes`` (n, T, C).
     """
     steps = [starts]
     for t in range(codes.shape[1]):

@@ -494,16 +494,7 @@ def forecast_text(
 ) -> str:
     """Say what the laws, each in its own episode from the same state, agree on.
 
-    Parameters
-    ----------
-    world : WorldArrays
-    at : Coordinates
-    imagined : Imagined
-        An episode in each law.
-    names : sequence of str
-        Of the components.
-    step_seconds : float, optional
-        Duration of a step.
+    ``imagined`` has one episode in each law.
     """
     most = len(imagined.lengths) / 2
     if imagined.ended.sum() > most:
