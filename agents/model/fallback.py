@@ -170,7 +170,7 @@ class Fallback:
 
     @classmethod
     def from_file(
-        cls, metadata: dict[str, Any], arrays: dict[str, npt.NDArray[Any]], interface: Interface
+        cls, metadata: Any, arrays: dict[str, npt.NDArray[Any]], interface: Interface
     ) -> "Fallback":
         """Make one of what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")

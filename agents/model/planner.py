@@ -112,7 +112,7 @@ class Planner:
                 return best
             explore = self._leaves_nothing(best, returns)
         order = np.argsort(-values(self.candidates), kind="stable")[:_N_KNOWN]
-        known = [self.candidates[k] for k in order.tolist()]
+        known: list[Candidate] = [self.candidates[k] for k in order.tolist()]
         self.searches += 1
         where = self._imagination()
         graded = self._graded(where.shape)

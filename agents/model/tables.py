@@ -434,7 +434,8 @@ class TablePlanner:
         self._hopes[:n], self._fears[:, :n] = arrays["hopes"], arrays["fears"]
         self._hope = View(np.array(arrays["doubt"]), *arrays["view"].tolist())
         self.candidates = known[:n_candidates]
-        require(self not in self.candidates, "the explorer is among the candidates")
+        no_table = any(isinstance(one, TablePlanner) for one in known[:n_candidates])
+        require(not no_table, "the explorer is among the candidates")
         return known
 
     def _count(self) -> None:
