@@ -334,7 +334,7 @@ def test_an_explanation_is_what_it_does():
         assert agent.explain(told.nearest_other).choice == told.other_choice
         step = 0.99 * (told.nearest_other - observation)
         assert agent.explain(observation + step).choice == told.choice
-        assert f"it would be codevector {told.other_choice} (" in str(told)
+        assert f"another action (codevector {told.other_choice} (" in str(told)
     assert changed > 3
 
 

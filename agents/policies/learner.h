@@ -211,10 +211,10 @@ static inline int oda_learn(oda_learner *learner, const float obs[ODA_FEATURES],
 {
     const int learned = reward - reward == 0.0f; /* it is a number, and finite */
     if (learned) {
-        if (learner->steps < ODA_MOST_STEPS) {
+        if (learner->steps < ODA_MAX_STEPS) {
             ++learner->steps;
         }
-        if (learner->all_steps < ODA_MOST_STEPS) {
+        if (learner->all_steps < ODA_MAX_STEPS) {
             ++learner->all_steps;
         }
         learner->episode_return += reward;
