@@ -251,7 +251,7 @@ def _reward(
     weights: FloatArray, scale: FloatArray, circles: IntArray, code: FloatArray, boxed: bool,
     s: FloatArray, after: FloatArray,
 ) -> float:  # fmt: skip
-    """Return the reward of a step (:func:`oda_rl.agents.worlds.rewards.features`)."""
+    """Return the reward of a step (:func:`oda_rl.agents.worlds.laws.reward_features`)."""
     total = 0.0
     f = code.shape[0]
     for c in range(f):
