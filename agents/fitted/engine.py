@@ -271,9 +271,10 @@ class FittedEngine(Engine):
         """Choose an action in an environment, by the policy that it plays."""
         playing = running.playing[env]
         policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
-        tables = policy.diagram, policy.models, policy.origin, policy.width
+        own: tuple[Any, ...] = *running.arrays, self.raw, self.room
         while True:
-            action = act_in(env, seen, *tables, *how, *running.arrays, self.raw, self.room)
+            tables = policy.diagram, policy.models, policy.origin, policy.width
+            action = act_in(env, seen, *tables, *how, *own)
             if action >= 0:
                 return action
             refuse(-action, BAD_STEP, self.interface)

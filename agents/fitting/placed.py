@@ -132,18 +132,16 @@ class Placed:
         self, moments: Moments, own: Assigned, near: Near, near_weights: Weights, rows: slice
     ) -> None:
         """Add rows to moments."""
-        points, cells, weights, labels, steps = (array[rows] for array in own)
-        going = steps[:, MARK] == GOES_ON
-        counted = cells[going].astype(np.int64) * moments.counts.shape[1] + labels[going]
-        added = weights[going].ravel().astype(np.float64)
+        own = Assigned(*(array[rows] for array in own))  # type: ignore[arg-type]
+        going = own.steps[:, MARK] == GOES_ON
+        n_actions = moments.counts.shape[1]
+        counted = own.cells[going].astype(np.int64) * n_actions + own.labels[going]
+        added = own.weights[going].ravel().astype(np.float64)
         np.add.at(moments.counts.ravel(), counted.ravel(), added)
-        same = np.zeros_like(labels)
-        for at, *where, to in (
-            (self.at, cells, weights, moments.coarse),
-            (self.fine, near[rows], near_weights[rows], moments.fine),
-        ):
-            room = np.empty(len(at.origin))
-            add_moments(points, *where, same, steps, at.codevectors, to, room)
+        coarse, room = own._replace(labels=np.zeros_like(own.labels)), np.empty(len(self.at.origin))
+        fine = coarse._replace(cells=near[rows], weights=near_weights[rows])
+        add_moments(*coarse, self.at.codevectors, moments.coarse, room)
+        add_moments(*fine, self.fine.codevectors, moments.fine, room)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
