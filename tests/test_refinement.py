@@ -135,13 +135,15 @@ def test_breathing_leaves_a_bad_optimum():
     assert distortion(points, np.ones(120), free) < 400
 
 
-@pytest.mark.parametrize(("n", "effort"), [(99, 0), (100, 1), (599, 1), (600, 2), (900, 2)])
+@pytest.mark.parametrize(
+    ("n", "effort"), [(99, 0), (100, 1), (599, 1), (600, 2), (1499, 2), (1500, 5)]
+)
 def test_it_breathes_by_how_many_points_a_codevector_has(n, effort):
     points, weights, start, _ = problem(1, n=n, n_cells=10)
     found = refine(points, weights, start, np.random.default_rng(0))
     asked = refine(points, weights, start, np.random.default_rng(0), effort=effort)
     np.testing.assert_array_equal(found, asked)
-    other = refine(points, weights, start, np.random.default_rng(0), effort=5)
+    other = refine(points, weights, start, np.random.default_rng(0), effort=0 if effort else 6)
     assert not np.array_equal(found, other)
 
 

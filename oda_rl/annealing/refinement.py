@@ -34,7 +34,7 @@ from oda_rl.quantization import kernels
 from oda_rl.samples import filled, holes, observed_shares
 
 _BREATH = 20  # one codevector in so many is added and taken away at a time
-_BREATHS = 10, 60  # points a codevector from which on there is one breath, and there are two
+_BREATHS = 10, 60, 150, 150, 150  # points a codevector from which on there is one breath more
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes: never met, but rounding is not to be trusted with a loop
 _SAMPLE = 4_000_000  # bounds (points times codevectors) that are kept; 32 MB
@@ -354,8 +354,8 @@ def refine(
         Draws the order of the points or the sample, and the places of new codevectors.
     effort : int, optional
         How many times to breathe. Each time takes about as long as 5 to 10 of Lloyd's iterations
-        and gains less than the one before. By default that is not at all with fewer than 10 points
-        a codevector, twice with 60 and more, and once in between.
+        and gains less than the one before. By default not at all with fewer than 10 points a
+        codevector, once from 10 on, twice from 60 and five times from 150 on.
 
     Returns
     -------
