@@ -16,7 +16,6 @@ FOLDER = Path(__file__).parent / "benchmarks"
 
 
 def listing() -> str:
-    """Return a line for each benchmark: its name, and the first line of its docstring."""
     lines = []
     for name in NAMES:
         text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")

@@ -49,7 +49,6 @@ class Stage:
 
 
 def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:
-    """Train, and look at the policy now and then."""
     env = gym.make(BARTO)
     points = np.zeros((len(plane), 4))
     points[:, 2:] = plane

@@ -52,7 +52,6 @@ _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.
 
 
 def rendered(results: Path) -> dict[str, str]:
-    """Return all tables whose rows are there, by their names."""
     found: dict[str, str] = {}
     for name, function in TABLES.items():
         if (results / f"{name}.csv").is_file():

@@ -63,7 +63,6 @@ def sample(data: str, folder: str | None, n_samples: int | None, seed: int) -> S
 
 
 def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]:
-    """Classifiers that choose among 18 candidates of their own when they are fitted."""
     inner = StratifiedKFold(n_inner, shuffle=True, random_state=seed)
     network = MLPClassifier(early_stopping=True, max_iter=300, random_state=seed)
     layers = {

@@ -76,12 +76,10 @@ class Point:
 
     @property
     def name(self) -> dict[str, Any]:
-        """What it is called in results."""
         return {name: getattr(self, name) for name in NAME}
 
 
 def points() -> list[Point]:
-    """All points of the figure."""
     found = []
     for traces in (False, True):
         for scaling, metric in METRICS.items():
@@ -108,7 +106,6 @@ def points() -> list[Point]:
 
 
 def draws(point: Point, n: int) -> list[Row]:
-    """Draw the settings to try: of the common space the same for every point."""
     rng = np.random.default_rng(0)
     space = {**SPACE, "trace_decay": TRACES, "own": (point.own or ("", (None,)))[1]}
     found = []
@@ -235,7 +232,6 @@ def draw(rows: Rows) -> Any:
 
 
 def place(own: Rows) -> tuple[float, ...]:
-    """Return a point's number of cells, median and quartiles, and share of seeds solved."""
     means = own.column("mean")
     quartiles = np.percentile(means, (50, 25, 75))
     return (own.column("cells").mean(), *quartiles, np.mean(means >= SOLVED))

@@ -56,7 +56,6 @@ TRAINED = 2000  # samples of a density
 
 
 def images(folder: str, rng: np.random.Generator) -> FloatArray:
-    """Return 110 training images of each digit."""
     points, digits = load("USPS", folder, None, np.random.default_rng(0))
     points = 127.5 * points
     rows = [rng.choice(np.flatnonzero(digits == c), PER_DIGIT, replace=False) for c in range(10)]
@@ -64,7 +63,6 @@ def images(folder: str, rng: np.random.Generator) -> FloatArray:
 
 
 def fitted(model: Any, points: FloatArray) -> tuple[Any, float]:
-    """Fit, as far as it goes, and the seconds that took."""
     begun = time.perf_counter()
     try:
         model.fit(points)
@@ -94,7 +92,6 @@ def expectation_maximisation(
 
 
 def table(folder: str, seed: int, sigma: float) -> Row:
-    """One line of Table 1 on one subset."""
     points = images(folder, np.random.default_rng(seed))
     convex = ConvexClustering(bandwidth=sigma, tol=1e-7).fit(points)
     infex, taken = fitted(INFEX(bandwidth=sigma, random_state=seed), points)
@@ -113,7 +110,6 @@ def table(folder: str, seed: int, sigma: float) -> Row:
 
 
 def codebook(folder: str, seed: int, radius: float) -> Row:
-    """Margins and sizes at one distortion."""
     points = images(folder, np.random.default_rng(seed))
     fixed = KernelVectorQuantization(max_distortion=radius).fit(points)
     model = INFEX(
@@ -154,7 +150,6 @@ def toy(seed: int, candidates: int) -> Row:
 
 
 def density(seed: int, d: int, factor: float, budget: int | None) -> Row:
-    """Held-out log-density at a multiple of Silverman's bandwidth."""
     rng = np.random.default_rng(seed)
     centres = 3.0 * rng.normal(size=(5, d))
     spreads = rng.uniform(0.5, 1.5, size=(5, d))
@@ -237,7 +232,6 @@ def medians(part: str, rows: Rows) -> Table:
 
 
 def likelihoods(rows: Rows) -> dict[str, Table]:
-    """Return the paper's Table 1: medians of the subsets."""
     columns = [
         Column("bandwidth", the("sigma")),
         Column("convex clustering", both("convex", ".3f", "convex_n")),
@@ -263,7 +257,6 @@ def time_beside_em(own: Rows) -> str:
 
 
 def margins(rows: Rows) -> dict[str, Table]:
-    """Return the margins of codebooks: medians of the subsets."""
     columns = [
         Column("distortion", the("radius")),
         Column("margin of KVQ (codevectors)", both("kvq", ".2g", "kvq_n")),
@@ -275,7 +268,6 @@ def margins(rows: Rows) -> dict[str, Table]:
 
 
 def densities(rows: Rows) -> dict[str, Table]:
-    """Return held-out densities without and with a bound: medians of the draws."""
     free, bound = {"budget": None}, {"budget": TRAINED // 10}
     share, taken = of(np.median, "share", ".2g"), of(np.median, "seconds", ".2g")
     columns = [

@@ -87,7 +87,6 @@ def dunn_index(points: FloatArray, labels: IntArray) -> float:
 
 
 def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """Tables 2 and 3."""
     (train, _), (test, _) = load(data, folder, seed)
     train, test = train.astype(np.float32), test.astype(np.float32)
     model = estimator(method, seed, variance_floor=FLOOR)
@@ -105,7 +104,6 @@ def likelihood(data: str, folder: str | None, method: str, seed: int) -> Row:
 
 
 def robustness(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """Table 1; the method is a start."""
     (train, y), (test, t) = load(data, folder, seed)
     first = train[y == y.min()].astype(np.float32)
     train, test = (x[c != y.min()].astype(np.float32) for x, c in ((train, y), (test, t)))
@@ -150,7 +148,6 @@ def low_dimension(data: str, folder: str | None, method: str, seed: int) -> Row:
 
 
 def drift(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """Quantization error of a single pass beside that of k-means, and how many are used."""
     stream = states(seed)
     if method == "SGD, forgetting":
         model = SGDGaussianMixture(
@@ -183,7 +180,6 @@ def made_images(n: int, d: int, seed: int) -> Array:
 
 
 def rate(model: Any, points: Array) -> float:
-    """Measure samples a second of a fit, all phases included: the median of three."""
     rates = []
     for _ in range(3):
         taken = seconds(lambda: model.fit(points))
@@ -192,7 +188,6 @@ def rate(model: Any, points: Array) -> float:
 
 
 def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """Measure samples a second; the method is d."""
     d = int(method)
     if d == 256 and folder is not None:
         points = load("USPS", folder, seed)[0][0].astype(np.float32)
@@ -212,7 +207,6 @@ def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
 
 
 def wide(data: str, folder: str | None, method: str, seed: int) -> Row:
-    """3072 features; the method is the number of samples."""
     points = made_images(int(method), 3072, seed)
     model = estimator("SGD", seed, batch_size=100, max_iter=8)
     taken = seconds(lambda: model.fit(points))
@@ -279,7 +273,6 @@ def settings(options: Options) -> list[Row]:
 
 
 def spread(form: str, values: FloatArray) -> str:
-    """Write mean and standard deviation."""
     return f"{values.mean():{form}}" + (f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else "")
 
 

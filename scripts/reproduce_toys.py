@@ -104,7 +104,6 @@ def train(
 
 
 def stage_table(rows: Rows) -> Table:
-    """Temperature, number and accuracy at each stage."""
     columns = [
         Column("data, start", lambda own: f"{own[0]['data']}, {own[0]['start']}", once=True),
         Column("stage", the("stage")),
@@ -123,7 +122,6 @@ def temperature(own: Rows) -> str:
 
 
 def start_table(rows: Rows) -> Table:
-    """How often a poor start ends as well as a good one."""
     pairs = []
     for data in DATA:
         for model, stage in (("ODAClassifier", "fitted"), ("LVQ1", "LVQ1")):
@@ -148,7 +146,6 @@ def enough(own: Rows) -> str:
 
 
 def figure(rows_of_stages: list[list[Stage]]) -> Axes:
-    """Draw a row of panels for each list of stages."""
     n_rows, n_columns = len(rows_of_stages), len(rows_of_stages[0])
     whole = Figure(figsize=(2.7 * n_columns, 2.75 * n_rows), layout="constrained")
     grid = whole.subplots(n_rows, n_columns, squeeze=False)

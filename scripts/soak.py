@@ -81,7 +81,6 @@ def stream(made: Any, centres: Callable[[], np.ndarray], told: Told) -> Learner:
 
 
 def clusterer() -> Learner:
-    """Anneal four codevectors of a stream, which forgets."""
     made = ODAClusterer(4, forgetting=1e-4, random_state=0)
 
     def told() -> Row:
@@ -91,7 +90,6 @@ def clusterer() -> Learner:
 
 
 def mixture() -> Learner:
-    """Learn four components of a stream, which forgets."""
     made = SGDGaussianMixture(4, forgetting=1e-3, random_state=0)
     return stream(made, lambda: made.means_, lambda: {"cells": len(made.means_)})
 
@@ -143,7 +141,6 @@ def _warm(own: Rows) -> Rows:
 
 
 def swing(own: Rows) -> float:
-    """By how much memory goes up and down to both sides after the warm-up, in MB."""
     return float(np.ptp(_warm(own).column("megabytes"))) / 2.0
 
 

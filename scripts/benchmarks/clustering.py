@@ -56,7 +56,6 @@ def large(rng: np.random.Generator, n: int) -> FloatArray:
 def points_of(
     data: str, folder: str | None, n_samples: int | None, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the points of a data set, standardised where its features have different units."""
     if data.endswith(f" x {N_LARGE[1]}"):
         assert n_samples is not None
         return large(rng, n_samples)
@@ -89,14 +88,11 @@ def fit_all(points: FloatArray, n_clusters: int, seed: int) -> list[Row]:
 
 
 def fit(estimator: ODAClusterer | KMeans, points: FloatArray) -> tuple[float, float]:
-    """Seconds and distortion of one fit."""
     taken = seconds(lambda: estimator.fit(points))
     return taken, float(estimator.inertia_) / len(points)
 
 
 def ratio(key: str, starts: int) -> Text:
-    """Make a text of median and range of the ratios to KMeans with so many starts."""
-
     def text(own: Rows) -> str:
         ratios = own.column(key)
         return f"{np.median(ratios):.3g} ({ratios.min():.3g} to {ratios.max():.3g})"

@@ -43,8 +43,6 @@ GRID, CODEVECTORS = "grid", "codevectors"
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, and what is known of it."""
-
     env_id: str
     levels: tuple[float, ...]
     """Mean returns, of which the shares of seeds that reach them are reported."""
@@ -87,7 +85,6 @@ def checkpoints(longest: int) -> list[int]:
 
 
 def reached(level: float) -> Text:
-    """Make a text of the share of seeds whose mean reaches a level."""
     return of(lambda means: (means >= level).mean(), "mean", ".2f")
 
 

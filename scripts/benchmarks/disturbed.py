@@ -92,7 +92,6 @@ class Changing(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def drift(cart: Any, action: int, share: float) -> int:
-    """Lengthen the pole, load the cart and weaken the force."""
     cart.length = 0.5 * LONGER**share
     cart.masscart = HEAVIER**share
     cart.force_mag = 10.0 * WEAKER**share
@@ -102,7 +101,6 @@ def drift(cart: Any, action: int, share: float) -> int:
 
 
 def swap(cart: Any, action: int, share: float) -> int:
-    """Swap the actions' meanings when the time has come."""
     return 1 - action if share >= 1.0 else action
 
 
@@ -156,7 +154,6 @@ def rescaled(env: Env, steps: int, rng: np.random.Generator) -> Env:
 
 
 def shifted(env: Env, steps: int, rng: np.random.Generator) -> Env:
-    """Add 100 to each component."""
     (d,) = env.observation_space.shape or ()
     return seen(env, lambda x: x + 100.0, d)
 
@@ -223,7 +220,6 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
 
 
 def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
-    """After how many steps agents are evaluated."""
     if world in TRANSFORMED:
         return TRANSFORMED_STEPS[method][task]
     if world in LATER:
@@ -232,8 +228,6 @@ def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
 
 
 def means(method: str) -> Text:
-    """Make a text of a method's mean and least seed."""
-
     def text(own: Rows) -> str:
         return f"{np.mean(own.column('mean')):.0f} ({np.min(own.column('mean')):.0f})"
 
@@ -241,8 +235,6 @@ def means(method: str) -> Text:
 
 
 def shares(world: str) -> Text:
-    """Make a text of the share of seeds solved, and the mean."""
-
     def text(own: Rows) -> str:
         return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.1f})"
 

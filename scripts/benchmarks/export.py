@@ -59,14 +59,12 @@ class Exploring(gym.Wrapper[Any, Any, Any, Any]):
 
 
 def program(source: str, folder: Path) -> Path:
-    """Compile a program with the policy.h that lies in a folder."""
     command = ["gcc", "-std=c99", "-O2", "-I", str(folder), str(PROGRAMS / source), "-o"]
     subprocess.run([*command, str(folder / "program"), "-lm"], check=True)
     return folder / "program"
 
 
 def decide(folder: Path, observations: Float32Array) -> tuple[Any, float]:
-    """Return the actions, and nanoseconds a decision."""
     command = [program("decisions.c", folder), str(len(observations))]
     done = subprocess.run(command, input=observations.tobytes(), capture_output=True, check=True)
     return np.frombuffer(done.stdout, dtype=np.intc), float(done.stderr)
@@ -108,7 +106,6 @@ def measure(agent: str, seed: int, steps: int) -> list[Row]:
 
 
 def steps_of_agent(agent: str, steps: int) -> int:
-    """Return how long an agent learns: for a model few steps are enough."""
     return min(steps, MODEL_STEPS) if agent == "ModelAgent" else steps
 
 
@@ -123,7 +120,6 @@ def bytes_of(own: Rows) -> str:
 
 
 def differing(own: Rows) -> str:
-    """How many decisions are not those of Python."""
     asked = sum(row["observations"] for row in own)
     return f"{asked - sum(row['same'] for row in own):,} of {asked:,}"
 

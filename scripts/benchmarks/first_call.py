@@ -69,14 +69,12 @@ def measure(work: str, repetition: int) -> Row:
 
 
 def name(own: Rows) -> str:
-    """Return what a piece of work is called."""
     kind, _, env_id = own[0]["work"].partition(", ")
     shown = f"`{kind}`" if own[0]["work"] != PPO else kind
     return f"{shown}, {env_id}" if env_id else shown
 
 
 def times(key: str) -> Text:
-    """Make a text of the median, and of the most."""
     return lambda own: f"{np.median(own.column(key)):.2f} ({max(own.column(key)):.2f})"
 
 

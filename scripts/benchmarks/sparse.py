@@ -32,8 +32,6 @@ LONG = (50_000, 100_000)
 
 @dataclass(frozen=True)
 class World:
-    """An environment, and when it counts as solved."""
-
     env_id: str
     solved: float
     """Least mean return."""
@@ -82,7 +80,6 @@ def train(method: str, world: str, seed: int) -> list[Row]:
 
 
 def share(own: Rows) -> str:
-    """Share of seeds that succeed, and the mean."""
     return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.2f})"
 
 

@@ -93,7 +93,6 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
     place = make(task)
 
     def evaluated(steps: int) -> FloatArray:
-        """Return the returns of greedy episodes."""
         return agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
 
     for row in learn(agent, checkpoints(method, task), evaluated):
@@ -170,8 +169,6 @@ def planned(options: "Options") -> list[Row]:
 
 
 def rules_found(rows: Rows) -> Table:
-    """Return what the model agent delivers after few steps, beside a rule by hand."""
-
     def played(method: str) -> Text:
         def text(own: Rows) -> str:
             other = rows.where(method=method, task=own[0]["task"])
@@ -205,7 +202,6 @@ def returns(summary: Any) -> Text:
 
 
 def shares(rows: Rows, method: str) -> Table:
-    """Each task and checkpoint, but of the fitted agent the first, where little is expected."""
     fitted = method == FITTED
     columns = [
         Column(f"`{method}`", aim, once=True),
@@ -228,7 +224,6 @@ def aim(own: Rows) -> str:
 
 
 def beside(rows: Rows) -> Table:
-    """Each method after the same steps, for each task with baselines."""
     columns = [
         Column("after the same steps", task_and_steps, once=True),
         Column("", label),
@@ -248,8 +243,6 @@ def beside(rows: Rows) -> Table:
 
 
 def front(rows: Rows) -> Table:
-    """One line for each task: what ours reaches, and the best of others."""
-
     def others(own: Rows) -> str:
         found = [
             one
@@ -281,12 +274,10 @@ def task_and_steps(own: Rows) -> str:
 
 
 def mean_and_least(own: Rows) -> str:
-    """Return the mean of all seeds, and that of the least."""
     return f"{returns(np.mean)(own)} ({returns(np.min)(own)})"
 
 
 def label(own: Rows) -> str:
-    """Return a method's name, starred if its hyper-parameters are those of another task."""
     method, env_id = own[0]["method"], of_task(own).env_id
     if method not in BASELINES:
         return f"`{method}`"

@@ -80,7 +80,6 @@ gym.register("SlowCartPole-v0", SlowCartPole, max_episode_steps=500)
 
 
 def act(seed: int, steps: int, paced: bool) -> list[Row]:
-    """Train with each number of actors, before that in slow steps if their pace is measured."""
     rows: list[Row] = []
     with dask_client(max(ACTORS), None) as client:
         address = client.scheduler.address
@@ -100,7 +99,6 @@ def act(seed: int, steps: int, paced: bool) -> list[Row]:
 
 
 def acted(rows: Rows) -> dict[str, Table]:
-    """Return pace, shares and means of each number of actors."""
     columns = [
         Column("actors", lambda own: str(own[0]["actors"] or "none")),
         Column("seeds", lambda own: str(len(own.groups("seed")))),

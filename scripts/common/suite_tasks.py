@@ -17,8 +17,6 @@ N_TORQUES = 5
 
 @dataclass(frozen=True)
 class Task:
-    """An environment, when it counts as solved, and for how long agents learn."""
-
     name: str
     env_id: str
     solved: float | None

@@ -37,7 +37,6 @@ class Rows(list[Row]):
         return sorted(self.groups("steps"), key=lambda own: own[0]["steps"])
 
     def values(self, key: str) -> list[Any]:
-        """Return what a column holds, each once, in the order of the rows."""
         return list(dict.fromkeys(row[key] for row in self))
 
     def column(self, key: str) -> FloatArray:
@@ -64,7 +63,6 @@ def among(text: Text, **wanted: Any) -> Text:
 
 
 def count(own: Rows) -> str:
-    """How many rows a line stands for."""
     return str(len(own))
 
 
