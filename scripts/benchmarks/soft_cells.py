@@ -17,7 +17,7 @@ from common import soft_learner, tile_coding
 from common.compiled_tasks import compiled_task
 from common.experiment import Experiment, SharedOptions, chosen, say
 from common.suite_tasks import TASKS, make
-from common.summaries import Column, Row, Rows, Table, Text, among, the
+from common.summaries import Column, Row, Rows, Table, among
 
 EXPERIMENT = Experiment("benchmark_soft_cells")
 CHECKPOINTS = (100_000, 200_000)
@@ -61,25 +61,23 @@ def tables(rows: Rows) -> dict[str, Table]:
     def goal(own: Rows) -> str:
         return f"{own[0]['task']} ≥ {KNOWN[own[0]['task']].solved:g}"
 
-    def count(own: Rows) -> str:
-        return str(len(set(own.column("seed"))))
-
-    def time_of(method: str) -> Text:
-        def microseconds(own: Rows) -> str:
-            every = rows.where(task=own[0]["task"], method=method)
-            longest = max(every.values("steps"))
-            return f"{np.median(every.column('seconds')) / longest * 1e6:.1f}"
-
-        return among(microseconds, method=method)
+    def microseconds(own: Rows) -> str:
+        longest = max(own.values("steps"))
+        return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
 
     columns = [
-        Column("", goal, once=True),
-        Column("steps", the("steps", ",")),
-        Column("seeds", count),
-        *(Column(method, among(outcome, method=method)) for method in LEARNERS),
-        *(Column(f"{method}, µs a step", time_of(method)) for method in LEARNERS),
+        Column("", goal),
+        *(
+            Column(f"{method}, {steps:,} steps", among(outcome, method=method, steps=steps))
+            for method in LEARNERS
+            for steps in sorted(rows.values("steps"))
+        ),
+        *(
+            Column(f"{method}, µs a step", among(microseconds, method=method))
+            for method in LEARNERS
+        ),
     ]
-    lines = [at for name in NAMES for at in rows.where(task=name).by_steps()]
+    lines = [own for name in NAMES if (own := rows.where(task=name))]
     title = "share of seeds that solve the task (mean, median and minimum return)"
     return {"soft cells": Table(title, columns, lines)}
 
