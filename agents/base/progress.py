@@ -78,23 +78,24 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
         task = progress.add_task(
             "training", total=total, completed=begun, status="compiling, in the first run"
         )
-        drawn = 0.0
+        drawn, started = 0.0, time.perf_counter()
         first: tuple[int, float] | None = None  # step and time of the first report
 
         def report(agent: "Agent", steps: int) -> None:
             nonlocal drawn, first
             now = time.perf_counter()
-            if first is None:
-                first = steps, now
+            # Compiling ends before the first report: later speeds are counted from there.
+            since = first or (begun, started)
+            first = first or (steps, now)
             if now - drawn < _REDRAW_SECONDS and steps < total:
                 return
             drawn = now
-            speed = (steps - first[0]) / max(now - first[1], 1e-9)
+            speed = (steps - since[0]) / max(now - since[1], 1e-9)
             progress.update(
                 task,
                 completed=steps,
-                status=(f"{speed:,.0f}/s " if steps > first[0] else "")
-                + f"return {agent.episodes.recent_return():.1f} {agent.n_cells} cells"
+                status=f"{speed:,.0f}/s return {agent.episodes.recent_return():.1f} "
+                f"{agent.n_cells} cells"
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
             )
 
