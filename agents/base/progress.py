@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from numba.core.event import Listener, install_listener
-
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
@@ -19,21 +17,16 @@ _SIGNALS = ("SIGTERM", "SIGHUP")  # of which Windows has not all
 Report = Callable[["Agent", int], None]
 
 
-class Stopwatch(Listener):
-    """Seconds that have passed, without those in which numba compiled.
+class Stopwatch:
+    """Seconds since it was made, without those in which it was stopped."""
 
-    ``on_compiling`` is called when that begins.
-    """
-
-    def __init__(self, on_compiling: Callable[[], None] = lambda: None) -> None:
-        self._on_compiling, self._begun = on_compiling, time.perf_counter()
-        self._depth = 0
-        self._since = self._compiling = 0.0
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds since it was made."""
-        return time.perf_counter() - self._begun - self._compiling
+        """Seconds that have passed."""
+        return time.perf_counter() - self._begun
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -41,17 +34,6 @@ class Stopwatch(Listener):
         begun = time.perf_counter()
         yield
         self._begun += time.perf_counter() - begun
-
-    def on_start(self, event: Any) -> None:
-        if self._depth == 0:
-            self._since = time.perf_counter()
-            self._on_compiling()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._compiling += time.perf_counter() - self._since
 
 
 @contextmanager
@@ -83,8 +65,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
     ``begun`` are steps that have been taken before.
     """
     if not visible:
-        with install_listener("numba:compile", Stopwatch()) as watch:
-            yield lambda agent, steps: None, watch
+        yield lambda agent, steps: None, Stopwatch()
         return
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -94,29 +75,31 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
         TimeRemainingColumn(),
     )
     with Progress(*columns, refresh_per_second=10) as progress:
-        task = progress.add_task("training", total=total, completed=begun, status="getting ready")
-        drawn = time.perf_counter()
-
-        def compiling() -> None:
-            progress.update(task, status="compiling, once", refresh=True)
+        task = progress.add_task(
+            "training", total=total, completed=begun, status="compiling, in the first run"
+        )
+        drawn, started = 0.0, time.perf_counter()
+        first: tuple[int, float] | None = None  # step and time of the first report
 
         def report(agent: "Agent", steps: int) -> None:
-            nonlocal drawn
+            nonlocal drawn, first
             now = time.perf_counter()
+            # Compiling ends before the first report: later speeds are counted from there.
+            since = first or (begun, started)
+            first = first or (steps, now)
             if now - drawn < _REDRAW_SECONDS and steps < total:
                 return
             drawn = now
+            speed = (steps - since[0]) / max(now - since[1], 1e-9)
             progress.update(
                 task,
                 completed=steps,
-                status=f"{(steps - begun) / max(watch.seconds, 1e-9):,.0f}/s "
-                f"return {agent.episodes.recent_return():.1f} "
+                status=f"{speed:,.0f}/s return {agent.episodes.recent_return():.1f} "
                 f"{agent.n_cells} cells"
                 + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
             )
 
-        with install_listener("numba:compile", Stopwatch(compiling)) as watch:
-            yield report, watch
+        yield report, Stopwatch()
 
 
 class Interrupt:
