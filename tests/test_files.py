@@ -459,8 +459,8 @@ def test_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
         ("fitted", {"env_state": set_field("last_row", 10**6)}, "last_row is 1000000"),
         ("fitted", {"memory_steps": lambda a: a + 2.0}, "unknown mark"),
         ("fitted", {"policy0_models": lambda a: a[:, :-1]}, "models has shape"),
-        ("model", {"planner_world_waves": lambda a: np.ones((4, 9, 2))}, "waves is of"),
-        ("model", {"planner_world_terms": np.full((1, 2), 9)}, "terms"),
+        ("model", {"planner_learned_world_waves": lambda a: np.ones((4, 9, 2))}, "waves is of"),
+        ("model", {"planner_learned_world_terms": np.full((1, 2), 9)}, "terms"),
         ("codevectors", {"performed": np.zeros((1, 2))}, "performed has shape"),
     ],
 )  # fmt: skip

@@ -502,8 +502,8 @@ def test_config_is_checked_and_defaults_know_no_environment():
     assert TwoTimescaleConfig(metric=np.eye(2)).metric == ((1.0, 0.0), (0.0, 1.0))
     with pytest.raises(AttributeError):
         TwoTimescaleConfig().gamma = 0.5
-    with pytest.raises(TypeError, match="gamma"):
-        TwoTimescaleAgent(BARTO, gamma=0.9)
+    with pytest.raises(TypeError, match="discount"):
+        TwoTimescaleAgent(BARTO, discount=0.9)
 
 
 def test_settings_of_a_partition_are_its_own(tmp_path):
