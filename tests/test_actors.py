@@ -63,16 +63,16 @@ def in_turns(agent, steps, count):
     agent.begin_episode()
     head, taken, ended = agent._actors_learner(Actors(count)), 0, []
     head.begin(count)
-    asked = [(lane, head.task(lane, steps)) for lane in range(count)]
+    asked = [(env_state, head.task(env_state, steps)) for env_state in range(count)]
     while taken < steps:
-        lane, errand = asked.pop(0)
+        env_state, errand = asked.pop(0)
         episode = errand.play().cut(steps - taken)
-        head.learn(lane, episode)
+        head.learn(env_state, episode)
         taken += episode.length
         if episode.over:
             ended.append((episode.total, episode.length, 0.0))
         if taken < steps:
-            asked.append((lane, head.task(lane, steps - taken)))
+            asked.append((env_state, head.task(env_state, steps - taken)))
     agent.episodes.append(np.array(ended).reshape(-1, 3))
     return agent
 

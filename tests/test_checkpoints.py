@@ -82,7 +82,7 @@ def test_what_is_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path)
     agent = TwoTimescaleAgent(BARTO, seed=0).learn(20_000)
     engine = agent._engine
     many = engine.n_cells
-    engine.lanes[0].cell = many - 1
+    engine.env_states[0].cell = many - 1
     engine.partition.learner.cells[1:many, 0] = 1e-12  # too light to stay
     engine.attend(ql.RESHAPE, "")
     assert engine.n_cells < many

@@ -268,7 +268,7 @@ def test_what_was_done_is_remembered_with_what_it_led_to(max_transitions):
     env = Aim([[0.5]], -2.0, 2.0, length=7)
     agent = CodevectorAgent(env, seed=0, max_transitions=max_transitions).learn(1000)
     core = agent._engine
-    n = core.memory.rows(core.lane)
+    n = core.memory.rows(core.env_state)
     steps, observations = core.memory.steps[:n], core.memory.observations[:n, 0]
     goes_on = steps[:, MARK] == GOES_ON
     taken = np.clip(2.0 * steps[goes_on, COMPONENTS], -2.0, 2.0)

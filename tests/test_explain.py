@@ -251,7 +251,7 @@ def test_visits_of_a_fitted_agent_are_what_it_remembers(tmp_path):
     agent = FittedQAgent("CartPole-v1", seed=0).learn(3000)
     assert agent.visits.shape == agent.q_values.shape
     assert agent.visits.sum() == 3000
-    memory, n = agent._engine.memory, agent._engine.memory.rows(agent._engine.lane)
+    memory, n = agent._engine.memory, agent._engine.memory.rows(agent._engine.env_state)
     steps, cells = memory.steps[:n], agent.cell(memory.observations[:n])
     expected = np.zeros_like(agent.q_values)
     for cell, (action, _, mark) in zip(cells, steps, strict=True):

@@ -132,7 +132,7 @@ def test_files_hold_what_has_been_explored(tmp_path):
 def test_each_of_several_environments_explores_by_its_own_scheme():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(1000)
     engine = agent._engine
-    engine.set_lanes(2)
+    engine.set_n_envs(2)
     greedy = replace(engine._running.playing[0], epsilon=0.0, longest_hold=1)
     engine._running.playing[:] = greedy, replace(greedy, epsilon=1.0)
     seen, no = np.full((2, 4), 0.02, np.float32), np.zeros(2, np.bool_)

@@ -195,7 +195,7 @@ def test_states_between_codevectors_that_are_whole_numbers(partition, tmp_path):
 
 def _cell_of_the_step(agent, state):
     agent.act(state)
-    return agent._engine.lanes[0].cell
+    return agent._engine.env_states[0].cell
 
 
 class Corridor(gym.Env):

@@ -31,7 +31,7 @@ from oda_rl.envs.dynamics import compiled_dynamics
 def rows(agent):
     """Observations and steps that an agent remembers."""
     core = agent._engine
-    n = core.memory.rows(core.lane)
+    n = core.memory.rows(core.env_state)
     return core.memory.observations[:n], core.memory.steps[:n]
 
 

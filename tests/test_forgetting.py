@@ -10,7 +10,7 @@ from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL, Memory
-from oda_rl.agents.base.state import Counters, with_lanes
+from oda_rl.agents.base.state import Counters, with_env_states
 from oda_rl.agents.fitted.changes import (
     Record,
     Returns,
@@ -155,20 +155,20 @@ def test_returns_are_compared_by_what_they_scatter():
 
 def filled(lengths, **options):
     memory = Memory(1, "float64", None, np.random.default_rng(0), **options)
-    _, (lane,) = with_lanes(Counters, 1)
+    _, (env_state,) = with_env_states(Counters, 1)
     for k, length in enumerate(lengths):
         steps = np.zeros((length + 1, 3))
         steps[:length, MARK], steps[length, MARK] = GOES_ON, TERMINAL
-        memory.append(np.full((length + 1, 1), float(k)), steps, lane)
-    return memory, lane
+        memory.append(np.full((length + 1, 1), float(k)), steps, env_state)
+    return memory, env_state
 
 
 @pytest.mark.parametrize(("most", "kept"), [(100, 4), (12, 3), (11, 2), (7, 2), (6, 1), (1, 1)])
 def test_a_memory_forgets_its_oldest_trajectories(most, kept):
     lengths = [6, 5, 4, 3]
-    memory, lane = filled(lengths)
-    assert memory.forget(most, lane) == (kept, sum(lengths[4 - kept :]))
-    n = memory.rows(lane)
+    memory, env_state = filled(lengths)
+    assert memory.forget(most, env_state) == (kept, sum(lengths[4 - kept :]))
+    n = memory.rows(env_state)
     assert n == sum(lengths[4 - kept :]) + kept
     numbers = np.repeat(np.arange(4 - kept, 4), np.array(lengths[4 - kept :]) + 1)
     np.testing.assert_array_equal(memory.observations[:n, 0], numbers)
@@ -177,8 +177,8 @@ def test_a_memory_forgets_its_oldest_trajectories(most, kept):
 
 
 def test_trajectories_that_ended_in_the_newest_steps_are_counted():
-    memory, lane = filled([6, 5, 4, 3])
-    steps = memory.steps[: memory.rows(lane)]
+    memory, env_state = filled([6, 5, 4, 3])
+    steps = memory.steps[: memory.rows(env_state)]
     assert [ended_in(steps, n) for n in (1, 3, 4, 7, 8, 12, 13, 18)] == [1, 1, 2, 2, 3, 3, 4, 4]
 
 

@@ -8,27 +8,27 @@ import pytest
 from oda_rl._state import reader
 from oda_rl.agents.base import memory
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
-from oda_rl.agents.base.state import Lane, new_lanes
+from oda_rl.agents.base.state import EnvState, new_env_states
 from oda_rl.agents.two_timescale.engine import Latest
 
-lane_of = reader(Lane)
+env_state_of = reader(EnvState)
 
 
-def new_lane():
-    return new_lanes(np.zeros(Lane.size, dtype=np.uint8))[0]
+def new_env_state():
+    return new_env_states(np.zeros(EnvState.size, dtype=np.uint8))[0]
 
 
 @numba.njit
 def begin(observations, steps, raw, vector):
-    memory.begin(Trajectory(observations, steps, lane_of(raw, 0)), vector)
+    memory.begin(Trajectory(observations, steps, env_state_of(raw, 0)), vector)
 
 
 @numba.njit
 def remember(observations, steps, raw, step):
     action, reward, vector, terminated = step
-    lane = lane_of(raw, 0)
-    lane.action = action
-    memory.remember(Trajectory(observations, steps, lane), reward, vector, terminated)
+    env_state = env_state_of(raw, 0)
+    env_state.action = action
+    memory.remember(Trajectory(observations, steps, env_state), reward, vector, terminated)
 
 
 def wander(write, oracle, n_steps, rng, n_values=3):
@@ -52,8 +52,8 @@ def wander(write, oracle, n_steps, rng, n_values=3):
 class Writer:
     """Calls the compiled functions on arrays of one's own, or on those of a memory."""
 
-    def __init__(self, owner, lane=None):
-        self.owner, self.lane = owner, new_lane() if lane is None else lane
+    def __init__(self, owner, env_state=None):
+        self.owner, self.env_state = owner, new_env_state() if env_state is None else env_state
 
     def begin(self, place):
         begin(*self.arrays, np.array(place))
@@ -63,7 +63,7 @@ class Writer:
 
     @property
     def arrays(self):
-        return self.owner.observations, self.owner.steps, self.lane.record.view(np.uint8)
+        return self.owner.observations, self.owner.steps, self.env_state.record.view(np.uint8)
 
 
 class Ring:
@@ -80,7 +80,7 @@ def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
         if t % 10 != 9 and t > 20:
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
-        held = Latest.of(ring.observations[None], ring.steps[None], [writer.lane])
+        held = Latest.of(ring.observations[None], ring.steps[None], [writer.env_state])
         np.testing.assert_array_equal(held.steps, steps)
         np.testing.assert_array_equal(held.points, observations)
     kinds = [trajectory["end"] for trajectory in oracle.done]
@@ -91,16 +91,16 @@ def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
 def test_latest_rows_of_several_rings_are_one_after_the_other():
     rng, rows = np.random.default_rng(0), 5
     observations, steps = rng.normal(size=(4, rows, 2)), rng.normal(size=(4, rows, 3))
-    lanes = [new_lane() for _ in range(4)]
+    env_states = [new_env_state() for _ in range(4)]
     order = [[3, 4, 0, 1, 2], [0, 1, 2], [], [0, 1, 2, 3, 4]]  # the first has gone round
-    for lane, last, ring, own in zip(lanes, (2, 2, -1, 4), steps, order, strict=True):
-        lane.last_row = last
+    for env_state, last, ring, own in zip(env_states, (2, 2, -1, 4), steps, order, strict=True):
+        env_state.last_row = last
         ring[:, MARK] = np.where(np.isin(np.arange(rows), own), CUT, memory.UNUSED)
-    held = Latest.of(observations, steps, lanes)
+    held = Latest.of(observations, steps, env_states)
     for found, rings in ((held.points, observations), (held.steps, steps)):
         expected = np.concatenate([ring[own] for ring, own in zip(rings, order, strict=True)])
         np.testing.assert_array_equal(found, expected)
-    none = Latest.of(observations[2:3], steps[2:3], lanes[2:3])
+    none = Latest.of(observations[2:3], steps[2:3], env_states[2:3])
     assert (none.points.shape, none.steps.shape) == ((0, 2), (0, 3))
 
 
@@ -111,7 +111,7 @@ def test_a_step_from_where_the_last_one_led_goes_on_unless_that_was_the_end(end)
     for place, after, terminated in ((0.0, 1.0, end["terminated"]), (1.0, 2.0, True)):
         writer.begin((place,))
         writer.remember(1, 0.5, (after,), terminated)
-    n = writer.lane.last_row + 1
+    n = writer.env_state.last_row + 1
     marks, places = ring.steps[:n, MARK].tolist(), ring.observations[:n, 0].tolist()
     if end["terminated"]:
         assert (marks, places) == ([GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2])
@@ -175,16 +175,16 @@ def test_a_memory_grows_and_keeps_its_content():
     grown = 0
     for _ in wander(writer, oracle, 5 * first, rng):
         before = remembered.observations
-        new = remembered.make_room(writer.lane)
+        new = remembered.make_room(writer.env_state)
         assert new == (remembered.observations is not before)
         grown += new
-        assert remembered.rows(writer.lane) + 4 <= len(remembered.observations)
+        assert remembered.rows(writer.env_state) + 4 <= len(remembered.observations)
     assert grown >= 4
-    n = remembered.rows(writer.lane)
+    n = remembered.rows(writer.env_state)
     assert remembered.observations.dtype == np.float32
     np.testing.assert_array_equal(remembered.observations[:n], oracle.rows()[0])
     np.testing.assert_array_equal(remembered.steps[:n], oracle.rows()[1])
-    assert remembered.thin_out(writer.lane) is None
+    assert remembered.thin_out(writer.env_state) is None
 
 
 def test_a_memory_comes_back_from_its_state():
@@ -193,50 +193,50 @@ def test_a_memory_comes_back_from_its_state():
     writer = Writer(remembered)
     for _ in wander(writer, oracles.Trajectories(), 500, rng):
         pass
-    remembered.thin_out(writer.lane)
+    remembered.thin_out(writer.env_state)
     writer.begin((0.25, 0.75))
-    state = {name: array.copy() for name, array in remembered.state(writer.lane).items()}
+    state = {name: array.copy() for name, array in remembered.state(writer.env_state).items()}
     other = Memory(2, np.float64, 300, np.random.default_rng(6))
     other.restore(state)
     copy = Writer(other)
-    copy.lane.restore(writer.lane.record)
+    copy.env_state.restore(writer.env_state.record)
     other._rng.bit_generator.state = remembered._rng.bit_generator.state
     for one in (writer, copy):
         one.remember(2, 1.5, (1.0, 1.0), False)
         for _ in wander(one, oracles.Trajectories(), 600, np.random.default_rng(7)):
-            one.owner.make_room(one.lane)
-        one.owner.thin_out(one.lane)
-    n = remembered.rows(writer.lane)
-    assert n == other.rows(copy.lane)
+            one.owner.make_room(one.env_state)
+        one.owner.thin_out(one.env_state)
+    n = remembered.rows(writer.env_state)
+    assert n == other.rows(copy.env_state)
     np.testing.assert_array_equal(other.observations[:n], remembered.observations[:n])
     np.testing.assert_array_equal(other.steps[:n], remembered.steps[:n])
 
 
-def add(remembered, lane, number, length, terminated=True):
+def add(remembered, env_state, number, length, terminated=True):
     """Write a whole trajectory, whose observations are its number."""
-    writer = Writer(remembered, lane)
+    writer = Writer(remembered, env_state)
     writer.begin((float(number),))
     for t in range(length):
         writer.remember(t, float(number), (float(number),), terminated and t == length - 1)
-        remembered.make_room(lane)
+        remembered.make_room(env_state)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(seed):
     rng = np.random.default_rng(seed)
-    remembered, lane = Memory(1, np.float64, 200, rng), new_lane()
+    remembered, env_state = Memory(1, np.float64, 200, rng), new_env_state()
     lengths = rng.integers(1, 60, size=40)
     for number, length in enumerate(lengths):
-        add(remembered, lane, number, length, terminated=number % 3 != 0)
+        add(remembered, env_state, number, length, terminated=number % 3 != 0)
         if rng.random() < 0.3:
             continue
-        before = remembered.rows(lane)
+        before = remembered.rows(env_state)
         numbers = remembered.observations[:before, 0].copy()
         begun = rng.random() < 0.5
         if begun:
-            Writer(remembered, lane).begin((1000.0,))
-        kept = remembered.thin_out(lane)
-        n = remembered.rows(lane)
+            Writer(remembered, env_state).begin((1000.0,))
+        kept = remembered.thin_out(env_state)
+        n = remembered.rows(env_state)
         marks = remembered.steps[:n, MARK]
         assert (marks == GOES_ON).sum() <= 200
         found = remembered.observations[:n, 0]
@@ -255,20 +255,20 @@ def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(s
 
 
 def test_a_latest_trajectory_beyond_the_bound_is_kept_alone():
-    remembered, lane = Memory(1, np.float64, 50, np.random.default_rng(0)), new_lane()
-    add(remembered, lane, 0, 20)
-    add(remembered, lane, 1, 70)
-    kept = remembered.thin_out(lane)
+    remembered, env_state = Memory(1, np.float64, 50, np.random.default_rng(0)), new_env_state()
+    add(remembered, env_state, 0, 20)
+    add(remembered, env_state, 1, 70)
+    kept = remembered.thin_out(env_state)
     np.testing.assert_array_equal(kept, np.repeat([False, True], [21, 71]))
-    assert remembered.rows(lane) == 71
+    assert remembered.rows(env_state) == 71
 
 
 def test_nothing_is_dropped_within_the_bound_or_from_nothing():
-    remembered, lane = Memory(1, np.float64, 50, np.random.default_rng(0)), new_lane()
-    assert remembered.thin_out(lane) is None
-    add(remembered, lane, 0, 20)
-    add(remembered, lane, 1, 30)
-    assert remembered.thin_out(lane) is None
+    remembered, env_state = Memory(1, np.float64, 50, np.random.default_rng(0)), new_env_state()
+    assert remembered.thin_out(env_state) is None
+    add(remembered, env_state, 0, 20)
+    add(remembered, env_state, 1, 30)
+    assert remembered.thin_out(env_state) is None
 
 
 @pytest.mark.slow
@@ -277,13 +277,13 @@ def test_every_trajectory_is_as_likely_to_be_kept():
     counts = np.zeros(n)
     rng = np.random.default_rng(0)
     for _ in range(trials):
-        remembered, lane = Memory(1, np.float64, 22, rng), new_lane()
+        remembered, env_state = Memory(1, np.float64, 22, rng), new_env_state()
         for number in range(n):
-            add(remembered, lane, number, 2)
+            add(remembered, env_state, number, 2)
             if number % 4 == 1:  # several times on the way
-                remembered.thin_out(lane)
-        remembered.thin_out(lane)
-        kept = remembered.observations[: remembered.rows(lane), 0]
+                remembered.thin_out(env_state)
+        remembered.thin_out(env_state)
+        kept = remembered.observations[: remembered.rows(env_state), 0]
         counts[np.unique(kept).astype(int)] += 1
     assert counts[-1] == trials
     share = 10 / 29  # besides the latest, ten of the others have room
@@ -299,12 +299,12 @@ def test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room(
     counts = np.zeros(n)
     rng = np.random.default_rng(1)
     for _ in range(trials):
-        remembered, lane = Memory(1, np.float64, 24, rng), new_lane()
+        remembered, env_state = Memory(1, np.float64, 24, rng), new_env_state()
         for number in range(n):
-            add(remembered, lane, number, 9 if number % 3 == 0 else 1)
+            add(remembered, env_state, number, 9 if number % 3 == 0 else 1)
             if number % 4 == 3:
-                remembered.thin_out(lane)
-        kept = remembered.observations[: remembered.rows(lane), 0]
+                remembered.thin_out(env_state)
+        kept = remembered.observations[: remembered.rows(env_state), 0]
         counts[np.unique(kept).astype(int)] += 1
     short = np.arange(n - 1) % 3 != 0  # the latest is always kept
     shares = counts[:-1][short] / trials

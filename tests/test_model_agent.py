@@ -359,7 +359,7 @@ def test_several_environments_may_end_their_episodes():
     # Good rules play 500 steps in each: none would ever be confirmed if all were replaced before.
     agent = ModelAgent("CartPole-v1", seed=0)
     assert agent._engine._patience == 10 * agent.config.random_steps
-    agent._engine.set_lanes(8)
+    agent._engine.set_n_envs(8)
     assert agent._engine._patience == 8 * 500
 
 
@@ -508,7 +508,7 @@ def test_remembered_steps_are_those_of_the_agent():
     fitted = FittedQAgent("CartPole-v1", seed=0)
     fallback._remember(fitted, seen.transitions, seen.first[: seen.n])
     memory = fitted._engine.memory
-    rows = memory.rows(fitted._engine.lane)
+    rows = memory.rows(fitted._engine.env_state)
     taken = memory.steps[:rows, MARK] == GOES_ON
     assert fitted.num_timesteps == taken.sum() == 150
     np.testing.assert_allclose(memory.observations[:rows][taken], seen.transitions.before)

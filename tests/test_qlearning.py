@@ -19,7 +19,7 @@ def make_core(n_actions=3, n_cells=5, **settings):
     partition = ODAPartition(max_cells=n_cells).prepare(1, np.random.default_rng(0))
     core = OnlineEngine(Interface((1,), n_actions, 0), config, partition, np.random.default_rng(1))
     core.observations[0, :2, 0] = -1.0, 1.0  # as if random play had seen them
-    core.lanes[0].last_row = 1
+    core.env_states[0].last_row = 1
     core.start()
     partition.learner.cells[:n_cells, 1] = np.arange(n_cells)
     partition.n_cells = n_cells

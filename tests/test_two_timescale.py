@@ -368,7 +368,7 @@ def test_the_latest_2000_transitions_are_remembered():
         agent.learn(steps)
         points = agent._engine._latest().points
         played = np.array(seen.observations, dtype=float)
-        if agent._engine.lanes[0].episode_length == 0:
+        if agent._engine.env_states[0].episode_length == 0:
             played = played[:-1]  # an episode has begun, but no step was taken
         assert len(points) == min(2000, len(played))
         np.testing.assert_allclose(points + agent._engine.origin, played[-2000:], atol=1e-12)
@@ -502,8 +502,8 @@ def test_config_is_checked_and_defaults_know_no_environment():
     assert TwoTimescaleConfig(metric=np.eye(2)).metric == ((1.0, 0.0), (0.0, 1.0))
     with pytest.raises(AttributeError):
         TwoTimescaleConfig().gamma = 0.5
-    with pytest.raises(TypeError, match="gamma"):
-        TwoTimescaleAgent(BARTO, gamma=0.9)
+    with pytest.raises(TypeError, match="discount"):
+        TwoTimescaleAgent(BARTO, discount=0.9)
 
 
 def test_settings_of_a_partition_are_its_own(tmp_path):

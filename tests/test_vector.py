@@ -23,7 +23,7 @@ from oda_rl.agents import (
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.loops import train_vector
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
-from oda_rl.agents.base.state import with_lanes
+from oda_rl.agents.base.state import with_env_states
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -54,8 +54,8 @@ def remembered_by(agent):
         parts = seen.before, seen.codes.argmax(axis=1), seen.rewards, seen.after, seen.ended
         return np.column_stack(parts)
     if isinstance(agent, FittedQAgent):
-        engine.leave_lanes()  # the running trajectories are taken over
-        n = engine.memory.rows(engine.lane)
+        engine.leave_envs()  # the running trajectories are taken over
+        n = engine.memory.rows(engine.env_state)
         observations, rows = engine.memory.observations[:n], engine.memory.steps[:n]
     else:
         ring = engine._latest()
@@ -140,7 +140,7 @@ def test_values_are_those_of_watkins_with_traces_for_each():
         solved_episodes=0,
         restart_after=0,
     )
-    core.set_lanes(n)
+    core.set_n_envs(n)
     shared = oracles.WatkinsQ(n_actions, 0.9, 0.9, 0.5, 0.01)
     learners = [shared.share() for _ in range(n)]
     rng = np.random.default_rng(0)
@@ -159,12 +159,12 @@ def test_values_are_those_of_watkins_with_traces_for_each():
             ~no, ~no, over,
         )  # fmt: skip
         chosen, _ = core.advance(step)
-        for lane, learner in enumerate(learners):
+        for env, learner in enumerate(learners):
             learner.update(
-                cells[lane], actions[lane], rewards[lane], after[lane], ends[lane], over[lane],
-                greedy[lane],
+                cells[env], actions[env], rewards[env], after[env], ends[env], over[env],
+                greedy[env],
             )  # fmt: skip
-            greedy[lane] = shared.greedy(begins[lane])
+            greedy[env] = shared.greedy(begins[env])
         actions, cells = chosen, begins
     expected = [[shared.values[k, a] for a in range(n_actions)] for k in range(n_cells)]
     np.testing.assert_allclose(core.table[ql.VALUES, :n_cells], expected, rtol=1e-9, atol=1e-12)
@@ -391,10 +391,10 @@ def test_episodes_that_never_end(kind):
 
 
 def test_the_first_to_end_says_little():
-    raw, lanes = with_lanes(ql.OnlineState, 4)
-    for lane, length in zip(lanes, (10, 20, 30, 30), strict=True):
-        lane.episode_length = length - 1  # before the step that ends it
-    assert [outlasted(raw, lane, 4) for lane in range(4)] == [True, True, False, False]
+    raw, env_states = with_env_states(ql.OnlineState, 4)
+    for env_state, length in zip(env_states, (10, 20, 30, 30), strict=True):
+        env_state.episode_length = length - 1  # before the step that ends it
+    assert [outlasted(raw, env, 4) for env in range(4)] == [True, True, False, False]
 
 
 def trial():
@@ -405,8 +405,8 @@ def test_the_policy_that_solves_first_is_kept_until_too_many_fail():
     trials = Trials(40, 4, 1, None)
     first, second, third = trial(), trial(), trial()
     diagram, greedy = np.arange(8.0).reshape(4, 2), np.array([1, 0])
-    for lane, one in enumerate((first, second, third)):
-        trials.begin(np.array([lane]), one, diagram, greedy)
+    for env_state, one in enumerate((first, second, third)):
+        trials.begin(np.array([env_state]), one, diagram, greedy)
     assert trials.played.counts[:4].tolist() == [2, 2, 2, 0]
     assert not trials.note(0, False, 10)
     assert trials.note(1, True, 10)

@@ -160,7 +160,7 @@ def test_it_is_saved_and_learns_on_in_the_same_way(own, walked, tmp_path, name):
 
 def test_several_environments_teach_it(own):
     agent = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(3_000)
-    assert agent.n_lanes == 3
+    assert agent.n_envs == 3
     assert agent.visits.sum() == agent.num_timesteps >= 3_000
     assert len(agent.episodes.rows) > 20
     assert agent.learn(30).num_timesteps >= 3_030

@@ -551,9 +551,9 @@ class Agent(Player):
         return _SURPLUS_BYTES + known + steps * (_LOG_BYTES + self._engine.bytes_per_step)
 
     @property
-    def n_lanes(self) -> int:
+    def n_envs(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
-        return self._engine.n_lanes
+        return self._engine.n_envs
 
     def act(self, observation: Any) -> Any:
         """Choose an action, exploring as training asks for.
@@ -573,7 +573,7 @@ class Agent(Player):
         ValueError
             If the observation is not of the space, or not finite.
         """
-        self._engine.leave_lanes()
+        self._engine.leave_envs()
         action = self._engine.act(self.interface.point("observation", observation))
         self._acted = True
         return self._performed(action)
@@ -616,7 +616,7 @@ class Agent(Player):
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
         engine = self._engine
-        engine.leave_lanes()
+        engine.leave_envs()
         events = engine.update(
             self.interface.point("observation", observation),
             index,
@@ -656,7 +656,7 @@ class Agent(Player):
                 "act and update learn in it, and FittedQAgent offers a grid of actions in several"
             )
         step = first_step(observations, self.interface)
-        self._engine.set_lanes(len(step.after))
+        self._engine.set_n_envs(len(step.after))
         return self.advance(step)
 
     def advance(self, step: VectorStep) -> npt.NDArray[Any]:
@@ -669,8 +669,8 @@ class Agent(Player):
 
     def add_to_returns(self, gains: FloatArray) -> None:
         """Add to the returns of running episodes what later rewards leave out, shape (n,)."""
-        for lane, gain in zip(self._engine.lanes, gains.tolist(), strict=True):
-            lane.episode_return += gain
+        for env_state, gain in zip(self._engine.env_states, gains.tolist(), strict=True):
+            env_state.episode_return += gain
 
     def _performed(self, number: int) -> Any:
         """Return the environment's action for the one that was chosen, from 0."""
@@ -893,7 +893,7 @@ class Agent(Player):
             return train_vector(self._engine, env, run)
         dynamics = compiled_dynamics(env)
         if not run.resumed:
-            self._engine.leave_lanes()
+            self._engine.leave_envs()
             run.observation, run.chosen = self._reset_env(env), False
         if dynamics is None or not self.fuses:
             return train_stepwise(self._engine, env, run)

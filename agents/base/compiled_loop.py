@@ -71,7 +71,7 @@ def _train(
     """
     parameters, choices, position, observation = environment
     agent = unpack(arrays, 0)
-    state, lane = agent.state, agent.trajectory.lane
+    state, env_state = agent.state, agent.trajectory.env_state
     taken, written = 0, 0
     events = start(agent, observation)
     while not events:
@@ -82,7 +82,7 @@ def _train(
         reward, terminated = advance(parameters, choices, position, action)
         look(parameters, position, observation)
         taken += 1
-        truncated = lane.episode_length + 1 >= max_episode_steps
+        truncated = env_state.episode_length + 1 >= max_episode_steps
         events = learn(agent, observation, reward, terminated, truncated)
         ended = events & EPISODE_END
         if ended:

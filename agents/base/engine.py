@@ -19,11 +19,11 @@ from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
-    Lane,
+    EnvState,
     Workspace,
     end_episode,
-    new_lanes,
-    with_lanes,
+    new_env_states,
+    with_env_states,
 )
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import (
@@ -117,20 +117,20 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def n_lanes(self) -> int:
+    def n_envs(self) -> int:
         """Number of environments learned from at once; at most 1 along one trajectory."""
 
     @property
     @abstractmethod
-    def lanes(self) -> list[Lane]:
+    def env_states(self) -> list[EnvState]:
         """What belongs to each environment."""
 
     @abstractmethod
-    def set_lanes(self, count: int) -> None:
+    def set_n_envs(self, count: int) -> None:
         """Prepare to learn from ``count`` environments at once, none of which has begun yet."""
 
     @abstractmethod
-    def leave_lanes(self) -> None:
+    def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
 
     @abstractmethod
@@ -171,7 +171,7 @@ class Engine(ABC):
 
     def chosen(self, vector: npt.NDArray[Any]) -> int:
         """Return the action that was chosen for this observation before the agent was saved."""
-        return self.lanes[0].action
+        return self.env_states[0].action
 
     def attend(self, events: int, what: str) -> None:
         """Do what compiled code could not.
@@ -258,7 +258,7 @@ class InterpretedEngine(Engine):
 
     def __init__(self, interface: Interface, explore: np.random.Generator) -> None:
         super().__init__(interface, 1, explore)
-        self.raw, self._lanes = with_lanes(Counters, 1)
+        self.raw, self._env_states = with_env_states(Counters, 1)
         self.state = Counters(self.raw)
         self._acted_on = np.zeros((1, interface.n_features))  # in each environment
         self._moments = np.zeros((4, interface.n_features))  # mean, variance, minimum, maximum
@@ -285,37 +285,37 @@ class InterpretedEngine(Engine):
         return metric.scales(mean, np.diag(variance)) if self.state.steps else None
 
     @property
-    def lanes(self) -> list[Lane]:
-        return self._lanes
+    def env_states(self) -> list[EnvState]:
+        return self._env_states
 
     @property
-    def n_lanes(self) -> int:
-        return len(self._lanes)
+    def n_envs(self) -> int:
+        return len(self._env_states)
 
-    def set_lanes(self, count: int) -> None:
-        self._lanes = new_lanes(np.zeros(count * Lane.size, dtype=np.uint8))
+    def set_n_envs(self, count: int) -> None:
+        self._env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
         self._acted_on = np.zeros((count, self.interface.n_features))
 
-    def leave_lanes(self) -> None:
-        if self.n_lanes > 1:
-            self.set_lanes(1)
+    def leave_envs(self) -> None:
+        if self.n_envs > 1:
+            self.set_n_envs(1)
 
     def begin_episode(self) -> None:
-        for lane in self.lanes:
-            lane.assign({"episode_return": 0.0, "episode_length": 0})
+        for env_state in self.env_states:
+            env_state.assign({"episode_return": 0.0, "episode_length": 0})
 
     def withdraw_choice(self) -> None:
         """Keep the last choice: it cost nothing but random numbers."""
 
     def act(self, vector: npt.NDArray[Any]) -> int:
-        return self._decide(self.lanes[0], vector, "observation")
+        return self._decide(self.env_states[0], vector, "observation")
 
     def step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
         """Learn from the last action's outcome; choose the next action, or return minus events."""
-        events = self._learn(self.lanes[0], vector, reward, terminated, truncated)
-        return -events if events else self._decide(self.lanes[0], vector, BAD_STEP)
+        events = self._learn(self.env_states[0], vector, reward, terminated, truncated)
+        return -events if events else self._decide(self.env_states[0], vector, BAD_STEP)
 
     def update(
         self,
@@ -329,62 +329,67 @@ class InterpretedEngine(Engine):
         """Learn from one transition; returns events."""
         events = badness(vector, self.interface)
         if not events:
-            self._acted_on[0], self.lanes[0].action = vector, action
-            events = self._learn(self.lanes[0], after, reward, terminated, truncated)
+            self._acted_on[0], self.env_states[0].action = vector, action
+            events = self._learn(self.env_states[0], after, reward, terminated, truncated)
         return events
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        actions, ended = np.zeros(self.n_lanes, dtype=np.int64), [np.empty((0, 2))]
+        actions, ended = np.zeros(self.n_envs, dtype=np.int64), [np.empty((0, 2))]
         outcomes = zip(*(column.tolist() for column in step[2:5]), strict=True)
-        for i, (lane, outcome) in enumerate(zip(self.lanes, outcomes, strict=True)):
+        for i, (env_state, outcome) in enumerate(zip(self.env_states, outcomes, strict=True)):
             if step.learns[i]:
-                events = self._learn(lane, step.after[i], *outcome)
+                events = self._learn(env_state, step.after[i], *outcome)
                 refuse(events, BAD_STEP, self.interface)
                 if events:
                     ended.append(np.array([[self.state.last_return, self.state.last_length]]))
             if step.acts[i]:
-                actions[i] = self._decide(lane, step.observations[i], BAD_STEP)
+                actions[i] = self._decide(env_state, step.observations[i], BAD_STEP)
         return actions, np.concatenate(ended)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {
             "state": self.state.record,
-            "lanes": np.concatenate([lane.record for lane in self.lanes]),
+            "env_states": np.concatenate([env_state.record for env_state in self.env_states]),
             **{name: getattr(self, name) for name in ("_acted_on", "_moments", *self.saved)},
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        self.set_lanes(len(arrays["lanes"]))
+        self.set_n_envs(len(arrays["env_states"]))
         self.state.restore(arrays["state"])
-        for i, lane in enumerate(self.lanes):
-            lane.restore(arrays["lanes"][i : i + 1])
+        for i, env_state in enumerate(self.env_states):
+            env_state.restore(arrays["env_states"][i : i + 1])
         for name in ("_acted_on", "_moments", *self.saved):
             getattr(self, name)[:] = arrays[name]
 
     def _attend(self, events: int) -> None:
         pass  # at the end of an episode nothing is left to do
 
-    def _decide(self, lane: Lane, vector: npt.NDArray[Any], what: str) -> int:
+    def _decide(self, env_state: EnvState, vector: npt.NDArray[Any], what: str) -> int:
         refuse(badness(vector, self.interface), what, self.interface)
-        self._acted_on[lane.number] = vector
-        lane.action = self.decide(self._acted_on[lane.number])
-        return lane.action
+        self._acted_on[env_state.number] = vector
+        env_state.action = self.decide(self._acted_on[env_state.number])
+        return env_state.action
 
     def _learn(
-        self, lane: Lane, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
+        self,
+        env_state: EnvState,
+        vector: npt.NDArray[Any],
+        reward: float,
+        terminated: bool,
+        truncated: bool,
     ) -> int:
         """Learn from what the last action led to; returns events."""
         events = badness(vector, self.interface)
         if events or not abs(reward) <= LARGEST_REWARD:
             return events or NOT_FINITE
-        point, after = self._acted_on[lane.number], np.array(vector, dtype=np.float64)
+        point, after = self._acted_on[env_state.number], np.array(vector, dtype=np.float64)
         self._count(point)
-        self.learn(point, lane.action, reward, after, terminated)
-        lane.episode_return += reward
-        lane.episode_length += 1
+        self.learn(point, env_state.action, reward, after, terminated)
+        env_state.episode_return += reward
+        env_state.episode_length += 1
         if not (terminated or truncated):
             return 0
-        end_episode.py_func(self.state, lane)  # type: ignore[attr-defined]
+        end_episode.py_func(self.state, env_state)  # type: ignore[attr-defined]
         return EPISODE_END
 
     def _count(self, point: FloatArray) -> None:

@@ -104,7 +104,7 @@ def train_compiled(
         engine.note_episodes(room[:written])
         if events:
             engine.attend(events, "the environment's state or reward")
-        compiled.write_state(arrays[2], engine.lanes[0].episode_length)
+        compiled.write_state(arrays[2], engine.env_states[0].episode_length)
         run.at(steps, arrays[3])
         yield steps, room[:written].copy()
         if not run.one_by_one:
@@ -207,7 +207,7 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], run: TrainingRun
     In whole steps of them all, so that there may be some more than asked for; a reset is no step.
     """
     resets, begun = _VectorResets(env, engine.interface), engine.state.steps - run.steps
-    engine.set_lanes(env.num_envs)
+    engine.set_n_envs(env.num_envs)
     first_action = engine.interface.first_action
     actions, _ = engine.advance(first_step(run.observation, engine.interface))
     steps = last = run.steps

@@ -7,7 +7,7 @@ the step led to. The last row of a trajectory has no step, and instead of ``GOES
 observation is stored once.
 
 Which row was written last, and whether the next one holds an observation from which a trajectory
-may begin, is in the :class:`~oda_rl.agents.base.state.Lane` of the environment. Rows go round:
+may begin, is in the :class:`~oda_rl.agents.base.state.EnvState` of the environment. Rows go round:
 the first one follows the last.
 """
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.state import Lane, Observations
+from oda_rl.agents.base.state import EnvState, Observations
 from oda_rl.files.schema import Member, real, require
 
 ACTION, REWARD, MARK, COMPONENTS = range(4)
@@ -42,27 +42,27 @@ class Trajectory(NamedTuple):
 
     observations: Observations
     steps: FloatArray
-    lane: Lane
+    env_state: EnvState
 
 
 @spliced
 def begin(to: Trajectory, vector: Observations) -> None:
     """Note the observation that the next step starts from, unless it is the latest row's."""
-    observations, last = to.observations, to.lane.last_row
+    observations, last = to.observations, to.env_state.last_row
     if last >= 0 and to.steps[last, MARK] == CUT:
         differing = integer(0)
         for j in range(observations.shape[1]):
             if observations[last, j] != observations.dtype.type(vector[j]):
                 differing += 1
         if differing == 0:
-            to.lane.fresh = False
+            to.env_state.fresh = False
             return
     row = last + 1
     if row == observations.shape[0]:
         row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
-    to.lane.fresh = True
+    to.env_state.fresh = True
 
 
 @spliced
@@ -71,13 +71,13 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
 
     ``vector`` is the observation that it led to.
     """
-    observations, steps, lane = to.observations, to.steps, to.lane
+    observations, steps, env_state = to.observations, to.steps, to.env_state
     capacity = observations.shape[0]
-    row = lane.last_row + lane.fresh
+    row = env_state.last_row + env_state.fresh
     if row == capacity:
         row = 0
-    lane.fresh = False
-    steps[row, ACTION] = lane.action
+    env_state.fresh = False
+    steps[row, ACTION] = env_state.action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
     row += 1
@@ -88,7 +88,7 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
     steps[row, ACTION] = -1.0
     steps[row, REWARD] = 0.0
     steps[row, MARK] = TERMINAL if terminated else CUT
-    lane.last_row = row
+    env_state.last_row = row
 
 
 def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
@@ -190,13 +190,13 @@ class Memory:
         self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order
         self._highest_key = 1.0  # those with a higher one have been dropped, and will be
 
-    def rows(self, lane: Lane) -> int:
-        """How many rows count, by the lane of whoever writes here."""
-        return lane.last_row + 1
+    def rows(self, env_state: EnvState) -> int:
+        """Count the rows written so far, by the state of the environment that writes them."""
+        return env_state.last_row + 1
 
-    def make_room(self, lane: Lane, more: int = 0) -> bool:
+    def make_room(self, env_state: EnvState, more: int = 0) -> bool:
         """Make sure that ``more`` rows and a few fit; return whether the arrays are new ones."""
-        capacity, needed = len(self.observations), self.rows(lane) + more + _MARGIN
+        capacity, needed = len(self.observations), self.rows(env_state) + more + _MARGIN
         if needed <= capacity:
             return False
         for name in ("observations", "steps"):
@@ -206,20 +206,20 @@ class Memory:
             setattr(self, name, new)
         return True
 
-    def append(self, observations: Observations, steps: FloatArray, lane: Lane) -> None:
+    def append(self, observations: Observations, steps: FloatArray, env_state: EnvState) -> None:
         """Take over a trajectory, shape (n, d) and (n, 3), that was remembered elsewhere."""
-        self.make_room(lane, len(steps))
-        begin = self.rows(lane)
+        self.make_room(env_state, len(steps))
+        begin = self.rows(env_state)
         self.observations[begin : begin + len(steps)] = observations
         self.steps[begin : begin + len(steps)] = steps
-        lane.last_row += len(steps)
+        env_state.last_row += len(steps)
 
-    def thin_out(self, lane: Lane) -> BoolArray | None:
+    def thin_out(self, env_state: EnvState) -> BoolArray | None:
         """Drop complete trajectories if there are too many steps.
 
         Returns which rows have been kept, or None if all have.
         """
-        n = self.rows(lane)
+        n = self.rows(env_state)
         if self.max_steps is None or n == 0:
             return None
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
@@ -243,15 +243,15 @@ class Memory:
             free = array[n].copy()  # may hold the beginning of the next trajectory
             array[:m] = array[:n][rows]
             array[m] = free
-        lane.last_row = m - 1
+        env_state.last_row = m - 1
         return rows
 
-    def forget(self, most: int, lane: Lane) -> tuple[int, int]:
+    def forget(self, most: int, env_state: EnvState) -> tuple[int, int]:
         """Keep the latest trajectories, of at most so many steps in all, and at least one.
 
         Returns how many trajectories are left, and their steps.
         """
-        n = self.rows(lane)
+        n = self.rows(env_state)
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
         begins = np.concatenate([[0], ends])
         steps = n - begins - np.arange(len(begins), 0, -1)  # from each on
@@ -259,14 +259,14 @@ class Memory:
         begin = int(begins[first])
         for array in (self.observations, self.steps):
             array[: n + 1 - begin] = array[begin : n + 1].copy()  # also a beginning after the last
-        lane.last_row = n - 1 - begin
+        env_state.last_row = n - 1 - begin
         self._keys = self._keys[first:] / self._highest_key  # as if none had been dropped
         self._highest_key = 1.0
         return len(begins) - first, int(steps[first])
 
-    def state(self, lane: Lane) -> dict[str, Observations]:
+    def state(self, env_state: EnvState) -> dict[str, Observations]:
         """Return all that has to be saved."""
-        n = self.rows(lane) + 1  # with a beginning that may be noted there
+        n = self.rows(env_state) + 1  # with a beginning that may be noted there
         return {
             "observations": self.observations[:n],
             "steps": self.steps[:n],

@@ -2,7 +2,7 @@
 
 Compiled code takes the state of an agent as a few flat arrays, because each costs a call from
 Python some 45 ns. Its named state is one array of bytes: first the agent's own (a declaration
-that begins with :class:`Counters`), then a :class:`Lane` for each environment.
+that begins with :class:`Counters`), then a :class:`EnvState` for each environment.
 """
 
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -38,7 +38,7 @@ class Counters(State):
     """Its length."""
 
 
-class Lane(State):
+class EnvState(State):
     """What belongs to one environment."""
 
     last_row: Annotated[int, Span("[-1, rows)")]
@@ -57,25 +57,25 @@ class Lane(State):
     """Steps for which the last action is still held, by agents that do so."""
     episode_return: Annotated[float, Span(FINITE)]
     """Return of the running episode so far."""
-    number: Annotated[int, Span("[0, lanes)")]
+    number: Annotated[int, Span("[0, env_states)")]
     """Which of the environments it is."""
 
 
 C = TypeVar("C", bound=Counters)
 
 
-def with_lanes(kind: type[C], count: int) -> tuple[Raw, list[Lane]]:
-    """Make the bytes of an agent's state and so many lanes, in which nothing has happened."""
-    raw = np.zeros(kind.size + count * Lane.size, dtype=np.uint8)
-    return raw, new_lanes(raw, kind.size)
+def with_env_states(kind: type[C], count: int) -> tuple[Raw, list[EnvState]]:
+    """Make the bytes of an agent's state and of ``count`` environments before their first step."""
+    raw = np.zeros(kind.size + count * EnvState.size, dtype=np.uint8)
+    return raw, new_env_states(raw, kind.size)
 
 
-def new_lanes(raw: Raw, begin: int = 0) -> list[Lane]:
-    """Return the lanes that lie there one after the other, numbered, with nothing in them."""
-    lanes = Lane.each(raw, begin)
-    for number, lane in enumerate(lanes):
-        lane.last_row, lane.number = -1, number
-    return lanes
+def new_env_states(raw: Raw, begin: int = 0) -> list[EnvState]:
+    """Return the consecutive states of environments, numbered, before their first step."""
+    env_states = EnvState.each(raw, begin)
+    for number, env_state in enumerate(env_states):
+        env_state.last_row, env_state.number = -1, number
+    return env_states
 
 
 ROOM: dict[str, Member] = {
@@ -125,9 +125,9 @@ def load_point(observation: Observations, room: Workspace, d: int) -> int:
 
 
 @spliced
-def end_episode(counters: Counters, lane: Lane) -> None:
+def end_episode(counters: Counters, env_state: EnvState) -> None:
     """Note return and length of the episode that ends, and begin to count the next one's."""
-    counters.last_return = lane.episode_return
-    counters.last_length = lane.episode_length
-    lane.episode_return = 0.0
-    lane.episode_length = 0
+    counters.last_return = env_state.episode_return
+    counters.last_length = env_state.episode_length
+    env_state.episode_return = 0.0
+    env_state.episode_length = 0

@@ -105,7 +105,7 @@ class FittedTask:
             if over:
                 break
             action = code if code >= 0 else engine.act(point)
-        n = engine.memory.rows(engine.lane)
+        n = engine.memory.rows(engine.env_state)
         memory = engine.memory
         return Episode(memory.observations[:n].copy(), memory.steps[:n].copy(), over)
 
@@ -137,7 +137,7 @@ class ActorsLearner:
         What actors call is compiled here first: numba's cache is not made for processes that
         compile at once.
         """
-        self._engine.set_lanes(count)
+        self._engine.set_n_envs(count)
         engine = self._stage.make_engine()
         point = np.zeros(engine.interface.n_features, engine.interface.dtype)
         engine.act(point)
@@ -149,7 +149,7 @@ class ActorsLearner:
         Where no limit of steps ends it, it is cut after as many as make a refit due.
         """
         engine = self._engine
-        playing = engine.begin_lane(env)
+        playing = engine.begin_env(env)
         if self._stage.origin.max_episode_steps is None:
             max_steps = min(max_steps, engine.state.latest)
         seeds = self._draw_seed(), engine.draw_seed()

@@ -279,7 +279,7 @@ class FittedQAgent(Simplifiable, Agent):
     def _remembered(self) -> tuple[IntArray, FloatArray]:
         """Cells of the steps that are remembered, shape (n,), and what the memory says of them."""
         memory, policy = self._engine.memory, self.policy
-        n = memory.rows(self._engine.lane)
+        n = memory.rows(self._engine.env_state)
         taken = memory.steps[:n, MARK] == GOES_ON
         points = memory.observations[:n][taken] - policy.origin
         cells = np.empty(len(points), dtype=np.int64)
@@ -319,7 +319,7 @@ class FittedQAgent(Simplifiable, Agent):
     @property
     def _observations(self) -> npt.NDArray[Any]:
         memory = self._engine.memory
-        return memory.observations[: memory.rows(self._engine.lane)]
+        return memory.observations[: memory.rows(self._engine.env_state)]
 
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "oda"}

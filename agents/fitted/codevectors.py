@@ -79,7 +79,7 @@ class CodevectorEngine(FittedEngine):
 
     def perform(self, number: int) -> npt.NDArray[Any]:
         """Return the action that the chosen codevector is in the current state, and remember it."""
-        state, lane = self.state, self.lane
+        state, env_state = self.state, self.env_state
         if not state.drew:
             pass  # an action is held
         elif state.explored:
@@ -89,7 +89,7 @@ class CodevectorEngine(FittedEngine):
             assert isinstance(policy, CodevectorPolicy)
             point, numbers = self._workspace.point[None], np.array([number])
             blend(policy.diagram, policy.parts, state.width, point, numbers, self._performed)
-        self._note(lane.last_row + lane.fresh)
+        self._note(env_state.last_row + env_state.fresh)
         return np.asarray(self.box.actions(self._performed)[0])
 
     def replace(self, action: npt.ArrayLike) -> None:
@@ -108,7 +108,7 @@ class CodevectorEngine(FittedEngine):
         """Remember one transition with the action performed; returns events."""
         events = steps.update(*transition)
         if not events & (BAD_SHAPE | NOT_FINITE):
-            self._note(self.lane.last_row - 1)
+            self._note(self.env_state.last_row - 1)
         return events
 
     def _note(self, row: int) -> None:

@@ -13,7 +13,7 @@ from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory, check_steps
 from oda_rl.agents.base.memory import SCHEMA as MEMORY
-from oda_rl.agents.base.state import EPISODE_END, Lane, with_lanes
+from oda_rl.agents.base.state import EPISODE_END, EnvState, with_env_states
 from oda_rl.agents.base.state import ROOM as WORKSPACE
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
@@ -46,7 +46,7 @@ _COUNTED = "n", "mean", "m2"  # of a record
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),
     "state": Member(steps.FittedState, "1"),
-    "lane": Member(Lane, "1"),
+    "env_state": Member(EnvState, "1"),
     "returns": real("returns"),
     "lengths": whole("lengths", "[1, inf)"),
     "explored": whole("returns", "[-1, schemes)"),
@@ -89,7 +89,7 @@ class FittedEngine(Engine):
     ----------
     memory : Memory
         Of trajectories that are over; of the only one, if there are not several environments.
-    lane : Lane
+    env_state : EnvState
         What the running episode of the only environment counts.
     """
 
@@ -118,7 +118,7 @@ class FittedEngine(Engine):
         self.memory = Memory(
             interface.n_features, interface.dtype, config.max_transitions, reservoir, n_components
         )
-        self.raw, (self.lane,) = with_lanes(steps.FittedState, 1)
+        self.raw, (self.env_state,) = with_env_states(steps.FittedState, 1)
         self.state = steps.FittedState(self.raw)
         self._values: FloatArray | None = None  # of the first rows, at the last fit
         self._placed: Placed | None = None
@@ -160,28 +160,28 @@ class FittedEngine(Engine):
         return self.arrays
 
     @property
-    def n_lanes(self) -> int:
+    def n_envs(self) -> int:
         """Number of environments learned from at once; 0 along one trajectory."""
         return 0 if self._running is None else len(self._running.playing)
 
     @property
-    def lanes(self) -> list[Lane]:
+    def env_states(self) -> list[EnvState]:
         """What the running episodes count."""
-        return [self.lane] if self._running is None else self._running.lanes
+        return [self.env_state] if self._running is None else self._running.env_states
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
-        self.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
+        self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self._uninterrupted = True
-        self.leave_lanes()
+        self.leave_envs()
 
     def withdraw_choice(self) -> None:
         """Give back the random number of the last choice, or the step that it held an action."""
         if self.state.drew:
             self.state.next_uniform -= 1
-            self.lane.held = 0
+            self.env_state.held = 0
         else:
-            self.lane.held += 1
+            self.env_state.held += 1
         self.state.drew = False
 
     def note_episodes(self, episodes: FloatArray) -> None:
@@ -196,7 +196,7 @@ class FittedEngine(Engine):
             self._draw_scheme()
         if events & steps.REFIT:
             self.refit_or_confirm()
-        if self.memory.make_room(self.lane):
+        if self.memory.make_room(self.env_state):
             self._open()
 
     def _note_episode(self, episode_return: float, length: int) -> None:
@@ -230,22 +230,22 @@ class FittedEngine(Engine):
         assert self._running is not None
         return self._running
 
-    def set_lanes(self, count: int) -> None:
+    def set_n_envs(self, count: int) -> None:
         """Prepare to learn from ``count`` environments at once; running trajectories end."""
-        self.leave_lanes()
+        self.leave_envs()
         self._running = RunningEpisodes(count, self.interface, self._playing)
 
-    def leave_lanes(self) -> None:
+    def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
         if self._running is not None:
-            for env in range(self.n_lanes):
+            for env in range(self.n_envs):
                 self._commit(env)
             self._running = None
             self._open()
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments; return actions and ended episodes."""
-        running, n = self._several, self.n_lanes
+        running, n = self._several, self.n_envs
         assert len(step.rewards) == n  # else compiled code would write past the ends
         ended = np.zeros((n, 2))
         made = step.after, step.rewards, step.terminated, step.truncated, step.learns
@@ -261,7 +261,7 @@ class FittedEngine(Engine):
         if events & steps.ROOM:
             running.make_room()
         for env in step.begins.nonzero()[0].tolist():
-            self.begin_lane(env)
+            self.begin_env(env)
         actions = np.zeros(n, dtype=np.int64)
         for env in step.acts.nonzero()[0].tolist():
             actions[env] = self._act_in(env, running, step.observations)
@@ -280,7 +280,7 @@ class FittedEngine(Engine):
             refuse(-action, BAD_STEP, self.interface)
             self._draw()
 
-    def begin_lane(self, env: int) -> Playing:
+    def begin_env(self, env: int) -> Playing:
         """Say how the next episode of an environment is played."""
         self._draw_scheme()
         self._several.playing[env] = self._playing
@@ -307,15 +307,15 @@ class FittedEngine(Engine):
 
     def _commit(self, env: int) -> None:
         """Take over an environment's trajectory, which is over."""
-        self.memory.append(*self._several.rows(env), self.lane)
+        self.memory.append(*self._several.rows(env), self.env_state)
         self._several.forget(env)
 
     def _append_running(self) -> int:
         """Put running trajectories behind the others; returns how many rows there were."""
-        n = self.memory.rows(self.lane)
+        n = self.memory.rows(self.env_state)
         if self._running is not None:
-            for env in range(self.n_lanes):
-                self.memory.append(*self._running.rows(env), self.lane)
+            for env in range(self.n_envs):
+                self.memory.append(*self._running.rows(env), self.env_state)
         return n
 
     def play_by(
@@ -325,14 +325,14 @@ class FittedEngine(Engine):
         self.newest, self._latest, self._explore = policy, Record(policy), explore
         self.exploration.epsilon, self.exploration.scheme = epsilon, scheme
         self.state.assign({"needed": _NEVER, "latest": _NEVER})
-        self.lane.assign({"last_row": -1, "fresh": False})
+        self.env_state.assign({"last_row": -1, "fresh": False})
         self.begin_episode()
         self._draw()
         self._open()
 
     def remember(self, observations: FloatArray, rows: FloatArray) -> None:
         """Take over a trajectory that another agent has been through, as the memory has them."""
-        self.memory.append(observations, rows, self.lane)
+        self.memory.append(observations, rows, self.env_state)
         self.state.steps += int((rows[:, MARK] == GOES_ON).sum())
 
     def remember_logged(
@@ -371,7 +371,7 @@ class FittedEngine(Engine):
             self.refit()
         else:  # play it again, without exploration
             self._confirming = doubtful
-            self._uninterrupted = self.lane.episode_length == 0
+            self._uninterrupted = self.env_state.episode_length == 0
             self._set_due(_CONFIRMING)
             self._open()
         if self._running is not None:
@@ -388,7 +388,7 @@ class FittedEngine(Engine):
 
     def _suspicious(self, best: Record, spread: float) -> bool:
         """Whether the latest returns are far below the best, and memory contradicts itself."""
-        rows = self.memory.steps[: self.memory.rows(self.lane)]
+        rows = self.memory.steps[: self.memory.rows(self.env_state)]
         n_ended = changes.ended_in(rows, self.state.new_steps)
         now = Returns.latest(self.exploration.returns, n_ended)
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
@@ -406,7 +406,7 @@ class FittedEngine(Engine):
 
     def _forget(self, kept: int) -> None:
         """Forget policies, their returns, and all but about so many of the newest steps."""
-        n_episodes, n_steps = self.memory.forget(kept, self.lane)
+        n_episodes, n_steps = self.memory.forget(kept, self.env_state)
         self.exploration.forget_all_but(n_episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
         self.metric, self._novelty, self._placed = None, None, None
@@ -418,7 +418,7 @@ class FittedEngine(Engine):
     @property
     def seen(self) -> Experience:
         """All that is remembered."""
-        n = self.memory.rows(self.lane)
+        n = self.memory.rows(self.env_state)
         observations, rows = self.memory.observations[:n], self.memory.steps[:n]
         numbered = self.interface.n_values > 0
         return Experience(observations, rows, self.interface.n_actions, numbered, self._taken(n))
@@ -427,7 +427,7 @@ class FittedEngine(Engine):
     def refit(self) -> None:
         """Fit partition and values to all that is remembered."""
         values = self._values
-        kept = self.memory.thin_out(self.lane)
+        kept = self.memory.thin_out(self.env_state)
         if kept is not None:
             if values is not None:
                 values = values[kept[: len(values)]]
@@ -450,12 +450,12 @@ class FittedEngine(Engine):
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
         self._install(found)
-        self._values, self.lane.last_row = found.values[:n], n - 1
+        self._values, self.env_state.last_row = found.values[:n], n - 1
 
     @one_thread()
     def fit_logged(self) -> None:
         """Fit to what is remembered, and believe nothing else; that policy is delivered."""
-        self.memory.thin_out(self.lane)
+        self.memory.thin_out(self.env_state)
         self.records, self._confirming, self._under_review, self._placed = [], None, None, None
         self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
         self._values = None  # learning begins with optimism again
@@ -464,8 +464,8 @@ class FittedEngine(Engine):
         """Go on with a new policy."""
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._latest = Record(self.newest)
-        self._uninterrupted = self.lane.episode_length == 0
-        self.lane.held = 0
+        self._uninterrupted = self.env_state.episode_length == 0
+        self.env_state.held = 0
         self._explore_on(anew=False)
         self._set_due()
         self._open()
@@ -495,7 +495,7 @@ class FittedEngine(Engine):
         That is a share of all steps, or sooner, when some episodes will have been played.
         """
         share = self._share(self.config.refit_every)
-        episodes = max(_MIN_EPISODES, self.n_lanes)  # of several environments none is ahead
+        episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
         played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
         needed = max(int(part * max(self.config.min_refit, played)), 1)
         self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
@@ -514,7 +514,7 @@ class FittedEngine(Engine):
         self.exploration.set_epsilon(self._rewards, self._explore, anew, novelty)
 
     def _rewards(self) -> FloatArray:
-        rows = self.memory.steps[: self.memory.rows(self.lane)]
+        rows = self.memory.steps[: self.memory.rows(self.env_state)]
         return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
 
     def _open(self) -> None:
@@ -560,7 +560,7 @@ class FittedEngine(Engine):
         arrays: dict[str, npt.NDArray[Any]] = {
             "room": self.room,
             "state": self.state.record,
-            "lane": self.lane.record.copy(),
+            "env_state": self.env_state.record.copy(),
             **self.exploration.arrays(),
             "uninterrupted": np.array(self._uninterrupted),
             "confirmed": np.array(self._confirmed),
@@ -569,7 +569,7 @@ class FittedEngine(Engine):
             "latest": np.array(records.index(self._latest) if self._latest in records else -1),
             "confirming": np.array(records.index(self._confirming) if self._confirming else -1),
             **{f"record_{k}": np.array([getattr(r, k) for r in records]) for k in _COUNTED},
-            **_prefixed("memory_", self.memory.state(self.lane)),
+            **_prefixed("memory_", self.memory.state(self.env_state)),
         }
         for i, policy in enumerate([self.newest, *(record.policy for record in records)]):
             arrays |= _prefixed(f"policy{i}_", policy.arrays)
@@ -582,7 +582,7 @@ class FittedEngine(Engine):
                 arrays[name] = getattr(self, name)
         if self._under_review is not None:
             arrays["under_review"] = np.array(self._under_review)
-        self.lane.last_row = rows - 1
+        self.env_state.last_row = rows - 1
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -591,7 +591,7 @@ class FittedEngine(Engine):
         check_contents(arrays, self.interface, self.config, self.room.shape[1], kind.SCHEMA)
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
-        self.lane.restore(arrays["lane"])
+        self.env_state.restore(arrays["env_state"])
         self.memory.restore(within(arrays, "memory_"))
         for name in ("metric", "scale", "_values"):
             setattr(self, name, arrays.get(name))
@@ -641,7 +641,7 @@ def check_contents(
     sizes = {
         "d": interface.n_features, "p": interface.n_components, "A": n_actions,
         "actions": n_actions, "width": width, "uniforms": width, "records": n_records,
-        "schemes": 0 if fixed else exploration.NOVELTY + novelty, "lanes": 1, "cells": 65_536,
+        "schemes": 0 if fixed else exploration.NOVELTY + novelty, "env_states": 1, "cells": 65_536,
         "rows": len(arrays["memory_steps"]), "steps": int(arrays["state"][0]["steps"]),
     }  # fmt: skip
     checked: set[str] = set()
@@ -669,7 +669,7 @@ def check_contents(
         require(at >= 0, "under_review is of no policy that is played again")
         legal = n == int(n) and 1 <= n <= arrays["record_n"][at]
         require(legal, f"under_review[0] is {n}: from 1 to {arrays['record_n'][at]} episodes")
-    rows, n_rows = arrays["memory_steps"], int(arrays["lane"]["last_row"][0]) + 1
+    rows, n_rows = arrays["memory_steps"], int(arrays["env_state"]["last_row"][0]) + 1
     require(len(rows) == n_rows + 1, f"memory_steps has {len(rows)} rows, not {n_rows + 1}")
     check_steps("memory_steps", rows, n_actions)
     n_ended = int((rows[: max(n_rows - 1, 0), MARK] != GOES_ON).sum())

@@ -352,7 +352,7 @@ class SupportedWorld:
         steps = min(_STEPS_PER_STEP * len(self.states), _MAX_IMAGINED)
         yes, no = np.ones(_COPIES, dtype=np.bool_), np.zeros(_COPIES, dtype=np.bool_)
         points, ages = _drawn(self.states, _COPIES, rng), np.zeros(_COPIES)
-        engine.set_lanes(_COPIES)
+        engine.set_n_envs(_COPIES)
         shown = points.astype(dtype)
         first = shown, shown, np.zeros(_COPIES), no, no
         actions, _ = engine.advance(VectorStep(*first, learns=no, acts=yes, begins=yes))

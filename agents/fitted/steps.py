@@ -1,7 +1,7 @@
 """Steps of the fitted agent, compiled: choose an action by its policy, remember what came of it.
 
-Its state is a few arrays: named state (:class:`FittedState`) with the lane of the memory, room for
-the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
+Its state is a few arrays: named state (:class:`FittedState`) with that of its environment, room
+for the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
 (:mod:`oda_rl.agents.base.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
 """
 
@@ -16,7 +16,7 @@ from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
-    Lane,
+    EnvState,
     Observations,
     Workspace,
     end_episode,
@@ -68,14 +68,14 @@ class Fitted(NamedTuple):
 
 
 state_of = reader(FittedState)
-lane_of = reader(Lane, FittedState.size)
+env_state_of = reader(EnvState, FittedState.size)
 
 
 @spliced
 def opened(arrays: tuple[Any, ...], env: int) -> Fitted:
     """Name the arrays of an agent."""
     observations, steps, diagram, models, raw, room = arrays
-    trajectory = Trajectory(observations, steps, lane_of(raw, env))
+    trajectory = Trajectory(observations, steps, env_state_of(raw, env))
     return Fitted(state_of(raw, 0), trajectory, diagram, models, workspace(room))
 
 
@@ -106,11 +106,11 @@ def choose(agent: Fitted) -> int:
     One uniform decides whether to explore, which action, for how many steps, and between equals.
     Without exploration the first of equals is chosen, as by the policy that is delivered.
     """
-    state, room, lane = agent.state, agent.room, agent.trajectory.lane
+    state, room, env_state = agent.state, agent.room, agent.trajectory.env_state
     state.drew = False
-    action: int = lane.action
-    if lane.held > 0:
-        lane.held -= 1
+    action: int = env_state.action
+    if env_state.held > 0:
+        env_state.held -= 1
         return action
     i = state.next_uniform
     if i == room.uniforms.shape[0]:
@@ -126,12 +126,12 @@ def choose(agent: Fitted) -> int:
         if action == n_actions:  # rounded up
             action -= 1
         share, least = scaled - action, 1.0 / state.longest_hold
-        lane.held = integer(1.0 / (share if share > least else least)) - 1
+        env_state.held = integer(1.0 / (share if share > least else least)) - 1
     else:
         among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
         made = agent.diagram, agent.models, state.width
         action = decide(*made, room.point, room.weights, among)[1]
-    lane.action = action
+    env_state.action = action
     return action
 
 
@@ -158,20 +158,20 @@ def record(
     truncated: bool,
 ) -> int:
     """Do what :func:`learn` does, with values that have been checked."""
-    lane = to.lane
+    env_state = to.env_state
     remember(to, reward, vector, terminated)
     state.steps += 1
     state.new_steps += 1
-    lane.episode_length += 1
-    lane.episode_return += reward
+    env_state.episode_length += 1
+    env_state.episode_return += reward
     events = 0
     if terminated or truncated:
         events = EPISODE_END | NEXT_SCHEME
-        end_episode(state, lane)
-        lane.held = 0
+        end_episode(state, env_state)
+        env_state.held = 0
     if state.new_steps >= (state.needed if events else state.latest):
         events |= REFIT
-    if lane.last_row + FREE_ROWS >= to.observations.shape[0]:
+    if env_state.last_row + FREE_ROWS >= to.observations.shape[0]:
         events |= ROOM
     return events
 
@@ -219,5 +219,5 @@ def update(
     event = start(agent, observation)
     if event:
         return event
-    agent.trajectory.lane.action = action
+    agent.trajectory.env_state.action = action
     return learn(agent, next_observation, reward, terminated, truncated)

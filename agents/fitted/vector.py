@@ -13,7 +13,7 @@ from oda_rl._compile import compiled
 from oda_rl._state import Raw, reader
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.memory import COMPONENTS, Trajectory
-from oda_rl.agents.base.state import EPISODE_END, Lane, Observations, new_lanes, workspace
+from oda_rl.agents.base.state import EPISODE_END, EnvState, Observations, new_env_states, workspace
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.fitted.changes import Record
@@ -22,7 +22,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 
 _FIRST_ROWS = 256
 
-running_lane = reader(Lane)
+running_env_state = reader(EnvState)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ def record_all(
     truncated: BoolArray,
     learns: BoolArray,
     ended: FloatArray,
-    lanes_raw: Raw,
+    env_states_raw: Raw,
     observations: Observations,
     steps: FloatArray,
     raw: Raw,
@@ -73,7 +73,7 @@ def record_all(
     for i in range(rewards.shape[0]):
         if not learns[i]:
             continue
-        to = Trajectory(observations[i], steps[i], running_lane(lanes_raw, i))
+        to = Trajectory(observations[i], steps[i], running_env_state(env_states_raw, i))
         found = record(state, to, after[i], rewards[i], terminated[i], truncated[i])
         if found & EPISODE_END:
             ended[i, 0] = state.last_return
@@ -92,7 +92,7 @@ def act_in(
     width: float,
     epsilon: float,
     longest_hold: int,
-    lanes_raw: Raw,
+    env_states_raw: Raw,
     observations: Observations,
     steps: FloatArray,
     raw: Raw,
@@ -106,7 +106,7 @@ def act_in(
     state.width, state.epsilon, state.longest_hold = width, epsilon, longest_hold
     for j in range(origin.shape[0]):
         space.origin[j] = origin[j]
-    to = Trajectory(observations[env], steps[env], running_lane(lanes_raw, env))
+    to = Trajectory(observations[env], steps[env], running_env_state(env_states_raw, env))
     agent = Fitted(state, to, diagram, models, space)
     event = start(agent, seen[env])
     if event:
@@ -128,38 +128,38 @@ class RunningEpisodes:
 
     Attributes
     ----------
-    lanes : list of Lane
+    env_states : list of EnvState
         What the running episodes count.
     playing : list of Playing
         What each environment plays.
     arrays : tuple
-        What compiled code writes the episodes to: the lanes' bytes, and a memory
+        What compiled code writes the episodes to: the env_states' bytes, and a memory
         (:mod:`oda_rl.agents.base.memory`) for each environment.
     """
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
         self.playing = [playing] * count
-        lanes: Raw = np.zeros(count * Lane.size, dtype=np.uint8)
-        self.lanes = new_lanes(lanes)
+        env_states: Raw = np.zeros(count * EnvState.size, dtype=np.uint8)
+        self.env_states = new_env_states(env_states)
         d, wide = interface.n_features, COMPONENTS + interface.n_components
         observations: Observations = np.zeros((count, _FIRST_ROWS, d), interface.dtype)
         steps: FloatArray = np.zeros((count, _FIRST_ROWS, wide))
-        self.arrays = lanes, observations, steps
+        self.arrays = env_states, observations, steps
 
     def make_room(self) -> None:
         """Double the rows."""
-        lanes, *memory = self.arrays
+        env_states, *memory = self.arrays
         observations, steps = (np.concatenate([a, np.zeros_like(a)], axis=1) for a in memory)
-        self.arrays = lanes, observations, steps
+        self.arrays = env_states, observations, steps
 
     def rows(self, env: int) -> tuple[Observations, FloatArray]:
         """Return the observations and steps of a trajectory so far."""
-        n = self.lanes[env].last_row + 1
+        n = self.env_states[env].last_row + 1
         return self.arrays[1][env, :n], self.arrays[2][env, :n]
 
     def forget(self, env: int) -> None:
         """Begin a trajectory anew."""
-        self.lanes[env].assign({"last_row": -1, "fresh": False, "held": 0})
+        self.env_states[env].assign({"last_row": -1, "fresh": False, "held": 0})
 
     def give_no_credit(self) -> None:
         """Let what is played count for no policy any more."""

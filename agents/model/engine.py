@@ -11,7 +11,13 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep, badness
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.state import EPISODE_END, Counters, Lane, new_lanes, with_lanes
+from oda_rl.agents.base.state import (
+    EPISODE_END,
+    Counters,
+    EnvState,
+    new_env_states,
+    with_env_states,
+)
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import (
     BAD_STEP,
@@ -39,7 +45,7 @@ from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, who
 
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
-    "lane": Member(Lane, "1"),
+    "env_state": Member(EnvState, "1"),
     "counts": whole("10", f"[-1, {MAX:.0f})"),
     "start": real("d"),
     "code": real("C"),
@@ -64,7 +70,7 @@ Played = Candidate | Tabled | TablePlanner
 class Running:
     """An episode that is being played."""
 
-    lane: Lane
+    env_state: EnvState
     code: FloatArray
     """Of the last action."""
     before: FloatArray
@@ -111,7 +117,7 @@ class ModelEngine(Engine):
         d = interface.n_features
         boxed = interface.box is not None
         self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
-        self.raw, (lane,) = with_lanes(Counters, 1)
+        self.raw, (env_state,) = with_env_states(Counters, 1)
         self.state = Counters(self.raw)
         self.memory = Memory(d, self._n_codes)
         self.outcomes = Outcomes(config.horizon, limit)
@@ -121,7 +127,7 @@ class ModelEngine(Engine):
         self.rules = Planner(self.memory, shape, self.outcomes, config, planning)
         self.tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
         self.planner: Planner | TablePlanner = self.tables if interface.n_values else self.rules
-        self.single = self._begun(lane)
+        self.single = self._begun(env_state)
         self._running: list[Running] | None = None  # of several environments
         self._newest: Played | None = None
         self._next: Played | None = None  # what the next episode is played with
@@ -129,9 +135,9 @@ class ModelEngine(Engine):
         self._confirmed = 0  # steps
         self._new_steps, self._needed = 0, self.planner.wait(0)
 
-    def _begun(self, lane: Lane) -> Running:
+    def _begun(self, env_state: EnvState) -> Running:
         d = self.interface.n_features
-        return Running(lane, np.zeros(self._n_codes), np.zeros(d), np.zeros(d))
+        return Running(env_state, np.zeros(self._n_codes), np.zeros(d), np.zeros(d))
 
     @property
     def _box(self) -> ActionBox:
@@ -182,39 +188,39 @@ class ModelEngine(Engine):
         event = self._bad(vector)
         if event:
             return -event
-        lane = running.lane
-        running.last = lane.action, lane.held, running.code, running.before, running.start
+        env_state = running.env_state
+        running.last = env_state.action, env_state.held, running.code, running.before, running.start
         running.drawn = None
         running.before = np.array(vector, dtype=np.float64)
-        if lane.episode_length == 0:
+        if env_state.episode_length == 0:
             running.start = running.before
         if running.played is not None:
-            lane.action, running.code = running.played.decide(running.before)
-            return lane.action
-        if lane.held > 0:
-            lane.held -= 1
+            env_state.action, running.code = running.played.decide(running.before)
+            return env_state.action
+        if env_state.held > 0:
+            env_state.held -= 1
         else:
             running.drawn = self._explore.bit_generator.state
-            lane.action, running.code = self._random()
+            env_state.action, running.code = self._random()
             share = max(self._explore.random(), 1.0 / _MAX_HOLD)
-            lane.held = int(1.0 / share) - 1
+            env_state.held = int(1.0 / share) - 1
         if self.rules.clauses is not None:
             self._obey(running, self.rules.clauses)
-        return lane.action
+        return env_state.action
 
     def _obey(self, running: Running, clauses: Clauses) -> None:
         """Do what clauses say in place of a random action, or the next one that is allowed."""
-        lane = running.lane
+        env_state = running.env_state
         barred, said = clauses.at(running.before[None])
         if said[0] >= 0:
             output = clauses.outputs[said[0]]
             rule = Candidate(np.zeros((1, len(running.before) + 1)), output[None])
-            lane.action, running.code = rule.decide(running.before)
-            lane.held = 0
-        elif self.interface.box is None and barred[0, lane.action]:
+            env_state.action, running.code = rule.decide(running.before)
+            env_state.held = 0
+        elif self.interface.box is None and barred[0, env_state.action]:
             allowed = np.flatnonzero(~barred[0])
-            lane.action = int(allowed[np.argmax(allowed > lane.action)])
-            running.code = np.eye(self._n_codes)[lane.action]
+            env_state.action = int(allowed[np.argmax(allowed > env_state.action)])
+            running.code = np.eye(self._n_codes)[env_state.action]
 
     def _random(self) -> tuple[int, FloatArray]:
         if self.interface.box is not None:
@@ -231,9 +237,9 @@ class ModelEngine(Engine):
         """Take note that another action is done than was chosen: a number, or one of the box."""
         running = self.single
         if self.interface.box is None:
-            if action == running.lane.action:
+            if action == running.env_state.action:
                 return
-            running.lane.action, running.code = action, np.eye(self._n_codes)[action]
+            running.env_state.action, running.code = action, np.eye(self._n_codes)[action]
         else:
             if np.array_equal(self.perform(0), action):
                 return
@@ -264,7 +270,7 @@ class ModelEngine(Engine):
             return events
         running = self.single
         running.before = np.array(observation, dtype=np.float64)
-        if running.lane.episode_length == 0:
+        if running.env_state.episode_length == 0:
             running.start = running.before
         if self.interface.box is None:
             self.replace(action)
@@ -278,17 +284,20 @@ class ModelEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
-        lane, state = running.lane, self.state
-        first = lane.episode_length == 0
+        env_state, state = running.env_state, self.state
+        first = env_state.episode_length == 0
         self.memory.append(running.before, running.code, reward, vector, terminated, first)
         state.steps += 1
         self._new_steps += 1
-        lane.episode_length += 1
-        lane.episode_return += reward
+        env_state.episode_length += 1
+        env_state.episode_return += reward
         if terminated or truncated:
-            state.last_return, state.last_length = lane.episode_return, lane.episode_length
-            self.outcomes.append(lane.episode_return, lane.episode_length, terminated)
-            lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
+            state.last_return, state.last_length = (
+                env_state.episode_return,
+                env_state.episode_length,
+            )
+            self.outcomes.append(env_state.episode_return, env_state.episode_length, terminated)
+            env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
             return EPISODE_END
         return _PLAN if self._new_steps >= self._patience else 0
 
@@ -299,7 +308,7 @@ class ModelEngine(Engine):
         As many as it takes all environments to end theirs, if there are several: or none might
         ever say how good a rule is.
         """
-        return max(_PATIENCE * self._needed, self.n_lanes * self.outcomes.horizon)
+        return max(_PATIENCE * self._needed, self.n_envs * self.outcomes.horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
@@ -366,9 +375,9 @@ class ModelEngine(Engine):
     def _replace_all(self) -> None:
         """Play on with the newest in the midst of episodes: what they return confirms nothing."""
         for running in [self.single] if self._running is None else self._running:
-            running.whole, running.lane.held = running.lane.episode_length == 0, 0
+            running.whole, running.env_state.held = running.env_state.episode_length == 0, 0
             if not running.whole and running.played is not self._newest:
-                self._confirmed += running.lane.episode_length
+                self._confirmed += running.env_state.episode_length
             running.played = self._next if running.whole else self._newest
 
     def constrain(self, policy: RulePolicy) -> None:
@@ -382,23 +391,23 @@ class ModelEngine(Engine):
         return self.rules.clauses is not None
 
     @property
-    def n_lanes(self) -> int:
+    def n_envs(self) -> int:
         """Number of environments learned from at once; 0 along one trajectory."""
         return 0 if self._running is None else len(self._running)
 
     @property
-    def lanes(self) -> list[Lane]:
+    def env_states(self) -> list[EnvState]:
         """What the running episodes count."""
-        return [one.lane for one in self._running or [self.single]]
+        return [one.env_state for one in self._running or [self.single]]
 
-    def set_lanes(self, count: int) -> None:
+    def set_n_envs(self, count: int) -> None:
         """Get ready to learn from so many environments at once, none of which has begun yet."""
-        lanes = new_lanes(np.zeros(count * Lane.size, dtype=np.uint8))
-        self._running = [self._begun(lane) for lane in lanes]
+        env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
+        self._running = [self._begun(env_state) for env_state in env_states]
         for running in self._running:
             running.played = self._next
 
-    def leave_lanes(self) -> None:
+    def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
         if self._running is not None:
             self._running = None
@@ -411,14 +420,14 @@ class ModelEngine(Engine):
         (return, length).
         """
         assert self._running is not None
-        for lane in step.learns.nonzero()[0].tolist():
-            refuse(self._bad(step.after[lane], step.rewards[lane]), BAD_STEP, self.interface)
+        for env in step.learns.nonzero()[0].tolist():
+            refuse(self._bad(step.after[env], step.rewards[env]), BAD_STEP, self.interface)
         ended = []
-        for lane in step.learns.nonzero()[0].tolist():
-            running = self._running[lane]
+        for env in step.learns.nonzero()[0].tolist():
+            running = self._running[env]
             event = self._record(
-                running, step.after[lane], float(step.rewards[lane]), bool(step.terminated[lane]),
-                bool(step.truncated[lane]),
+                running, step.after[env], float(step.rewards[env]), bool(step.terminated[env]),
+                bool(step.truncated[env]),
             )  # fmt: skip
             if event & EPISODE_END:
                 ended.append((self.state.last_return, float(self.state.last_length)))
@@ -426,24 +435,24 @@ class ModelEngine(Engine):
             elif event & _PLAN:
                 self._plan()
                 self._replace_all()
-        actions = np.zeros(self.n_lanes, dtype=np.int64)
-        for lane in step.acts.nonzero()[0].tolist():
-            code = self._choose(self._running[lane], step.observations[lane])
+        actions = np.zeros(self.n_envs, dtype=np.int64)
+        for env in step.acts.nonzero()[0].tolist():
+            code = self._choose(self._running[env], step.observations[env])
             refuse(max(-code, 0), BAD_STEP, self.interface)
-            actions[lane] = code
+            actions[env] = code
         return actions, np.array(ended).reshape(-1, 2)
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished; their steps are remembered."""
-        self.leave_lanes()
-        self.single.lane.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
+        self.leave_envs()
+        self.single.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self.single.played, self.single.whole = self._next, True
 
     def withdraw_choice(self) -> None:
         """Take back the last choice of an action."""
         one = self.single
         if one.last is not None:
-            one.lane.action, one.lane.held, one.code, one.before, one.start = one.last
+            one.env_state.action, one.env_state.held, one.code, one.before, one.start = one.last
         if one.drawn is not None:
             self._explore.bit_generator.state = one.drawn
         one.last = one.drawn = None
@@ -464,7 +473,7 @@ class ModelEngine(Engine):
                   self._needed, single.whole, self.planner is self.tables, *places]  # fmt: skip
         return {
             "state": self.state.record,
-            "lane": single.lane.record,
+            "env_state": single.env_state.record,
             "counts": np.array(counts, dtype=np.int64),
             "start": single.start,
             "code": single.code,
@@ -478,7 +487,7 @@ class ModelEngine(Engine):
         single = self.single
         self._check(arrays)
         self.state.restore(arrays["state"])
-        single.lane.restore(arrays["lane"])
+        single.env_state.restore(arrays["env_state"])
         numbers = arrays["counts"].tolist()
         n_candidates, self._confirming, self._confirmed, self._new_steps, self._needed = numbers[:5]
         single.whole, is_table = map(bool, numbers[5:7])
@@ -496,8 +505,8 @@ class ModelEngine(Engine):
         """Raise InvalidFileError unless arrays, the planners' apart, are those of an agent."""
         n_actions = self.interface.n_actions
         sizes = {
-            "d": self.interface.n_features, "C": self._n_codes, "rows": 1, "lanes": 1, "cells": 1,
-            "uniforms": self.room.shape[1], "actions": n_actions,
+            "d": self.interface.n_features, "C": self._n_codes, "rows": 1, "env_states": 1,
+            "cells": 1, "uniforms": self.room.shape[1], "actions": n_actions,
         }  # fmt: skip
         check({k: arrays[k] for k in arrays if not k.startswith("planner_")}, SCHEMA, sizes)
         counts, boxed = arrays["counts"], self.interface.box is not None

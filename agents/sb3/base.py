@@ -236,7 +236,7 @@ class Algorithm(BaseAlgorithm):
         """Return an action for each environment, of its action space."""
         if env.num_envs == 1:
             return np.array([self.agent.act(item(observations, 0))])
-        if self._chosen is None or self.agent.n_lanes != env.num_envs:
+        if self._chosen is None or self.agent.n_envs != env.num_envs:
             self._chosen = self.agent.begin_in_all(observations)
         return self._chosen
 

@@ -22,7 +22,7 @@ from oda_rl.agents.base.memory import (
     check_steps,
     watkins_targets,
 )
-from oda_rl.agents.base.state import ROOM, UNIFORMS, Lane, with_lanes
+from oda_rl.agents.base.state import ROOM, UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition, Scaling
@@ -45,12 +45,12 @@ _SETTINGS = ("gamma", "trace_decay", "step_exponent", "min_step_size", "explorat
              "warmup_steps")  # fmt: skip
 
 SCHEMA: dict[str, Member] = {
-    "table": real("3+lanes, K, A"),
+    "table": real("3+env_states, K, A"),
     "room": real("5, width", "[-inf, inf] or nan"),
     "state": Member(ql.OnlineState, "1"),
-    "lanes": Member(Lane, "lanes"),
-    "observations": real("lanes, rows, d"),
-    "steps": real("lanes, rows, 3"),
+    "env_states": Member(EnvState, "env_states"),
+    "observations": real("env_states, rows, d"),
+    "steps": real("env_states, rows, 3"),
     "metric": real("m, m"),
 }
 """What a file has of an online agent, the partition, whose names begin with that, apart."""
@@ -66,15 +66,17 @@ class Latest:
     """Shape (n, 3), as in :mod:`oda_rl.agents.base.memory`."""
 
     @classmethod
-    def of(cls, observations: FloatArray, steps: FloatArray, lanes: Sequence[Lane]) -> Self:
+    def of(
+        cls, observations: FloatArray, steps: FloatArray, env_states: Sequence[EnvState]
+    ) -> Self:
         """Read rings of shape (environments, rows, d) and (environments, rows, 3).
 
         The oldest row may have been the second of two: a step leads on to the row after it all the
         same.
         """
         parts = []
-        for lane, points, taken in zip(lanes, observations, steps, strict=True):
-            end = lane.last_row + 1
+        for env_state, points, taken in zip(env_states, observations, steps, strict=True):
+            end = env_state.last_row + 1
             if taken[-1, MARK] != UNUSED:  # it has gone round
                 parts.append((points[end:], taken[end:]))
             parts.append((points[:end], taken[:end]))
@@ -134,7 +136,7 @@ class OnlineEngine(Engine):
 
     def _make_state(self, count: int) -> None:
         """Make named state for so many environments, in none of which anything has happened."""
-        self.raw, self._lanes = with_lanes(ql.OnlineState, count)
+        self.raw, self._env_states = with_env_states(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
 
     def _open(self) -> None:
@@ -145,31 +147,31 @@ class OnlineEngine(Engine):
     @property
     def _has_trials(self) -> bool:
         """Whether policies are tried: of several environments, if it may ever rest."""
-        return self.config.solved_episodes > 0 and self.n_lanes > 1
+        return self.config.solved_episodes > 0 and self.n_envs > 1
 
     @property
-    def lanes(self) -> list[Lane]:
+    def env_states(self) -> list[EnvState]:
         """What belongs to each environment."""
-        return self._lanes
+        return self._env_states
 
     @property
     def _records(self) -> npt.NDArray[np.void]:
-        """The same as one structured array, shape (lanes,)."""
-        return self.raw[ql.OnlineState.size :].view(Lane.dtype)
+        """The same as one structured array, shape (n_envs,)."""
+        return self.raw[ql.OnlineState.size :].view(EnvState.dtype)
 
     @property
-    def n_lanes(self) -> int:
+    def n_envs(self) -> int:
         """Number of environments learned from at once."""
         return len(self.observations)
 
-    def set_lanes(self, count: int) -> None:
+    def set_n_envs(self, count: int) -> None:
         """Get ready to learn from so many environments at once, none of which has begun yet.
 
         What the ring holds is kept as far as there is room.
         """
         kept = self._trial() if self.state.phase == ql.FROZEN else None
         self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
-        if count != self.n_lanes:
+        if count != self.n_envs:
             latest, before = self._latest(), self.state
             self._make_state(count)
             self.state.record[:] = before.record
@@ -181,21 +183,21 @@ class OnlineEngine(Engine):
 
     def _spread(self, latest: Latest) -> None:
         """Spread transitions, as far as there is room, over new rings of all environments."""
-        count, rows = len(self.lanes), _rows_for(len(self.lanes))
+        count, rows = len(self.env_states), _rows_for(len(self.env_states))
         self.observations = np.zeros((count, rows, latest.points.shape[1]))
         self.steps = np.zeros((count, rows, latest.steps.shape[1]))
         for env, begin in enumerate(range(0, min(len(latest.points), count * rows), rows)):
             own = latest.steps[begin : begin + rows]
-            last = self.lanes[env].last_row = len(own) - 1
+            last = self.env_states[env].last_row = len(own) - 1
             self.observations[env, : last + 1] = latest.points[begin : begin + rows]
             self.steps[env, : last + 1] = own
             if own[last, MARK] == GOES_ON:
                 self.steps[env, last] = -1.0, 0.0, CUT
 
-    def leave_lanes(self) -> None:
+    def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
-        if self.n_lanes > 1:
-            self.set_lanes(1)
+        if self.n_envs > 1:
+            self.set_n_envs(1)
 
     @property
     def n_cells(self) -> int:
@@ -226,8 +228,8 @@ class OnlineEngine(Engine):
 
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
-        for lane in self.lanes:
-            lane.episode_return, lane.episode_length = 0.0, 0
+        for env_state in self.env_states:
+            env_state.episode_return, env_state.episode_length = 0.0, 0
         self.table[ql.TRACES :] = 0.0
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
@@ -237,7 +239,7 @@ class OnlineEngine(Engine):
         (return, length).
         """
         n = len(step.rewards)
-        assert n == self.n_lanes  # else compiled code would write past the ends of arrays
+        assert n == self.n_envs  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
         taken, played = tuple(step), tuple(self.trials.played)  # numba is slow to name named ones
         env, learned, n_ended, best = 0, False, 0, self.state.best_return
@@ -260,12 +262,12 @@ class OnlineEngine(Engine):
         succeeds = ql.succeeds.py_func  # type: ignore[attr-defined]
         if not succeeds(self.state, best):
             self.trials.forget()
-        patience = max(SETTLED_AFTER, _SETTLED_AFTER_EACH * self.n_lanes)
+        patience = max(SETTLED_AFTER, _SETTLED_AFTER_EACH * self.n_envs)
         settled = self.state.steps - self.state.best_at >= patience
-        for lane in ended[:, 1].nonzero()[0].tolist():
-            episode_return, length = ended[lane].tolist()
+        for env in ended[:, 1].nonzero()[0].tolist():
+            episode_return, length = ended[env].tolist()
             solved = succeeds(self.state, episode_return)
-            changes = self.trials.note(lane, solved, int(length))
+            changes = self.trials.note(env, solved, int(length))
             if changes and (self.trials.kept is not None or settled):
                 self._rest_on(self.trials.keep_next())
 
@@ -332,7 +334,7 @@ class OnlineEngine(Engine):
 
     def _latest(self) -> Latest:
         """Return what all environments' rings hold."""
-        return Latest.of(self.observations, self.steps, self.lanes)
+        return Latest.of(self.observations, self.steps, self.env_states)
 
     def _learn_metric(self, diagram: FloatArray, latest: Latest) -> None:
         """Average the metric with that of the present Q, on the latest transitions.
@@ -354,9 +356,9 @@ class OnlineEngine(Engine):
 
     def _take_over(self, lineage: Lineage | None) -> None:
         self.state.n_cells = self.partition.n_cells
-        for lane, ring in zip(self.lanes, self.observations, strict=True):
-            point = ring[(lane.last_row + lane.fresh) % len(ring)]
-            lane.cell = assign(self.partition.diagram, self.n_cells, point)
+        for env_state, ring in zip(self.env_states, self.observations, strict=True):
+            point = ring[(env_state.last_row + env_state.fresh) % len(ring)]
+            env_state.cell = assign(self.partition.diagram, self.n_cells, point)
         self.state.learner_active = self.partition.active
         step, temperature = self.state.steps, self.partition.temperature
         self.note_level(Level(step, temperature, self.codevectors, lineage))
@@ -401,7 +403,7 @@ class OnlineEngine(Engine):
             "table": self.table[:, : self.n_cells],
             "room": self.room,
             "state": self.state.record,
-            "lanes": self._records.copy(),
+            "env_states": self._records.copy(),
             "observations": self.observations,
             "steps": self.steps,
             "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
@@ -411,7 +413,7 @@ class OnlineEngine(Engine):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned."""
         own = {name: arrays[name] for name in arrays if not name.startswith("partition_")}
-        count = arrays["lanes"].shape[0]
+        count = arrays["env_states"].shape[0]
         self._check(own, count)
         self.partition.restore(within(arrays, "partition_"))
         n = self.partition.n_cells
@@ -421,11 +423,11 @@ class OnlineEngine(Engine):
         require(right, f"table and state have {held} cells: the partition has {n}")
         active = bool(self.partition.active) if learning else False
         require(bool(own["state"]["learner_active"][0]) == active, "learner_active is wrong")
-        self.set_lanes(count)
+        self.set_n_envs(count)
         self.table[:, : arrays["table"].shape[1]] = arrays["table"]
         self.state.restore(arrays["state"])
-        for i, lane in enumerate(self.lanes):
-            lane.restore(arrays["lanes"][i : i + 1])
+        for i, env_state in enumerate(self.env_states):
+            env_state.restore(arrays["env_states"][i : i + 1])
         for name in ("room", "observations", "steps"):
             getattr(self, name)[:] = arrays[name]
         self.metric = arrays["metric"] if len(arrays["metric"]) else None
@@ -433,9 +435,10 @@ class OnlineEngine(Engine):
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]], count: int) -> None:
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
         capacity, n_actions = self.table.shape[1:]
-        require(count >= 1, "lanes is empty")
+        require(count >= 1, "env_states is empty")
         sizes = {
-            "lanes": count, "A": n_actions, "actions": n_actions, "d": self.interface.n_features,
+            "env_states": count, "A": n_actions, "actions": n_actions,
+            "d": self.interface.n_features,
             "width": self.room.shape[1], "uniforms": self.room.shape[1], "capacity": capacity,
             "rows": _rows_for(count), "cells": arrays["table"].shape[1],
         }  # fmt: skip
@@ -448,15 +451,17 @@ class OnlineEngine(Engine):
             require(((layer >= 0.0) & (layer <= 1.0)).all(), f"table has {what} out of [0, 1]")
         require(sizes["m"] in (0, sizes["d"]), f"metric has {sizes['m']} rows")
         check_steps("steps", arrays["steps"].reshape(-1, 3), n_actions)
-        state, lanes = arrays["state"][0], arrays["lanes"]
+        state, env_states = arrays["state"][0], arrays["env_states"]
         for name in _SETTINGS:
             value = getattr(self.config, name)
             require(state[name] == value, f"state.{name} is {state[name]}: the setting is {value}")
         least = int(state["phase"] != ql.WARMUP)
         right = least <= state["countdown"] <= state["observe_every"]
         require(right, f"state.countdown is {state['countdown']}")
-        require((lanes["number"] == np.arange(count)).all(), "lanes are not numbered from 0")
-        seen = (lanes["last_row"] >= 0).any() or (arrays["steps"][:, -1, MARK] != UNUSED).any()
+        require(
+            (env_states["number"] == np.arange(count)).all(), "env_states are not numbered from 0"
+        )
+        seen = (env_states["last_row"] >= 0).any() or (arrays["steps"][:, -1, MARK] != UNUSED).any()
         require(seen or least == 0, "steps holds none, though learning has begun")
 
 

@@ -15,7 +15,7 @@ The state of an agent is a tuple of arrays:
     Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
     each environment.
 ``raw``
-    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.base.state.Lane` for each
+    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.base.state.EnvState` for each
     environment.
 ``room``, shape (5, at least max(capacity, d))
     Rows of a :class:`~oda_rl.agents.base.state.Workspace`.
@@ -48,7 +48,7 @@ from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
-    Lane,
+    EnvState,
     Workspace,
     end_episode,
     load_point,
@@ -135,18 +135,18 @@ class Online(NamedTuple):
     diagram: FloatArray
     learner: Learner
     raw: Raw
-    """Bytes of the state and of all environments' lanes."""
+    """Bytes of the state and of those of all environments."""
 
 
 state_of = reader(OnlineState)
-lane_of = reader(Lane, OnlineState.size)
+env_state_of = reader(EnvState, OnlineState.size)
 
 
 @spliced
 def unpack(arrays: tuple[Any, ...], env: int) -> Online:
     """Name the arrays of an agent, as one of its environments sees them."""
     cells, metric, schedule, diagram, table, raw, room, observations, steps = arrays
-    trajectory = Trajectory(observations[env], steps[env], lane_of(raw, env))
+    trajectory = Trajectory(observations[env], steps[env], env_state_of(raw, env))
     learner = Learner(cells, metric, schedule)
     return Online(state_of(raw, 0), trajectory, workspace(room), table, diagram, learner, raw)
 
@@ -157,14 +157,16 @@ def start(agent: Online, observation: FloatArray) -> int:
     event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
     if event == 0:
         begin(agent.trajectory, agent.room.point)
-        agent.trajectory.lane.cell = assign(agent.diagram, agent.state.n_cells, agent.room.point)
+        agent.trajectory.env_state.cell = assign(
+            agent.diagram, agent.state.n_cells, agent.room.point
+        )
     return event
 
 
 @spliced
 def choose(agent: Online) -> int:
     """Epsilon-greedy action in the current cell, or minus the event that prevents it."""
-    return explore(agent, greatest(agent.table[VALUES], agent.trajectory.lane.cell))
+    return explore(agent, greatest(agent.table[VALUES], agent.trajectory.env_state.cell))
 
 
 @spliced
@@ -173,7 +175,7 @@ def explore(agent: Online, greedy_action: int) -> int:
 
     One uniform decides both whether to explore and, rescaled, which action.
     """
-    state, lane, uniforms = agent.state, agent.trajectory.lane, agent.room.uniforms
+    state, env_state, uniforms = agent.state, agent.trajectory.env_state, agent.room.uniforms
     action = greedy_action
     if state.phase != FROZEN:
         i = state.next_uniform
@@ -186,8 +188,8 @@ def explore(agent: Online, greedy_action: int) -> int:
             action = int(uniform / epsilon * n_actions)
             if action == n_actions:  # rounded up
                 action -= 1
-    lane.greedy_action = greedy_action
-    lane.action = action
+    env_state.greedy_action = greedy_action
+    env_state.action = action
     return action
 
 
@@ -210,7 +212,7 @@ def learn(
 
     The observation is then the current point. A bad value changes nothing else.
     """
-    state, lane, point = agent.state, agent.trajectory.lane, agent.room.point
+    state, env_state, point = agent.state, agent.trajectory.env_state, agent.room.point
     event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
     if event:
         return event
@@ -218,8 +220,8 @@ def learn(
         return NOT_FINITE
     state.steps += 1
     state.steps_since_start += 1
-    lane.episode_length += 1
-    lane.episode_return += reward
+    env_state.episode_length += 1
+    env_state.episode_return += reward
     remember(agent.trajectory, reward, point, terminated)
     next_cell = assign(agent.diagram, state.n_cells, point)
     events = 0
@@ -233,7 +235,7 @@ def learn(
                 next_cell = assign(agent.diagram, state.n_cells, point)  # cells have moved
     elif state.phase == WARMUP and state.steps_since_start >= state.warmup_steps:
         events = WARM
-    lane.cell = next_cell
+    env_state.cell = next_cell
     if terminated or truncated:
         events |= judge_episode(agent)
     return events
@@ -246,8 +248,8 @@ def update_values(agent: Online, next_cell: int, reward: float, terminated: bool
     The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
     the action was not greedy. The value after a terminal step is 0.
     """
-    state, lane, table = agent.state, agent.trajectory.lane, agent.table
-    cell, action = lane.cell, lane.action
+    state, env_state, table = agent.state, agent.trajectory.env_state, agent.table
+    cell, action = env_state.cell, env_state.action
     future = 0.0
     if not terminated:
         future = table[VALUES, next_cell, greatest(table[VALUES], next_cell)]
@@ -259,8 +261,8 @@ def update_values(agent: Online, next_cell: int, reward: float, terminated: bool
     if state.trace_decay == 0.0:
         table[VALUES, cell, action] += step_size * error
         return
-    traces = table[TRACES + lane.number]
-    if action != lane.greedy_action:
+    traces = table[TRACES + env_state.number]
+    if action != env_state.greedy_action:
         traces[:] = 0.0
     traces[cell] = 0.0
     traces[cell, action] = 1.0
@@ -295,8 +297,8 @@ def succeeds(state: OnlineState, episode_return: float) -> bool:
 @spliced
 def judge_episode(agent: Online) -> int:
     """Compare the episode that ends with others, and freeze or learn by that; returns events."""
-    state, lane, table = agent.state, agent.trajectory.lane, agent.table
-    episode_return, events = lane.episode_return, EPISODE_END
+    state, env_state, table = agent.state, agent.trajectory.env_state, agent.table
+    episode_return, events = env_state.episode_return, EPISODE_END
     if state.phase == WARMUP or state.random_episodes == 0:
         state.random_episodes += 1
         state.random_return += (episode_return - state.random_return) / state.random_episodes
@@ -316,8 +318,8 @@ def judge_episode(agent: Online) -> int:
         if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
             settled = state.phase == FROZEN or state.steps - state.best_at >= SETTLED_AFTER
             state.phase = FROZEN if streak >= wanted and settled else LEARNING
-        table[TRACES + lane.number] = 0.0
-    end_episode(state, lane)
+        table[TRACES + env_state.number] = 0.0
+    end_episode(state, env_state)
     return events
 
 
@@ -347,8 +349,11 @@ def update(
     event = start(agent, observation)
     if event:
         return event
-    lane = agent.trajectory.lane
-    lane.action, lane.greedy_action = action, greatest(agent.table[VALUES], lane.cell)
+    env_state = agent.trajectory.env_state
+    env_state.action, env_state.greedy_action = (
+        action,
+        greatest(agent.table[VALUES], env_state.cell),
+    )
     return learn(agent, next_observation, reward, terminated, truncated)
 
 
@@ -377,9 +382,9 @@ def outlasted(raw: Raw, env: int, n: int) -> bool:
     about a policy of which most others still go on.
     """
     longer = 0
-    length = lane_of(raw, env).episode_length + 1  # with the step that ends it
+    length = env_state_of(raw, env).episode_length + 1  # with the step that ends it
     for other in range(n):
-        if other != env and lane_of(raw, other).episode_length > length:
+        if other != env and env_state_of(raw, other).episode_length > length:
             longer += 1
     return 2 * longer >= n
 
@@ -432,7 +437,7 @@ def step_together(
             if begins[i] or resumed:  # events may have moved the cells
                 events = start(agent, observations[i])
             if events == 0:
-                trial = counts[i] > 0 and agent.trajectory.lane.episode_length <= LONGEST_TRIAL
+                trial = counts[i] > 0 and agent.trajectory.env_state.episode_length <= LONGEST_TRIAL
                 if trial and not begins[i]:
                     cell = assign(diagrams[i], counts[i], agent.room.point)
                     action = explore(agent, greedy[i, cell])

@@ -65,18 +65,18 @@ class Trials:
         self._of: list[Trial | None] = [None] * count
         self._candidates: list[Trial] = []
 
-    def begin(self, lanes: IntArray, trial: Trial, diagram: FloatArray, greedy: IntArray) -> None:
+    def begin(self, envs: IntArray, trial: Trial, diagram: FloatArray, greedy: IntArray) -> None:
         """Let environments play a policy."""
         n_cells = len(greedy)
-        self.played.counts[lanes] = n_cells
-        self.played.diagrams[lanes, :n_cells] = diagram[:n_cells]
-        self.played.greedy[lanes, :n_cells] = greedy
-        for lane in lanes.tolist():
-            self._of[lane] = trial
+        self.played.counts[envs] = n_cells
+        self.played.diagrams[envs, :n_cells] = diagram[:n_cells]
+        self.played.greedy[envs, :n_cells] = greedy
+        for env in envs.tolist():
+            self._of[env] = trial
 
-    def note(self, lane: int, solved: bool, length: int) -> bool:
+    def note(self, env: int, solved: bool, length: int) -> bool:
         """Note how an episode ended; returns whether another policy is to be kept, or none."""
-        trial, self._of[lane] = self._of[lane], None
+        trial, self._of[env] = self._of[env], None
         if trial is None or length > LONGEST_TRIAL:
             return False
         trial.solved += solved
