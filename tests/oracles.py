@@ -1095,3 +1095,21 @@ def matrix_rslvq_cost(parameters, places, weights, labels, points, classes, shar
         own = sum(density for density, k in zip(densities, labels, strict=True) if k == c)
         loss -= share * np.log(own / sum(densities) + 1e-6)
     return loss
+
+
+def ridge_slopes(steps, rests, weights, cells, n_cells):
+    """Slopes of cells, drawn to those in common by their moments, by least squares of rows."""
+    n, d = steps.shape
+    rooted = steps * np.sqrt(weights / weights.sum())[:, None]
+    common = np.linalg.lstsq(rooted, rests * np.sqrt(weights / weights.sum()), rcond=1e-10)[0]
+    slopes = np.zeros((n_cells, d))
+    for k in range(n_cells):
+        own = (cells == k) & (weights > 0.0)
+        if own.any():
+            root = np.sqrt(weights[own])
+            missed = (rests[own] - steps[own] @ common) * root
+            # |missed - rows s|^2 + (d + 2) |rooted s|^2, of the shortest s that there is.
+            rows = np.vstack([steps[own] * root[:, None], np.sqrt(d + 2) * rooted])
+            right = np.concatenate([missed, np.zeros(n)])
+            slopes[k] = common + np.linalg.lstsq(rows, right, rcond=1e-10)[0]
+    return slopes

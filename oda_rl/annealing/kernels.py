@@ -73,11 +73,16 @@ def measure(
 def weigh(
     masses: FloatArray, first: int, last: int, smallest: float, temperature: float, out: FloatArray
 ) -> float:
-    """Turn divergences into masses times Gibbs weights; return their sum."""
+    """Turn divergences into masses times Gibbs weights; return their sum.
+
+    At temperature 0, as after a first sample, the nearest codevectors have all of the weight.
+    """
     total, farthest = 0.0, smallest + FARTHEST * temperature
     for k in range(first, last):
         weight = 0.0
-        if out[k] <= farthest:
+        if out[k] <= smallest:
+            weight = masses[k]
+        elif out[k] <= farthest:
             weight = masses[k] * math.exp((smallest - out[k]) / temperature)
         out[k] = weight
         total += weight
@@ -210,7 +215,9 @@ def _learn_called(
         scores = diagram[own, 0] + diagram[own, 1:] @ point[:d]
         smallest = scores.min()
         seen += weight * max(smallest + potential, 0.0), weight
-        shares = masses[own] * np.exp((smallest - scores) / temperature)
+        excess = np.where(scores > smallest, scores - smallest, 0.0)
+        with np.errstate(over="ignore"):
+            shares = masses[own] * np.exp(-excess / max(temperature, TINY))
         shares /= shares.sum()
         shares[shares <= MIN_SHARE] = 0.0
         step = min(weight * max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size), 1.0)
