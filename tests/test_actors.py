@@ -305,7 +305,7 @@ def test_options_that_are_refused(words, message, tmp_path, capsys):
 def test_the_command_trains_with_processes_of_its_own(tmp_path, capsys):
     folder = tmp_path / "run"
     words = ["--env-id", "environments:Slow-v0", "--env-kwargs", f'{{"pause": {PAUSE}}}']
-    more = ["--total-timesteps", "1000", "--eval-episodes", "1", "--out", str(folder)]
+    more = ["--total-timesteps", "1000", "--n-eval-episodes", "1", "--out", str(folder)]
     kept = ["--workers", "2", "--backend", "dask", "--checkpoint-every", "300", "--log", "csv"]
     assert main(["train", *words, *more, *kept]) == 0
     agent = load_agent(folder)

@@ -214,7 +214,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
         (["train", "--config", "{run}/monitor.csv"], "which is no JSON"),
         (["train", "--config", "{run}/nowhere.json"], "nowhere.json"),
-        (["train", "--eval-episodes", "0"], "eval_episodes is 0"),
+        (["train", "--n-eval-episodes", "0"], "n_eval_episodes is 0"),
         (["train", "--total-timesteps", "1.5e0"], "1.5e0"),
         (
             ["train", "--algo", "two-timescale", "--partition", "grid", "--max-cells", "3"],
@@ -231,7 +231,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--total-timesteps", "many"], "many"),
         (["train", "--no-such-option", "1"], "no-such-option"),
         (["evaluate", "nowhere"], "nowhere"),
-        (["evaluate", "{run}", "--episodes", "0"], "n_episodes is 0"),
+        (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
         ([], "train"),
     ],
@@ -330,7 +330,7 @@ def test_a_configuration_is_read_back_and_flags_win(tmp_path):
     kwargs = '{"is_slippery": false, "max_episode_steps": 30}'
     lake = ["--env-id", "FrozenLake-v1", "--env-kwargs", kwargs, "--seed", "4"]
     own = ["--algo", "two-timescale", "--partition", "grid", "--gamma", "0.9"]
-    common = ["train", *lake, *own, "--total-timesteps", "5e2", "--eval-episodes", "3"]
+    common = ["train", *lake, *own, "--total-timesteps", "5e2", "--n-eval-episodes", "3"]
     assert main([*common, "--out", str(first)]) == 0
     config = ["--config", str(first / "config.json")]
     known = parse(["train", *config])
@@ -346,7 +346,7 @@ def test_a_configuration_is_read_back_and_flags_win(tmp_path):
 
 @pytest.mark.parametrize("kind", ["csv", "tensorboard"])
 def test_episodes_are_logged(kind, tmp_path):
-    arguments = ["--algo", "two-timescale", "--total-timesteps", "1500", "--eval-episodes", "1"]
+    arguments = ["--algo", "two-timescale", "--total-timesteps", "1500", "--n-eval-episodes", "1"]
     assert main(["train", *arguments, "--log", kind, "--out", str(tmp_path)]) == 0
     episodes = load_agent(tmp_path).episodes.rows
     if kind == "tensorboard":
@@ -363,7 +363,7 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     (tmp_path / "module_of_there.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    arguments = ["--algo", "two-timescale", "--total-timesteps", "300", "--eval-episodes", "2"]
+    arguments = ["--algo", "two-timescale", "--total-timesteps", "300", "--n-eval-episodes", "2"]
     assert main(["train", "--env-id", "module_of_there:There-v0", *arguments]) == 0
     run = str(tmp_path / "runs" / "module_of_there-There-v0-0")
     del sys.modules["module_of_there"], gym.registry["There-v0"]  # as in another process
@@ -372,7 +372,7 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     assert "module_of_there" not in sys.modules
     assert main(["evaluate", run, "--episodes", "2", "--trust-env"]) == 0
     del sys.modules["module_of_there"], gym.registry["There-v0"]
-    again = ["train", "--config", f"{run}/config.json", "--eval-episodes", "2"]
+    again = ["train", "--config", f"{run}/config.json", "--n-eval-episodes", "2"]
     assert main(again) == 2
     assert "for which the module 'module_of_there' would be imported" in capsys.readouterr().err
     assert "module_of_there" not in sys.modules

@@ -854,7 +854,7 @@ def test_bad_arguments():
     for steps in (0, -5, 1.5):
         with pytest.raises(ValueError, match="total_timesteps is"):
             agent.learn(steps)
-    with pytest.raises(ValueError, match="n_episodes is 0"):
+    with pytest.raises(ValueError, match="n_eval_episodes is 0"):
         agent.evaluate(0)
     with pytest.raises(ValueError, match="n_steps is 0"):
         agent.visited_states(0)

@@ -19,7 +19,7 @@ from oda_rl.reporting.page import as_html
 TRAINING = [
     *("train", "--algo", "two-timescale", "--partition", "som", "--map-shape", "3", "2"),
     *("--env-id", "CartPole-v1", "--env-kwargs", '{"max_episode_steps": 400}'),
-    *("--seed", "3", "--total-timesteps", "1500", "--eval-episodes", "1"),
+    *("--seed", "3", "--total-timesteps", "1500", "--n-eval-episodes", "1"),
 ]
 
 
@@ -75,7 +75,7 @@ def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
     command = shlex.split(shown(text, "command"))
     assert command[:2] == ["oda-rl", "train"]
     assert command_of(parse(command[1:])) == shlex.join(command)
-    assert main([*command[1:], "--eval-episodes", "1", "--out", str(tmp_path)]) == 0
+    assert main([*command[1:], "--n-eval-episodes", "1", "--out", str(tmp_path)]) == 0
     again = report_of(load_agent(tmp_path), episodes=1)
     assert again.digest == shown(text, "digest")
 
@@ -195,7 +195,7 @@ def test_no_module_is_imported_for_a_report(text, tmp_path):
         (["{empty}"], "agent.zip"),
         (["{run}/agent.zip"], "it must be a run folder"),
         (["{run}", "--out", "{empty}"], "which is a folder: it must be a file"),
-        (["{run}", "--episodes", "0"], "n_episodes is 0"),
+        (["{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["{run}", "--verify"], "which is a folder: --verify takes a report"),
         (["{empty}/none.html", "--verify"], "none.html"),
     ],

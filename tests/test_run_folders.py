@@ -26,7 +26,7 @@ from oda_rl.files.archive import load_archive, save_archive
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from common.trainings import content
 
-ONLINE = ["train", "--algo", "two-timescale", "--eval-episodes", "2"]
+ONLINE = ["train", "--algo", "two-timescale", "--n-eval-episodes", "2"]
 STEPS = 200_000
 
 
@@ -304,7 +304,7 @@ def test_when_a_figure_fails_the_agent_is_saved_first(tmp_path, monkeypatch, cap
 
 
 def test_a_folder_is_of_one_agent(tmp_path):
-    common = ["--total-timesteps", "1000", "--eval-episodes", "1", "--out", str(tmp_path)]
+    common = ["--total-timesteps", "1000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
     assert main(["train", "--algo", "fitted", *common, "--log", "csv"]) == 0
     for kind in SUFFIXES:
         assert main(["export", str(tmp_path), "--format", kind]) == 0

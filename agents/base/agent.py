@@ -197,16 +197,16 @@ class Player(ABC):
     @one_thread()
     def evaluate(
         self,
-        n_episodes: int = 100,
+        n_eval_episodes: int = 100,
         env: gym.Env[Any, Any] | None = None,
         seed: int | None = None,
         progress_bar: bool = False,
     ) -> FloatArray:
-        """Play greedily and return the returns, shape (n_episodes,); nothing is learned.
+        """Play greedily and return the returns, shape (n_eval_episodes,); nothing is learned.
 
         Parameters
         ----------
-        n_episodes : int
+        n_eval_episodes : int
             At least 1.
         env : gymnasium.Env, optional
             Where to play. By default a new environment is made as the agent's own was, with the
@@ -222,7 +222,7 @@ class Player(ABC):
             If ``env`` has other spaces than the agent was trained with, or is not given and no
             other environment can be made.
         """
-        count = checked_count("n_episodes", n_episodes)
+        count = checked_count("n_eval_episodes", n_eval_episodes)
         with self._place(env) as place, episodes_line(count, progress_bar) as report:
             compiled, policy = compiled_dynamics(place), self.policy.in_loops
             if compiled is not None and compiled.time_limit is not None and policy is not None:

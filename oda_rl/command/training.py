@@ -78,7 +78,7 @@ class TrainFitted:
     out: Path | None = None
     """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
 
-    eval_episodes: int = 100
+    n_eval_episodes: int = 100
     """Greedy episodes to play after training."""
 
     video: Path | None = None
@@ -215,8 +215,8 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
-_MAY_CHANGE = {"out", "config_file", "eval_episodes", "video", "log", "checkpoint_every", "resume",
-               "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
+_MAY_CHANGE = {"out", "config_file", "n_eval_episodes", "video", "log", "checkpoint_every",
+               "resume", "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
 _SETTINGS = ("config", *PARTITIONS)  # options that hold settings
 
 
@@ -381,8 +381,8 @@ def train(options: TrainFitted, console: Console) -> int:
     folder, checkpoint = options.folder, options.folder / CHECKPOINT_FILE
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    if options.eval_episodes < 1:
-        raise ValueError(f"eval_episodes is {options.eval_episodes}: it must be at least 1")
+    if options.n_eval_episodes < 1:
+        raise ValueError(f"n_eval_episodes is {options.n_eval_episodes}: it must be at least 1")
     if options.actors is not None and options.algo != "fitted":
         raise ValueError(
             f"workers is {options.workers}, and algo is {options.algo!r}, which plays itself: "
@@ -443,7 +443,7 @@ def _trained(
                 agent.resume(callback=log, **kept)
             else:
                 agent.learn(options.total_timesteps, callback=log, **kept)
-        return agent.evaluate(options.eval_episodes, seed=options.seed + 1, progress_bar=True)
+        return agent.evaluate(options.n_eval_episodes, seed=options.seed + 1, progress_bar=True)
     except Stopped:
         raise
     except KeyboardInterrupt:
