@@ -1,4 +1,4 @@
-"""Certificates: from no state of a box does an episode end within so many steps.
+"""Certificates: no episode that begins in a box ends within a number of steps.
 
-``dynamics`` computes with sets of states, ``certificates`` searches the largest box.
+``dynamics`` computes with sets of states, ``certificates`` searches for the largest box.
 """

@@ -14,7 +14,6 @@ from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.training_run import TrainingRun
-from oda_rl.agents.certifying.certificates import Certificate, certify_learned
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import time_limit
@@ -29,10 +28,10 @@ from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.policies.rules import RulePolicy, without_units
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Editor
-from oda_rl.agents.rules.proofs import Proof, checked_box
+from oda_rl.agents.rules.proofs import Proof
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
 from oda_rl.files.schema import Member, real, require
@@ -270,53 +269,6 @@ class ModelAgent(Simplifiable, Agent):
         space = spaces_of(self._require_env())[0]
         bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
         return self._rule("prove").prove(box, *self._named(names, action_names), bounds)
-
-    def certify(
-        self,
-        box: Mapping[str | int, tuple[float, float]],
-        steps: int,
-        names: Sequence[str] | None = None,
-        sets: int = 400,
-    ) -> Certificate:
-        """Find the largest box, within one, from which no imagined episode ends within steps.
-
-        It is a proof about the learned laws, each of whose steps may be off by as much as the
-        largest held-out residual: not about the environment. See
-        :func:`oda_rl.agents.certifying.certificates.certify`.
-
-        Parameters
-        ----------
-        box : dict
-            Least and greatest value of all components, by their names or numbers; those that are
-            not named are as in the first observations of the episodes.
-        steps : int
-        names : sequence of str, optional
-            Of the observation's components.
-        sets : int
-            That are followed at once: more prove more, and take longer.
-
-        Raises
-        ------
-        ValueError
-            If nothing has been learned yet, or the laws are of cells, angles or noise; if what it
-            delivers is a table; or for unknown components.
-
-        Examples
-        --------
-        >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
-        >>> found = agent.certify({"pole angle": (-0.02, 0.02)}, steps=5, sets=50)
-        >>> print(found.lines[0])
-        Certified: no episode that begins in this box ends within 5 steps
-        """
-        policy, world, memory = self._rule("certify"), self.world, self._engine.memory
-        components = world.checked_names(names)
-        starts = memory.starts
-        low, high = checked_box(
-            box, [components, without_units(components)], (starts.min(axis=0), starts.max(axis=0))
-        )
-        return certify_learned(
-            policy, world.learned, world.seen, world.first, (low, high), steps, components, sets
-        )
 
     def _rule(self, what: str) -> RulePolicy:
         """Return the delivered rule; raise ValueError if it is a table."""

@@ -94,8 +94,8 @@ def export_policy(
     fixed_point : bool
         Of a C header: tables of 16-bit integers instead of single precision.
     certificate : Certificate, optional
-        What has been proved of the policy, as from ``agent.certify``: in the comment of a C header,
-        and in JSON.
+        A proof about the policy, written into the comment of a C header,
+        or into JSON.
     learn : bool
         Of a C header: instead of the policy the online agent's learner, over the same cells, which
         stay where they are. It begins with nothing learned: ``oda_init(&learner, seed)``, then in

@@ -161,20 +161,6 @@ def judge(
     )  # fmt: skip
 
 
-def held_out(
-    learned: Learned, seen: CodedSteps, first: BoolArray | None, rng: np.random.Generator
-) -> FloatArray:
-    """Return what laws that have not seen it say follows each step, shape (n, d).
-
-    Parameters are as in :func:`judge`.
-    """
-    expected = np.empty(seen.before.shape)
-    for world, pieces in _refits(learned, seen, first, rng):
-        held = np.concatenate(pieces)
-        expected[held] = predict(world, seen.before[held], seen.codes[held])[0]
-    return expected
-
-
 def _piece_length(n: int) -> int:
     return max(min(_STEPS, n // _MIN_STRETCHES), 1)
 
