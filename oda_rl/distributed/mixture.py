@@ -319,8 +319,8 @@ class Expectation:
             sums.log_likelihood[:] += weights @ logs
             sums.weight[:] += weights.sum()
             _add_up(
-                points, weights, shares, own.means, own.precisions, own.axes, variances, gaps,
-                sums.masses, sums.moves, sums.spreads, room,
+                points, weights, shares, own, own.axes, variances, gaps, sums.masses, sums.moves,
+                sums.spreads, room,
             )  # fmt: skip
         return sums
 
@@ -360,7 +360,7 @@ def _normalize(logs: FloatArray) -> FloatArray:
 
 @compiled
 def _add_up(
-    points: FloatArray, weights: FloatArray, shares: FloatArray, means: Array, precisions: Array,
+    points: FloatArray, weights: FloatArray, shares: FloatArray, mixture: Mixture,
     axes: Array | None, variances: FloatArray, gaps: FloatArray, masses: FloatArray,
     moves: FloatArray, spreads: FloatArray, room: Room | None,
 ) -> None:  # fmt: skip
@@ -376,9 +376,9 @@ def _add_up(
                 continue
             gain = weights[i] * shares[i, k]
             masses[k] += gain
-            n_missing = complete(points, i, means, precisions, axes, k, room)
+            n_missing = complete(points, i, mixture, axes, k, room)
             for j in range(d):
-                gaps[j] = gap_of(points, i, means, k, j, room)
+                gaps[j] = gap_of(points, i, mixture.means, k, j, room)
                 moves[k, j] += gain * gaps[j]
             if axes is None:
                 for j in range(d):

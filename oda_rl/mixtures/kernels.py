@@ -1,33 +1,33 @@
-"""The compiled steps by which Gaussian mixtures learn, and what they say of samples.
+"""Compiled steps by which Gaussian mixtures learn, and their log densities.
 
 A mixture has K components on a periodic grid, near to square. It learns in three phases:
 
-:func:`anneal`, while all have one spherical covariance
+:func:`anneal`, while all components have one spherical covariance
     The winner k* of a sample is the component whose neighbourhood on the grid is nearest,
     argmax_k -Σ_j g_kj |x - μ_j|², and μ_j ← μ_j + ε g_k*j (x - μ_j): the natural gradient of the
-    smoothed max-component log-likelihood (eq. 5) with P and π held. Once the loss is stationary
+    smoothed max-component log-likelihood (eq. 5) with P and π constant. Once the loss is stationary
     (eq. 6) the width σ of g falls to 0.9 of itself.
 :func:`quantize`, when g is nearly the identity
-    Only the winner moves. Every K/ε samples the component that is needed least takes the place of
-    a sample of the one that errs most.
+    Only the winner moves. Every K/ε samples the component that is needed least is relocated to a
+    sample of the component with the largest error.
 :func:`follow_em`, when covariances are released
     Every component takes its share of the sample's responsibility (eq. 13) into its moments. At
     first responsibilities are tempered (Ueda and Nakano, 1998): of log densities times β, which
     rises to 1.
 
-:func:`ascend` is all that as printed in algorithm 1 instead: plain gradients of eq. 5 for μ, D, ξ.
+:func:`ascend` is algorithm 1 as printed: plain gradients of eq. 5 for μ, D, ξ.
 
-Values may be missing (NaN). A normal distribution of some of its features is normal: the density of
-what is observed is known, and is what likelihoods, responsibilities and gradients are about. What
-is missing enters the moments by what each component expects of it (E step of Ghahramani and Jordan,
-1994; gradients of the observed likelihood are expectations of the complete one's, by Fisher's
-identity). With precisions P, missing features m and observed ones o, a component expects the gap
+Values may be missing (NaN): likelihoods, responsibilities and gradients are then those of the
+observed features, and moments take conditional expectations (E step of Ghahramani and Jordan, 1994;
+by Fisher's identity gradients of the observed likelihood are expectations of the complete one's).
+With precisions P, missing features m and observed features o, a component expects the gap
 
     x_m - μ_m = -P_mm⁻¹ P_mo (x_o - μ_o),   with covariance P_mm⁻¹,
 
-and (x_o - μ_o)ᵀ Σ_oo⁻¹ (x_o - μ_o) is the gap's Mahalanobis distance by all of P, and
-det Σ_oo⁻¹ = det P / det P_mm. So only a matrix of the missing features is inverted. Functions take
-scratch for that, ``room``: None says that nothing is missing, and numba compiles that apart.
+and (x_o - μ_o)ᵀ Σ_oo⁻¹ (x_o - μ_o) is the Mahalanobis distance of the completed gap by all of P,
+and det Σ_oo⁻¹ = det P / det P_mm: only a matrix of the missing features is inverted. ``room`` is
+scratch for that; None means that nothing is missing, which numba compiles apart. ``axes`` is passed
+beside its mixture because numba prunes branches only where an argument is None.
 
 References
 ----------
@@ -66,11 +66,13 @@ _NEGLIGIBLE_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
 _MIN_PULL = 1e-3  # of the winner's: a weaker one is left out
 _MIN_SHARE = 1e-3  # a smaller responsibility moves no mean and no covariance
 _MIN_WEIGHT = 1e-30
-_MIN_PIVOT = 1e-15  # of what it was: the rest is rounding
+_MIN_PIVOT = 1e-15  # share of the diagonal: less is rounding
 _MIN_PRODUCT = 1e-100
 _MAX_STEP = 0.5
 _REFERENCE_SAMPLES = 100
-_CHUNK = 128  # features, after which a component may be seen to be too far away
+_CHUNK = 128  # features, after which a component may be known to be too far away
+_STATIONARY = 0.05  # δ of eq. 6
+_MIN_WIDTH = 0.01  # of the neighbourhood
 
 
 class Room(NamedTuple):
@@ -156,15 +158,18 @@ def _half_log_det(precisions: Array, k: int) -> float:
 
 @inlined
 def _log_part(
-    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int, begin: int,
-    end: int, room: Room | None,
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, begin: int, end: int,
+    variance: float, room: Room | None,
 ) -> float:  # fmt: skip
-    """Log N(x_o; k) of the observed, but for ½ log det P and -(|o|/2) log 2π.
+    """Log N(x_o; k) without ½ log det P and -(|o|/2) log 2π; of some features if P is diagonal.
 
-    Of some features only, if nothing is missing and P is diagonal.
+    ``variance`` is what all components share before covariances are released, and 0 afterwards.
     """
+    means, precisions = mixture.means, mixture.precisions
     log, total, d = 0.0, 0.0, points.shape[1]
-    if room is None:
+    if variance > 0.0:
+        total += _distance(points, i, means, k, begin, end, room) / variance
+    elif room is None:
         if axes is None:
             total += _weighted_distance(points, i, means, precisions, k, begin, end)
         else:
@@ -172,7 +177,7 @@ def _log_part(
                 y = _along(points, i, means, axes, k, u)
                 total += precisions[k, u] * y * y
     else:
-        n = complete(points, i, means, precisions, axes, k, room)
+        n = complete(points, i, mixture, axes, k, room)
         if axes is None:
             for a in range(n):
                 log -= 0.5 * math.log(np.float64(precisions[k, room.places[a]]))
@@ -194,50 +199,44 @@ def write_logs(
 ) -> None:  # fmt: skip
     """Write β (log π_k + log N(x_o; k)) of some rows of points to ``logs``, shape (≥ rows + 1, K).
 
-    It is without -(|o|/2) log 2π, for the o features that are observed, and -∞ where it is seen to
-    be less than another component's by more than ``margin``. The last row is scratch.
+    It is without -(|o|/2) log 2π, and may be -∞ where it is less than another component's by more
+    than ``margin``. The last row is scratch.
     """
-    means, precisions, d = mixture.means, mixture.precisions, points.shape[1]
-    variance = progress_of(mixture.progress, 0).variance
-    held = mixture.spherical or progress_of(mixture.progress, 0).phase != RELEASED
+    d, progress = points.shape[1], progress_of(mixture.progress, 0)
+    held = mixture.spherical or progress.phase != RELEASED
+    variance = progress.variance if held else 0.0
     constants = logs[-1]
-    for k in range(means.shape[0]):
+    for k in range(logs.shape[1]):
         constants[k] = math.log(mixture.weights[k]) + (0.0 if held else mixture.half_log_dets[k])
     # The first features tell which components are likely; only these are measured to the end.
-    first = min(_CHUNK, d) if _has_parts(mixture.axes, room) else d
+    first = min(_CHUNK, d) if _separable(mixture.axes, room) else d
     for b in range(rows.shape[0]):
         i, likely = rows[b], 0
         half_log = 0.5 * n_known(points, i, room) * math.log(variance) if held else 0.0
-        for k in range(means.shape[0]):
-            if held:
-                log = -half_log - 0.5 * _distance(points, i, means, k, 0, first, room) / variance
-            else:
-                log = _log_part(points, i, means, precisions, mixture.axes, k, 0, first, room)
-            logs[b, k] = constants[k] + log
+        for k in range(logs.shape[1]):
+            log = _log_part(points, i, mixture, mixture.axes, k, 0, first, variance, room)
+            logs[b, k] = constants[k] + (log - half_log)
             if logs[b, k] > logs[b, likely]:
                 likely = k
         best = -np.inf if first < d else np.inf
-        for t in range(means.shape[0] if first < d else 0):
+        for t in range(logs.shape[1] if first < d else 0):
             k = likely if t == 0 else t - (t <= likely)  # the likely one first
             begin = first
             while begin < d and logs[b, k] >= best - margin / beta:
                 end = min(begin + _CHUNK, d)
-                if held:
-                    logs[b, k] -= 0.5 * _distance(points, i, means, k, begin, end, room) / variance
-                else:
-                    logs[b, k] += _log_part(
-                        points, i, means, precisions, mixture.axes, k, begin, end, room
-                    )
+                logs[b, k] += _log_part(
+                    points, i, mixture, mixture.axes, k, begin, end, variance, room
+                )
                 begin = end
             if begin < d:
                 logs[b, k] = -np.inf
             best = max(best, logs[b, k])
-        for k in range(means.shape[0]):
+        for k in range(logs.shape[1]):
             logs[b, k] *= beta
 
 
 @inlined
-def _has_parts(axes: Array | None, room: Room | None) -> bool:
+def _separable(axes: Array | None, room: Room | None) -> bool:
     """Whether densities are products over features, all of which are known."""
     return axes is None and room is None
 
@@ -292,10 +291,9 @@ def n_known(points: Array, i: int, room: Room | None) -> int:
 
 @inlined
 def complete(
-    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
-    room: Room | None,
-) -> int:  # fmt: skip
-    """Write what component k expects of a sample to ``room``; return how much is missing."""
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, room: Room | None
+) -> int:
+    """Write the gap that component k expects of a sample; return how many features are missing."""
     if room is None:
         return 0
     n = integer(0)
@@ -305,16 +303,16 @@ def complete(
             room.places[n] = j
             n += 1
         else:
-            room.gaps[j] = np.float64(points[i, j]) - means[k, j]
+            room.gaps[j] = np.float64(points[i, j]) - mixture.means[k, j]
     if axes is not None and n > 0:
-        _factorize(precisions, axes, k, n, room)
-        _expect(precisions, axes, k, n, room)
+        _factorize(mixture.precisions, axes, k, n, room)
+        _expect(mixture.precisions, axes, k, n, room)
     return n
 
 
 @inlined
 def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
-    """Write the Cholesky factor of P_mm, and its inverse."""
+    """Write the Cholesky factor of P_mm and its inverse."""
     places, factor, roots = room.places, room.factor, room.roots
     for a in range(n):
         for b in range(a + 1):
@@ -340,7 +338,7 @@ def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> No
 
 @inlined
 def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
-    """Write -P_mm⁻¹ P_mo times the gaps that are observed to those that are not."""
+    """Write -P_mm⁻¹ P_mo times the observed gaps to the missing ones."""
     gaps, places, along, roots = room.gaps, room.places, room.along, room.roots
     _measure_along(axes, k, gaps, along)
     for a in range(n):
@@ -368,7 +366,7 @@ def _measure_along(axes: Array, k: int, gaps: FloatArray, out: FloatArray) -> No
 
 @inlined
 def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room | None) -> Array:
-    """X - μ_k of a feature, or what is expected of it."""
+    """Gap of a feature, x - μ_k, or its expectation."""
     if room is None:
         return points[i, j] - means[k, j]  # type: ignore[no-any-return]
     return means.dtype.type(room.gaps[j])  # type: ignore[no-any-return]
@@ -417,8 +415,8 @@ def watch_loss(progress: Progress, loss: float, rules: Rules) -> None:
     increase = progress.smoothed - progress.previous
     since_start = progress.previous - progress.reference
     progress.previous = progress.smoothed
-    if increase < rules.delta * max(since_start, 0.0):  # worse than at first if data drift
-        progress.width = max(COOLING * progress.width, rules.last_width)
+    if increase < _STATIONARY * max(since_start, 0.0):  # worse than at first if data drift
+        progress.width = max(COOLING * progress.width, _MIN_WIDTH)
         progress.rate = max(COOLING * progress.rate, rules.min_rate)
 
 
@@ -486,10 +484,11 @@ def quantize(
 ) -> int:
     """Let samples pull the nearest component one by one, until a period ends.
 
-    One component a period is relocated: ``progress.freed`` to a sample of ``progress.crowded``.
-    Returns how many samples were shown.
+    At most one component a period is relocated: ``progress.freed`` to a sample of
+    ``progress.crowded``. Returns how many samples were shown.
     """
     means, progress = mixture.means, progress_of(mixture.progress, 0)
+    weights, errors, savings = mixture.weights, mixture.errors, mixture.savings
     periods, d = progress.periods, points.shape[1]
     first = min(_CHUNK, d)
     n: int = order.shape[0]
@@ -504,51 +503,37 @@ def quantize(
                 winner, nearest, second = k, distance, nearest
             elif distance < second:
                 second = distance
-        if winner >= 0:
-            _learn_variance(progress, nearest, n_known(points, i, room), d, rules)
-            if _account(mixture, progress, winner, nearest, second, rules):
-                freed = np.int64(progress.freed)
-                for j in range(d):
-                    known = not is_missing(points, i, j, room)
-                    means[freed, j] = points[i, j] if known else means[winner, j]
-            else:
-                _pull(points, i, means, winner, progress.rate, room)
+        if winner < 0:
+            continue  # too far away for its distance to be a number
+        _learn_variance(progress, nearest, n_known(points, i, room), d, rules)
+        errors[winner] += nearest
+        if second < np.inf:
+            savings[winner] += second - nearest
+            progress.gap += (second - nearest - progress.gap) / rules.period
+        for k in range(weights.shape[0]):
+            weights[k] *= 1.0 - 1.0 / rules.period
+        weights[winner] += 1.0 / rules.period
+        progress.seen += 1.0
+        if progress.seen % rules.period == 0.0:
+            progress.periods += 1.0
+            progress.rate = max(COOLING * progress.rate, rules.min_rate)
+        if progress.crowded == winner:
+            freed = np.int64(progress.freed)
+            weights[winner] *= 0.5
+            weights[freed] += weights[winner]
+            errors[winner] *= 0.5
+            errors[freed] = errors[winner]
+            savings[freed] = CROWDING * errors[winner]  # a trial
+            progress.crowded = -1.0
+            progress.moved += 1.0
+            for j in range(d):
+                known = not is_missing(points, i, j, room)
+                means[freed, j] = points[i, j] if known else means[winner, j]
+        else:
+            _pull(points, i, means, winner, progress.rate, room)
         if progress.periods > periods:
             return t + 1
     return n
-
-
-@inlined
-def _account(
-    mixture: Mixture, progress: Progress, winner: int, distance: float, next_distance: float,
-    rules: Rules,
-) -> bool:  # fmt: skip
-    # Whether another component is to take the place of the sample.
-    weights, errors, savings = mixture.weights, mixture.errors, mixture.savings
-    errors[winner] += distance
-    if next_distance < np.inf:
-        gap = next_distance - distance
-        savings[winner] += gap
-        progress.gap += (gap - progress.gap) / rules.period
-    keep = 1.0 - 1.0 / rules.period
-    for k in range(weights.shape[0]):
-        weights[k] *= keep
-    weights[winner] += 1.0 / rules.period
-    progress.seen += 1.0
-    relocated = progress.crowded == winner
-    if relocated:
-        freed = np.int64(progress.freed)
-        weights[winner] *= 0.5
-        weights[freed] += weights[winner]
-        errors[winner] *= 0.5
-        errors[freed] = errors[winner]
-        savings[freed] = CROWDING * errors[winner]  # a trial
-        progress.crowded = -1.0
-        progress.moved += 1.0
-    if progress.seen % rules.period == 0.0:
-        progress.periods += 1.0
-        progress.rate = max(COOLING * progress.rate, rules.min_rate)
-    return relocated
 
 
 # Expectation maximization.
@@ -560,9 +545,9 @@ def follow_em(
     max_precision: float, model: Mixture, statistics: Mixture, logs: FloatArray,
     room: Room | None,
 ) -> float:  # fmt: skip
-    """Stochastic EM, a batch at a time; returns the sum of the samples' log densities to the β.
+    """Learn by stochastic EM, in batches; return the sum of log densities to the power β.
 
-    ``steps`` and ``betas``, shape (m,), are ρ and β of each batch; responsibilities are those of
+    ``steps`` and ``betas``, shape (m,), are ρ and β of each batch. Responsibilities are those of
     ``model``, and go into ``statistics``, which may be the same object. ``logs``, shape
     (batch + 1, K), and ``room`` are scratch.
     """
@@ -572,43 +557,27 @@ def follow_em(
         margin = NEGLIGIBLE_LOG if betas[s] == 1.0 else _NEGLIGIBLE_TEMPERED_LOG
         write_logs(points, rows, model, betas[s], margin, logs, room)
         total += responsibilities(logs, rows.shape[0], margin)
-        absorb(points, rows, logs, steps[s], max_precision, statistics, room)
+        _absorb(points, rows, logs, steps[s], max_precision, statistics, room)
     return total
 
 
 @inlined
-def absorb(
+def _absorb(
     points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
     mixture: Mixture, room: Room | None,
 ) -> None:  # fmt: skip
     """Take a batch into the moments of all components: s ← (1 - ρ) s + ρ mean of the batch's.
 
-    s_k are Σ r_k, Σ r_k x and Σ r_k x xᵀ (or its diagonal), of which mean, covariance and weight
-    follow (Cappé and Moulines, 2009). Of what is missing a component takes in what it expects:
-    conditional means and second moments (Ghahramani and Jordan, 1994).
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-    rows : ndarray, shape (B,)
-        Those of the batch.
-    shares : ndarray, shape (≥ B, K)
-        Responsibilities; those below 0.001 move no mean and no covariance.
-    step : float
-        ρ, in (0, 1).
-    max_precision : float
-        Bound of P.
-    mixture : Mixture
-        With released covariances.
-    room : Room or None
-        Scratch, if values are missing.
+    s_k are Σ r_k, Σ r_k x and Σ r_k x xᵀ (or its diagonal), from which mean, covariance and weight
+    follow (Cappé and Moulines, 2009). ``shares``, shape (≥ B, K), are the responsibilities r of the
+    B rows, and ``step`` is ρ.
     """
     means, weights, n, d = mixture.means, mixture.weights, rows.shape[0], points.shape[1]
     progress = progress_of(mixture.progress, 0)
     each = step / n
     for b in range(n):
         # One after another with these steps is (1 - ρ) s + ρ/B Σ, exactly.
-        own = each / (1.0 - step + each * (b + 1.0))
+        a_b = each / (1.0 - step + each * (b + 1.0))
         total, spread, expected = 0.0, 0.0, 0.0
         for k in range(weights.shape[0]):
             total += shares[b, k]
@@ -616,23 +585,20 @@ def absorb(
             continue
         for k in range(weights.shape[0]):
             share = shares[b, k]
-            weights[k] = max((1.0 - own) * weights[k] + own * share, _MIN_WEIGHT)
+            weights[k] = max((1.0 - a_b) * weights[k] + a_b * share, _MIN_WEIGHT)
             if share <= _MIN_SHARE:
                 continue
-            a = min(own * share / weights[k], _MAX_STEP)
+            a = min(a_b * share / weights[k], _MAX_STEP)
             if mixture.spherical:
                 distance = _distance(points, rows[b], means, k, 0, d, room)
                 spread += share * (1.0 - a) * distance
                 expected += share * (d - n_known(points, rows[b], room))
                 _pull(points, rows[b], means, k, a, room)
             else:
-                _absorb_into(
-                    points, rows[b], means, mixture.precisions, mixture.axes, k, a,
-                    max_precision, room,
-                )  # fmt: skip
+                _absorb_one(points, rows[b], mixture, mixture.axes, k, a, max_precision, room)
         if mixture.spherical:
             spread += expected * progress.variance
-            variance = (1.0 - own) * progress.variance + own * spread / d
+            variance = (1.0 - a_b) * progress.variance + a_b * spread / d
             progress.variance = max(variance, 1.0 / max_precision)
     for k in range(0 if mixture.spherical else weights.shape[0]):
         highest = 0.0
@@ -643,27 +609,27 @@ def absorb(
 
 
 @inlined
-def _absorb_into(
-    points: Array, i: int, means: Array, precisions: Array, axes: Array | None, k: int,
-    step: float, max_precision: float, room: Room | None,
+def _absorb_one(
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
+    max_precision: float, room: Room | None,
 ) -> None:  # fmt: skip
-    # Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), with precisions.
-    d = points.shape[1]
-    n_missing = complete(points, i, means, precisions, axes, k, room)
+    """Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), by the precisions and their eigenvectors."""
+    means, precisions, d = mixture.means, mixture.precisions, points.shape[1]
+    n_missing = complete(points, i, mixture, axes, k, room)
     if axes is None:
         one, a = means.dtype.type(1.0), means.dtype.type(step)
         high, low = means.dtype.type(max_precision), means.dtype.type(MIN_PRECISION)
         for j in range(d):
             if is_missing(points, i, j, room):
-                continue  # what is expected is the mean and the variance that there are
+                continue  # expected are the present mean and variance
             gap = points[i, j] - means[k, j]
             p = precisions[k, j]
             means[k, j] = _flushed(means[k, j] + a * gap)
             p /= (one - a) * (one + a * p * (gap * gap))
             precisions[k, j] = min(max(p, low), high)
     else:
-        # Σ is the sum of r rᵀ over roots r, the eigenvectors times standard deviations. So is Σ + a
-        # (x - μ)(x - μ)ᵀ, with one more root; what is missing has covariances with roots, too.
+        # Σ is the sum of r rᵀ over roots r, the eigenvectors times standard deviations. The gap
+        # is one more root, and so are those of the covariance of what is missing.
         last = means.shape[0]
         for u in range(d):
             deviation = 1.0 / math.sqrt(np.float64(precisions[k, u]))
@@ -672,9 +638,14 @@ def _absorb_into(
         for j in range(d):
             axes[last, 0, j] = math.sqrt(step) * gap_of(points, i, means, k, j, room)
         _rotate_apart(axes, k)
-        for root in range(n_missing):
-            _write_root(room, root, math.sqrt(step / (1.0 - step)), axes)
-            _rotate_apart(axes, k)
+        if room is not None:
+            gain = math.sqrt(step / (1.0 - step))
+            for root in range(n_missing):
+                for j in range(d):
+                    axes[last, 0, j] = 0.0
+                for b in range(root + 1):
+                    axes[last, 0, room.places[b]] = gain * room.roots[root, b]
+                _rotate_apart(axes, k)
         for u in range(d):
             variance = 0.0
             for j in range(d):
@@ -689,32 +660,13 @@ def _absorb_into(
             means[k, j] = _flushed(means[k, j] + pulled)
 
 
-@inlined
-def _write_root(room: Room | None, root: int, gain: float, axes: Array) -> None:
-    """Write a root of the covariance of what is missing, times a gain, to the scratch of axes."""
-    if room is not None:
-        last = axes.shape[0] - 1
-        for j in range(axes.shape[2]):
-            axes[last, 0, j] = 0.0
-        for a in range(root + 1):
-            axes[last, 0, room.places[a]] = gain * room.roots[root, a]
-
-
 @compiled
 def _rotate_apart(axes: Array, k: int) -> None:
     """Make the d rows of axes[k] and the first of axes[-1], of d features, orthogonal.
 
-    Rotations leave the sum of their outer products as it is; of d + 1 orthogonal rows one is 0: the
-    last. Three sweeps of Hestenes' one-sided variant of Jacobi's method, which converges
-    quadratically, and begins near to its end.
-
-    Examples
-    --------
-    >>> axes = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [0.0, 0.0]]])
-    >>> _rotate_apart(axes, 0)
-    >>> (axes[0] @ axes[0].T).round(6) + 0.0
-    array([[3., 0.],
-           [0., 1.]])
+    Rotations leave the sum of their outer products as it is; of d + 1 orthogonal rows the last is
+    0. Three sweeps of Hestenes' one-sided Jacobi method are enough: it converges quadratically, and
+    begins near the solution.
     """
     d, last = axes.shape[2], axes.shape[0] - 1
     for _ in range(3):
@@ -752,66 +704,56 @@ def ascend(
 ) -> int:  # fmt: skip
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
-    ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π: of each sample of a batch
+    ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π, for each sample of a batch
     of B in turn, with ε/B. A full P has the eigenvalues D², and its eigenvectors v get
     ∂v = -g D² vᵀ(x - μ) (x - μ) and are made orthonormal again; a spherical one has a single D,
-    whose gradient is the mean over features. The width of g falls as in annealing. Where values are
-    missing, gradients are those of what is observed. Parameters are as for :func:`anneal`, with
-    ``logs`` of shape (batch + 1, K); returns how many samples were shown before the width fell.
+    whose gradient is the mean over features. The width of g falls as in annealing. Parameters are
+    as for :func:`anneal`, with ``logs`` of shape (batch + 1, K); returns how many samples were
+    shown before the width fell.
     """
-    progress = progress_of(mixture.progress, 0)
-    width = progress.width
+    progress, grid = progress_of(mixture.progress, 0), mixture.grid
+    weights, d, width = mixture.weights, points.shape[1], progress.width
     n: int = order.shape[0]
     for begin in range(0, n, batch):
         rows = order[begin : begin + batch]
         write_logs(points, rows, mixture, 1.0, np.inf, logs, room)
-        _ascend_batch(points, rows, logs, mixture, rules, room)
+        each = progress.rate / rows.shape[0]
+        root = 1.0 / math.sqrt(progress.variance)
+        losses, n_losses = 0.0, 0
+        for b in range(rows.shape[0]):
+            winner, loss = _smoothed_best(logs, b, grid)
+            if winner < 0:
+                continue
+            i = rows[b]
+            losses += loss
+            n_losses += 1
+            slope, total = 0.0, 0.0
+            for k in range(weights.shape[0]):
+                g = grid[winner, k]
+                weights[k] = max(weights[k] * math.exp(each * (g - weights[k])), _MIN_WEIGHT)
+                total += weights[k]
+                if g <= _MIN_PULL * grid[winner, winner]:
+                    continue
+                if mixture.spherical:
+                    distance = _distance(points, i, mixture.means, k, 0, d, room)
+                    slope += g * (n_known(points, i, room) / d / root - root * distance / d)
+                    _pull(points, i, mixture.means, k, each * g * root * root, room)
+                else:
+                    _ascend_one(
+                        points, i, mixture, mixture.axes, k, each * g, rules.max_precision, room
+                    )
+            for k in range(weights.shape[0]):
+                weights[k] /= total
+            if mixture.spherical:
+                root = _clipped(root + each * slope, rules.max_precision)
+                progress.variance = 1.0 / (root * root)
+        progress.loss += losses
+        progress.losses += n_losses
+        for _ in range(n_losses):
+            watch_loss(progress, losses / n_losses, rules)
         if progress.width != width:
             return begin + rows.shape[0]  # type: ignore[no-any-return]
     return n
-
-
-@inlined
-def _ascend_batch(
-    points: Array, rows: IntArray, logs: FloatArray, mixture: Mixture, rules: Rules,
-    room: Room | None,
-) -> None:  # fmt: skip
-    progress, grid = progress_of(mixture.progress, 0), mixture.grid
-    weights, d = mixture.weights, points.shape[1]
-    each = progress.rate / rows.shape[0]
-    root = 1.0 / math.sqrt(progress.variance)
-    losses, n_losses = 0.0, 0
-    for b in range(rows.shape[0]):
-        winner, loss = _smoothed_best(logs, b, grid)
-        if winner < 0:
-            continue
-        i = rows[b]
-        losses += loss
-        n_losses += 1
-        slope, total = 0.0, 0.0
-        for k in range(weights.shape[0]):
-            g = grid[winner, k]
-            weights[k] = max(weights[k] * math.exp(each * (g - weights[k])), _MIN_WEIGHT)
-            total += weights[k]
-            if g <= _MIN_PULL * grid[winner, winner]:
-                continue
-            if mixture.spherical:
-                distance = _distance(points, i, mixture.means, k, 0, d, room)
-                slope += g * (n_known(points, i, room) / d / root - root * distance / d)
-                _pull(points, i, mixture.means, k, each * g * root * root, room)
-            else:
-                _ascend_one(
-                    points, i, mixture, mixture.axes, k, each * g, rules.max_precision, room
-                )
-        for k in range(weights.shape[0]):
-            weights[k] /= total
-        if mixture.spherical:
-            root = _clipped(root + each * slope, rules.max_precision)
-            progress.variance = 1.0 / (root * root)
-    progress.loss += losses
-    progress.losses += n_losses
-    for _ in range(n_losses):
-        watch_loss(progress, losses / n_losses, rules)
 
 
 @inlined
@@ -819,8 +761,9 @@ def _ascend_one(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
     max_precision: float, room: Room | None,
 ) -> None:  # fmt: skip
+    """Move component k along its gradients."""
     means, precisions, d = mixture.means, mixture.precisions, points.shape[1]
-    n_missing = complete(points, i, means, precisions, axes, k, room)
+    n_missing = complete(points, i, mixture, axes, k, room)
     if axes is None:
         for j in range(d):
             if is_missing(points, i, j, room):
@@ -844,7 +787,8 @@ def _ascend_one(
             for j in range(d):
                 means[k, j] += force * axes[k, u, j]
                 axes[k, u, j] -= force * gaps[j]
-            _turn_by_spread(axes, k, u, step * root * root, room)
+                if room is not None:
+                    axes[k, u, j] -= step * root * root * room.along[j]
             slope = 1.0 / root - root * y * y - root * spread
             root = _clipped(root + step * slope, max_precision)
             precisions[k, u] = root * root
@@ -854,10 +798,7 @@ def _ascend_one(
 
 @inlined
 def _spread_along(axes: Array, k: int, u: int, n: int, room: Room | None) -> float:
-    """Write C v to ``room.along``, for the covariance C of what is missing; return vᵀ C v.
-
-    v is axis u of component k.
-    """
+    """vᵀ C v for the covariance C of what is missing and axis v; writes C v to ``room.along``."""
     total = 0.0
     if room is not None:
         for j in range(room.along.shape[0]):
@@ -870,14 +811,6 @@ def _spread_along(axes: Array, k: int, u: int, n: int, room: Room | None) -> flo
                 room.along[room.places[a]] += dot * room.roots[root, a]
             total += dot * dot
     return total
-
-
-@inlined
-def _turn_by_spread(axes: Array, k: int, u: int, step: float, room: Room | None) -> None:
-    """Move an axis against what :func:`_spread_along` has written, by a step."""
-    if room is not None:
-        for j in range(axes.shape[2]):
-            axes[k, u, j] -= step * room.along[j]
 
 
 @inlined
