@@ -203,7 +203,7 @@ def test_animation_is_written_whole_or_not_at_all(short, moons, tmp_path, monkey
 def test_only_the_plane_can_be_drawn(classifier, clusterer, moons, tmp_path):
     solid = np.random.default_rng(0).normal(size=(50, 3))
     model = ODAClusterer(2, random_state=0).fit(solid)
-    with pytest.raises(ValueError, match="plane"):
+    with pytest.raises(ValueError, match="shape .50, 3.: a picture of the plane"):
         annealing_plots.animate_annealing(model, solid, tmp_path / "a.gif")
     with pytest.raises(ValueError, match="2 features, not 3"):
         annealing_plots.animate_annealing(model, moons[0], tmp_path / "a.gif")

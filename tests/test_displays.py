@@ -74,7 +74,7 @@ def test_a_density_is_what_the_estimator_says(model, X):
 def test_what_cannot_be_drawn_is_refused(clusterer):
     with pytest.raises(ValueError, match="which has no history"):
         BifurcationDisplay.from_estimator(ODAClusterer(3))
-    with pytest.raises(ValueError, match="points must have shape"):
+    with pytest.raises(ValueError, match="points have shape"):
         DensityDisplay.from_estimator(clusterer, np.zeros((5, 3)))
     with pytest.raises(TypeError, match="it must have score_samples"):
         DensityDisplay.from_estimator(object(), np.zeros((5, 2)))

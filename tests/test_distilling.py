@@ -402,7 +402,7 @@ def test_the_curve_is_drawn():
     )
     ax = plot_sizes(found)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["its teacher", "taken", "rule"]
+    assert labels == ["its teacher", "selected", "rule"]
     np.testing.assert_allclose(ax.lines[1].get_ydata(), [one.returns.mean() for one in sizes])
     with pytest.raises(ValueError, match="curve is empty"):
         plot_sizes(replace(found, curve=()))

@@ -71,11 +71,11 @@ def test_partition_shows_the_greedy_action_of_each_place(either):
             np.testing.assert_array_equal(shown[i, j], colors[agent.predict(point)[0]])
     assert lines < 60 if agent.n_cells > 15 else lines < 20
     labels = {text.get_text() for text in ax.texts}
-    told = next(text for text in labels if "centres of the cells" in text)
-    assert "black: states visited" in told
-    assert "all other components are at their median" in told
+    caption = next(text for text in labels if "centres of the cells" in text)
+    assert "black: states visited" in caption
+    assert "all other components are at their median" in caption
     if agent.n_cells <= 24:
-        assert labels - {told} == {str(k) for k in range(agent.n_cells)}
+        assert labels - {caption} == {str(k) for k in range(agent.n_cells)}
     else:
         dots = [line.get_xydata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
         np.testing.assert_array_equal(dots, agent.codevectors[:, 2:])

@@ -12,12 +12,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import Transform
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import matching_parts
 from oda_rl.agents.policies.explaining import value_text
 from oda_rl.metric import directions
-from oda_rl.plotting.axes import COLORS, bordered, new_axes, padded_range, tint
+from oda_rl.plotting.axes import COLORS, bordered, draw_picture, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
     from oda_rl.agents.worlds.world import World
 
 
-MAX_ROWS = 40  # of a policy that a table shows
-MAX_COMPONENTS = 12  # of the observation that are shown
-MAX_ACTIONS = 8  # whose values are shown
-_MAX_DRAWN_ROWS = 10  # of a policy that a figure shows
-_MAX_DIRECTIONS = 6  # shown of a metric
-_MAX_NUMBERS = 60  # written into a picture of it
-_MAX_DEVIATIONS = 3.0  # that have a colour of their own
-_MAX_NUMBERED = 24  # cells that have room for their number
+MAX_ROWS = 40  # cells in a table of a policy
+MAX_COMPONENTS = 12  # components of the observation shown
+MAX_ACTIONS = 8  # with more actions only the best is shown
+_MAX_DRAWN_ROWS = 10  # cells in a figure of a policy
+_MAX_DIRECTIONS = 6  # of a metric
+_MAX_NUMBERS = 60  # written into the picture of a metric
+_MAX_DEVIATIONS = 3.0  # at which colours saturate
+_MAX_NUMBERED = 24  # with more cells dots replace numbers
 _GRID = 500
-_WINDOW = 20  # episodes of a running mean
-_MANY = 200  # episodes, which are drawn as small dots
-_VISIBLE = 1.05  # a training this much longer than its last episode's end shows what follows it
+_WINDOW = 20  # episodes in a running mean
+_MANY = 200  # from so many episodes on dots are small
+_VISIBLE = 1.05  # an unfinished episode is shown if training was longer by this factor
 _GAP = 0.3  # between the parts of a picture of a policy, in columns
-_BARS = 2.4  # columns that bars take
+_BARS = 2.4  # width of the bars, in columns
 _COLUMNS = 2  # of panels of a rollout
-_AROUND = 0.5  # of the real line's height, which is shown above and below it
-_ERRORS = 1.96  # standard errors to either side: 95 %
+_AROUND = 0.5  # margin around the real line, as a share of its height
+_Z_95 = 1.96  # standard errors in half an interval of 95 %
 
 
 def shown_components(policy: "Overview") -> list[int]:
-    """Return the components to show: those in which codevectors differ most, if there are many."""
+    """Return the indices of components to show: those in which codevectors vary most."""
     spread = policy.codevectors.std(axis=0) * policy.scale
     return sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
 
@@ -62,7 +63,7 @@ def plot_learning_curve(
 ) -> Axes:
     """Draw the return of every training episode over environment steps, and a running mean.
 
-    The mean is of 20 episodes, or of a third of them where there are few.
+    The mean is of 20 episodes, or of a third of them if there are fewer than 60.
 
     Parameters
     ----------
@@ -71,10 +72,9 @@ def plot_learning_curve(
     solved_return : float, optional
         Drawn as a line.
     num_timesteps : int, optional
-        Of the training: what follows the last episode's end is shown as one that has not ended.
+        Steps of the training; those after the last episode are shown as an unfinished one.
     delivered : ndarray, shape (m,), optional
-        Returns of the policy that training delivered: their mean is marked at the end, for no
-        episode of training need have been played by that policy.
+        Returns of the delivered policy; their mean is marked at the end.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -88,8 +88,7 @@ def plot_learning_curve(
         width = min(_WINDOW, len(episodes) // 3)
         if width > 1:
             mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
-            label = f"mean of {width} episodes"
-            ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=label)
+            ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=f"mean of {width} episodes")
         if num_timesteps is not None and num_timesteps > _VISIBLE * steps[-1]:
             ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
         if solved_return is not None and np.isfinite(solved_return):
@@ -119,7 +118,6 @@ def plot_partition(
     Parameters
     ----------
     agent : Agent
-        The policy to draw.
     dimensions : (int, int), optional
         Components on the horizontal and the vertical axis; by default the last two.
     visited : ndarray, shape (n, d), optional
@@ -127,8 +125,7 @@ def plot_partition(
     names : sequence of str, optional
         Names of all components of the observation.
     action_names : sequence of str, optional
-        Names of the actions; unused where these are one continuous component, of which a bar shows
-        the values.
+        Names of the actions; unused for an action of one continuous component.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -139,7 +136,7 @@ def plot_partition(
     """
     d = agent.interface.n_features
     if d < 2:
-        raise ValueError(f"the observation has {d} component: a plane takes at least 2")
+        raise ValueError(f"the observation has {d} component: a plane needs at least 2")
     first, second = (d - 2, d - 1) if dimensions is None else dimensions
     n_actions = agent.policy.n_actions
     shaded = agent.interface.n_components == 1
@@ -150,73 +147,55 @@ def plot_partition(
         if beside:
             ax.figure.subplots_adjust(right=1.0 - 1.7 / 8.0)
     codevectors = agent.codevectors
-    seen = codevectors if visited is None or len(visited) == 0 else visited
-    middle = np.median(seen, axis=0)
-    ranges = [_shown_range(seen[:, j], codevectors[:, j]) for j in (first, second)]
-    cells, actions = _plane(agent, middle, (first, second), ranges, shaded)
-    colors = _colors(n_actions)
+    points = codevectors if visited is None or len(visited) == 0 else visited
+    ranges = [_shown_range(points[:, j], codevectors[:, j]) for j in (first, second)]
+    cells, actions = _plane(agent, np.median(points, axis=0), (first, second), ranges, shaded)
     if shaded:
         picture = _bar(agent, ax).to_rgba(actions, bytes=True)[:, :, :3].copy()
     else:
+        colors = list(COLORS)
+        if n_actions > len(COLORS):
+            colors = [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
         picture = np.array([tint(color) for color in colors])[actions]
         _name_actions(ax, agent, action_names, colors, beside)
-    ax.imshow(
-        bordered(cells, picture),
-        origin="lower",
-        extent=(*ranges[0], *ranges[1]),
-        aspect="auto",
-        interpolation="nearest",
-    )
+    draw_picture(ax, (ranges[0], ranges[1]), bordered(cells, picture))
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
     places = codevectors[:, [first, second]]
     _draw_places(places, ax)
     names = names or [f"observation[{j}]" for j in range(d)]
-    ax.set(
-        xlabel=names[first],
-        ylabel=names[second],
-        xlim=ranges[0],
-        ylim=ranges[1],
-    )
-    plural = "s" * (len(codevectors) > 1)
-    ax.set_title(f"{len(codevectors)} cell{plural}", loc="left")
+    ax.set(xlabel=names[first], ylabel=names[second])
+    ax.set_title(f"{len(codevectors)} cell{'s' * (len(codevectors) > 1)}", loc="left")
     low, high = np.array(ranges).T
     beyond = int(((places < low) | (places > high)).any(axis=1).sum())
     _say_what_is_drawn(ax, len(places), beyond, visited is not None, plane=d > 2)
     return ax
 
 
-def _shown_range(seen: FloatArray, codevectors: FloatArray) -> tuple[float, float]:
-    """Return an axis' range: what is there but for outliers; of few codevectors all."""
+def _shown_range(points: FloatArray, codevectors: FloatArray) -> tuple[float, float]:
+    """Return an axis' range: without outliers among points, or among many codevectors."""
     ends = (0.05, 0.95) if len(codevectors) > _MAX_NUMBERED else (0.0, 1.0)
-    usual = [*np.quantile(seen, (0.005, 0.995)), *np.quantile(codevectors, ends)]
-    return padded_range(np.array(usual))
+    shown = [*np.quantile(points, (0.005, 0.995)), *np.quantile(codevectors, ends)]
+    return padded_range(np.array(shown))
 
 
 def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
-    """Say below the picture what dots are, and which plane it is."""
-    many = n_cells > _MAX_NUMBERED
+    """Explain the picture's marks and plane below it."""
     outside = f" ({beyond} beyond the picture)" if beyond else ""
-    told = f"{'white dots' if many else 'numbers'}: centres of the cells{outside}"
+    marks = "white dots" if n_cells > _MAX_NUMBERED else "numbers"
+    caption = f"{marks}: centres of the cells{outside}"
     if visited:
-        told += "; black: states visited"
+        caption += "; black: states visited"
     if plane:
-        told += "\ncolours: what is done where all other components are at their median"
-    ax.annotate(told, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
+        caption += "\ncolours: the action where all other components are at their median"
+    ax.annotate(caption, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
                 textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
-
-
-def _colors(n_actions: int) -> list[str]:
-    """Return a colour for each action."""
-    if n_actions <= len(COLORS):
-        return list(COLORS)
-    return [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
 
 
 def _name_actions(
     ax: Axes, agent: "Agent", names: Sequence[str] | None, colors: Sequence[str], beside: bool
 ) -> None:
-    """Draw the actions' names with their colours, above the picture or beside it."""
+    """Draw a legend of the actions above the picture or beside it."""
     policy, first = agent.policy, agent.interface.first_action
     labels = names or [f"{policy.choice_name} {first + a}" for a in range(policy.n_actions)]
     ax.legend(
@@ -232,7 +211,7 @@ def _name_actions(
 
 
 def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
-    """Draw the values of an action's one component as a bar beside the picture."""
+    """Draw a colour bar for an action of one component."""
     box = agent.interface.box
     assert box is not None
     light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
@@ -243,31 +222,24 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
 
 
 def _draw_places(places: FloatArray, ax: Axes) -> None:
-    """Draw the codevectors' numbers, or dots if there are many."""
+    """Draw the number of each cell, or dots if there are many."""
     for k, place in enumerate(places):
         if len(places) > _MAX_NUMBERED:
             ax.plot(*place, "o", color="white", markersize=3, markeredgecolor="0.3",
                     markeredgewidth=0.5)  # fmt: skip
             continue
-        ax.annotate(
-            str(k),
-            (place[0], place[1]),
-            ha="center",
-            va="center",
-            fontsize=8,
-            bbox={"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "0.3"},
-        )
+        disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "0.3"}
+        ax.annotate(str(k), tuple(place), ha="center", va="center", fontsize=8, bbox=disc)
 
 
 def plot_metric(
     agent: "Agent", *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw which directions of the state matter: the metric's eigenvectors and their shares.
+    """Draw the eigenvectors of the learned metric and their shares: the directions that matter.
 
     Parameters
     ----------
     agent : FittedQAgent or TwoTimescaleAgent
-        One that has a metric.
     names : sequence of str, optional
         Names of all components of the observation.
     ax : matplotlib Axes, optional
@@ -310,9 +282,9 @@ def _plane(
     ranges: Sequence[tuple[float, float]],
     shaded: bool,
 ) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Return cells and choices of a grid of points through ``middle``, both (grid, grid).
+    """Return cells and choices on a grid through ``middle``, both (grid, grid), rows upwards.
 
-    Rows go up. If shaded, not choices, but the one component of the action.
+    If shaded, the action's one component replaces the choices.
     """
     across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
     cells = np.empty((_GRID, _GRID), dtype=np.int64)
@@ -330,12 +302,12 @@ def _plane(
 
 
 def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
-    """Draw a policy as a table: a row for each cell, those that are visited most first.
+    """Draw a policy as a table of cells, the most visited first.
 
-    From left to right: codevectors, coloured by how many standard deviations they are from the mean
-    of the states visited; the value of each action, the best in the action's colour, and by how
-    much that is better than the next (the margin); and the share of the states visited, or if none
-    were given, how often the agent has learned from the cell.
+    From left to right: codevectors, coloured by their distance from the mean state visited in
+    standard deviations; the value of each action, the best in the action's colour, and its margin
+    over the second best; the share of the states visited in the cell, or, if no states were given,
+    the number of updates of the cell.
 
     Parameters
     ----------
@@ -372,14 +344,7 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     headings += ["margin"] * has_margins
     places += [first_value + a + 0.5 for a in range(n_values + has_margins)]
     ax.set_xticks(places, [_wrapped(heading) for heading in headings], fontsize=8)
-    ax.annotate(
-        unit,
-        (first_bar, 1.0),
-        xycoords=ax.get_xaxis_transform(),
-        xytext=(0, 4),
-        textcoords="offset points",
-        fontsize=8,
-    )
+    _write_above(ax, unit, (first_bar, 1.0), ax.get_xaxis_transform(), 4, 8)
     ax.set_yticks(np.arange(n) + 0.5, [f"cell {cell}" for cell in policy.cells[:n]], fontsize=8)
     ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
     ax.set(xlim=(0.0, first_bar + _BARS), ylim=(n, 0.0), aspect="auto")
@@ -387,29 +352,25 @@ def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
     title = f"Policy: {n} cell{'s' * (n > 1)}"
     if len(policy.cells) > n:
         title = f"Policy: the {n} of {len(policy.cells)} cells that are visited most"
-    ax.annotate(
-        title,
-        (0.0, 1.0),
-        xycoords="axes fraction",
-        xytext=(0, 56),
-        textcoords="offset points",
-        fontsize=12,
-    )
+    _write_above(ax, title, (0.0, 1.0), ax.transAxes, 56, 12)
     return ax
 
 
+def _write_above(
+    ax: Axes, text: str, xy: tuple[float, float], transform: Transform, gap: int, size: int
+) -> None:
+    """Write text a gap above a place; gap and size are in points."""
+    ax.annotate(text, xy, (0, gap), xycoords=transform, textcoords="offset points", fontsize=size)
+
+
 def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax: Axes) -> None:
-    """Draw a square for each cell and component, and the colours' bar below."""
+    """Draw a square for each cell and component, and a colour bar below."""
     codevectors = policy.codevectors[:n, components]
     deviations = (codevectors - policy.mean[components]) * policy.scale[components]
     limit = float(np.clip(np.abs(deviations).max(), 1.0, _MAX_DEVIATIONS))
+    extent = (0.0, len(components), n, 0.0)
     image = ax.imshow(
-        deviations,
-        cmap="RdBu_r",
-        vmin=-limit,
-        vmax=limit,
-        extent=(0.0, len(components), n, 0.0),
-        aspect="auto",
+        deviations, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=extent, aspect="auto"
     )
     for i, j in np.ndindex(*codevectors.shape):
         color = "white" if abs(deviations[i, j]) > 0.6 * limit else "black"
@@ -428,7 +389,7 @@ def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax:
 
 
 def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
-    """Write the value of each action, or the best action's name where there are many."""
+    """Write the value of each action, or the name of the best if there are many."""
     for i in range(n):
         best = int(policy.actions[i])
         if len(policy.action_names) > MAX_ACTIONS:
@@ -444,17 +405,17 @@ def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
 
 
 def _draw_bars(policy: "Overview", n: int, left: float, ax: Axes) -> str:
-    """Draw how often the cells are visited, in their actions' colours; return what of."""
-    known = not np.isnan(policy.shares).any()
-    numbers = policy.shares if known else policy.visits
+    """Draw how often each cell is visited, in its action's colour; return the bars' heading."""
+    has_shares = not np.isnan(policy.shares).any()
+    numbers = policy.shares if has_shares else policy.visits
     longest = max(float(numbers[:n].max()), 1e-300)
     for i in range(n):
         length = (_BARS - 0.8) * numbers[i] / longest
         color = COLORS[policy.actions[i] % len(COLORS)]
         ax.add_patch(Rectangle((left, i + 0.15), length, 0.7, facecolor=color, linewidth=0))
-        text = f"{100.0 * numbers[i]:.1f} %" if known else f"{numbers[i]:,.0f}"
+        text = f"{100.0 * numbers[i]:.1f} %" if has_shares else f"{numbers[i]:,.0f}"
         ax.text(left + length + 0.06, i + 0.5, text, va="center", fontsize=8)
-    return "states visited" if known else "learned from"
+    return "states visited" if has_shares else "learned from"
 
 
 def _write(ax: Axes, x: float, row: int, text: str, color: str, weight: str = "normal") -> None:
@@ -462,15 +423,15 @@ def _write(ax: Axes, x: float, row: int, text: str, color: str, weight: str = "n
 
 
 def _wrapped(heading: str) -> str:
-    """Break a heading into lines, ``observation[10]`` too."""
+    """Break a heading into lines, ``observation[10]`` before the bracket."""
     return textwrap.fill(heading.replace("[", " ["), 12, break_long_words=False)
 
 
 def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes:
-    """Draw the states in which two policies decide differently among those in which they do not.
+    """Draw the states in which two policies decide differently, and those in which they agree.
 
-    In the plane of the two components that tell most, with the region that the words name, as far
-    as that is bounded in them.
+    The plane is that of the two most telling components; a frame marks the region that the
+    difference names, as far as it is bounded in them.
 
     Parameters
     ----------
@@ -478,8 +439,8 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
-    axes = new_axes(6.0, 4.4)[0] if ax is None else ax
     states, differs = difference.states, difference.differs
+    axes = new_axes(6.0, 4.4)[0] if ax is None else ax
     first, second = _differing_plane(difference)
     for rows, color, label in (
         (~differs, "0.8", "decide alike"),
@@ -496,11 +457,9 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         ends[j][int(side == "<")] = value
     if shown:
         (left, right), (bottom, top) = ends[first], ends[second]
-        frame = Rectangle(
-            (left, bottom), right - left, top - bottom, fill=False, edgecolor="0.2", linewidth=1.2,
-            label=textwrap.fill(difference.region.said(difference.names), 70),
-        )  # fmt: skip
-        axes.add_patch(frame)
+        label = textwrap.fill(difference.region.said(difference.names), 70)
+        size = (right - left, top - bottom)
+        axes.add_patch(Rectangle((left, bottom), *size, fill=False, ec="0.2", lw=1.2, label=label))
     axes.set(
         xlim=(low_x, high_x), ylim=(low_y, high_y),
         xlabel=difference.names[first], ylabel=difference.names[second],
@@ -516,15 +475,15 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
 
 
 def _differing_plane(difference: "Difference") -> tuple[int, int]:
-    """Return the two components to draw: those of the region, then those that tell most."""
+    """Return the two components to draw: those of the region, then those that differ most."""
     states, differs = difference.states, difference.differs
-    named = list(dict.fromkeys(j for j, _, _ in difference.region.bounds))
+    named = [j for j, _, _ in difference.region.bounds]
     if differs.any() and not differs.all():
         gap = np.abs(states[differs].mean(axis=0) - states[~differs].mean(axis=0))
     else:
         gap = np.zeros(states.shape[1])
     order = np.argsort(-gap / np.maximum(states.std(axis=0), 1e-300), kind="stable").tolist()
-    first, second, *_ = [*dict.fromkeys([*named, *order]), 0, 0]
+    first, second, *_ = [*dict.fromkeys(named + order), 0, 0]
     return first, second
 
 
@@ -536,21 +495,21 @@ def plot_world(
     seed: int | None = 0,
     ax: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw a real episode, and what a model that has not seen it makes of the same actions.
+    """Draw a real episode, and the rollout of a model not trained on it with the same actions.
 
     Parameters
     ----------
     world : oda_rl.agents.worlds.world.World
         ``agent.world``.
     steps : int
-        Of the episode, at most.
+        Maximum length of the episode, in steps.
     names : sequence of str, optional
         Names of all components of the observation; by default those of known environments.
     seed : int, optional
-        Of the model without the episode.
+        Random seed of the model without the episode.
     ax : sequence of matplotlib Axes, optional
-        Where to draw, one for each component; by default on a new figure. At most 12 are drawn:
-        those that change most.
+        Where to draw, one for each component; by default on a new figure. At most 12 components
+        are drawn: those that change most.
 
     Returns
     -------
@@ -559,7 +518,7 @@ def plot_world(
     Raises
     ------
     ValueError
-        If there are not as many names, or axes, as there should be.
+        If the number of names, or of axes, is wrong.
     """
     real, imagined = world.replayed(steps, seed)
     labels = world.checked_names(names)
@@ -567,7 +526,7 @@ def plot_world(
     shown = sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
     axes = _panels(len(shown)) if ax is None else list(ax)
     if len(axes) != len(shown):
-        raise ValueError(f"ax has {len(axes)} axes: there must be {len(shown)}, one a component")
+        raise ValueError(f"ax has {len(axes)} axes: it must have {len(shown)}, one per component")
     label = "imagined, with the same actions"
     for panel, j in zip(axes, shown, strict=True):
         panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
@@ -582,14 +541,14 @@ def plot_world(
 
 
 def _range(real: FloatArray, imagined: FloatArray) -> tuple[float, float]:
-    """Return what is shown: all of the real line, and of the imagined one what is near."""
+    """Return a range that shows the real line, and the imagined one as far as it is near."""
     low, high = float(real.min()), float(real.max())
     near = np.clip(imagined, low - _AROUND * (high - low), high + _AROUND * (high - low))
     return padded_range(np.concatenate([real, near]))
 
 
 def _panels(count: int) -> list[Axes]:
-    """Return so many axes in two columns; what is left over is taken away."""
+    """Return ``count`` axes in two columns."""
     rows = -(-count // _COLUMNS)
     columns = min(count, _COLUMNS)
     height = 1.9 * rows + 0.9
@@ -600,14 +559,14 @@ def _panels(count: int) -> list[Axes]:
     return axes[:count]
 
 
-def plot_sizes(found: "Distilled", *, ax: Axes | None = None) -> Axes:
-    """Draw what rules return over the number of their cells, beside their teacher.
+def plot_sizes(distilled: "Distilled", *, ax: Axes | None = None) -> Axes:
+    """Draw the mean return of rules over their number of cells, beside their teacher's.
 
-    Means of episodes from common starts, with intervals of 95 %.
+    Bars are intervals of 95 %; all are evaluated from the same start states.
 
     Parameters
     ----------
-    found : Distilled
+    distilled : Distilled
         With a curve: no number of cells was given.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
@@ -617,35 +576,35 @@ def plot_sizes(found: "Distilled", *, ax: Axes | None = None) -> Axes:
     ValueError
         If there is no curve.
     """
-    shown = [one for one in found.curve if len(one.returns)]
+    shown = [size for size in distilled.curve if len(size.returns)]
     if not shown:
-        raise ValueError("found.curve is empty: distill without n_cells, with more steps")
+        raise ValueError("distilled.curve is empty: distil without n_cells, with more steps")
     ax = ax or new_axes()[0]
-    if len(found.taught):
-        mean, error = _interval(found.taught)
+    if len(distilled.taught):
+        mean, error = _interval(distilled.taught)
         ax.axhspan(mean - error, mean + error, color="0.9", linewidth=0)
         ax.axhline(mean, color="0.5", linewidth=1, linestyle="--", label="its teacher")
-    sizes = [one.n_cells for one in shown]
-    means, errors = np.array([_interval(one.returns) for one in shown]).T
+    sizes = [size.n_cells for size in shown]
+    means, errors = np.array([_interval(size.returns) for size in shown]).T
     ax.errorbar(sizes, means, errors, color=COLORS[0], marker="o", markersize=4, capsize=3,
                 linewidth=1.2, label="rule")  # fmt: skip
-    for one, mean in zip(shown, means, strict=True):
-        if one.policy is found.policy:
-            ax.plot(one.n_cells, mean, "o", markersize=11, markerfacecolor="none",
-                    markeredgecolor=COLORS[5], markeredgewidth=1.5, label="taken")  # fmt: skip
+    for size, mean in zip(shown, means, strict=True):
+        if size.policy is distilled.policy:
+            ax.plot(size.n_cells, mean, "o", ms=11, mfc="none", mec=COLORS[5], mew=1.5,
+                    label="selected")  # fmt: skip
     ax.set_xscale("log")
     ax.xaxis.set_major_locator(FixedLocator(sizes))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.set(xlabel="cells, at most", ylabel="return")
-    ax.set_title("What a rule of so many cells returns", loc="left")
+    ax.set(xlabel="maximum number of cells", ylabel="return")
+    ax.set_title("Return by the number of cells", loc="left")
     ax.legend(frameon=False, loc="best")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
-def _interval(returns: "FloatArray") -> tuple[float, float]:
-    """Return mean, and half the width of its interval; 0 of fewer than two."""
+def _interval(returns: FloatArray) -> tuple[float, float]:
+    """Return the mean and half the width of its interval, which is 0 for a single return."""
     n = len(returns)
     spread = float(returns.std(ddof=1)) if n > 1 else 0.0
-    return float(returns.mean()), _ERRORS * spread / n**0.5
+    return float(returns.mean()), _Z_95 * spread / n**0.5

@@ -1,4 +1,4 @@
-"""Axes, colours and planes that all figures share."""
+"""Axes, colours and grids shared by all figures."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,11 @@ from matplotlib.image import AxesImage
 
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 
-# Okabe and Ito's colours, which people with colour-blindness can tell apart.
+# Okabe and Ito's colours, which colour-blind people can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 GRID = 400
 _MAX_POINTS = 3000
-_TINT = 0.3  # how much of a class's colour its region has
+_TINT = 0.3  # share of a class's colour in the tint of its region
 
 Ranges = tuple[tuple[float, float], tuple[float, float]]
 
@@ -22,9 +22,9 @@ Ranges = tuple[tuple[float, float], tuple[float, float]]
 def new_axes(
     width: float = 6.4, height: float = 4.2, columns: int = 1, rows: int = 1
 ) -> list[Axes]:
-    """Return axes beside one another in a new figure that no window shows."""
+    """Return the axes of a new figure, row by row; sizes are in inches."""
     figure = Figure(figsize=(width, height))
-    figure.subplots_adjust(  # a layout engine would draw everything twice
+    figure.subplots_adjust(  # cheaper than a layout engine, which draws everything twice
         left=0.8 / width,
         right=1.0 - (0.2 if columns == 1 else 0.8) / width,
         bottom=0.6 / height,
@@ -34,15 +34,14 @@ def new_axes(
     return list(figure.subplots(rows, columns, squeeze=False).ravel())
 
 
-def tint(color: str) -> ByteArray:
-    """Return a light version of a colour, as RGB from 0 to 255."""
-    rgb = 0.5 * np.array(to_rgb(color)) + 0.5
+def tint(color: str, share: float = 0.5) -> ByteArray:
+    """Return a light version of a colour, with this share of it, as RGB from 0 to 255."""
+    rgb = share * np.array(to_rgb(color)) + 1.0 - share
     return np.round(255.0 * rgb).astype(np.uint8)
 
 
-def bordered(cells: IntArray, colors: ByteArray) -> ByteArray:
-    """Draw white lines between cells into a picture, shape (grid, grid, 3)."""
-    picture = colors
+def bordered(cells: IntArray, picture: ByteArray) -> ByteArray:
+    """Draw white lines between cells into a picture, shape (grid, grid, 3), in place."""
     for shift in (1, 2):  # lines of two pixels
         picture[:, shift:][cells[:, shift:] != cells[:, :-shift]] = 255
         picture[shift:][cells[shift:] != cells[:-shift]] = 255
@@ -50,7 +49,7 @@ def bordered(cells: IntArray, colors: ByteArray) -> ByteArray:
 
 
 def padded_range(values: FloatArray) -> tuple[float, float]:
-    """Return minimum and maximum, with a tenth of their distance on either side."""
+    """Return minimum and maximum, with a margin of a tenth of their distance."""
     low, high = float(values.min()), float(values.max())
     margin = 0.1 * (high - low) if high > low else max(abs(low), 1.0) * 0.1
     return low - margin, high + margin
@@ -61,7 +60,7 @@ def in_plane(points: npt.ArrayLike) -> FloatArray:
     points = np.asarray(points, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
         raise ValueError(
-            f"the picture is of a plane: points must have shape (n, 2), got {points.shape}"
+            f"points have shape {points.shape}: a picture of the plane needs shape (n, 2)"
         )
     return points
 
@@ -69,7 +68,7 @@ def in_plane(points: npt.ArrayLike) -> FloatArray:
 def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
     """Return ranges of both features that show all points, and the codevectors near them.
 
-    Where those are positive the margin is, too: some divergences are defined nowhere else.
+    The ranges stay positive if the points are: some divergences are defined only there.
     """
     lowest, highest = points.min(axis=0), points.max(axis=0)
     width = highest - lowest
@@ -83,7 +82,7 @@ def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
 
 
 def grid(ranges: Ranges) -> FloatArray:
-    """Return points of the plane, shape (GRID * GRID, 2); rows go up."""
+    """Return grid points, shape (GRID * GRID, 2), row by row upwards."""
     across, up = (np.linspace(low, high, GRID) for low, high in ranges)
     return np.column_stack([np.tile(across, GRID), np.repeat(up, GRID)])
 
@@ -95,21 +94,22 @@ def class_colors(indices: Array) -> Array:
 
 def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> AxesImage:
     """Tint the plane, with white lines between regions."""
-    rgb = np.array([to_rgb(str(color)) for color in colors])
-    tints = np.round(255.0 * (_TINT * rgb + 1.0 - _TINT)).astype(np.uint8)
+    tints = np.array([tint(str(color), _TINT) for color in colors])
+    cells = regions.reshape(GRID, GRID)
+    return draw_picture(ax, ranges, bordered(cells, tints[cells]))
+
+
+def draw_picture(ax: Axes, ranges: Ranges, picture: ByteArray) -> AxesImage:
+    """Show a picture, shape (n, n, 3), rows upwards, below everything else."""
     ax.set(xlim=ranges[0], ylim=ranges[1])
+    extent = (*ranges[0], *ranges[1])
     return ax.imshow(
-        bordered(regions.reshape(GRID, GRID), tints[regions].reshape(GRID, GRID, 3)),
-        origin="lower",
-        extent=(*ranges[0], *ranges[1]),
-        aspect="auto",
-        interpolation="nearest",
-        zorder=0,
+        picture, origin="lower", extent=extent, aspect="auto", interpolation="nearest", zorder=0
     )
 
 
 def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
-    """Draw small dots, at most 3000."""
+    """Draw at most 3000 of the points as small dots."""
     rows = np.random.default_rng(0).permutation(len(points))[:_MAX_POINTS]
     ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
 
@@ -118,19 +118,13 @@ def draw_codevectors(
     ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array
 ) -> PathCollection:
     """Draw discs whose area grows with the weight."""
-    return ax.scatter(
-        codevectors[:, 0],
-        codevectors[:, 1],
-        s=20.0 + 400.0 * weights,
-        c=colors,
-        edgecolors="black",
-        linewidths=0.8,
-        zorder=2,
-    )
+    x, y = codevectors[:, :2].T
+    areas = 20.0 + 400.0 * weights
+    return ax.scatter(x, y, areas, colors, edgecolors="black", linewidths=0.8, zorder=2)
 
 
 def name_classes(ax: Axes, names: Array) -> None:
-    """Put a legend above the picture, to the right, if there are classes."""
+    """Draw a legend of the classes above the picture, if there are any."""
     if len(names) == 0:
         return
     for i, name in enumerate(names):
@@ -146,12 +140,12 @@ def name_classes(ax: Axes, names: Array) -> None:
 
 
 def neighbours_apart(cells: IntArray, n_cells: int) -> Array:
-    """Return colours of cells, shape (n_cells,), so that cells that touch differ; greedy."""
+    """Return colours, shape (n_cells,), that differ between touching cells, chosen greedily."""
     touching = np.zeros((n_cells, n_cells), dtype=bool)
     touching[cells[1:], cells[:-1]] = touching[cells[:, 1:], cells[:, :-1]] = True
     touching |= touching.T
     chosen = np.full(n_cells, -1)
     for cell in range(n_cells):
-        taken = set(chosen[touching[cell]])
-        chosen[cell] = next((c for c in range(len(COLORS)) if c not in taken), 0)
+        free = np.setdiff1d(np.arange(len(COLORS)), chosen[touching[cell]])
+        chosen[cell] = free[0] if len(free) else 0
     return class_colors(chosen)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
-from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
@@ -23,6 +22,7 @@ from oda_rl.files.archive import replacing
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,
+    Ranges,
     class_colors,
     draw_codevectors,
     draw_points,
@@ -32,6 +32,7 @@ from oda_rl.plotting.axes import (
     name_classes,
     neighbours_apart,
     new_axes,
+    padded_range,
     window_of,
 )
 
@@ -45,17 +46,17 @@ _DPI = 110
 _GREY = "#777777"
 _LABEL_WIDTH = 0.12  # of the axis
 _CONTOURS = 12
-_DEPTH = 8.0  # below the greatest log-density: what is less likely is not told apart
+_DEPTH = 8.0  # range of log-densities that have colours of their own, below the maximum
 
 History = Sequence[Any]
 """Levels: ``temperature``, ``codevectors`` (K, d) and ``lineage`` (K, K of the level before)."""
 
 
 def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
-    """Draw how cells came from cells as the temperature fell, since the last start.
+    """Draw how cells split as the temperature fell, since the last start.
 
-    The height of a cell is its codevector's first principal component (each component of the
-    observation in units of its spread over all cells).
+    The height of a cell is the first principal component of its codevector (in standardised
+    observations).
 
     Parameters
     ----------
@@ -87,14 +88,14 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
 
 
 def _draw_lineage(history: History, ax: Axes) -> list[Any]:
-    """Draw the cells since the last start, in the colours of their classes; return the levels."""
+    """Draw the cells since the last start, coloured by class; return the levels drawn."""
     starts = [i for i, level in enumerate(history) if level.lineage is None]
     levels = list(history[starts[-1] :]) if starts else []
     ax.set(xlabel="temperature", ylabel="codevector, first principal component")
     if not levels or not levels[-1].temperature > 0.0:
         text = "annealing has not begun"
         if levels and np.isnan(levels[-1].temperature):
-            text = "cells have no temperatures here:\nplot_cells_over_time shows their number"
+            text = "these cells have no temperature:\nplot_cells_over_time shows their number"
         ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
         return []
     heights = _principal_component([level.codevectors for level in levels])
@@ -111,12 +112,10 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
                 linewidth=1.2 * thickness,
             )
         for color in np.unique(colors):
-            own = heights[i][colors == color]
-            at = np.full(len(own), level.temperature)
-            ax.plot(at, own, "o", color=color, markersize=4 * thickness)
-    low, high = min(map(min, heights)), max(map(max, heights))
-    margin = 0.1 * max(high - low, 1e-9)
-    ax.set_ylim(low - margin, high + margin)
+            shown = heights[i][colors == color]
+            at = np.full(len(shown), level.temperature)
+            ax.plot(at, shown, "o", color=color, markersize=4 * thickness)
+    ax.set_ylim(padded_range(np.concatenate(heights)))
     ax.set_xscale("log")
     ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))
     ticks = [temperatures[i] for i in _not_overlapping(levels, ax)]
@@ -127,16 +126,16 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
 
 
 def _not_overlapping(levels: History, ax: Axes) -> list[int]:
-    """Return the levels with room for a label: the last, and those far enough from the next."""
+    """Return the indices of levels with room for a label: the last, and those far enough apart."""
     first, last = np.log(ax.get_xlim())
-    kept: list[int] = []
+    labelled: list[int] = []
     free_until = np.inf
     for i in range(len(levels) - 1, -1, -1):
         place = (np.log(levels[i].temperature) - first) / (last - first)
         if place <= free_until:
-            kept.insert(0, i)
+            labelled.insert(0, i)
             free_until = place - _LABEL_WIDTH
-    return kept
+    return labelled
 
 
 def _principal_component(levels: Sequence[FloatArray]) -> list[FloatArray]:
@@ -189,19 +188,19 @@ def plot_cells_over_time(history: History, total_steps: int, *, ax: Axes | None 
 def plot_annealing(history: History, ax: Axes | None = None) -> Axes:
     """Draw how the codebook branched as the temperature fell, and below it the number K.
 
-    The height of a codevector is its first principal component; its colour is that of its class.
+    The height of a codevector is its first principal component; its colour shows its class.
 
     Parameters
     ----------
     history : sequence of Level
         As in ``history_`` of an estimator.
     ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure. The lower third of it becomes Axes of its own.
+        Where to draw; by default on a new figure. K is drawn in new axes in its lower third.
 
     Returns
     -------
     matplotlib Axes
-        Those of the upper part.
+        The upper axes.
 
     Examples
     --------
@@ -230,16 +229,16 @@ def plot_annealing(history: History, ax: Axes | None = None) -> Axes:
 def plot_decision_regions(
     model: Any, X: npt.ArrayLike, y: npt.ArrayLike, ax: Axes | None = None
 ) -> Axes:
-    """Draw which class a classifier of the plane predicts where, and points of known classes.
+    """Draw the regions in which a classifier of two features predicts each class, and samples.
 
-    Codevectors that are farther away than the points' own range are out of the picture.
+    Codevectors far outside the samples' range are not shown.
 
     Parameters
     ----------
     model : classifier
-        Anything fitted that has ``predict``; its codevectors are drawn if it has any.
+        Any fitted classifier; its ``codevectors_`` are drawn if it has them.
     X : array-like, shape (n, 2)
-        Points; at most 3000 of them are drawn.
+        Samples; at most 3000 are drawn.
     y : array-like, shape (n,)
         Their classes.
     ax : matplotlib Axes, optional
@@ -266,16 +265,16 @@ def plot_decision_regions(
 
 
 def plot_clusters(model: Any, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
-    """Draw the cells of a clusterer of the plane, its codevectors, and points.
+    """Draw the cells and codevectors of a clusterer of two features, and samples.
 
-    Neighbouring cells have different colours, which mean nothing else.
+    Colours only tell neighbouring cells apart.
 
     Parameters
     ----------
     model : clusterer
-        Anything fitted that has ``predict`` and ``cluster_centers_``.
+        Any fitted clusterer with ``predict`` and ``cluster_centers_``.
     X : array-like, shape (n, 2)
-        Points; at most 3000 of them are drawn.
+        Samples; at most 3000 are drawn.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -300,19 +299,19 @@ def plot_clusters(model: Any, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
 def plot_trade_off(
     models: Any, ax: Axes | None = None, by: Literal["clusters", "samples"] = "clusters"
 ) -> Axes:
-    """Draw what more codevectors or more samples bought during annealing.
+    """Draw accuracy or distortion over the number of codevectors, or of samples, during annealing.
 
-    That is accuracy, as measured on training samples, where every level has one, and distortion
-    otherwise. A level whose codebook was merged down has the distortion of before, and is left out.
+    Accuracy on training samples is drawn if every level has it, else distortion. Levels at which
+    codevectors were merged have the distortion of the level before, and are left out.
 
     Parameters
     ----------
     models : estimator, history, or mapping of names to either
-        What has ``history_``, or that itself.
+        Annealed estimators, or their ``history_``.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     by : {"clusters", "samples"}, default="clusters"
-        What is on the horizontal axis: the number K of codevectors, or the samples seen.
+        The horizontal axis: the number K of codevectors, or the samples seen.
 
     Raises
     ------
@@ -322,15 +321,14 @@ def plot_trade_off(
     if by not in ("clusters", "samples"):
         raise ValueError(f'by must be "clusters" or "samples", got {by!r}')
     named = models if isinstance(models, Mapping) else {"": models}
-    histories = {name: getattr(one, "history_", one) for name, one in named.items()}
+    histories = {name: getattr(model, "history_", model) for name, model in named.items()}
     if not histories or not all(map(len, histories.values())):
         raise ValueError("there is no level to draw: has the model been fitted?")
     ax = ax or new_axes()[0]
     levels = [level for history in histories.values() for level in history]
     accurate = all(getattr(level, "accuracy", None) is not None for level in levels)
-    x, y = {"clusters": "n_clusters", "samples": "n_samples_seen"}[by], "distortion"
-    if accurate:
-        y = "accuracy"
+    x = {"clusters": "n_clusters", "samples": "n_samples_seen"}[by]
+    y = "accuracy" if accurate else "distortion"
     for i, (name, history) in enumerate(histories.items()):
         shown = history if accurate else _not_merged(history)
         points = np.array([(getattr(level, x), getattr(level, y)) for level in shown])
@@ -356,42 +354,43 @@ def animate_annealing(
     classes: npt.ArrayLike | None = None,
     fps: float = 4.0,
 ) -> Path:
-    """Write a GIF of the annealing in the plane, with a frame for each temperature level.
+    """Write a GIF of the annealing of two features, with a frame for each temperature level.
 
-    A codevector's area grows with the share of the data that it stands for. Lines divide the cells
-    of the codevectors; a classifier's have the colours of their classes.
+    A codevector's area grows with its weight. Lines separate the cells; a classifier's have the
+    colours of their classes.
 
     Parameters
     ----------
     model : ODAClusterer, ODAClassifier or ODARegressor
         Fitted to two features.
     points : array-like, shape (n, 2)
-        Points to draw; at most 3000 of them are.
+        Samples; at most 3000 are drawn.
     path : path
-        Where to write; the file is written whole or not at all.
+        File to write, atomically.
     classes : array-like, shape (n,), optional
-        Classes of the points, for their colours.
+        Classes of the samples, for their colours.
     fps : float, default=4
-        Frames a second.
+        Frames per second.
 
     Returns
     -------
     Path
-        That of the file.
+        The file.
 
     Raises
     ------
     ValueError
-        If the points or the model are not of the plane.
+        If the points or the model do not have two features.
     """
+    from matplotlib.animation import PillowWriter
+
     plane = in_plane(points)
     if model.n_features_in_ != 2:
         raise ValueError(
             f"the picture is of a plane: the model must have 2 features, not {model.n_features_in_}"
         )
-    known = [getattr(model, "classes_", []), [] if classes is None else classes]
-    names = np.unique(np.concatenate([array for array in map(np.asarray, known) if len(array)]
-                                     or [np.zeros(0)]))  # fmt: skip
+    labels = [getattr(model, "classes_", []), [] if classes is None else classes]
+    names = np.unique(np.concatenate([row for row in map(np.asarray, labels) if len(row)] or [[]]))
     window = window_of(plane, np.concatenate([level.codevectors for level in model.history_]))
     ax = new_axes(5.6, 5.0)[0]
     grey = np.full(len(plane), _GREY)
@@ -414,8 +413,8 @@ def animate_annealing(
     return Path(path)
 
 
-def _draw_level(ax: Axes, model: "BaseODA", window: Any, names: Array) -> tuple[Any, Any]:
-    """Draw the codevectors of one level and their cells."""
+def _draw_level(ax: Axes, model: "BaseODA", window: Ranges, names: Array) -> tuple[Any, Any]:
+    """Draw the codevectors of one level and their cells; return what to remove again."""
     codevectors = model.codevectors_
     colors, regions = np.full(len(codevectors), COLORS[1]), np.full(len(codevectors), _GREY)
     if hasattr(model, "classes_"):
@@ -429,7 +428,7 @@ def _draw_level(ax: Axes, model: "BaseODA", window: Any, names: Array) -> tuple[
 
 
 def _weights(model: Any, codevectors: FloatArray) -> FloatArray:
-    """Return the weights of the codevectors, equal ones if the model knows none."""
+    """Return the weights of the codevectors; equal ones if the model has none."""
     n = len(codevectors)
     return np.asarray(getattr(model, "weights_", np.full(n, 1.0 / n)))
 
@@ -452,19 +451,58 @@ def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
 
 @dataclass
 class _Display:
-    """What all displays have."""
+    """Base of the displays."""
 
     ax_: Axes = field(init=False, repr=False)
-    """Where it was drawn last."""
+    """The axes drawn last."""
 
     @property
     def figure_(self) -> Figure:
-        """The figure that it was drawn on last."""
+        """The figure drawn last."""
         return cast(Figure, self.ax_.figure)
+
+    def plot(self, *, ax: Axes | None = None) -> Self:
+        """Draw, by default on a new figure."""
+        self.ax_ = self._drawn(ax)
+        return self
+
+    def _drawn(self, ax: Axes | None) -> Axes:
+        raise NotImplementedError
 
 
 @dataclass
-class BifurcationDisplay(_Display):
+class _HistoryDisplay(_Display):
+    """Base of the displays of a history."""
+
+    history: History
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **parameters: Any) -> Self:
+        """Draw the history of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : ODAClusterer, ODAClassifier or ODARegressor
+        ax : matplotlib Axes, optional
+            Where to draw; by default on a new figure.
+        **parameters
+            The display's other parameters.
+
+        Raises
+        ------
+        ValueError
+            If the estimator has no history, or a parameter is out of range.
+        """
+        if not getattr(estimator, "history_", None):
+            raise ValueError(
+                f"estimator is {estimator!r}, which has no history: it must be a fitted annealed "
+                "estimator (ODAClusterer, ODAClassifier, ODARegressor)"
+            )
+        return cls(estimator.history_, **parameters).plot(ax=ax)
+
+
+@dataclass
+class BifurcationDisplay(_HistoryDisplay):
     """How a codebook branched as the temperature fell, and below it the number of codevectors.
 
     Parameters
@@ -481,41 +519,20 @@ class BifurcationDisplay(_Display):
     'Annealing'
     """
 
-    history: History
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
-        """Draw what a fitted estimator has in ``history_``.
-
-        Parameters
-        ----------
-        estimator : ODAClusterer, ODAClassifier or ODARegressor
-        ax : matplotlib Axes, optional
-            Where to draw; by default on a new figure.
-
-        Raises
-        ------
-        ValueError
-            If it has no history: it was not fitted, or is no annealed estimator.
-        """
-        return cls(_history(estimator)).plot(ax=ax)
-
-    def plot(self, *, ax: Axes | None = None) -> Self:
-        """Draw, on a new figure by default."""
-        self.ax_ = plot_annealing(self.history, ax=ax)
-        return self
+    def _drawn(self, ax: Axes | None) -> Axes:
+        return plot_annealing(self.history, ax=ax)
 
 
 @dataclass
-class TradeOffDisplay(_Display):
-    """What more codevectors, or more samples, bought during annealing: accuracy, or distortion.
+class TradeOffDisplay(_HistoryDisplay):
+    """Accuracy, or distortion, over the number of codevectors or samples during annealing.
 
     Parameters
     ----------
     history : sequence of Level
         As in ``history_`` of an annealed estimator.
     by : {"clusters", "samples"}, default="clusters"
-        What is on the horizontal axis.
+        The horizontal axis.
 
     Examples
     --------
@@ -526,60 +543,24 @@ class TradeOffDisplay(_Display):
     'codevectors K'
     """
 
-    history: History
     by: Literal["clusters", "samples"] = "clusters"
 
-    @classmethod
-    def from_estimator(
-        cls,
-        estimator: Any,
-        *,
-        by: Literal["clusters", "samples"] = "clusters",
-        ax: Axes | None = None,
-    ) -> Self:
-        """Draw what a fitted estimator has in ``history_``.
-
-        Parameters
-        ----------
-        estimator : ODAClusterer, ODAClassifier or ODARegressor
-        by : {"clusters", "samples"}, default="clusters"
-        ax : matplotlib Axes, optional
-            Where to draw; by default on a new figure.
-
-        Raises
-        ------
-        ValueError
-            If it has no history, or ``by`` is anything else.
-        """
-        return cls(_history(estimator), by).plot(ax=ax)
-
-    def plot(self, *, ax: Axes | None = None) -> Self:
-        """Draw, on a new figure by default."""
-        self.ax_ = plot_trade_off(self.history, ax=ax, by=self.by)
-        return self
-
-
-def _history(estimator: Any) -> Any:
-    if not getattr(estimator, "history_", None):
-        raise ValueError(
-            f"estimator is {estimator!r}, which has no history: it must be an annealed estimator "
-            "(ODAClusterer, ODAClassifier, ODARegressor) that was fitted"
-        )
-    return estimator.history_
+    def _drawn(self, ax: Axes | None) -> Axes:
+        return plot_trade_off(self.history, ax=ax, by=self.by)
 
 
 @dataclass
 class DensityDisplay(_Display):
-    """Log-density of a model of the plane, and points.
+    """Log-density of a model of two features, and samples.
 
     Parameters
     ----------
     across, up : ndarray, shape (n, n)
-        Places.
+        Coordinates of a grid.
     log_density : ndarray, shape (n, n)
-        There.
+        Log-density at each point of the grid.
     points : ndarray, shape (m, 2)
-        Drawn on top, at most 3000 of them.
+        Samples; at most 3000 are drawn.
 
     Examples
     --------
@@ -598,14 +579,14 @@ class DensityDisplay(_Display):
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Self:
-        """Draw ``score_samples`` of a fitted estimator, wherever X is.
+        """Draw ``score_samples`` of a fitted estimator around X.
 
         Parameters
         ----------
         estimator : estimator with ``score_samples``
-            A mixture, exemplars, an annealed estimator, or one of scikit-learn's densities.
+            A mixture, an exemplar model, an annealed estimator, or a density of scikit-learn.
         X : array-like, shape (n, 2)
-            Points, which also say what part of the plane is drawn.
+            Samples, whose range is drawn.
         ax : matplotlib Axes, optional
             Where to draw; by default on a new figure.
 
@@ -622,13 +603,10 @@ class DensityDisplay(_Display):
                 "and annealed estimators have"
             )
         points = in_plane(X)
-        places = grid(window_of(points, points))
-        log_density = np.asarray(estimator.score_samples(places), dtype=np.float64)
-        x, y = (column.reshape(GRID, GRID) for column in places.T)
-        return cls(x, y, log_density.reshape(GRID, GRID), points).plot(ax=ax)
+        display = cls(*_log_density(estimator, window_of(points, points)), points)
+        return display.plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> Self:
-        """Draw, on a new figure by default."""
+    def _drawn(self, ax: Axes | None) -> Axes:
         ax = ax or new_axes(5.6, 4.8)[0]
         highest = float(self.log_density.max())
         levels = np.linspace(highest - _DEPTH, highest, _CONTOURS)
@@ -638,21 +616,27 @@ class DensityDisplay(_Display):
         draw_points(ax, self.points, np.full(len(self.points), _GREY))
         ax.set(xlim=(self.across.min(), self.across.max()), ylim=(self.up.min(), self.up.max()))
         ax.set_title("Log-density", loc="left")
-        self.ax_ = ax
-        return self
+        return ax
+
+
+def _log_density(model: Any, window: Ranges) -> list[FloatArray]:
+    """Return the coordinates of a grid and the log-density there, each (GRID, GRID)."""
+    places = grid(window)
+    log_density = np.asarray(model.score_samples(places), dtype=np.float64)
+    return [values.reshape(GRID, GRID) for values in (*places.T, log_density)]
 
 
 def plot_exemplar_density(
     model: "ExemplarMixture", X: npt.ArrayLike, ax: Axes | None = None
 ) -> Axes:
-    """Draw the density of a model of the plane, its exemplars, and points.
+    """Draw the density and the exemplars of a model of two features, and samples.
 
     Parameters
     ----------
     model : INFEX, ConvexClustering or KernelVectorQuantization
-        Fitted to two features. The area of an exemplar's disc grows with its weight.
+        Fitted. The area of an exemplar's disc grows with its weight.
     X : array-like, shape (n, 2)
-        Points; at most 3000 of them are drawn.
+        Samples; at most 3000 are drawn.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -670,10 +654,8 @@ def plot_exemplar_density(
     ax = ax or new_axes(5.6, 5.0)[0]
     points = in_plane(X)
     window = window_of(points, model.exemplars_)
-    places = grid(window)
-    density = np.exp(model.score_samples(places))
-    across, up, heights = (array.reshape(GRID, GRID) for array in (*places.T, density))
-    ax.contourf(across, up, heights, levels=_CONTOURS, cmap="Blues")
+    across, up, log_density = _log_density(model, window)
+    ax.contourf(across, up, np.exp(log_density), levels=_CONTOURS, cmap="Blues")
     draw_points(ax, points, np.full(len(points), _GREY))
     draw_codevectors(ax, model.exemplars_, model.weights_, np.full(len(model.weights_), COLORS[1]))
     ax.set(xlim=window[0], ylim=window[1])
@@ -684,14 +666,14 @@ def plot_exemplar_density(
 def plot_component_grid(
     mixture: "SGDGaussianMixture", shape: tuple[int, int] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the means of all components where they stand on the grid.
+    """Draw the mean of each component at its place on the components' grid.
 
     Parameters
     ----------
     mixture : SGDGaussianMixture
         Fitted.
     shape : tuple of int, optional
-        Rows and columns of an image; by default a square, or one row where features are no square.
+        Rows and columns of each mean as an image; by default a square, or one row.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -733,16 +715,16 @@ def plot_component_grid(
 def plot_mixture_density(
     mixture: "StreamingMixture", X: npt.ArrayLike, ax: Axes | None = None
 ) -> Axes:
-    """Draw the density of a mixture of two features: contours, samples, ellipses.
+    """Draw the log-density of a mixture of two features, samples, and an ellipse per component.
 
-    Ellipses are one standard deviation of each component, the darker the greater its weight.
+    An ellipse shows one standard deviation; it is darker for a larger weight.
 
     Parameters
     ----------
     mixture : SGDGaussianMixture, StochasticEMGaussianMixture or DistributedGaussianMixture
         Fitted.
     X : array-like, shape (n_samples, 2)
-        Samples, which also say what part of the plane is drawn.
+        Samples, whose range is drawn.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
