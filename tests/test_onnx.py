@@ -1,5 +1,7 @@
 """Estimators in ONNX predict what they predict in Python."""
 
+from functools import cache
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -123,7 +125,7 @@ def run(graph, points):
 
 
 def around(X, n=1500):
-    """Points of the data, and others between and around them, where the divergences are defined."""
+    """Return the data and uniform points around them, where the divergences are defined."""
     rng = np.random.default_rng(0)
     low, high = X.min(axis=0), X.max(axis=0)
     wide = rng.uniform(np.where(low < 0.0, 1.2 * low, low), 1.2 * high, (n, X.shape[1]))
@@ -131,7 +133,7 @@ def around(X, n=1500):
 
 
 def compare(model, points, tolerance, ties, **settings):
-    """Check all outputs; labels but where two are equal, which is a share of ``ties``."""
+    """Check all outputs, allowing a share of ``ties`` among the labels."""
     graph = converted(model, points, **settings)
     label, *others = run(graph, points)
     expected = model.predict(points)
@@ -148,21 +150,19 @@ def compare(model, points, tolerance, ties, **settings):
         )
     if hasattr(model, "decision_function"):
         decisions = model.decision_function(points)[:, None]
-        seen = same & (decisions[:, 0] > -1e30)
-        np.testing.assert_allclose(others[0][seen], decisions[seen], rtol=tolerance, atol=tolerance)
+        finite = same & (decisions[:, 0] > -1e30)
+        np.testing.assert_allclose(others[0][finite], decisions[finite], tolerance, tolerance)
         assert (others[0][decisions < -1e30] <= -1e37).all()
 
 
 @pytest.fixture(scope="module")
 def fitted():
     """Fitted models by the names of cases; each is fitted once."""
-    known = {}
 
+    @cache
     def get(name):
         model, X, y = CASES[name]
-        if name not in known:
-            known[name] = model.fit(X) if y is None else model.fit(X, y)
-        return known[name], around(X)
+        return model.fit(X, y), around(X)
 
     return get
 
@@ -208,13 +208,12 @@ def test_in_a_pipeline_with_names_of_classes():
 
 @pytest.mark.parametrize(("size", "offset"), [(1e-30, 0.0), (1e30, 0.0), (1.0, 1e4), (1e-3, -30.0)])
 @pytest.mark.parametrize("name", ["clusters", "classes", "tree", "mixture", "exemplars"])
-def test_units_and_places_do_not_matter(name, size, offset):
+def test_scale_and_offset_do_not_matter(name, size, offset):
     kind, X, y = CASES[name]
     model, X = type(kind)(**kind.get_params()), (MOONS * size + offset)
     if name == "exemplars":
         model.set_params(bandwidth=0.5 * size)
-    y = None if y is None else SIDES
-    model.fit(X) if y is None else model.fit(X, y)
+    model.fit(X, None if y is None else SIDES)
     points = X.astype(np.float32)
     label, shares, *_ = [*run(converted(model, points), points), None]
     assert (label == model.predict(points)).mean() > 0.99
@@ -222,19 +221,19 @@ def test_units_and_places_do_not_matter(name, size, offset):
         assert np.isfinite(shares).all()
 
 
-def test_whole_numbers_are_taken():
+def test_integer_input():
     model = ODAClusterer(6, random_state=0).fit(DIGITS)
     points = DIGITS.astype(np.int64)
     np.testing.assert_array_equal(run(to_onnx(model, points[:1]), points)[0], model.predict(points))
 
 
-def test_an_annealing_that_has_reached_zero_has_no_doubts():
+def test_associations_at_temperature_zero_are_hard():
     model = ODAClusterer(4, random_state=0).fit(MOONS)
     model.temperature_ = 0.0
     compare(model, MOONS, 0.0, 0.0)
 
 
-def test_streams_that_are_still_annealing():
+def test_models_that_are_still_annealing():
     mixture = SGDGaussianMixture(4, random_state=0).partial_fit(MOONS)
     compare(mixture, MOONS, 1e-9, 0.0)
     tree = ODATreeClassifier(random_state=0)
@@ -247,28 +246,28 @@ def test_streams_that_are_still_annealing():
     compare(classes, MOONS, 1e-9, 0.0)
 
 
-def test_far_outside_mixtures_say_something():
+def test_responsibilities_far_outside_are_finite():
     model = SGDGaussianMixture(4, tol=1e-2, random_state=0).fit(MOONS)
     far = np.array([[1e30, 0.0], [-3e38, 3e38]], dtype=np.float32)
     _, shares = run(to_onnx(model, far), far)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-6)
 
 
-def test_what_cannot_be_written_is_said():
+def test_errors_of_unsupported_models():
     def refused(model, match, points=MOONS, **settings):
         with pytest.raises(ValueError, match=match):
             to_onnx(model, points[:1], **settings)
 
     tree = ODATreeClusterer(resolutions=[lambda x: x[:, :1]], random_state=0).fit(MOONS)
-    refused(tree, r"resolutions\[0\] is a function: it must be a sequence of features")
+    refused(tree, r"resolutions\[0\] is a function: to be exported it must be a sequence")
     foreign = DensityOutlierDetector(GaussianMixture(2)).fit(MOONS)
-    refused(foreign, "a density is of GaussianMixture: it must be")
+    refused(foreign, "a density is of GaussianMixture: to be exported it must be")
     clusters = ODAClusterer(3, random_state=0).fit(MOONS)
     refused(clusters, "target_opset is 12: it must be at least 13", target_opset=12)
     refused(clusters, "the input of ODAClusterer has 4 columns: it must have 2", IRIS)
     huge = ODAClusterer(3, random_state=0).fit(1e100 * MOONS)
-    refused(huge, "which single precision does not hold", MOONS.astype(np.float32))
-    with pytest.raises(ValueError, match="they must be texts or whole numbers"):
+    refused(huge, "beyond the range of single precision", MOONS.astype(np.float32))
+    with pytest.raises(ValueError, match="they must be strings or integers"):
         whole_numbers(np.array([0.5, 1.0]))
 
 

@@ -1,8 +1,4 @@
-"""Estimators for other programs: ONNX converters for skl2onnx (``onnx``), and C99 headers.
-
-``import oda_rl.onnx`` registers the converters. ``c_header`` writes headers; ``c_text`` has the
-blocks of C that policies share.
-"""
+"""Estimators for other programs: ONNX converters for skl2onnx (``onnx``), and C99 headers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
 """Estimators as C99 headers: a few tables, and a function that predicts."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +10,26 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import FloatArray
-from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exporting.c_text import (
-    as_comment,
-    defined,
-    features,
-    source,
-    table,
-)
-from oda_rl.exporting.diagrams import Diagram, fitting, narrowest, numbered
+from oda_rl.exporting.c_text import as_comment, defined, features, source, table
+from oda_rl.exporting.diagrams import Diagram, fitting, log_weights, narrowest, numbered
 from oda_rl.files.archive import replacing
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.vq import LVQ, VectorQuantizer
 
-_DIAGRAM = [
-    "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
-]
-_NEAREST_IS = "The cell of least score, the first of equals, is the nearest"
-_NEAR = 4.0  # times as large may scores at 0 be as about the centre: two bits of 24
+_SCORE = "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];"
+_NEAREST_IS = "The cell of minimal score (the first, in a tie) is the nearest"
+_NEAR = 4.0  # scores at 0 may exceed those at the centre by this factor: two bits of 24
 
 
 @dataclass
 class _Header:
-    """What a header says."""
+    """Tables and comments of a header."""
 
     about: list[str]
     tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
@@ -49,11 +40,10 @@ class _Header:
 def export_c(estimator: Any, out: str | Path) -> Path:
     """Write a fitted estimator to a C99 header with ``oda_predict(const float obs[])``.
 
-    The header allocates nothing and needs no library, but ``expf`` of ``math.h`` for an
-    ``ODAClassifier`` whose ``prediction`` is ``"density"``. Clusterers return the number of the
-    cluster, classifiers the label, or where labels are texts its number in ``classes_``, and
-    regressors a float. Predictions are those of ``estimator.predict``, but where two are equal up
-    to rounding to single precision.
+    The header allocates nothing and needs no library, except ``expf`` of ``math.h`` for an
+    ``ODAClassifier`` whose ``prediction`` is ``"density"``. Clusterers return the index of the
+    cluster, classifiers the label (a string's index in ``classes_``), and regressors a float.
+    Predictions equal those of ``estimator.predict`` except for ties within single precision.
 
     Parameters
     ----------
@@ -62,7 +52,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
         BatchDeterministicAnnealing, a mixture whose covariances are not full, or exemplars with the
         Gaussian kernel.
     out : str or Path
-        File to write, as a whole or not at all.
+        File to write, atomically.
 
     Returns
     -------
@@ -72,10 +62,10 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     Raises
     ------
     ValueError
-        If the estimator is none of these, its labels are neither texts nor whole numbers of 32
-        bits, single precision does not hold its numbers, or ``out`` is a folder.
+        If the estimator is none of these, its labels are neither strings nor integers of 32 bits,
+        its numbers exceed the range of single precision, or ``out`` is a folder.
     NotFittedError
-        If it has not been fitted.
+        If the estimator is not fitted.
 
     Examples
     --------
@@ -141,21 +131,18 @@ def _header(estimator: Any) -> _Header:
 
 
 def _of_diagram(diagram: Diagram) -> _Header:
-    """Return the header that finds the nearest cell; points are as they come if 0 is near."""
+    """Return a header that finds the nearest cell, without an origin if the centre is near 0."""
     reach = np.abs(diagram.slopes).max(axis=0)
-    around = (np.abs(diagram.centre) * reach).sum() <= _NEAR * np.abs(diagram.offsets).max()
-    used = diagram
-    if around:
+    is_near = (np.abs(diagram.centre) * reach).sum() <= _NEAR * np.abs(diagram.offsets).max()
+    if is_near:
         offsets = diagram.offsets - diagram.slopes @ diagram.centre
-        used = Diagram(np.zeros_like(diagram.centre), offsets, diagram.slopes, diagram.unit)
-    rounded = used.rounded(np.float32)
-    rows = np.column_stack([rounded.offsets, rounded.slopes])
-    seen = "x is obs." if around else "x is obs, less oda_origin."
-    header = _Header([*_DIAGRAM, seen, f"{_NEAREST_IS}."])
-    header.tables["oda_diagram"] = rows
-    if not around:
+        diagram = replace(diagram, centre=np.zeros_like(diagram.centre), offsets=offsets)
+    rounded = diagram.rounded(np.float32)
+    header = _Header([_SCORE, f"x is obs{'' if is_near else ' - oda_origin'}.", f"{_NEAREST_IS}."])
+    header.tables["oda_diagram"] = np.column_stack([rounded.offsets, rounded.slopes])
+    if not is_near:
         header.tables["oda_origin"] = rounded.centre
-    header.returns = ["and returns the number of a cell, from 0."]
+    header.returns = ["and returns the index of a cell, from 0."]
     return header
 
 
@@ -164,11 +151,7 @@ def _quantizer(model: VectorQuantizer) -> _Header:
 
 
 def _clusterer(model: ODAClusterer) -> _Header:
-    return _of_diagram(_annealed(model))
-
-
-def _annealed(model: BaseODA) -> Diagram:
-    return Diagram.nearest(model._own(), model._annealer.divergence)
+    return _of_diagram(Diagram.annealed(model))
 
 
 def _lvq(model: LVQ) -> _Header:
@@ -178,7 +161,7 @@ def _lvq(model: LVQ) -> _Header:
 
 
 def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Header:
-    """Return the label of the class of the nearest cell."""
+    """Make a header return the label of the nearest cell."""
     numbers, header.returns = numbered(labels)
     header.tables["oda_labels"] = narrowest(numbers[classes])
     header.about[-1] = f"{_NEAREST_IS};\nits label is in oda_labels."
@@ -188,39 +171,36 @@ def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Heade
 def _classifier(model: ODAClassifier) -> _Header:
     order = np.argsort(np.array(model._seen))
     classes = np.argsort(order)[model._codebook.labels]
-    diagram = _annealed(model)
+    diagram = Diagram.annealed(model)
     if model.prediction == "nearest":
         return _labelled(_of_diagram(diagram), model.classes_, classes)
     factor = diagram.unit / model.prediction_temperature_
-    with np.errstate(divide="ignore"):
-        weights = np.maximum(np.log(model.weights_), -1e4)  # of what weighs nothing
-    offsets, slopes = factor * diagram.offsets - weights, factor * diagram.slopes
+    offsets = factor * diagram.offsets - log_weights(model.weights_)
+    slopes = factor * diagram.slopes
     header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0))
     numbers, header.returns = numbered(model.classes_)
     header.tables["oda_classes"] = narrowest(classes)
-    from_zero = (numbers == np.arange(len(numbers))).all()
-    if not from_zero:
+    if (numbers != np.arange(len(numbers))).any():
         header.tables["oda_labels"] = narrowest(numbers)
     header.n_classes = len(numbers)
-    header.about[-1] = (
-        "The class of the greatest sum of exp(-score) over its cells, of which oda_classes says"
-    )
-    header.about.append("whose they are, is the most probable, the first of equals.")
+    header.about[-1:] = [
+        "The class with the largest sum of exp(-score) over its cells is the most probable;",
+        "oda_classes has the class of each cell.",
+    ]
     return header
 
 
 def _regressor(model: ODARegressor) -> _Header:
-    header = _of_diagram(_annealed(model))
+    header = _of_diagram(Diagram.annealed(model))
     origin = header.tables.get("oda_origin", np.zeros(model.n_features_in_))
     gaps = origin.astype(np.float64) - model._centres
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
-    models = fitting(np.column_stack([values, model.slopes_]), np.float32)
-    header.tables["oda_models"] = models
+    header.tables["oda_models"] = fitting(np.column_stack([values, model.slopes_]), np.float32)
     header.returns = ["and returns the prediction."]
-    header.about[-1] = f"{_NEAREST_IS};"
-    header.about.append(
-        "its prediction is oda_models[k][0] + sum over j of oda_models[k][1 + j] x[j]."
-    )
+    header.about[-1:] = [
+        f"{_NEAREST_IS};",
+        "its prediction is oda_models[k][0] + sum over j of oda_models[k][1 + j] x[j].",
+    ]
     return header
 
 
@@ -228,7 +208,7 @@ def _mixture(model: StreamingMixture) -> _Header:
     values, axes = learning.covariance_parts(model._mixture)
     if axes is not None:
         raise ValueError(
-            "the covariance_type of the mixture is 'full': it must be 'diag' or 'tied_spherical'"
+            "covariance_type is 'full': to be exported to C it must be 'diag' or 'tied_spherical'"
         )
     means = model.means_.astype(np.float64)
     values = np.broadcast_to(values, means.shape)
@@ -240,30 +220,27 @@ def _mixture(model: StreamingMixture) -> _Header:
     header = _Header(
         [
             "The score of component k is oda_offsets[k] + sum over j of",
-            "oda_precisions[k][j] (x[j] - oda_means[k][j])^2; x is obs, less oda_origin.",
-            "The component of least score, the first of equals, is the most probable.",
-        ],
+            "oda_precisions[k][j] (x[j] - oda_means[k][j])^2; x is obs - oda_origin.",
+            "The component of minimal score (the first, in a tie) is the most probable.",
+        ]
     )
-    single = np.float32
-    header.tables["oda_offsets"] = fitting(offsets - offsets.min(), single)
-    header.tables["oda_means"] = fitting(means - origin.astype(np.float64), single)
-    header.tables["oda_precisions"] = fitting(precisions, single)
+    header.tables["oda_offsets"] = fitting(offsets - offsets.min(), np.float32)
+    header.tables["oda_means"] = fitting(means - origin.astype(np.float64), np.float32)
+    header.tables["oda_precisions"] = fitting(precisions, np.float32)
     header.tables["oda_origin"] = origin
-    header.returns = ["and returns the number of a component, from 0."]
+    header.returns = ["and returns the index of a component, from 0."]
     return header
 
 
 def _exemplars(model: ExemplarMixture) -> _Header:
     if model._kernel_name() != "gaussian":
-        raise ValueError(
-            f"the kernel of the exemplars is {model._kernel_name()!r}: it must be 'gaussian'"
-        )
+        raise ValueError(f"kernel is {model._kernel_name()!r}: it must be 'gaussian'")
     precisions = np.full(model.exemplars_.shape[1], 1.0 / model.bandwidth_**2)
     return _of_powers(model.exemplars_, precisions, -2.0 * np.log(model.weights_))
 
 
 def _of_powers(places: FloatArray, precisions: FloatArray, offsets: FloatArray) -> _Header:
-    """Make scores offset + Σ_j p_j (x_j − place_j)², of which the squares of x cancel."""
+    """Expand the scores offset + Σ_j p_j (x_j − place_j)²; the squares of x cancel."""
     centre = places.mean(axis=0)
     gaps = places - centre
     rows = offsets - offsets.min() + (precisions * gaps**2).sum(axis=1)

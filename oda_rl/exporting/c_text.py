@@ -1,4 +1,4 @@
-"""What C headers are made of: source files, constants, tables and comments."""
+"""Parts of C headers: source files, constants, tables and comments."""
 
 import re
 import textwrap
@@ -21,18 +21,18 @@ _TYPES = {
 
 
 def source(package: str, name: str, flags: Container[str]) -> str:
-    """Return a C file of a package; flags resolve its #ifdef, #ifndef, #else and #endif."""
-    lines, kept = [], [True]
+    """Return a C file of a package with its #ifdef, #ifndef, #else and #endif resolved."""
+    lines, active = [], [True]
     text = files(package).joinpath(name).read_text(encoding="utf-8")
     for line in text.splitlines(keepends=True):
         word, _, flag = line.strip().partition(" ")
         if word in ("#ifdef", "#ifndef"):
-            kept.append((flag in flags) == (word == "#ifdef"))
+            active.append((flag in flags) == (word == "#ifdef"))
         elif word == "#else":
-            kept[-1] = not kept[-1]
+            active[-1] = not active[-1]
         elif word == "#endif":
-            kept.pop()
-        elif all(kept):
+            active.pop()
+        elif all(active):
             lines.append(line)
     return "".join(lines)
 
@@ -65,7 +65,7 @@ def table(name: str, array: npt.NDArray[Any]) -> str:
 def _items(value: Any, write: Callable[[Any], str]) -> str:
     """Return a number, or numbers in braces."""
     if isinstance(value, list):
-        return f"{{{', '.join(_items(one, write) for one in value)}}}"
+        return f"{{{', '.join(_items(item, write) for item in value)}}}"
     return write(value)
 
 
@@ -76,22 +76,13 @@ def number(value: float) -> str:
 
 
 def features(estimator: Any) -> list[str]:
-    """Return a line for each component of ``obs``, with the feature's name if it has one.
-
-    >>> from types import SimpleNamespace
-    >>> features(SimpleNamespace(n_features_in_=2, feature_names_in_=["width", "height"]))
-    ['    obs[0]  width', '    obs[1]  height']
-    """
+    """Return a line for each component of ``obs``, with the feature's name if it has one."""
     d = int(estimator.n_features_in_)
     names = getattr(estimator, "feature_names_in_", [""] * d)
     return [f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)]
 
 
 def as_comment(lines: Sequence[str]) -> str:
-    """Return lines as a comment."""
-    return "/* " + "\n".join(f" * {_plain(line)}".rstrip() for line in lines)[3:] + "\n */\n"
-
-
-def _plain(text: str) -> str:
-    """Return text that can end no comment."""
-    return re.sub(r"[*\\?]|[^\x20-\uffff]", "_", text)
+    """Return lines as a comment; characters that could end it become underscores."""
+    plain = (re.sub(r"[*\\?]|[^\x20-\uffff]", "_", line) for line in lines)
+    return "/* " + "\n".join(f" * {line}".rstrip() for line in plain)[3:] + "\n */\n"

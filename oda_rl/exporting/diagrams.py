@@ -1,4 +1,4 @@
-"""What exported estimators consist of: diagrams in units of the input, and labels of classes."""
+"""Parts of exported estimators: diagrams in units of the input, and labels of classes."""
 
 import math
 from dataclasses import dataclass
@@ -8,15 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray
+from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import Divergence
 from oda_rl.trees.nodes import Cells
 
 _MAX_INT = 2**31 - 1
-_WHOLE = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
 def fitting(array: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
-    """Return an array of a type; raise ValueError if its largest number does not fit.
+    """Cast to a type; raise ValueError if the largest number does not fit.
 
     >>> fitting([0.5, 2.0], np.float32)
     array([0.5, 2. ], dtype=float32)
@@ -26,32 +27,28 @@ def fitting(array: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
     info = np.finfo(dtype)
     if largest > float(info.max) or 0.0 < largest < float(info.tiny):
         raise ValueError(
-            f"the estimator has learned numbers of the size of {largest:g}, which single precision "
-            "does not hold: scale its input before it is fitted"
+            f"the estimator has learned numbers as large as {largest:g}, beyond the range of "
+            "single precision: scale its input before fitting"
         )
     return numbers.astype(dtype)
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """Scores of codevectors: unit (offset_k + <slope_k, x − centre>) is d(x, μ_k), less φ(x).
+    """Scores of codevectors: unit (offset_k + <slope_k, x − centre>) is d(x, μ_k) − φ(x).
 
-    Scores are small numbers, whatever the data are measured in, so that single precision holds
-    them.
+    The unit, a power of two, keeps scores small enough for single precision. Shapes: centre (d,),
+    offsets (K,), slopes (K, d).
     """
 
     centre: FloatArray
-    """Shape (d,)."""
     offsets: FloatArray
-    """Shape (K,), in units: at most 1 about the centre."""
     slopes: FloatArray
-    """Shape (K, d)."""
     unit: float
-    """A power of two."""
 
     @classmethod
     def of(cls, cells: Cells, divergence: Divergence) -> Self:
-        """Take cells out of the divergence's coordinates.
+        """Convert cells from the divergence's coordinates to those of the input.
 
         >>> from oda_rl.divergences import Mahalanobis
         >>> divergence = Mahalanobis([[4.0]])
@@ -67,37 +64,40 @@ class Diagram:
 
     @classmethod
     def scaled(cls, centre: FloatArray, offsets: FloatArray, slopes: FloatArray) -> Self:
-        """Find the unit of scores."""
+        """Choose the unit."""
         unit = math.ldexp(1.0, int(np.frexp(np.abs(offsets).max())[1])) if offsets.any() else 1.0
         return cls(centre, offsets / unit, slopes / unit, unit)
 
     @classmethod
     def nearest(cls, codevectors: FloatArray, divergence: Divergence) -> Self:
-        """Make one of codevectors, shape (K, d), in the divergence's coordinates."""
+        """Return the diagram of codevectors, shape (K, d), in the divergence's coordinates."""
         return cls.of(Cells.of(codevectors, divergence), divergence)
 
+    @classmethod
+    def annealed(cls, model: BaseODA) -> Self:
+        """Return the diagram of an annealed codebook."""
+        return cls.nearest(model._own(), model._annealer.divergence)
+
     def rounded(self, dtype: Any) -> "Diagram":
-        """Round the numbers to those of a type, so that scores change as little as may be."""
+        """Cast to a type; offsets make up for the rounding of the centre."""
         centre = fitting(self.centre, dtype)
         offsets = self.offsets + self.slopes @ (centre.astype(np.float64) - self.centre)
         return Diagram(centre, fitting(offsets, dtype), fitting(self.slopes, dtype), self.unit)
 
 
-def is_text(labels: npt.NDArray[Any]) -> bool:
-    """Whether labels are text.
+def log_weights(weights: FloatArray) -> FloatArray:
+    """Return log weights, with a finite value for a weight of 0."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(weights), -1e4)
 
-    >>> is_text(np.array(["a", "b"], dtype=object)), is_text(np.array([0, 1]))
-    (True, False)
-    """
+
+def is_text(labels: npt.NDArray[Any]) -> bool:
+    """Return whether all labels are strings."""
     return all(isinstance(label, str) for label in labels.tolist())
 
 
 def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return labels as whole numbers; raise ValueError if they are none.
-
-    >>> whole_numbers(np.array([False, True])), whole_numbers(np.array([3.0]))
-    (array([0, 1]), array([3]))
-    """
+    """Return labels as integers; raise ValueError if they are not whole numbers."""
     try:
         numbers = np.array([int(label) for label in labels.tolist()], dtype=np.int64)
         whole = bool((numbers == labels).all())
@@ -105,15 +105,15 @@ def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         whole = False
     if not whole:
         raise ValueError(
-            f"labels are {labels.tolist()!r:.80}: they must be texts or whole numbers to be written"
+            f"labels are {labels.tolist()!r:.80}: to be exported they must be strings or integers"
         )
     return numbers
 
 
 def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the number that each label is in C, and what to say of a function that returns it.
+    """Return the number of each label in C, and comment lines that explain it.
 
-    Raises ValueError if labels are neither texts nor whole numbers of 32 bits.
+    Raises ValueError if labels are neither strings nor integers of 32 bits.
 
     >>> numbered(np.array(["a", "b"]))
     (array([0, 1]), ['and returns the number of a label:', '    0  a', '    1  b'])
@@ -123,15 +123,15 @@ def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]
         return np.arange(len(labels)), ["and returns the number of a label:", *names]
     numbers = whole_numbers(labels)
     if np.abs(numbers).max() > _MAX_INT:
-        raise ValueError(f"labels go to {np.abs(numbers).max()}: they must be within 32 bits")
+        raise ValueError(f"labels reach {np.abs(numbers).max()}: they must fit 32 bits")
     return numbers, ["and returns a label."]
 
 
 def narrowest(numbers: Any) -> npt.NDArray[Any]:
-    """Return whole numbers of 32 bits in the smallest type that holds them.
+    """Cast integers of 32 bits to the smallest type that holds them.
 
     >>> narrowest([0, 300])
     array([  0, 300], dtype=uint16)
     """
     array = np.asarray(numbers)
-    return next(array.astype(kind) for kind in _WHOLE if (array.astype(kind) == array).all())
+    return next(array.astype(kind) for kind in _INTEGERS if (array.astype(kind) == array).all())

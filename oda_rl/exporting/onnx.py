@@ -19,7 +19,7 @@ from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.base import BaseODA, log_cell_volumes
+from oda_rl.annealing.base import log_cell_volumes
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
@@ -32,7 +32,7 @@ from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
 from oda_rl.exemplars.pricing import TOUCHING
-from oda_rl.exporting.diagrams import Diagram, fitting, is_text, whole_numbers
+from oda_rl.exporting.diagrams import Diagram, fitting, is_text, log_weights, whole_numbers
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -46,16 +46,13 @@ from oda_rl.trees.clusterer import ODATreeClusterer
 from oda_rl.trees.nodes import Cells, Routes
 from oda_rl.trees.regressor import ODATreeRegressor
 
-_MIN_OPSET = 13  # before, the axes of sums were no inputs
+_MIN_OPSET = 13  # from here on the axes of ReduceSum are an input
 Value = Any
-"""What a node returns, or an array."""
+"""The output of a node, or an array."""
 
 
 class Graph:
-    """The graph of one operator of skl2onnx; numbers have the precision of its input.
-
-    Parameters are what skl2onnx gives to a converter.
-    """
+    """The graph of one operator of skl2onnx; numbers have the precision of its input."""
 
     def __init__(self, scope: Any, operator: Any, container: Any) -> None:
         self._scope, self._operator, self._container = scope, operator, container
@@ -69,53 +66,53 @@ class Graph:
             self.x = self.number(self.x)
 
     def op(self, kind: str, *inputs: Value, **settings: Any) -> Value:
-        """Return what a node makes of its inputs."""
+        """Add a node of a kind and return its output."""
         return getattr(onnx_ops, f"Onnx{kind}")(*inputs, op_version=self.opset, **settings)
 
     def table(self, array: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return numbers in the precision of the graph, or raise ValueError if that is too low."""
+        """Return numbers in the graph's precision; raise ValueError if that is too low."""
         return fitting(array, self.dtype)
 
-    def indices(self, array: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """Return whole numbers, or an axis."""
-        return np.asarray(array, dtype=np.int64)
-
     def number(self, value: Value) -> Value:
-        """Return truth values, or whole numbers, in the precision of the graph."""
+        """Cast booleans or integers to the graph's precision."""
         kinds = onnx_proto.TensorProto
         kind = kinds.DOUBLE if self.dtype == np.float64 else kinds.FLOAT
         return self.op("Cast", value, to=kind)
 
-    def columns(self, value: Value, which: npt.ArrayLike) -> Value:
-        """Return columns, or blocks of them, of a value of shape (n, K)."""
-        return self.op("Gather", value, self.indices(which), axis=1)
+    def sum(self, value: Value) -> Value:
+        """Return the sum of each row, shape (n, 1)."""
+        axes = np.array([1], dtype=np.int64)
+        return self.op("ReduceSumApi11", value, axes=axes, keepdims=1)
 
-    def sum(self, value: Value, axis: int, keep: bool = False) -> Value:
-        """Return sums along an axis."""
-        axes = self.indices([axis])
-        return self.op("ReduceSumApi11", value, axes=axes, keepdims=int(keep))
+    def max(self, value: Value, axis: int = 1, keepdims: int = 1) -> Value:
+        """Return the maximum along an axis."""
+        return self.op("ReduceMaxApi18", value, axes=[axis], keepdims=keepdims)
 
-    def largest(self, value: Value, axis: int, keep: bool = False) -> Value:
-        """Return the greatest along an axis."""
-        return self.op("ReduceMaxApi18", value, axes=[axis], keepdims=int(keep))
-
-    def where_least(self, value: Value) -> Value:
-        """Return the column of each row's least value, the first of equals, shape (n,)."""
+    def argmin(self, value: Value) -> Value:
+        """Return the column of each row's first minimum, shape (n,)."""
         return self.op("ArgMin", value, axis=1, keepdims=0)
 
-    def where_largest(self, value: Value) -> Value:
-        """Return the column of each row's greatest value, the first of equals, shape (n,)."""
+    def argmax(self, value: Value) -> Value:
+        """Return the column of each row's first maximum, shape (n,)."""
         return self.op("ArgMax", value, axis=1, keepdims=0)
 
+    def rows(self, array: npt.NDArray[Any], indices: Value) -> Value:
+        """Return rows of an array."""
+        return self.op("Gather", array, indices, axis=0)
+
+    def nearest(self, diagram: Diagram) -> Value:
+        """Return the index of the nearest codevector, shape (n,)."""
+        return self.argmin(self.scores(diagram))
+
     def scores(self, diagram: Diagram) -> Value:
-        """Return scores of codevectors, in units, shape (n, K)."""
+        """Return scores of codevectors, in units of the diagram, shape (n, K)."""
         rounded = diagram.rounded(self.dtype)
         steps = self.op("Sub", self.x, rounded.centre)
         sums = self.op("MatMul", steps, np.ascontiguousarray(rounded.slopes.T))
         return self.op("Add", sums, rounded.offsets)
 
-    def shares(self, logs: Value) -> Value:
-        """Return exp of logarithms, divided by its sum in each row, shape (n, K)."""
+    def softmax(self, logs: Value) -> Value:
+        """Return the softmax of each row, shape (n, K)."""
         return self.op("Softmax", logs, axis=1)
 
     def put(self, value: Value, output: int = 0) -> None:
@@ -124,135 +121,121 @@ class Graph:
         named = self.op("Identity", value, output_names=[name])
         named.add_to(self._scope, self._container)
 
-    def put_labels(self, labels: npt.NDArray[Any], which: Value) -> None:
-        """Make labels, by their numbers, the first output."""
+    def put_labels(self, labels: npt.NDArray[Any], indices: Value) -> None:
+        """Make the labels with these indices the first output."""
         if is_text(labels):
             name = self._scope.get_unique_variable_name("labels")
             coded = [str(label).encode("utf-8") for label in labels]
             kind = onnx_proto.TensorProto.STRING
             self._container.add_initializer(name, kind, [len(coded)], coded)
-            # The algebra knows no tables of strings.
+            # The algebra has no tables of strings.
             index = self._scope.get_unique_variable_name("number")
-            chosen = self.op("Identity", which, output_names=[index])
-            chosen.add_to(self._scope, self._container)
+            named = self.op("Identity", indices, output_names=[index])
+            named.add_to(self._scope, self._container)
             output = self._operator.outputs[0].full_name
             node = self._scope.get_unique_operator_name("Labels")
             self._container.add_node("Gather", [name, index], output, name=node, op_version=13)
         else:
-            self.put(self.op("Gather", whole_numbers(labels), which, axis=0))
+            self.put(self.rows(whole_numbers(labels), indices))
 
     def classes(self) -> npt.NDArray[Any]:
-        """Return the labels of the classes; their numbers, if it is converted with ``nocl``."""
+        """Return the labels of the classes; their indices with the option ``nocl``."""
         return np.asarray(get_label_classes(self._scope, self._operator.raw_operator))
 
 
-def annealed(model: BaseODA) -> Diagram:
-    """Return the diagram of an annealed codebook."""
-    return Diagram.nearest(model._own(), model._annealer.divergence)
-
-
 def quantizer(graph: Graph, model: VectorQuantizer) -> None:
-    """Put the nearest codevector."""
-    diagram = Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
-    graph.put(graph.where_least(graph.scores(diagram)))
+    """Output the index of the nearest codevector."""
+    graph.put(graph.nearest(Diagram.nearest(model.cluster_centers_, SquaredEuclidean())))
 
 
 def lvq(graph: Graph, model: LVQ) -> None:
-    """Put the class of the nearest codevector."""
+    """Output the class of the nearest codevector."""
     diagram = Diagram.nearest(model.codevectors_, SquaredEuclidean())
-    graph.put_labels(model.codevector_labels_, graph.where_least(graph.scores(diagram)))
+    graph.put_labels(model.codevector_labels_, graph.nearest(diagram))
 
 
 def codebook_clusterer(graph: Graph, model: ODAClusterer) -> None:
-    """Put the nearest codevector, and Gibbs associations."""
-    diagram, temperature = annealed(model), float(model.temperature_)
+    """Output the index of the nearest codevector, and Gibbs associations."""
+    diagram, temperature = Diagram.annealed(model), float(model.temperature_)
     scores = graph.scores(diagram)
-    graph.put(graph.where_least(scores), 0)
+    graph.put(graph.argmin(scores), 0)
     if temperature > 0.0:
-        pull = graph.op("Mul", scores, graph.table(-diagram.unit / temperature))
-        graph.put(graph.shares(graph.op("Add", pull, _logs(graph, model.weights_))), 1)
-    else:  # the nearest one has all
-        places = graph.indices(np.arange(len(model.weights_)))
+        logits = graph.op("Mul", scores, graph.table(-diagram.unit / temperature))
+        weighted = graph.op("Add", logits, graph.table(log_weights(model.weights_)))
+        graph.put(graph.softmax(weighted), 1)
+    else:
+        indices = np.arange(len(model.weights_), dtype=np.int64)
         nearest = graph.op("ArgMin", scores, axis=1, keepdims=1)
-        graph.put(graph.number(graph.op("Equal", nearest, places)), 1)
+        graph.put(graph.number(graph.op("Equal", nearest, indices)), 1)
 
 
 def codebook_classifier(graph: Graph, model: ODAClassifier) -> None:
-    """Put the most probable class, and probabilities."""
-    diagram, labels = annealed(model), model._codebook.labels
+    """Output the most probable class, and probabilities."""
+    diagram, labels = Diagram.annealed(model), model._codebook.labels
     factor = graph.table(-diagram.unit / model.prediction_temperature_)
-    pull = graph.op("Mul", graph.scores(diagram), factor)
+    logits = graph.op("Mul", graph.scores(diagram), factor)
     order = np.argsort(np.array(model._seen))
     if model.prediction == "density":
-        shares = graph.shares(graph.op("Add", pull, _logs(graph, model.weights_)))
+        weighted = graph.op("Add", logits, graph.table(log_weights(model.weights_)))
         member = (labels[:, None] == order).astype(graph.dtype)
-        probabilities = graph.op("MatMul", shares, member)
+        probabilities = graph.op("MatMul", graph.softmax(weighted), member)
     else:
-        probabilities = graph.shares(graph.largest(graph.columns(pull, _padded(labels, order)), 2))
+        by_class = graph.op("Gather", logits, _members(labels, order), axis=1)
+        probabilities = graph.softmax(graph.max(by_class, axis=2, keepdims=0))
     put_classes(graph, probabilities)
 
 
 def codebook_regressor(graph: Graph, model: ODARegressor) -> None:
-    """Put the prediction of the model of the nearest codevector's cell, shape (n, 1)."""
-    diagram = annealed(model)
-    cell = graph.where_least(graph.scores(diagram))
-    put_local_models(graph, model, cell, diagram.rounded(graph.dtype).centre)
+    """Output the prediction of the nearest codevector's local model, shape (n, 1)."""
+    diagram = Diagram.annealed(model)
+    put_local_models(graph, model, graph.nearest(diagram), diagram.rounded(graph.dtype).centre)
 
 
 def put_local_models(
     graph: Graph, model: ODARegressor | ODATreeRegressor, cell: Value, centre: FloatArray
 ) -> None:
-    """Put what the models of cells say, shape (n, 1), of points measured from a centre."""
+    """Output the predictions of the cells' local models, written about one centre, shape (n, 1)."""
     gaps = centre.astype(np.float64) - model._centres
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
-    own_slopes = graph.op("Gather", graph.table(model.slopes_), cell, axis=0)
-    own_value = graph.op("Gather", graph.table(values[:, None]), cell, axis=0)
-    products = graph.op("Mul", own_slopes, graph.op("Sub", graph.x, centre))
-    graph.put(graph.op("Add", graph.sum(products, 1, keep=True), own_value))
+    slopes = graph.rows(graph.table(model.slopes_), cell)
+    products = graph.op("Mul", slopes, graph.op("Sub", graph.x, centre))
+    graph.put(graph.op("Add", graph.sum(products), graph.rows(graph.table(values[:, None]), cell)))
 
 
 def put_classes(graph: Graph, probabilities: Value) -> None:
-    """Put the class of greatest probability, the first of equals, and probabilities."""
-    graph.put_labels(graph.classes(), graph.where_largest(probabilities))
+    """Output the most probable class, and probabilities."""
+    graph.put_labels(graph.classes(), graph.argmax(probabilities))
     graph.put(probabilities, 1)
 
 
-_MIN_LOG = -1e4  # of a codevector that weighs nothing
-
-
-def _logs(graph: Graph, weights: FloatArray) -> Any:
-    with np.errstate(divide="ignore"):
-        return graph.table(np.maximum(np.log(weights), _MIN_LOG))
-
-
-def _padded(labels: IntArray, order: IntArray) -> IntArray:
-    """Return the codevectors of each class, in an order of classes; the last fill up the rows."""
+def _members(labels: IntArray, order: IntArray) -> IntArray:
+    """Return the codevectors of each class, in an order of classes; rows repeat their last."""
     members = [np.flatnonzero(labels == label) for label in order]
     size = max(map(len, members))
-    return np.array([np.pad(own, (0, size - len(own)), mode="edge") for own in members])
+    return np.array([np.pad(row, (0, size - len(row)), mode="edge") for row in members])
 
 
 def density_classifier(graph: Graph, model: DensityClassifier) -> None:
-    """Put the most probable class, and probabilities."""
-    columns = [log_density(graph, one) for one in model.densities_]
+    """Output the most probable class, and probabilities."""
+    columns = [log_density(graph, density) for density in model.densities_]
     logs = graph.op("Concat", *columns, axis=1)
-    pull = graph.op("Mul", logs, graph.table(1.0 / model.temperature_))
+    scaled = graph.op("Mul", logs, graph.table(1.0 / model.temperature_))
     priors = graph.table(np.log(model.class_prior_))
-    put_classes(graph, graph.shares(graph.op("Add", pull, priors)))
+    put_classes(graph, graph.softmax(graph.op("Add", scaled, priors)))
 
 
 def outliers(graph: Graph, model: DensityOutlierDetector) -> None:
-    """Put -1 for outliers and 1 for others, and log-densities above the offset, shape (n, 1)."""
+    """Output -1 for outliers and 1 for others, and log-density minus offset, shape (n, 1)."""
     offset = graph.table(model.offset_)
     scores = graph.op("Sub", log_density(graph, model.density_), offset)
     unusual = graph.op("SqueezeApi11", graph.op("Less", scores, graph.table(0.0)), axes=[1])
-    graph.put(graph.op("Where", unusual, *graph.indices([[-1], [1]])), 0)
+    graph.put(graph.op("Where", unusual, *np.array([[-1], [1]], dtype=np.int64)), 0)
     graph.put(scores, 1)
 
 
 def log_density(graph: Graph, density: Any) -> Value:
     """Return the log-density, shape (n, 1); very small where the density is 0."""
-    least = graph.table(MIN_LOG[graph.dtype])
+    min_log = graph.table(MIN_LOG[graph.dtype])
     if isinstance(density, StreamingMixture):
         return _total(graph, mixture_logs(graph, density))
     if isinstance(density, ExemplarMixture):
@@ -260,40 +243,39 @@ def log_density(graph: Graph, density: Any) -> Value:
         d = density.exemplars_.shape[1]
         volume = density._kernel.log_volume(d) + d * math.log(density.bandwidth_)
         shifted = graph.op("Sub", _total(graph, logs), graph.table(volume))
-        return graph.op("Max", shifted, least)
+        return graph.op("Max", shifted, min_log)
     if isinstance(density, ODAClusterer):
-        cell = graph.where_least(graph.scores(annealed(density)))
+        cell = graph.nearest(Diagram.annealed(density))
     elif isinstance(density, ODATreeClusterer):
         cell = leaf_of(graph, density)
     else:
         raise ValueError(
-            f"a density is of {type(density).__name__}: it must be a mixture, exemplars, an "
-            "ODAClusterer or an ODATreeClusterer of this package to be written"
+            f"a density is of {type(density).__name__}: to be exported it must be a mixture, "
+            "exemplars, an ODAClusterer or an ODATreeClusterer of this package"
         )
     volumes = log_cell_volumes(density.predict, len(density.weights_), density._low, density._high)
     with np.errstate(divide="ignore"):
         values = np.maximum(np.log(density.weights_) - volumes, MIN_LOG[graph.dtype])
-    own = graph.op("Gather", graph.table(values[:, None]), cell, axis=0)
-    return graph.op("Where", _outside(graph, density._low, density._high), least, own)
+    inside = graph.rows(graph.table(values[:, None]), cell)
+    return graph.op("Where", _outside(graph, density._low, density._high), min_log, inside)
 
 
 def _total(graph: Graph, logs: Value) -> Value:
-    """Return the logarithm of summed exponentials, shape (n, 1)."""
-    greatest = graph.largest(logs, 1, keep=True)
-    relative = graph.op("Exp", graph.op("Sub", logs, greatest))
-    return graph.op("Add", graph.op("Log", graph.sum(relative, 1, keep=True)), greatest)
+    """Return the log-sum-exp of each row, shape (n, 1)."""
+    maximum = graph.max(logs)
+    relative = graph.op("Exp", graph.op("Sub", logs, maximum))
+    return graph.op("Add", graph.op("Log", graph.sum(relative)), maximum)
 
 
 def _outside(graph: Graph, low: FloatArray, high: FloatArray) -> Value:
     """Return whether points lie outside a box, shape (n, 1)."""
     below = graph.op("Sub", _rounded_inwards(low, np.inf, graph.dtype), graph.x)
     above = graph.op("Sub", graph.x, _rounded_inwards(high, -np.inf, graph.dtype))
-    farthest = graph.largest(graph.op("Max", below, above), 1, keep=True)
-    return graph.op("Less", graph.table(0.0), farthest)
+    return graph.op("Less", graph.table(0.0), graph.max(graph.op("Max", below, above)))
 
 
 def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDArray[Any]:
-    """Round a corner so that the same points of the type lie inside as of the box itself.
+    """Round a corner so that the box keeps exactly the points of the type that lie inside.
 
     >>> _rounded_inwards(np.array([0.1]), np.inf, np.float32) >= 0.1
     array([ True])
@@ -304,15 +286,15 @@ def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDAr
     return np.asarray(np.where(outside, nearer, rounded))
 
 
-_MAX_DISTANCE = {np.float32: 1e15, np.float64: 1e150}  # in units, so that squares are numbers
-MIN_LOG = {np.float32: -1e38, np.float64: -1e300}  # for minus infinity, which has no differences
+_MAX_DISTANCE = {np.float32: 1e15, np.float64: 1e150}  # in units, so that squares are finite
+MIN_LOG = {np.float32: -1e38, np.float64: -1e300}  # stands for log 0: differences stay finite
 
 
 def mixture(graph: Graph, model: StreamingMixture) -> None:
-    """Put the most probable component, and responsibilities."""
+    """Output the most probable component, and responsibilities."""
     logs = mixture_logs(graph, model)
-    graph.put(graph.where_largest(logs), 0)
-    graph.put(graph.shares(logs), 1)
+    graph.put(graph.argmax(logs), 0)
+    graph.put(graph.softmax(logs), 1)
 
 
 def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
@@ -334,13 +316,13 @@ def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
 
 
 def exemplars(graph: Graph, model: ExemplarMixture) -> None:
-    """Put the exemplar of greatest response, and the shares of all in the response."""
+    """Output the exemplar of greatest response, and the share of each in the response."""
     squares = exemplar_squares(graph, model)
     logs = exemplar_logs(graph, model, squares)
     if model._kernel_name() != "gaussian":
         logs = _nearest_if_silent(graph, logs, squares)
-    graph.put(graph.where_largest(logs), 0)
-    graph.put(graph.shares(logs), 1)
+    graph.put(graph.argmax(logs), 0)
+    graph.put(graph.softmax(logs), 1)
 
 
 def exemplar_squares(graph: Graph, model: ExemplarMixture) -> Value:
@@ -350,60 +332,58 @@ def exemplar_squares(graph: Graph, model: ExemplarMixture) -> Value:
 
 
 def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value:
-    """Return logarithms of weighted responses, shape (n, K); very small ones where there is none.
+    """Return logarithms of weighted responses of the unnormalised kernel, shape (n, K).
 
-    The integral of the kernel is not in them.
+    They are very small where the response is 0.
     """
     kernel, weights = model._kernel_name(), graph.table(np.log(model.weights_))
-    least = graph.table(MIN_LOG[graph.dtype])
+    min_log = graph.table(MIN_LOG[graph.dtype])
     if kernel == "gaussian":
         return graph.op("Add", graph.op("Mul", squares, graph.table(-0.5)), weights)
     if kernel == "disc":
         inside = graph.op("LessOrEqual", squares, graph.table(1.0 + TOUCHING))
-        return graph.op("Where", inside, weights, least)
+        return graph.op("Where", inside, weights, min_log)
     inside = graph.op("Less", squares, graph.table(1.0))
-    rest = graph.op("Sub", graph.table(1.0), squares)
+    response = graph.op("Sub", graph.table(1.0), squares)
     tiny = graph.table(np.finfo(graph.dtype).tiny)
-    logs = graph.op("Add", graph.op("Log", graph.op("Max", rest, tiny)), weights)
-    return graph.op("Where", inside, logs, least)
+    logs = graph.op("Add", graph.op("Log", graph.op("Max", response, tiny)), weights)
+    return graph.op("Where", inside, logs, min_log)
 
 
 def _nearest_if_silent(graph: Graph, logs: Value, squares: Value) -> Value:
-    """Give the nearest exemplar all where none responds."""
+    """Let only the nearest exemplar respond where none does."""
     opposite = graph.op("Neg", squares)
-    least = graph.table(MIN_LOG[graph.dtype])
-    nearest = graph.op("Less", opposite, graph.largest(opposite, 1, keep=True))
-    alone = graph.op("Where", nearest, least, graph.table(0.0))
-    half = graph.table(0.5 * MIN_LOG[graph.dtype])
-    silent = graph.op("Less", graph.largest(logs, 1, keep=True), half)
+    farther = graph.op("Less", opposite, graph.max(opposite))
+    alone = graph.op("Where", farther, graph.table(MIN_LOG[graph.dtype]), graph.table(0.0))
+    silent = graph.op("Less", graph.max(logs), graph.table(0.5 * MIN_LOG[graph.dtype]))
     return graph.op("Where", silent, alone, logs)
 
 
 def _gaps(graph: Graph, places: FloatArray, units: FloatArray) -> Value:
-    """Return x − places, shape (K, d), in units, shape (d,): shape (K, n, d).
+    """Return x − places in units, shape (K, n, d), for places (K, d) and units (d,).
 
-    Differences, not squares and products, so that single precision does.
+    In single precision differences are more accurate than expanded squares.
     """
     centre = graph.table(places.mean(axis=0))
     scaled = graph.op("Div", graph.op("Sub", graph.x, centre), graph.table(units))
     farthest = _MAX_DISTANCE[graph.dtype]
     near = graph.op("Clip", scaled, graph.table(-farthest), graph.table(farthest))
-    own = (places - centre.astype(np.float64)) / units
-    return graph.op("Sub", near, graph.table(own[:, None, :]))
+    shifted = (places - centre.astype(np.float64)) / units
+    return graph.op("Sub", near, graph.table(shifted[:, None, :]))
 
 
 def _squares(graph: Graph, gaps: Value) -> Value:
-    """Return squared lengths of vectors, shape (K, n, d): shape (n, K)."""
+    """Return squared lengths, shape (n, K), of vectors, shape (K, n, d)."""
     lengths = graph.op("ReduceSumSquareApi18", gaps, axes=[2], keepdims=0)
     return graph.op("Transpose", lengths, perm=[1, 0])
 
 
 @dataclass(frozen=True)
 class _Depth:
-    """The nodes that points may be at, at a depth: those there, and the leaves above."""
+    """The nodes of a tree at one depth, and the leaves above it."""
 
     features: IntArray
-    """What the level sees of the data."""
+    """Features of the input that this level uses, shape (width,)."""
     centres: Any
     """Shape (M, width)."""
     offsets: Any
@@ -411,91 +391,77 @@ class _Depth:
     slopes: Any
     """Shape (M, B, width)."""
     first: IntArray
-    """Number of the first child among the nodes of the next depth, shape (M,)."""
+    """Index of the first child among the nodes of the next depth, shape (M,)."""
 
 
 def tree_clusterer(graph: Graph, model: BaseODATree) -> None:
-    """Put the number of the leaf."""
+    """Output the number of the leaf."""
     graph.put(leaf_of(graph, model))
 
 
 def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
-    """Put the most probable class in the leaf, and probabilities."""
-    place, nodes = _followed(graph, model)
+    """Output the most probable class in the leaf, and probabilities."""
+    place, nodes = _descend(graph, model)
     shares = model._tree.table.shares[nodes][:, model._order()]
-    put_classes(graph, graph.op("Gather", graph.table(shares), place, axis=0))
+    put_classes(graph, graph.rows(graph.table(shares), place))
 
 
 def tree_regressor(graph: Graph, model: ODATreeRegressor) -> None:
-    """Put the prediction of the model of the leaf, shape (n, 1)."""
+    """Output the prediction of the leaf's local model, shape (n, 1)."""
     centre = model._centres.mean(axis=0).astype(graph.dtype)
     put_local_models(graph, model, leaf_of(graph, model), centre)
 
 
 def leaf_of(graph: Graph, model: BaseODATree) -> Value:
-    """Return the number of the leaf that points come to, shape (n,)."""
-    place, nodes = _followed(graph, model)
+    """Return the number of each point's leaf, shape (n,)."""
+    place, nodes = _descend(graph, model)
     numbers = model._tree.table.leaf_numbers[nodes]
-    return graph.op("Gather", graph.indices(numbers), place, axis=0)
+    return graph.rows(numbers.astype(np.int64), place)
 
 
-def _followed(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
-    """Return where points come to, shape (n,), and which node of the table each place is."""
+def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
+    """Return each point's place below the last depth, shape (n,), and the node at each place."""
     depths, nodes = _depths(graph, model)
-    return _follow(graph, depths), nodes
-
-
-def _follow(graph: Graph, depths: list[_Depth]) -> Value:
-    """Return where points come to, shape (n,)."""
-    node: Value = None
-    for i, own in enumerate(depths):
-        seen = graph.columns(graph.x, own.features)
+    place: Value = None
+    for i, level in enumerate(depths):
+        x = graph.op("Gather", graph.x, level.features.astype(np.int64), axis=1)
         if i == 0:  # all points are at the root
-            steps = graph.op("Sub", seen, own.centres[0])
-            sums = graph.op("MatMul", steps, np.ascontiguousarray(own.slopes[0].T))
-            node = graph.where_least(graph.op("Add", sums, own.offsets[0]))
+            steps = graph.op("Sub", x, level.centres[0])
+            sums = graph.op("MatMul", steps, np.ascontiguousarray(level.slopes[0].T))
+            place = graph.argmin(graph.op("Add", sums, level.offsets[0]))
             continue
-        centres, offsets, slopes, first = (
-            graph.op("Gather", table, node, axis=0)
-            for table in (own.centres, own.offsets, own.slopes, own.first)
-        )
-        steps = graph.op("UnsqueezeApi11", graph.op("Sub", seen, centres), axes=[2])
+        tables = (level.centres, level.offsets, level.slopes, level.first)
+        centres, offsets, slopes, first = (graph.rows(table, place) for table in tables)
+        steps = graph.op("UnsqueezeApi11", graph.op("Sub", x, centres), axes=[2])
         sums = graph.op("SqueezeApi11", graph.op("MatMul", slopes, steps), axes=[2])
-        child = graph.where_least(graph.op("Add", sums, offsets))
-        node = graph.op("Add", first, child)
-    return node
+        place = graph.op("Add", first, graph.argmin(graph.op("Add", sums, offsets)))
+    return place, nodes
 
 
 def _depths(graph: Graph, model: BaseODATree) -> tuple[list[_Depth], IntArray]:
     """Lay out the tree depth by depth; a leaf is its own only child."""
     table = model._tree.table
-    at, depths = [0], []
+    nodes, depths = [0], []
     for depth in range(max(table.depth, 1)):
-        features, cells = _seen(model, depth), []
-        first, following = [], list[int]()
-        for node in at:
-            own = _cells(table.routes, node, len(features))
-            cells.append(own)
-            first.append(len(following))
-            begin, n = table.routes.first[node], len(own.offsets)
-            following += [node] if table.is_leaf[node] else list(range(begin, begin + n))
-        depths.append(_laid_out(graph, model, features, cells, np.array(first)))
-        at = following
-    return depths, np.array(at)
-
-
-def _seen(model: BaseODATree, depth: int) -> IntArray:
-    i = min(depth, len(model._resolutions) - 1)
-    resolution = model._resolutions[i]
-    if callable(resolution):
-        raise ValueError(
-            f"resolutions[{i}] is a function: it must be a sequence of features to be written"
-        )
-    return resolution
+        i = min(depth, len(model._resolutions) - 1)
+        features = model._resolutions[i]
+        if callable(features):
+            raise ValueError(
+                f"resolutions[{i}] is a function: to be exported it must be a sequence of features"
+            )
+        cells, first, children = [], [], list[int]()
+        for node in nodes:
+            cells.append(_cells(table.routes, node, len(features)))
+            first.append(len(children))
+            begin, n = table.routes.first[node], len(cells[-1].offsets)
+            children += [node] if table.is_leaf[node] else list(range(begin, begin + n))
+        depths.append(_stacked(graph, model, features, cells, np.array(first)))
+        nodes = children
+    return depths, np.array(nodes)
 
 
 def _cells(routes: Routes, node: int, width: int) -> Cells:
-    """Return the cells of a node; one that is everywhere, of a leaf."""
+    """Return the cells of a node; a leaf has one, which is everywhere."""
     n, begin = int(routes.sizes[node]), int(routes.starts[node])
     if n == 0:
         return Cells(np.zeros(1), np.zeros((1, width)), np.zeros(width))
@@ -504,16 +470,16 @@ def _cells(routes: Routes, node: int, width: int) -> Cells:
     return Cells(routes.offsets[first : first + n], values[1:], values[0])
 
 
-def _laid_out(
+def _stacked(
     graph: Graph, model: BaseODATree, features: IntArray, cells: list[Cells], first: IntArray
 ) -> _Depth:
-    size = max(len(own.offsets) for own in cells)
+    size = max(len(node.offsets) for node in cells)
     centres = np.zeros((len(cells), len(features)), dtype=graph.dtype)
     offsets = np.full((len(cells), size), np.inf, dtype=graph.dtype)
     slopes = np.zeros((len(cells), size, len(features)), dtype=graph.dtype)
-    for i, own in enumerate(cells):
-        rounded = Diagram.of(own, model._tree.plan.divergence).rounded(graph.dtype)
-        n = len(own.offsets)
+    for i, node in enumerate(cells):
+        rounded = Diagram.of(node, model._tree.plan.divergence).rounded(graph.dtype)
+        n = len(node.offsets)
         centres[i], offsets[i, :n], slopes[i, :n] = rounded.centre, rounded.offsets, rounded.slopes
     return _Depth(features, centres, offsets, slopes, first)
 
@@ -528,31 +494,35 @@ _WITH_ZIPMAP: dict[str, list[Any]] = {
 class _Converter(NamedTuple):
     write: Callable[[Graph, Any], None]
     outputs: tuple[str, ...]
-    """Their names: numbers are of the input's precision, a label is a text or a whole number."""
+    """Names; a label is a string or an integer, other outputs have the input's precision."""
     options: dict[str, list[Any]] | None = None
-    """Of classifiers with probabilities, as skl2onnx's own have them: it parses these itself."""
+    """Options of classifiers with probabilities, which skl2onnx parses itself."""
 
 
 _LABEL, _SHARES = ("label",), ("label", "probabilities")
 _CONVERTERS: dict[type, _Converter] = {
-    BatchDeterministicAnnealing: _Converter(quantizer, _LABEL),
-    SOM: _Converter(quantizer, _LABEL),
-    StochasticVQ: _Converter(quantizer, _LABEL),
+    **dict.fromkeys(
+        (BatchDeterministicAnnealing, SOM, StochasticVQ), _Converter(quantizer, _LABEL)
+    ),
     LVQ: _Converter(lvq, _LABEL),
-    ODAClusterer: _Converter(codebook_clusterer, _SHARES),
-    ODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
-    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES),
-    DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
+    **dict.fromkeys(
+        (ODAClusterer, DistributedODAClusterer), _Converter(codebook_clusterer, _SHARES)
+    ),
+    **dict.fromkeys(
+        (ODAClassifier, DistributedODAClassifier),
+        _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
+    ),
     ODARegressor: _Converter(codebook_regressor, ("variable",)),
     ODATreeClusterer: _Converter(tree_clusterer, _LABEL),
     ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
     ODATreeRegressor: _Converter(tree_regressor, ("variable",)),
-    SGDGaussianMixture: _Converter(mixture, _SHARES),
-    StochasticEMGaussianMixture: _Converter(mixture, _SHARES),
-    DistributedGaussianMixture: _Converter(mixture, _SHARES),
-    ConvexClustering: _Converter(exemplars, _SHARES),
-    INFEX: _Converter(exemplars, _SHARES),
-    KernelVectorQuantization: _Converter(exemplars, _SHARES),
+    **dict.fromkeys(
+        (SGDGaussianMixture, StochasticEMGaussianMixture, DistributedGaussianMixture),
+        _Converter(mixture, _SHARES),
+    ),
+    **dict.fromkeys(
+        (ConvexClustering, INFEX, KernelVectorQuantization), _Converter(exemplars, _SHARES)
+    ),
     DensityClassifier: _Converter(density_classifier, _SHARES, _WITH_ZIPMAP),
     DensityOutlierDetector: _Converter(outliers, ("label", "scores")),
 }
@@ -582,7 +552,7 @@ def register() -> None:
 
 
 def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) -> Any:
-    """Say what comes out; the name of the last argument is skl2onnx's."""
+    """Declare the outputs; skl2onnx names the last argument."""
     operator = scope.declare_local_operator(get_model_alias(type(model)), model)
     operator.inputs = inputs
     for name in _CONVERTERS[type(model)].outputs:
@@ -604,9 +574,10 @@ def _set_shapes(operator: Any) -> None:
             f"the input of {name} has {columns} columns: it must have {model.n_features_in_}"
         )
     n = inputs[0].get_first_dimension()
-    for output, called in zip(operator.outputs, _CONVERTERS[type(model)].outputs, strict=True):
-        if called != "label":
-            output.type.shape = [n, _width(model) if called == "probabilities" else 1]
+    width = len(getattr(model, "classes_", getattr(model, "weights_", ())))
+    for output, role in zip(operator.outputs, _CONVERTERS[type(model)].outputs, strict=True):
+        if role != "label":
+            output.type.shape = [n, width if role == "probabilities" else 1]
         elif hasattr(model, "classes_") and is_text(_labels(operator)):
             output.set_type(StringTensorType([n]))
         else:
@@ -617,11 +588,6 @@ def _labels(operator: Any) -> Any:
     model = operator.raw_operator
     with_options = _CONVERTERS[type(model)].options is not None
     return get_label_classes(operator.scope_inst, model) if with_options else model.classes_
-
-
-def _width(model: Any) -> int:
-    """Return how many probabilities there are."""
-    return len(model.classes_ if hasattr(model, "classes_") else model.weights_)
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
