@@ -197,7 +197,7 @@ def test_gradients_are_those_of_what_is_observed(covariance_type):
         ways = 1e-5 * np.eye(d)
         return np.array([(of(at + way) - of(at - way)) / 2e-5 for way in ways])
 
-    rules = state.Rules(rate, rate, 100, 0.05, 0.01, 1e6, 10, 0, 0.0)
+    rules = state.Rules(rate, rate, 100, 1e6, 10, 0, 0.0)
     learning.learn(mixture, rules, point[None], np.arange(1), 1, plain=True)
     for found, slope in [
         ((mixture.means - means)[0], slopes(lambda mean: log_likelihood(mean, roots[0]), means[0])),
@@ -228,7 +228,7 @@ def test_an_axis_turns_where_that_makes_what_is_observed_more_likely():
         logs = [log_likelihood(end) - np.log(abs(np.linalg.det(end))) for end in ends]
         slope[place] = (logs[0] - logs[1]) / 2e-5
     precisions = mixture.precisions.copy()
-    rules = state.Rules(rate, rate, 100, 0.05, 0.01, 1e6, 10, 0, 0.0)
+    rules = state.Rules(rate, rate, 100, 1e6, 10, 0, 0.0)
     Progress(mixture.progress).rate = rate
     learning.learn(mixture, rules, point[None], np.arange(1), 1, plain=True)
     expected = axes + rate * slope

@@ -58,7 +58,7 @@ def watch_loss(raw, loss, rules):
 
 
 def rules(**changed):
-    usual = state.Rules(0.05, 0.05, 100, 0.05, 0.01, 100.0, 10, 0, 0.0)
+    usual = state.Rules(0.05, 0.05, 100, 100.0, 10, 0, 0.0)
     return usual._replace(**changed)
 
 
@@ -185,7 +185,7 @@ def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
 
 
 def test_the_neighbourhood_narrows_when_a_period_brings_little():
-    mixture, learned = mixture_at(np.zeros((4, 2)), width=1.0), rules(delta=0.05)
+    mixture, learned = mixture_at(np.zeros((4, 2)), width=1.0), rules()
     progress = Progress(mixture.progress)
     losses = -10.0 * np.exp(-np.arange(3000) / 300.0)
     losses += 0.05 * np.random.default_rng(0).normal(size=3000)

@@ -110,8 +110,6 @@ class GMMPartition(BuiltIn):
             rate=_RATE,
             min_rate=forgetting,
             period=n,
-            delta=0.05,
-            last_width=0.01,
             max_precision=_MAX_PRECISION,
             periods=-1,
             tempered=0,

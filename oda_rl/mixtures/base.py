@@ -1,4 +1,4 @@
-"""What the estimators of Gaussian mixtures share, and the units in which mixtures learn.
+"""Base class of Gaussian mixtures, and the units in which mixtures learn.
 
 The paper clips D, with P = D², at D_max: no variance falls below 1/D_max². Pixels that hardly vary
 would otherwise get precisions without bound. Here that floor is a share of the mean variance of all
@@ -38,19 +38,16 @@ from oda_rl.samples import Weighted, canonical_order, holes, means_of, weighted
 
 DTYPES = [np.float64, np.float32]
 _SHARE, _FULL_SHARE = 1e-3, 1e-5  # of the mean variance: the floor if none is given
-_FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of what is scored
+_FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of scored samples
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
-_ROUNDED = 8.0  # times the precision of numbers: what differs by less is equal
+_ROUNDED = 8.0  # machine precisions: smaller differences are rounding
 _WIDEST = 1e15  # root of the largest ratio of a variance to a floor: its inverse is a precision
 
 VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
 
 
 class StreamingMixture(Filed, DensityMixin, TakesMissing):
-    """What can be asked of a Gaussian mixture, however it has learned.
-
-    Subclasses set ``_mixture``.
-    """
+    """A Gaussian mixture, however it has learned; subclasses set ``_mixture``."""
 
     n_components: int
     covariance_type: str
@@ -68,15 +65,12 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         "_max_precision": Optional(real("", "(0, inf)")),
         "n_iter_": Optional(whole()),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
+    """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
-        check_fitted((name in vars(self) for name in self._always()), where)
-
-    def _always(self) -> list[str]:
-        """Return the attributes that come with the first sample."""
-        return [name for name in self.LEARNED if name[-1] != "_" or name == "n_iter_"]
+        """Raise InvalidFileError unless the attributes of a fitted model are complete."""
+        first = [name for name in self.LEARNED if name[-1] != "_" or name == "n_iter_"]
+        check_fitted((name in vars(self) for name in first), where)
 
     @property
     def weights_(self) -> FloatArray:
@@ -91,13 +85,13 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     @property
     def variance_floor_(self) -> FloatArray:
-        """Variance below which none of a component falls, of each feature, shape (n_features,)."""
+        """Smallest variance of a component along each feature, shape (n_features,)."""
         return np.asarray(self._units * self._units / self._max_precision)
 
     @property
     def precisions_(self) -> FloatArray:
         """Inverses of ``covariances_``, of the same shape."""
-        return self._covariances(lambda values: values, 1.0 / self._units)
+        return self._covariances(1.0 / self._units, inverse=False)
 
     @property
     def covariances_(self) -> FloatArray:
@@ -106,7 +100,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
         full, (n_components,) if spherical.
         """
-        return self._covariances(lambda values: 1.0 / values, self._units)
+        return self._covariances(self._units, inverse=True)
 
     @property
     def precisions_cholesky_(self) -> FloatArray:
@@ -118,7 +112,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             return np.linalg.inv(lower).transpose(0, 2, 1)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Find the component that most likely made each sample.
+        """Most probable component of each sample.
 
         Parameters
         ----------
@@ -129,10 +123,10 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         -------
         ndarray, shape (n_samples,)
         """
-        return self._of_each(self._checked(X), lambda logs: logs.argmax(axis=1))
+        return self._by_blocks(self._checked(X), lambda logs: logs.argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Responsibilities: how probably each component made each sample.
+        """Responsibilities: the probability of each component given each sample.
 
         Parameters
         ----------
@@ -143,7 +137,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         -------
         ndarray, shape (n_samples, n_components)
         """
-        return self._of_each(
+        return self._by_blocks(
             self._checked(X), lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
         )
 
@@ -158,9 +152,11 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         Returns
         -------
         ndarray, shape (n_samples,)
-            Finite, however far outside a sample is.
+            Finite for every sample.
         """
-        return self._scores(self._checked(X))
+        points = self._checked(X)
+        logs = self._by_blocks(points, lambda logs: logsumexp(logs, axis=1))
+        return logs - self._log_units(points)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean log-likelihood of the samples.
@@ -180,7 +176,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return mean_score(self.score_samples(X), sample_weight)
 
     def outlier_scores(self, X: npt.ArrayLike) -> FloatArray:
-        """How unlikely each sample is: its negative log-likelihood.
+        """Negative log-likelihood of each sample.
 
         Parameters
         ----------
@@ -190,7 +186,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         Returns
         -------
         ndarray, shape (n_samples,)
-            The greater the more unusual; compare with quantiles of those of known good samples.
+            Compare with quantiles of the scores of known inliers.
         """
         return -self.score_samples(X)
 
@@ -206,7 +202,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         -------
         X : ndarray, shape (n_samples, n_features)
         y : ndarray, shape (n_samples,)
-            The component of each, in rising order.
+            Component of each, sorted.
 
         Raises
         ------
@@ -227,22 +223,12 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return self.means_[labels] + self._units * noise, labels
 
     def aic(self, X: npt.ArrayLike) -> float:
-        """Akaike's information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        """
+        """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
         scores = self.score_samples(X)
         return float(2.0 * (self._n_parameters() - scores.sum()))
 
     def bic(self, X: npt.ArrayLike) -> float:
-        """Bayes' information criterion on X; the lower the better.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        """
+        """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""
         scores = self.score_samples(X)
         return float(self._n_parameters() * math.log(len(scores)) - 2.0 * scores.sum())
 
@@ -254,13 +240,13 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         shapes: dict[str, int] = {"diag": n * d, "full": n * d * (d + 1) // 2, "tied_spherical": 1}
         return int(n - 1 + n * d + shapes[self.covariance_type])
 
-    def _covariances(self, of: Callable[[FloatArray], FloatArray], units: FloatArray) -> FloatArray:
-        """Return what is made of the eigenvalues of the precisions, in other units of length."""
+    def _covariances(self, units: FloatArray, *, inverse: bool) -> FloatArray:
+        """Precisions or their inverses, in other units of length."""
         values, axes = learning.covariance_parts(self._mixture)
-        changed = of(values)
+        values = 1.0 / values if inverse else values
         if axes is not None:
-            return np.asarray(np.einsum("kui,ku,kuj,i,j->kij", axes, changed, axes, units, units))
-        scaled = changed * units * units
+            return np.asarray(np.einsum("kui,ku,kuj,i,j->kij", axes, values, axes, units, units))
+        scaled = values * units * units
         return np.asarray(scaled[:, 0] if self.covariance_type == "tied_spherical" else scaled)
 
     def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
@@ -271,93 +257,76 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def _set_units(self, deviations: FloatArray, size: float) -> None:
         """Choose units and the bound of precisions; see :func:`units_from`."""
         floor = self._checked_floor(len(deviations))
-        bound = self._paper_bound()
-        share = self._floor_share()
-        self._units, self._max_precision = units_from(deviations, size, floor, share, bound)
+        self._units, self._max_precision = units_from(deviations, size, floor, *self._floor_share())
 
-    def _floor_share(self) -> float:
-        """Return the floor as a share of the mean variance, unless it is given."""
-        return _FULL_SHARE if self.covariance_type == "full" else _SHARE
-
-    def _paper_bound(self) -> float | None:
-        """Return the bound of precisions that tells the unit, if there is one."""
-        return None
+    def _floor_share(self) -> tuple[float, float | None]:
+        """Default floor as a share of the mean variance, and the bound of precisions if fixed."""
+        return _FULL_SHARE if self.covariance_type == "full" else _SHARE, None
 
     def _spherical(self) -> bool:
         """Whether covariances are always spherical."""
         return self.covariance_type == "tied_spherical"
 
-    def _checked(self, X: npt.ArrayLike) -> Array:
-        """Return samples to score, of the mixture's precision."""
-        check_is_fitted(self)
-        dtype = self._mixture.means.dtype
+    def _validated(self, X: npt.ArrayLike, *, reset: bool) -> Array:
+        """Return samples of the mixture's precision, or of double or single precision at first."""
+        dtype = DTYPES if reset else self._mixture.means.dtype
         with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is far outside
             points = validate_data(
-                self, X, reset=False, dtype=dtype, order="C", ensure_all_finite=finite(self)
+                self, X, reset=reset, dtype=dtype, order="C", ensure_all_finite=finite(self)
             )
         return observed(np.asarray(points))
+
+    def _checked(self, X: npt.ArrayLike) -> Array:
+        """Return samples to score."""
+        check_is_fitted(self)
+        return self._validated(X, reset=False)
 
     def _scaled(self, points: Array) -> Array:
         """Return samples in the unit in which the mixture learns."""
         return np.asarray(points / self._units.astype(points.dtype))
 
-    def _scores(self, points: Array) -> FloatArray:
-        logs = self._of_each(points, lambda logs: logsumexp(logs, axis=1))
-        return logs - self._log_units(points)
-
     def _log_units(self, points: Array) -> FloatArray | float:
-        """Logarithm of the volume that is 1 in the mixture's units, of each sample or of all."""
+        """Logarithm of the unit volume of the observed features, of each sample or of all."""
         logs, missing = np.log(self._units), holes(points)
         return float(logs.sum()) if missing is None else np.asarray(~missing @ logs)
 
     def _volume(self, points: Array, weights: FloatArray | None) -> float:
-        """Mean of that."""
+        """Mean of :meth:`_log_units`."""
         logs = self._log_units(points)
         return logs if isinstance(logs, float) else float(np.average(logs, weights=weights))
 
-    def _of_each(
-        self, points: Array, of: Callable[[FloatArray], npt.NDArray[Any]]
+    def _by_blocks(
+        self, points: Array, reduce: Callable[[FloatArray], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
-        """Return what is made of the log densities of samples, block by block."""
+        """Reduce the log densities of samples, shape (n, K), block by block."""
         farthest = _FARTHEST[points.dtype]
         parts = []
         for rows in chunks(len(points)):
             with np.errstate(over="ignore"):
                 block = np.clip(self._scaled(points[rows]), -farthest, farthest)
-            parts += [of(logs) for logs in learning.scores(self._mixture, block)]
+            parts += [reduce(logs) for logs in learning.scores(self._mixture, block)]
         return np.concatenate(parts)
 
     # Validation.
 
     def _learnable(self, X: npt.ArrayLike, *, reset: bool) -> Array:
-        """Return samples to learn from, of double or single precision, shape (n, d)."""
-        dtype = DTYPES if reset else self._mixture.means.dtype
-        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
-            points = validate_data(
-                self, X, reset=reset, dtype=dtype, order="C", ensure_all_finite=finite(self)
-            )
-        largest = _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA
-        return observed(bounded(np.asarray(points), "X", largest))
+        """Return samples to learn from, shape (n, d)."""
+        points = self._validated(X, reset=reset)
+        return bounded(points, "X", _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA)
 
     def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
-        """Return enough samples to fit to, and their weights."""
+        """Return samples to fit to, and their weights."""
         points = self._learnable(X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
         self._check_many(data)
         return data
 
     def _in_units(self, data: Weighted) -> Weighted:
-        """Learn the units, and return samples in these, in an order that units do not change."""
+        """Learn the units, and return samples in these, in an order independent of them."""
         self._learn_units(data.points, data.weights)
         scaled = data._replace(points=self._scaled(data.points))
         order = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
         return Weighted(scaled.points[order], scaled.classes[order], scaled.weights[order])
-
-    def _mean_score(self, data: Weighted) -> float:
-        logs = np.concatenate(
-            [logsumexp(part, axis=1) for part in learning.scores(self._mixture, data.points)]
-        )
-        return float(np.average(logs, weights=data.weights) - self._volume(*data[::2]))
 
     def _check_many(self, data: Weighted) -> None:
         if data.size < self.n_components:
@@ -367,7 +336,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             )
 
     def _checked_floor(self, n_features: int) -> FloatArray | None:
-        """Return the floor that is given, of shape () or (d,)."""
+        """Return ``variance_floor``, of shape () or (d,)."""
         if self.variance_floor is None:
             return None
         if isinstance(self.variance_floor, Real):
@@ -391,29 +360,14 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     def _checked_means(self, means: npt.ArrayLike, points: Array) -> Array:
         checked = check_array(means, dtype=points.dtype, copy=True, input_name="means_init")
-        if checked.shape != (self.n_components, points.shape[1]):
-            raise ValueError(
-                f"means_init has shape {checked.shape}: it must be "
-                f"{(self.n_components, points.shape[1])}"
-            )
+        wanted = self.n_components, points.shape[1]
+        if checked.shape != wanted:
+            raise ValueError(f"means_init has shape {checked.shape}: it must be {wanted}")
         return self._scaled(np.asarray(checked))
 
 
 def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
-    """Return the standard deviations of features, shape (d,): 0 of those that are constant.
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        NaN where values are missing, of which some must be observed of each feature.
-    weights : ndarray, shape (n,), or None
-        Of sum above 0.
-
-    Examples
-    --------
-    >>> deviations_of(np.array([[0.0, 0.0, 0.1], [4.0, 2.0, 0.1]]), None)
-    array([2., 1., 0.])
-    """
+    """Compute standard deviations, shape (d,): 0 if constant; NaN is missing."""
     low, high = (
         extreme.reduce(points, axis=0).astype(np.float64) for extreme in (np.fmin, np.fmax)
     )
@@ -426,16 +380,7 @@ def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
 
 
 def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
-    """Return deviations, shape (d,), with 0 for those that rounding explains.
-
-    Parameters
-    ----------
-    deviations : ndarray, shape (d,)
-    sizes : ndarray, shape (d,)
-        Largest absolute values of the features.
-    precision : float
-        Of the numbers.
-    """
+    """Set deviations, shape (d,), to 0 that rounding of values of these sizes explains."""
     return np.where(deviations > _ROUNDED * precision * sizes, deviations, 0.0)
 
 
@@ -444,26 +389,10 @@ def units_from(
 ) -> tuple[FloatArray, float]:
     """Choose units of length, shape (d,), and the largest precision in these: D_max².
 
-    A floor for each feature makes units proportional to the floors' roots; otherwise all features
-    have one unit.
+    Units are proportional to the roots of the floors, shape () or (d,); without a floor it is a
+    ``share`` of the mean variance of the features whose deviation is not 0 (``size`` replaces
+    deviations if all are 0). ``bound`` fixes the largest precision; None: the mean variance is 1.
 
-    Parameters
-    ----------
-    deviations : ndarray, shape (d,)
-        0 of constant features, which have no part in the mean.
-    size : float
-        Stands for the deviations if all features are constant; 0 stands for 1.
-    floor : ndarray of shape () or (d,), or None
-        None: the share of the mean variance.
-    share : float
-        In (0, 1].
-    bound : float or None
-        Largest precision, by which units follow from the floor; None: the mean variance is 1.
-
-    Examples
-    --------
-    >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, None, 0.01, None)
-    (array([2.23606798, 2.23606798, 2.23606798]), 100.0)
     >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, np.array([0.09, 0.01, 1.0]), 0.01, None)
     (array([ 3.,  1., 10.]), 100.0)
     """
@@ -484,7 +413,7 @@ def units_from(
 
 
 def _mean_deviation(deviations: FloatArray) -> float:
-    """Return the root of the mean variance of the features that vary; 0 if none does."""
+    """Root of the mean variance of the features that vary; 0 if none does."""
     varying = deviations[deviations > 0.0]
     if len(varying) == 0:
         return 0.0

@@ -243,9 +243,9 @@ def _separable(axes: Array | None, room: Room | None) -> bool:
 
 @inlined
 def responsibilities(logs: FloatArray, n: int, margin: float) -> float:
-    """Turn n rows of log densities into responsibilities; return the sum of their log Σ exp.
+    """Turn n rows of log densities into responsibilities, 0 where no density is a number.
 
-    A sample whose density is no number gets none.
+    Returns the sum of the rows' log Σ exp.
     """
     total = 0.0
     for b in range(n):
@@ -305,15 +305,15 @@ def complete(
         else:
             room.gaps[j] = np.float64(points[i, j]) - mixture.means[k, j]
     if axes is not None and n > 0:
-        _factorize(mixture.precisions, axes, k, n, room)
         _expect(mixture.precisions, axes, k, n, room)
     return n
 
 
 @inlined
-def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
-    """Write the Cholesky factor of P_mm and its inverse."""
-    places, factor, roots = room.places, room.factor, room.roots
+def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
+    """Write the Cholesky factor of P_mm, its inverse, and -P_mm⁻¹ P_mo times the observed gaps."""
+    gaps, places, along = room.gaps, room.places, room.along
+    factor, roots = room.factor, room.roots
     for a in range(n):
         for b in range(a + 1):
             total = 0.0
@@ -334,23 +334,17 @@ def _factorize(precisions: Array, axes: Array, k: int, n: int, room: Room) -> No
             for b in range(c, a):
                 total -= factor[a, b] * roots[b, c]
             roots[a, c] = total / factor[a, a]
-
-
-@inlined
-def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
-    """Write -P_mm⁻¹ P_mo times the observed gaps to the missing ones."""
-    gaps, places, along, roots = room.gaps, room.places, room.along, room.roots
     _measure_along(axes, k, gaps, along)
     for a in range(n):
         pull = 0.0
         for u in range(along.shape[0]):
             pull += np.float64(precisions[k, u]) * along[u] * axes[k, u, places[a]]
         for b in range(a, n):  # gaps of missing features are 0 until their turn
-            room.factor[b, a] = roots[b, a] * pull  # the factor is not needed any more
+            factor[b, a] = roots[b, a] * pull  # the factor is not needed any more
     for b in range(n):
         total = 0.0
         for a in range(b + 1):
-            total += room.factor[b, a]
+            total += factor[b, a]
         for a in range(b + 1):
             gaps[places[a]] -= roots[b, a] * total
 

@@ -1,4 +1,4 @@
-"""A mixture begun, shown samples in an order, and asked how likely they are."""
+"""Start a mixture, let it learn from samples in an order, and measure log densities."""
 
 import math
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from oda_rl.mixtures.kernels import Room
 from oda_rl.mixtures.state import (
     ANNEALING,
     CROWDING,
-    NARROW,
     QUANTIZING,
     RELEASED,
     Mixture,
@@ -21,22 +20,16 @@ from oda_rl.mixtures.state import (
 from oda_rl.samples import holes
 
 _CHUNK = 1024  # samples that are scored at once
-_MIN_SCORE = -1e290  # of which many can be added up
+_MIN_SCORE = -1e290  # sums of many are finite
 _DECAY = 0.6
 _MIN_WEIGHT = 1e-9  # of a component at release
-# β at release is the larger of two: so much by the number of features, and that at which the odds
-# of the nearest component to the next are e to the power so much. Lower ones merge components.
+# β at release is the larger of 8/d and that at which the odds of the nearest component to the next
+# are e^1.25. Lower ones merge components.
 _FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 8.0, 1.25
 
 
 def near_square(n: int) -> tuple[int, int]:
-    """Rows and columns of a grid of n places, as near to a square as n's factors allow.
-
-    Examples
-    --------
-    >>> near_square(64), near_square(12), near_square(7)
-    ((8, 8), (3, 4), (1, 7))
-    """
+    """Rows and columns of the grid of n places that is nearest to a square: (3, 4) for 12."""
     rows = math.isqrt(n)
     while n % rows:
         rows -= 1
@@ -46,7 +39,7 @@ def near_square(n: int) -> tuple[int, int]:
 def new_mixture(
     means: Array, covariance_type: str, max_precision: float, width: float, rate: float
 ) -> Mixture:
-    """Begin with means, shape (K, d), equal weights and the greatest precisions."""
+    """Return a mixture of these means, shape (K, d), equal weights and the largest precisions."""
     n, d = means.shape
     axes = None
     if covariance_type == "full":
@@ -73,38 +66,29 @@ def new_mixture(
 
 
 def write_grid(n_rows: int, n_columns: int, width: float, out: FloatArray) -> None:
-    """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1.
-
-    Examples
-    --------
-    >>> out = np.empty((4, 4))
-    >>> write_grid(2, 2, 1.0, out)
-    >>> out[0].round(2)
-    array([0.39, 0.24, 0.24, 0.14])
-    """
-    out[:] = np.kron(_ring(n_rows, width), _ring(n_columns, width))
+    """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1."""
+    rings = []
+    for n in (n_rows, n_columns):
+        steps = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+        with np.errstate(over="ignore"):
+            rings.append(np.exp(-0.5 * (np.minimum(steps, n - steps) / width) ** 2))
+    out[:] = np.kron(*rings)
     out /= out.sum(axis=1, keepdims=True)
-
-
-def _ring(n: int, width: float) -> FloatArray:
-    steps = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
-    with np.errstate(over="ignore"):
-        return np.asarray(np.exp(-0.5 * (np.minimum(steps, n - steps) / width) ** 2))
 
 
 def learn(
     mixture: Mixture, rules: Rules, points: Array, order: IntArray, batch: int, *, plain: bool
 ) -> None:
-    """Show samples, shape (n, d), in an order, in batches; the last may be smaller.
+    """Learn from samples, shape (n, d), in an order and in batches; the last may be smaller.
 
-    Annealing and quantizing take them one by one. ``plain`` is whether by gradients as printed.
+    Annealing and quantizing take them one by one. ``plain``: by plain gradients, as printed.
     """
     progress = Progress(mixture.progress)
     logs = np.empty((batch + 1, len(mixture.weights)))
-    for shown, room in stretches(points, order, batch):
+    for shown, room in runs(points, order, batch):
         done = 0
         while done < len(shown):
-            # A stage may end within a batch, whose other samples are then a batch of their own.
+            # If a stage ends within a batch, its remaining samples are a batch.
             end = done + batch - done % batch if done % batch > 0 else len(shown)
             part, width, periods = shown[done:end], progress.width, progress.periods
             if plain:
@@ -122,17 +106,8 @@ def learn(
                 write_grid(*near_square(len(mixture.weights)), progress.width, mixture.grid)
 
 
-def stretches(points: Array, order: IntArray, batch: int) -> Iterator[tuple[IntArray, Room | None]]:
-    """Cut an order into what is shown with nothing missing, and what is shown with room for that.
-
-    A batch of which anything is missing has room in whole.
-
-    Examples
-    --------
-    >>> points = np.array([[1.0], [2.0], [np.nan], [4.0]])
-    >>> [(rows.tolist(), room is None) for rows, room in stretches(points, np.arange(4), 1)]
-    [([0, 1], True), ([2], False), ([3], True)]
-    """
+def runs(points: Array, order: IntArray, batch: int) -> Iterator[tuple[IntArray, Room | None]]:
+    """Cut an order into runs of batches without missing values, and runs with scratch for them."""
     missing = holes(points)
     if missing is None or len(order) == 0:
         yield order, None
@@ -168,21 +143,18 @@ def _follow_em(
 
 
 def inverse_temperatures(progress: Progress, rules: Rules, later: IntArray) -> FloatArray:
-    """β so many samples later: geometrically from its first value to 1."""
+    """β after ``later`` more samples: geometric from its first value to 1."""
     shown = progress.shown + later
     left = np.maximum(1.0 - shown / max(rules.tempered * rules.period, 1), 0.0)
     return np.asarray(progress.first_beta**left)
 
 
 def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
-    """Choose what to put where a sample of the worst winner will be: what is needed least.
-
-    After the last period each component gets the covariance that all have had.
-    """
+    """Choose the relocation of the next period; release covariances after the last one."""
     errors, savings = mixture.errors, mixture.savings
-    least, most = savings.argmin(), errors.argmax()
-    if least != most and savings[least] < CROWDING * errors[most]:
-        progress.freed, progress.crowded = float(least), float(most)
+    freed, crowded = savings.argmin(), errors.argmax()
+    if freed != crowded and savings[freed] < CROWDING * errors[crowded]:
+        progress.freed, progress.crowded = float(freed), float(crowded)
     errors *= rules.memory
     savings *= rules.memory
     if 0 <= rules.periods <= progress.periods:
@@ -198,9 +170,9 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
 
 
 def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
-    """Measure log π_k + log N(x; k), finite wherever the points are, in blocks of them.
+    """Yield log π_k + log N(x; k), finite for every x, in blocks of shape (rows, K).
 
-    Each block, shape (rows, K), overwrites the last.
+    Each block overwrites the last.
     """
     least = max(float(np.finfo(points.dtype).min) / 8.0, _MIN_SCORE)
     buffer = np.empty((min(len(points), _CHUNK) + 1, len(mixture.weights)))
@@ -225,9 +197,3 @@ def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:
         return values, axes
     axes = None if mixture.axes is None else mixture.axes[:-1].astype(np.float64)
     return mixture.precisions.astype(np.float64), axes
-
-
-def is_annealing(mixture: Mixture, *, plain: bool) -> bool:
-    """Whether the neighbourhood on the grid is still wide."""
-    progress = Progress(mixture.progress)
-    return progress.width >= NARROW if plain else progress.phase == ANNEALING

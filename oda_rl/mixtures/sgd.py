@@ -1,4 +1,4 @@
-"""A Gaussian mixture that learns from a stream by gradients, as a scikit-learn estimator."""
+"""A Gaussian mixture that learns from a stream by stochastic gradients."""
 
 import math
 import warnings
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import xlogy
+from scipy.special import logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
@@ -27,13 +27,12 @@ from oda_rl.files.estimators import (
 from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
-from oda_rl.mixtures.state import RELEASED, Progress, Rules
+from oda_rl.mixtures.state import ANNEALING, NARROW, RELEASED, Progress, Rules
 from oda_rl.samples import filled, holes, means_of
 
-_SCALE_SAMPLES = 100  # the first of a stream, which give the scale
+_SCALE_SAMPLES = 100  # first samples of a stream, which give the scale
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _WIDTH, _DRIFTING_WIDTH = 1 / 4, 1 / 16  # of the neighbourhood at first, of the sides' sum
-_STATIONARY = 0.05  # δ of eq. 6
 _MIN_PERIOD = 100
 _PLAIN_SHARE = 0.5  # of the mean variance: on images a lower floor leaves components unused
 _PLAIN_BOUND = 20.0  # of precisions: D_max of the paper, in whose unit plain gradients are taken
@@ -43,60 +42,53 @@ _PLAIN_BOUND = 20.0  # of precisions: D_max of the paper, in whose unit plain gr
 class SGDGaussianMixture(StreamingMixture):
     """Gaussian mixture that learns by stochastic gradients, from a random start.
 
-    The components stand on a periodic grid. At first a sample moves its winner and, the less the
-    farther on the grid, the others; when the loss is stationary the neighbourhood shrinks. So no
-    component is left behind, and no k-means is needed. All features have one unit: scaling X
-    changes nothing. Features that differ in kind should be scaled first, for example by
-    scikit-learn's ``StandardScaler``, or have variance floors of their own.
+    The components lie on a periodic grid. At first a sample moves its winner and, less with
+    distance on the grid, the others; when the loss is stationary the neighbourhood shrinks. So all
+    components are used, and no k-means is needed. Scaling X changes nothing. Features of different
+    kinds should be standardized first, or have separate variance floors.
 
-    With ``update="natural"`` steps are natural gradients, which know no scale. Covariances are held
-    equal and spherical during annealing and for n_components more periods, in each of which the
-    component that is needed least is moved to where it helps; then every component learns from its
-    responsibilities with steps that fall with its number of samples to the power -0.6. At first,
-    for 0.75 n_components periods, responsibilities are tempered, less and less: components that
-    overlap find better places. ``update="sgd"`` is the algorithm as printed.
+    With ``update="natural"`` steps are natural gradients, which do not depend on the scale.
+    Covariances are equal and spherical during annealing and for n_components more periods, in each
+    of which the component that is needed least is relocated; then every component learns from its
+    responsibilities with steps that fall with its number of samples to the power -0.6. For the
+    first 0.75 n_components of these periods responsibilities are tempered: overlapping components
+    find better places. ``update="sgd"`` is the algorithm as printed.
 
     Parameters
     ----------
     n_components : int, default=1
-        K ≥ 1, on the grid whose sides are nearest to a square's.
+        K ≥ 1.
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
-        Diagonal; full, for few features, by eigenvalues and eigenvectors; or one variance for all
-        components and features, as for quantization.
+        Diagonal; full, for few features; or one variance for all components and features.
     update : {"natural", "sgd"}, default="natural"
         Kind of gradient.
     batch_size : int, default=1
-        Samples of a step after annealing, which takes them one by one; ≥ 1. ``partial_fit`` keeps
-        what does not fill one.
+        Samples of a step after annealing, ≥ 1. ``partial_fit`` keeps the remainder.
     max_iter : int, default=100
-        Most passes of ``fit`` over the samples, ≥ 1, each in a new random order.
+        Maximum number of passes of ``fit``, ≥ 1, each in a new random order.
     tol : float, default=1e-2
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
     learning_rate : float or None, default=None
-        ε at the beginning, in (0, 1); None: 0.1, or 0.5 with ``forgetting``, or 0.001 with
-        ``update="sgd"``.
+        First ε, in (0, 1); None: 0.1, 0.5 with ``forgetting``, 0.001 with ``update="sgd"``.
     forgetting : float, default=0.0
-        For streams that drift: the rate ε never falls below it, and covariances stay equal and
-        spherical, because those of a component that rests would collapse. In [0, 1); 0 is for data
-        that always come from the same distribution.
+        Smallest ε, in [0, 1). Above 0, for streams that drift, covariances stay equal and
+        spherical, because those of a component without samples would collapse.
     width : float or None, default=None
-        First width σ of the neighbourhood, positive, in steps of the grid; None: half of its mean
-        side, an eighth with ``forgetting``. Below 0.25 there is no annealing.
+        First width σ of the neighbourhood, positive, in steps of the grid; None: half of the grid's
+        mean side, an eighth with ``forgetting``. Below 0.25 there is no annealing.
     variance_floor : float, array-like of shape (n_features,) or None, default=None
-        Smallest variance that a component can have in any direction, positive, in the square of
-        X's unit: 1/D_max² of the paper, where P = D² and D ≤ D_max. Pixels that hardly vary would
-        otherwise get precisions without bound. An array has a floor for each feature: differences
-        are then measured in its square roots, in annealing and in ``init_range``, too. None: 0.001
-        of the mean variance of the features that are not constant, 0.00001 if covariances are
-        full, 0.5 with ``update="sgd"``, which needs most of it on images. Of a stream, that of
-        the first 100 samples.
+        Smallest variance of a component in any direction, positive, in the square of X's unit:
+        1/D_max² of the paper. An array has a floor for each feature, whose square roots are then
+        the units of annealing and ``init_range``, too. None: 0.001 of the mean variance of the
+        features that are not constant (of a stream, in its first 100 samples), 0.00001 if
+        covariances are full, 0.5 with ``update="sgd"``.
     init_range : float, default=0.1
-        Means start uniformly within so much of the first sample; ≥ 0. The unit is the root of the
-        mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
+        Means start uniformly within this distance of the first sample; ≥ 0. The unit is the root of
+        the mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
     means_init : array-like of shape (n_components, n_features) or None, default=None
-        Where they start instead.
+        Initial means instead.
     random_state : int, RandomState instance or None, default=None
-        Draws the start, the order of ``fit`` and :meth:`sample`.
+        Draws the initial means, the order of ``fit`` and :meth:`sample`.
 
     Attributes
     ----------
@@ -111,15 +103,14 @@ class SGDGaussianMixture(StreamingMixture):
     grid_shape_ : tuple of int
         Rows and columns of the grid.
     width_ : float
-        Present width of the neighbourhood.
+        Current width of the neighbourhood.
     converged_ : bool
-        Whether ``fit`` has ended by ``tol``; after ``partial_fit``, whether annealing is over.
+        Whether ``fit`` has ended by ``tol``; after ``partial_fit``, whether annealing has ended.
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
     lower_bound_ : float
-        Mean log-likelihood of the training samples when they were shown in the last pass of
-        ``fit`` (of their best component with ``update="sgd"`` or ``forgetting``); at its end if it
-        has not settled.
+        Mean log-likelihood of the samples during the last pass of ``fit`` (of their best component
+        with ``update="sgd"`` or ``forgetting``); after it if annealing has not ended.
     n_features_in_ : int
         Number of features.
 
@@ -174,7 +165,7 @@ class SGDGaussianMixture(StreamingMixture):
 
     @property
     def width_(self) -> float:
-        """Present width of the neighbourhood."""
+        """Current width of the neighbourhood."""
         return Progress(self._mixture.progress).width
 
     @validated
@@ -227,15 +218,18 @@ class SGDGaussianMixture(StreamingMixture):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.lower_bound_ = now if now > -math.inf else self._mean_score(data)
+        if now == -math.inf:
+            logs = [logsumexp(part, axis=1) for part in learning.scores(self._mixture, points)]
+            mean = np.average(np.concatenate(logs), weights=data.weights)
+            now = float(mean) - self._volume(points, data.weights)
+        self.lower_bound_ = now
         return self
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, once each and in the order given.
 
-        One by one is the same as in blocks. The first 100 samples give the scale. What does not
-        fill a batch waits for the next call.
+        How samples are divided among calls makes no difference. The first 100 give the scale.
 
         Parameters
         ----------
@@ -252,8 +246,7 @@ class SGDGaussianMixture(StreamingMixture):
         Raises
         ------
         ValueError
-            If the number of features has changed, or ``means_init`` or ``variance_floor`` does not
-            fit; if nothing is observed of a sample, or, in the first call, of a feature.
+            As for :meth:`fit`, or if the number of features has changed.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
@@ -279,7 +272,7 @@ class SGDGaussianMixture(StreamingMixture):
         self._owed, self.n_iter_ = 0.0, 0
 
     def _start_stream(self, first: Array) -> None:
-        """Start anew from the first samples, which tell the scale."""
+        """Start anew from the first samples, which give the scale."""
         self._learn_units(first, None)
         scaled = self._scaled(first)
         centre = filled(scaled[0], means_of(scaled, None))
@@ -287,7 +280,7 @@ class SGDGaussianMixture(StreamingMixture):
         self._stream(scaled)
 
     def _stream(self, points: Array) -> None:
-        """Show samples in their order; what does not fill a batch waits."""
+        """Learn from samples in their order; what does not fill a batch waits."""
         if self.batch_size > 1:
             points = np.concatenate([self._waiting, points])
             whole = len(points) - len(points) % self.batch_size
@@ -296,53 +289,38 @@ class SGDGaussianMixture(StreamingMixture):
             self._show(points, np.arange(len(points)))
 
     def fit_predict(self, X: npt.ArrayLike, y: object = None) -> IntArray:
-        """Fit, and find the component that most likely made each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-        y : Ignored
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-        """
+        """Fit, and return the most probable component of each sample, shape (n_samples,)."""
         return self.fit(X).predict(X)
 
     def _spherical(self) -> bool:
         return super()._spherical() or self.forgetting > 0.0
 
-    def _floor_share(self) -> float:
-        return _PLAIN_SHARE if self.update == "sgd" else super()._floor_share()
-
-    def _paper_bound(self) -> float | None:
-        return _PLAIN_BOUND if self.update == "sgd" else None
+    def _floor_share(self) -> tuple[float, float | None]:
+        plain = self.update == "sgd"
+        return (_PLAIN_SHARE, _PLAIN_BOUND) if plain else super()._floor_share()
 
     def _start(self, centre: Array, points: Array, rng: np.random.RandomState) -> None:
         n, d = self.n_components, points.shape[1]
         drifts, plain = self.forgetting > 0.0, self.update == "sgd"
         rate = _PLAIN_RATE if plain else _DRIFTING_RATE if drifts else _RATE
         rate = rate if self.learning_rate is None else float(self.learning_rate)
-        least = min(rate, self.forgetting) if drifts else rate
+        min_rate = min(rate, self.forgetting) if drifts else rate
         period = max(_MIN_PERIOD, round(1.0 / rate if plain else n / rate))
         if self.means_init is not None:
             means = self._checked_means(self.means_init, points)
         else:
             means = centre + rng.uniform(-self.init_range, self.init_range, (n, d))
-        widest = _DRIFTING_WIDTH if drifts else _WIDTH
-        width = widest * sum(learning.near_square(n)) if self.width is None else self.width
+        share = _DRIFTING_WIDTH if drifts else _WIDTH
+        width = share * sum(learning.near_square(n)) if self.width is None else self.width
         bound = self._max_precision
         self._rules = Rules(
             rate=float(rate),
-            min_rate=float(least),
+            min_rate=float(min_rate),
             period=int(period),
-            delta=_STATIONARY,
-            last_width=0.01,
             max_precision=bound,
             periods=-1 if drifts else n,
             tempered=3 * n // 4,
-            memory=1.0 - least / rate,
+            memory=1.0 - min_rate / rate,
         )
         self._mixture = learning.new_mixture(
             means.astype(points.dtype), self.covariance_type, bound, float(width), float(rate)
@@ -352,7 +330,7 @@ class SGDGaussianMixture(StreamingMixture):
         self._waiting = points[:0]
 
     def _show(self, points: Array, order: IntArray) -> float:
-        """Learn; returns the mean log-likelihood of samples when shown, -∞ if still annealing."""
+        """Learn; return the mean log-likelihood of samples when shown, -∞ while annealing."""
         progress, plain = Progress(self._mixture.progress), self.update == "sgd"
         progress.loss = progress.losses = 0.0
         learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
@@ -375,7 +353,8 @@ class SGDGaussianMixture(StreamingMixture):
         return float(total / n - constant - volume)
 
     def _settled(self) -> bool:
-        """Whether what remains is to converge."""
-        if self.update == "sgd" or self.forgetting > 0.0:
-            return not learning.is_annealing(self._mixture, plain=self.update == "sgd")
-        return Progress(self._mixture.progress).phase == RELEASED
+        """Whether annealing has ended, and covariances are released if they ever are."""
+        progress = Progress(self._mixture.progress)
+        if self.update == "sgd":
+            return progress.width < NARROW
+        return progress.phase == RELEASED or (self.forgetting > 0.0 and progress.phase != ANNEALING)

@@ -1,4 +1,4 @@
-"""Streaming Gaussian mixtures: what they consist of, how far they have learned, and how."""
+"""State of streaming Gaussian mixtures: parameters, progress and learning rules."""
 
 from typing import Annotated, NamedTuple
 
@@ -25,44 +25,44 @@ class Progress(State):
     rate: Annotated[float, Span("[0, 1]")]
     """ε."""
     seen: Annotated[float, Span("[0, inf)")]
-    """Samples of this phase, while covariances are held."""
+    """Samples of this phase, before release."""
     shown: Annotated[float, Span("[0, inf)")]
-    """Samples whose distances the variance was learned from; after release, all since then."""
+    """Samples from which the variance was learned; after release, samples since then."""
     periods: Annotated[float, Span("[0, inf)")]
     """Periods of quantizing that have ended."""
     smoothed: Annotated[float, Span()]
     """Smoothed loss."""
     previous: Annotated[float, Span()]
-    """That of the check before."""
+    """Smoothed loss at the last check."""
     reference: Annotated[float, Span()]
     """Mean loss of the first samples."""
     variance: Annotated[float, Span("[0, inf)")]
-    """Of all components, a feature, while covariances are held."""
+    """Variance of all components in each direction, until release."""
     freed: Annotated[float, Span("[-1, components)")]
-    """Component that is to take the place of a sample of the ``crowded`` one; -1: none."""
+    """Component to be relocated to a sample of the ``crowded`` one; -1: none."""
     crowded: Annotated[float, Span("[-1, components)")]
-    """Its place is where a sample of it will be; -1: none."""
+    """Component whose next sample the ``freed`` one takes as its mean; -1: none."""
     moved: Annotated[float, Span("[0, inf)")]
-    """How often one has been relocated."""
+    """Number of relocations."""
     loss: Annotated[float, Span()]
-    """Sum of the losses since it was last set to 0."""
+    """Sum of the losses of this pass."""
     losses: Annotated[float, Span("[0, inf)")]
-    """How many those are."""
+    """Number of these losses."""
     gap: Annotated[float, Span()]
-    """Mean difference of the squared distances from winner and next."""
+    """Mean difference of the squared distances from the two nearest components."""
     first_beta: Annotated[float, Span()]
     """β at release."""
 
 
 class Mixture(NamedTuple):
-    """A mixture of K components of d features, and how far it has learned."""
+    """A mixture of K components in d dimensions."""
 
     spherical: bool
-    """Whether all components have one spherical covariance, always."""
+    """Whether all components share one spherical covariance, after release, too."""
     means: Array
     """μ, shape (K, d)."""
     precisions: Array
-    """Diagonal of P, or its eigenvalues, shape (K, d); unused while covariances are held."""
+    """Diagonal of P or its eigenvalues, shape (K, d or 1); unused until release."""
     axes: Array | None
     """Eigenvectors of P as rows, shape (K + 1, d, d), the last scratch; None if P is diagonal."""
     weights: FloatArray
@@ -76,16 +76,16 @@ class Mixture(NamedTuple):
     errors: FloatArray
     """Squared distances of the period's samples from their winner, shape (K,)."""
     savings: FloatArray
-    """How much greater they would be without this winner, shape (K,)."""
+    """Increase of the errors if this component were removed, shape (K,)."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError unless the members of a file are consistent."""
         width = 1 if self.spherical else sizes["d"]
         require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")
-        require(not (self.spherical and self.axes is not None), f"{where} is round: it has no axes")
+        require(not self.spherical or self.axes is None, f"{where} is spherical: it has no axes")
         arrays = self.means, self.precisions, self.axes
-        alike = {array.dtype for array in arrays if array is not None}
-        require(len(alike) == 1, f"{where} is of {len(alike)} precisions: it must be of one")
+        dtypes = {array.dtype for array in arrays if array is not None}
+        require(len(dtypes) == 1, f"{where} has {len(dtypes)} dtypes: it must have one")
         require(len(self.progress) == Progress.size, f"{where}.progress has another size")
         record = np.ascontiguousarray(self.progress).view(Progress.dtype)
         Progress.check_records(f"{where}.progress", record, {"components": len(self.weights)})
@@ -110,34 +110,28 @@ Mixture.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand i
 
 
 class Rules(NamedTuple):
-    """How a mixture learns."""
+    """Learning rules of a mixture."""
 
     rate: float
-    """ε at the beginning."""
+    """First ε."""
     min_rate: float
-    """ε never falls below it."""
+    """Smallest ε."""
     period: int
-    """Samples (1/alpha) from one check of the loss to the next."""
-    delta: float
-    """δ: the loss is stationary if its relative increase in a period is smaller."""
-    last_width: float
-    """Of the neighbourhood."""
+    """Samples between two checks of the loss."""
     max_precision: float
     """D_max²: bound of P, in the mixture's units."""
     periods: int
-    """How many to quantize before covariances are released; -1: they never are."""
+    """Periods of quantizing before covariances are released; -1: they never are."""
     tempered: int
-    """How many after that with tempered responsibilities."""
+    """Periods after that with tempered responsibilities."""
     memory: float
-    """Share of what is known of errors that outlives a period of quantizing."""
+    """Share of the errors that is kept after a period of quantizing."""
 
 
 Rules.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
     "rate": real("", "(0, 1)"),
     "min_rate": real("", "[0, 1)"),
     "period": whole("", "[1, inf)"),
-    "delta": real("", "[0, inf)"),
-    "last_width": real("", "(0, inf)"),
     "max_precision": real("", "(0, inf)"),
     "periods": whole("", "[-1, inf)"),
     "tempered": whole(),

@@ -1,4 +1,4 @@
-"""Stochastic expectation maximization of a Gaussian mixture, as a scikit-learn estimator."""
+"""A Gaussian mixture by stochastic expectation maximization."""
 
 import copy
 import math
@@ -33,9 +33,9 @@ from oda_rl.samples import Weighted, filled, holes, means_of, weighted
 class StochasticEMGaussianMixture(StreamingMixture):
     """Gaussian mixture by stochastic expectation maximization: the comparator.
 
-    Sufficient statistics follow the samples with steps ρ_t = ρ_0 (t + 1)^(-0.5 + α), but no less
-    than ρ_∞; parameters follow the statistics, once those of the first tenth of a pass are
-    accumulated. Unlike :class:`SGDGaussianMixture` it needs a good start, as from k-means.
+    Sufficient statistics follow the samples with steps ρ_t = max(ρ_0 (t + 1)^(-0.5 + α), ρ_∞);
+    parameters follow the statistics after the first tenth of a pass. Unlike
+    :class:`SGDGaussianMixture` it needs a good start, as from k-means.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
         As for :class:`SGDGaussianMixture`.
     init : {"k-means", "random"}, default="k-means"
-        Where the means start: one run of k-means, or as those of :class:`SGDGaussianMixture`.
+        Initial means: one run of k-means, or as those of :class:`SGDGaussianMixture`.
     batch_size : int, default=1
         Samples of a step, ≥ 1.
     max_iter : int, default=10
@@ -61,9 +61,9 @@ class StochasticEMGaussianMixture(StreamingMixture):
     init_range : float, default=0.1
         Of a random start, in roots of the mean variance of the features; ≥ 0.
     means_init : array-like of shape (n_components, n_features) or None, default=None
-        Where the means start instead.
+        Initial means instead.
     random_state : int, RandomState instance or None, default=None
-        Draws the start, the order of ``fit`` and :meth:`sample`.
+        Draws the initial means, the order of ``fit`` and :meth:`sample`.
 
     Attributes
     ----------
@@ -127,23 +127,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn anew, in passes over the samples in random orders.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_components`` samples; NaN where values are missing.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples, or ``means_init`` or ``variance_floor`` does not fit; if
-            nothing is observed of a sample, or of a feature.
+        Parameters and errors are those of :meth:`SGDGaussianMixture.fit`.
         """
         data = self._weighted(X, sample_weight)
         rng = check_random_state(self.random_state)
@@ -160,22 +144,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
         Batches do not reach beyond a call.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_components`` samples if this is the first call and begins with k-means.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0: how often each sample is shown; fractions add up.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            As for :meth:`fit`.
+        Parameters and errors are those of :meth:`SGDGaussianMixture.partial_fit`; a first call that
+        begins with k-means needs at least ``n_components`` samples.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
@@ -192,16 +162,16 @@ class StochasticEMGaussianMixture(StreamingMixture):
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         means = self._first_means(data, rng).astype(data.points.dtype)
         shape = self.covariance_type, self._max_precision
-        made = [learning.new_mixture(means, *shape, width=1.0, rate=0.0) for _ in range(2)]
-        for mixture in made:
+        mixtures = [learning.new_mixture(means, *shape, width=1.0, rate=0.0) for _ in range(2)]
+        for mixture in mixtures:
             Progress(mixture.progress).phase = RELEASED
-        self._mixture, self._statistics = made
+        self._mixture, self._statistics = mixtures
         self._accumulate = math.ceil(0.1 * data.size)
         self._seen, self._owed = 0, 0.0
         self.n_iter_ = 0
 
     def _first_means(self, data: Weighted, rng: np.random.RandomState) -> Array:
-        """Draw means to start from; where values are missing, the features' means are at first."""
+        """Draw initial means; missing values are first replaced by the features' means."""
         n = self.n_components
         points = filled(data.points, means_of(data.points, data.weights))
         if self.means_init is not None:
@@ -223,18 +193,16 @@ class StochasticEMGaussianMixture(StreamingMixture):
         return lloyd(data.points, data.weights, means)
 
     def _follow(self, points: Array, order: IntArray) -> None:
-        if self._seen < self._accumulate:
-            begin = order[: self._accumulate - self._seen]
-            self._take(points, begin)
-            order = order[len(begin) :]
+        split = max(self._accumulate - self._seen, 0)
+        for part in (order[:split], order[split:]):
+            if len(part) > 0:
+                self._take(points, part)
             if self._seen >= self._accumulate:
                 self._mixture = self._statistics
-        if len(order) > 0:
-            self._take(points, order)
 
     def _take(self, points: Array, order: IntArray) -> None:
         size, logs = self.batch_size, np.empty((self.batch_size + 1, self.n_components))
-        for part, room in learning.stretches(points, order, size):
+        for part, room in learning.runs(points, order, size):
             t = self._seen / size + np.arange(math.ceil(len(part) / size))
             steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
             steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
