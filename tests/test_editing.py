@@ -198,7 +198,7 @@ def test_conditions_are_read(text, row):
         (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
         (
             lambda e: e.forbid(0, "angle > 1"),
-            "where is 'angle > 1', with 'angle': it must speak of",
+            "where is 'angle > 1', with 'angle': it must name one of",
         ),
         (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
         (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),

@@ -1,10 +1,7 @@
-"""Editing rules: clauses that forbid actions or fix them where conditions hold.
-
-Each step of an editor returns the editor, and ``done()`` the edited policy.
-"""
+"""Editing rules: clauses that forbid actions or fix them where conditions hold."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
@@ -27,10 +24,10 @@ _FACTOR = re.compile(rf"^({_NUMBER})\s*[*·]?\s*(.*)$", re.IGNORECASE)
 
 
 def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
-    """Read a condition: the rows, shape (m, 1 + d), that are positive where it holds.
+    """Parse a condition into rows, shape (m, 1 + d), that are positive where it holds.
 
     A condition is comparisons of sums, joined by "and"; components are ``x[2]``, or any of their
-    names in ``calls``. Raises ValueError if the text cannot be read, or does not depend on the
+    names in ``calls``. Raises ValueError if the text cannot be parsed, or does not depend on the
     observation.
 
     >>> condition_rows("angle > .1 and 2*speed + x[0] < 3", [["angle", "speed"]])
@@ -44,8 +41,7 @@ def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
         if found is None:
             raise ValueError(f"where is {text!r}: it must be comparisons, as in 'x[2] > .1'")
         left, relation, right = found.groups()
-        d = len(calls[0])
-        row = _sum(left, text, marks, calls[0], d) - _sum(right, text, marks, calls[0], d)
+        row = _sum(left, text, marks, calls[0]) - _sum(right, text, marks, calls[0])
         if not row[1:].any():
             raise ValueError(f"where is {text!r}: it must depend on the observation")
         rows.append(row if ">" in relation else 0.0 - row)
@@ -53,7 +49,7 @@ def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
 
 
 def _marked(text: str, calls: Sequence[Sequence[str]]) -> tuple[str, list[int]]:
-    """Put a mark for each component's name, the longest first; names may be of any characters."""
+    """Replace component names, which may hold any characters, by marks, the longest name first."""
     known = {name: j for names in calls for j, name in enumerate(names)}
     marks: list[int] = []
     for name in sorted(known, key=len, reverse=True):
@@ -64,9 +60,9 @@ def _marked(text: str, calls: Sequence[Sequence[str]]) -> tuple[str, list[int]]:
     return text, marks
 
 
-def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str], d: int) -> FloatArray:
-    """Read a sum: offset and slopes, shape (1 + d,)."""
-    row, at = np.zeros(1 + d), 0
+def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str]) -> FloatArray:
+    """Parse a sum into offset and slopes, shape (1 + d,)."""
+    row, at = np.zeros(1 + len(names)), 0
     part = re.sub(r"(?<=\de)-", "~", part, flags=re.IGNORECASE).rstrip()
     while at < len(part):
         found = _TERM.match(part, at)
@@ -76,23 +72,20 @@ def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str], d: in
         factor = _FACTOR.match(term := term.replace("~", "-"))
         value, name = (factor.groups() if factor else ("1", term)) if term else ("1", "")
         size = float(value) * (-1.0 if sign == "-" else 1.0)
-        row[_place(name.strip(), text, marks, names)] += size
+        column, name = 0, name.strip()
+        if name.startswith("@") and name.endswith("@"):
+            column = 1 + marks[int(name.strip("@"))]
+        elif name:  # else it is a number alone
+            try:
+                column = 1 + component_number(name, [names])
+            except ValueError as error:
+                raise ValueError(
+                    f"where is {text!r}, with {name!r}: it must name one of {list(names)}, or x[0] "
+                    f"to x[{len(names) - 1}]"
+                ) from error
+        row[column] += size
         at = found.end()
     return row
-
-
-def _place(name: str, text: str, marks: Sequence[int], names: Sequence[str]) -> int:
-    if not name:  # a number alone
-        return 0
-    if name.startswith("@") and name.endswith("@"):
-        return 1 + marks[int(name.strip("@"))]
-    try:
-        return 1 + component_number(name, [names])
-    except ValueError as error:
-        raise ValueError(
-            f"where is {text!r}, with {name!r}: it must speak of {list(names)}, or x[0] to "
-            f"x[{len(names) - 1}]"
-        ) from error
 
 
 SCHEMA: dict[str, Member] = {
@@ -102,12 +95,12 @@ SCHEMA: dict[str, Member] = {
     "outputs": real("says, n, m"),
     "locks": whole("says", "[0, 1]"),
 }
-"""What a file has of them."""
+"""Members of a file."""
 
 
 @dataclass(frozen=True, eq=False)
 class Clauses:
-    """C clauses, of which the first F forbid and the others say what is done.
+    """C clauses: the first F forbid an action where they hold, the others fix it.
 
     >>> high = np.array([[-0.1, 1.0]])  # where x - 0.1 > 0
     >>> clauses = Clauses.of([(high, 0)], [(-high, np.eye(2)[:, 1:], False)], np.eye(2)[:, :, None])
@@ -120,14 +113,14 @@ class Clauses:
     conditions: FloatArray
     """Rows of all clauses, offsets and slopes, shape (R, 1 + d)."""
     ends: IntArray
-    """Number of rows of each clause and those before it, shape (C,)."""
+    """Cumulative number of rows, shape (C,)."""
     forbidden: IntArray
-    """Actions that the first ones forbid, shape (F,)."""
+    """Actions that the first clauses forbid, shape (F,)."""
     outputs: FloatArray
-    """What the others do, as outputs of a :class:`~oda_rl.agents.policies.rules.RulePolicy`, shape
+    """Outputs of the other clauses, as of :class:`~oda_rl.agents.policies.rules.RulePolicy`, shape
     (C - F, A, 1) or (C - F, p, 1 + d)."""
     locks: IntArray
-    """1 for what was a cell's and is locked, else 0; shape (C - F,)."""
+    """1 for the output of a locked cell, else 0; shape (C - F,)."""
 
     @classmethod
     def of(
@@ -136,7 +129,7 @@ class Clauses:
         says: list[tuple[FloatArray, FloatArray, bool]],
         like: FloatArray,
     ) -> "Clauses":
-        """Put clauses together: (rows, action) and (rows, output, whether it is locked).
+        """Combine clauses: (rows, action) and (rows, output, whether it is locked).
 
         ``like`` are the outputs of the rule, shape (K, A, 1) or (K, p, 1 + d).
         """
@@ -157,53 +150,49 @@ class Clauses:
 
     @property
     def forbids(self) -> list[tuple[FloatArray, int]]:
-        """The clauses that forbid: (rows, action)."""
+        """Clauses that forbid: (rows, action)."""
         return list(zip(self.rows, self.forbidden.tolist(), strict=False))
 
     @property
     def says(self) -> list[tuple[FloatArray, FloatArray, bool]]:
-        """The others: (rows, output, whether it is locked)."""
+        """Clauses that fix the output: (rows, output, whether it is locked)."""
         later = self.rows[len(self.forbidden) :]
         return list(zip(later, self.outputs, self.locks.astype(bool).tolist(), strict=True))
 
     @property
     def actions(self) -> IntArray:
-        """Actions that the others say, where these are discrete, shape (C - F,)."""
+        """Discrete actions that the other clauses fix, shape (C - F,)."""
         return np.asarray(self.outputs[:, :, 0].argmax(axis=1), dtype=np.int64)
 
-    def holds(self, points: npt.NDArray[Any]) -> BoolArray:
-        """Whether each clause holds at each of n points, shape (n, C)."""
+    def at(self, points: npt.NDArray[Any]) -> tuple[BoolArray, IntArray]:
+        """Return which actions are forbidden at n points, shape (n, A), and which clause decides.
+
+        Shape (n,); counted from the first that fixes the output, -1 where none does.
+        """
         above = self.conditions[:, 0] + points @ self.conditions[:, 1:].T > 0.0
         parts = np.split(above, self.ends[:-1], axis=1)
-        return np.column_stack([part.all(axis=1) for part in parts])
-
-    def at(self, points: npt.NDArray[Any]) -> tuple[BoolArray, IntArray]:
-        """Return what is forbidden at n points, shape (n, A), and which of the others decides.
-
-        That is its number, shape (n,), or -1 where none does.
-        """
-        holding = self.holds(points)
+        holding = np.column_stack([part.all(axis=1) for part in parts])
         n, count = len(self.forbidden), self.outputs.shape[1]
         barred = holding[:, :n] @ (self.forbidden[:, None] == np.arange(count))
         says = holding[:, n:]
+        if says.shape[1] == 0:
+            return barred, np.full(len(points), -1)
         if self.outputs.shape[2] == 1:
             says = says & ~barred[:, self.actions]
-        some = says.any(axis=1) if says.shape[1] else np.zeros(len(points), dtype=np.bool_)
-        first = says.argmax(axis=1) if says.shape[1] else np.zeros(len(points), dtype=np.int64)
-        return barred, np.where(some, first, -1)
+        return barred, np.where(says.any(axis=1), says.argmax(axis=1), -1)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of it, for a file."""
+        """Arrays for a file."""
         return dict(vars(self))
 
     @classmethod
     def from_arrays(
         cls, arrays: dict[str, npt.NDArray[Any]], d: int, size: tuple[int, ...]
     ) -> "Clauses":
-        """Make some of what :attr:`arrays` returned, or raise InvalidFileError.
+        """Restore clauses from :attr:`arrays`, or raise InvalidFileError.
 
-        ``size`` is (A, 1) or (p, 1 + d), of what a cell of the rule does.
+        ``size``, (A, 1) or (p, 1 + d), is the shape of a cell's output.
         """
         sizes = {"d": d, "n": size[0], "m": size[1]}
         check(arrays, SCHEMA, sizes)
@@ -211,16 +200,16 @@ class Clauses:
         ends, outputs = clauses.ends, clauses.outputs
         rise = (np.diff(ends, prepend=0) >= 0).all()
         require(rise and (ends[-1:] == sizes["rows"]).all(), f"ends is {ends.tolist()}")
-        told = len(ends) == sizes["bans"] + sizes["says"] and (len(ends) or not sizes["rows"])
-        require(told, f"ends has {len(ends)} clauses: {sizes['bans']} forbid, {sizes['says']} say")
+        right = len(ends) == sizes["bans"] + sizes["says"] and (len(ends) or not sizes["rows"])
+        require(right, f"ends has {len(ends)} clauses: {sizes['bans']} forbid, {sizes['says']} say")
         check_outputs(outputs, 1 + d)
         require(size[1] == 1 or sizes["bans"] == 0, "forbidden is of discrete actions alone")
         return clauses
 
 
 def check_outputs(outputs: FloatArray, width: int) -> None:
-    """Raise InvalidFileError unless cells, or clauses, do what can be done; width is 1 + d."""
-    require(outputs.shape[1] >= 1, f"outputs has shape {outputs.shape}: nothing is done")
+    """Raise InvalidFileError unless outputs are valid actions; width is 1 + d."""
+    require(outputs.shape[1] >= 1, f"outputs has shape {outputs.shape}: there is no action")
     if outputs.shape[2] == 1:
         numbers = outputs[:, :, 0]
         one_hot = np.isin(numbers, (0.0, 1.0)).all() and (numbers.sum(axis=1) == 1.0).all()
@@ -232,10 +221,9 @@ def check_outputs(outputs: FloatArray, width: int) -> None:
 def decisions(
     scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: npt.NDArray[Any]
 ) -> IntArray:
-    """Return which cell of a rule (from 0), or clause (from K) decides at points, shape (n,).
+    """Return which cell of a rule (from 0) or clause (from K) decides at points, shape (n,).
 
-    Where no cell is left it is the first action that is not forbidden: A of them follow the C - F
-    clauses that say something.
+    Where all cells are forbidden it is the first allowed action, counted from K + C - F.
     """
     found = scores[:, 0] + np.asarray(points) @ scores[:, 1:].T
     if clauses is None:
@@ -253,7 +241,7 @@ def decisions(
 def done_at(
     scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: npt.NDArray[Any]
 ) -> FloatArray:
-    """Return what a rule within clauses does at points: rows of outputs, shape (n, ...)."""
+    """Return the outputs of a rule within clauses at points, shape (n, ...)."""
     rows = decisions(scores, outputs, clauses, points)
     if clauses is None:
         return np.asarray(outputs[rows])
@@ -262,43 +250,45 @@ def done_at(
 
 
 def completed(clauses: Clauses, outputs: FloatArray) -> Clauses:
-    """Return clauses that also say what is done where all cells of a rule are forbidden.
+    """Add clauses that fix an action where all cells of a rule are forbidden.
 
     Raises ValueError if all actions are forbidden somewhere.
     """
     n_actions = outputs.shape[1]
     if len(clauses.forbidden) == 0:
         return clauses
-    for rows in _together(clauses, range(n_actions)):
-        where = point_in(rows)
-        assert where is not None
+    for _, where in _all_forbidden(clauses, range(n_actions)):
         raise ValueError(
             f"every action is forbidden at {where.round(4).tolist()}: one must be left"
         )
-    own = np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
-    others = [a for a in range(n_actions) if a not in own]
+    actions = np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
     more = [
         (rows, np.eye(n_actions)[:, a : a + 1], False)
-        for rows in _together(clauses, own)
-        for a in others
+        for rows, _ in _all_forbidden(clauses, actions)
+        for a in range(n_actions)
+        if a not in actions
     ]
     return Clauses.of(clauses.forbids, [*clauses.says, *more], outputs) if more else clauses
 
 
-def _together(clauses: Clauses, actions: Any) -> list[FloatArray]:
-    """Return rows that say where some actions are all forbidden, if that is anywhere."""
+def _all_forbidden(
+    clauses: Clauses, actions: Iterable[int]
+) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield rows that hold where all of some actions are forbidden, and a point there."""
     each = [[rows for rows, b in clauses.forbids if b == a] for a in actions]
-    joined = [np.concatenate(some) for some in product(*each)]
-    return [rows for rows in joined if point_in(rows) is not None]
+    for some in product(*each):
+        rows = np.concatenate(some)
+        where = point_in(rows)
+        if where is not None:
+            yield rows, where
 
 
 class Editor:
-    """Edits a rule, which stays as it is.
+    """Edits a copy of a rule. Each method returns the editor, :meth:`done` the edited policy.
 
-    Forbidding comes first: what is forbidden is not done, whatever else is said. Of clauses that
-    say what is done the latest decides; but what was said before a lock is not changed by what is
-    said after it. Methods raise ValueError for cells, components or actions that do not exist,
-    cells that are locked, and numbers that are not finite.
+    A forbidden action is never taken. Of clauses that fix an action the latest decides, except that
+    a later clause does not override a lock. Methods raise ValueError for unknown cells, components
+    or actions, locked cells, and numbers that are not finite.
 
     Parameters
     ----------
@@ -306,9 +296,9 @@ class Editor:
     calls : sequence of sequences of str
         Names of the components, in one or more ways.
     action_names : sequence of str
-        Of discrete actions.
+        Names of discrete actions.
     bounds : ndarray, shape (2, p), optional
-        Of continuous ones.
+        Bounds of continuous actions.
     """
 
     def __init__(
@@ -327,7 +317,7 @@ class Editor:
         self._locked: set[int] = set()
 
     def lock(self, cell: int) -> Self:
-        """Lock a cell: where its score is greatest now, what it does stays, while others change."""
+        """Lock a cell: its output stays where its score is greatest now."""
         k = self._cell("cell", cell)
         rows = np.delete(self._scores[k] - self._scores, k, axis=0)
         self._says.append((rows[rows.any(axis=1)], self._outputs[k].copy(), True))
@@ -346,19 +336,19 @@ class Editor:
         """
         if self._outputs.shape[2] > 1:
             raise ValueError(
-                f"forbid({action!r}): actions are continuous; say what is done by where(...)"
+                f"forbid({action!r}): actions are continuous; fix the action with where(...)"
             )
         self._forbids.append((self._rows(where), self._action(action)))
         return self
 
     def where(self, condition: str, do: Any) -> Self:
-        """Say what is done where a condition holds: "where x[2] > .1: push right".
+        """Fix the action where a condition holds: "where x[2] > 0.1: push right".
 
         Parameters
         ----------
         condition : str
             Comparisons of sums of components, joined by "and".
-        do : str or int, or of continuous actions a number or a sequence of p
+        do : str or int, or for continuous actions a number or a sequence of p
             The action.
         """
         first = max((k + 1 for k, one in enumerate(self._says) if one[2]), default=0)
@@ -366,16 +356,13 @@ class Editor:
         return self
 
     def merge(self, cell: int, other: int) -> Self:
-        """Merge two cells: where the other one decides, too, what the first one does is done."""
+        """Give the cell ``other`` the output of ``cell``."""
         k, j = self._cell("cell", cell), self._open("other", other)
         self._outputs[j] = self._outputs[k]
         return self
 
     def set(self, cell: int, coefficients: Mapping[str | int, float]) -> Self:
-        """Set finite coefficients of a cell's score.
-
-        They are slopes by the names or numbers of components; ``"offset"`` is the offset.
-        """
+        """Set coefficients of a cell's score: slopes by component, and ``"offset"``."""
         k = self._open("cell", cell)
         for name, value in coefficients.items():
             if not np.isfinite(value):
@@ -423,7 +410,7 @@ class Editor:
         return int(action)
 
     def _output(self, do: Any) -> FloatArray:
-        """Return an action as an output of the rule."""
+        """Encode an action as an output of the rule."""
         _, n, width = self._outputs.shape
         if width == 1:
             return np.eye(n)[:, self._action(do)][:, None]
@@ -441,11 +428,10 @@ class Editor:
 def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
     """Return a rule within clauses; raise ValueError if all actions are forbidden somewhere."""
     full = completed(clauses, rule.outputs)
-    own = rule.codevectors[: len(rule.scores)]
-    middle = own.mean(axis=0)
-    places = [own]
+    codevectors = list(rule.codevectors[: len(rule.scores)])
+    middle = np.mean(codevectors, axis=0)
     for rows, _, _ in full.says:
         holds = (rows[:, 0] + rows[:, 1:] @ middle > 0.0).all()
         inside = None if holds else point_in(rows)
-        places.append(middle[None] if inside is None else inside[None])
-    return replace(rule, clauses=full, codevectors=np.concatenate(places))
+        codevectors.append(middle if inside is None else inside)
+    return replace(rule, clauses=full, codevectors=np.array(codevectors))

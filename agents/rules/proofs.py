@@ -1,10 +1,10 @@
 """Proofs about rules by linear programs: which actions occur in a box, and where.
 
-Polyhedra make up a rule within clauses: in each, one cell or one clause decides.
+A rule with clauses is a set of polyhedra; in each, one cell or one clause decides.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance":
 
 
 def component_number(name: str | int, calls: Sequence[Sequence[str]]) -> int:
-    """Return the number of a component that is called by its name, ``x[2]`` or its number.
+    """Return the index of a component given by its name, ``x[2]`` or its index.
 
     >>> component_number("speed", [["angle", "speed"]]), component_number("x[0]", [["angle"]])
     (1, 0)
@@ -45,10 +45,10 @@ def point_in(
     low: FloatArray | None = None,
     high: FloatArray | None = None,
 ) -> FloatArray | None:
-    """Return a point of a polyhedron, deep inside if it has an inside; None if it is empty.
+    """Return a point of a polyhedron, deep in its interior if there is one; None if it is empty.
 
     Its rows, shape (m, 1 + d), are affine functions that are positive in it, or not negative where
-    ``strict``, shape (m,), is False. There may be bounds of shape (d,).
+    ``strict``, shape (m,), is False. Bounds ``low`` and ``high`` have shape (d,).
 
     >>> above = np.array([[-1.0, 1.0], [2.0, -1.0]])  # 1 < x < 2
     >>> point_in(above)
@@ -97,7 +97,7 @@ def _ends(low: FloatArray | None, high: FloatArray | None, d: int) -> list[tuple
 
 
 def _solved(cost: FloatArray, matrix: FloatArray, upper: FloatArray, ends: Any) -> Any:
-    """Minimise cost @ x of x with ``matrix @ x <= upper``; return None if there is none."""
+    """Return the x that minimises cost @ x where ``matrix @ x <= upper``; None without one."""
     from scipy.optimize import linprog
 
     found = linprog(cost, matrix, upper, bounds=ends, method="highs", options=_OPTIONS)
@@ -105,21 +105,21 @@ def _solved(cost: FloatArray, matrix: FloatArray, upper: FloatArray, ends: Any) 
 
 
 class Piece(NamedTuple):
-    """Where one cell, or clause, decides; or a part of that."""
+    """A polyhedron in which one cell or clause decides."""
 
     rows: FloatArray
     """Not negative in the piece, shape (m, 1 + d)."""
     strict: BoolArray
     """Which of them are positive, shape (m,)."""
     cell: int
-    """The cell, from 0, or the clause that decides, from K."""
+    """The cell, from 0, or the clause, from K; -1 while undecided."""
     inside: FloatArray
     """A point of the piece."""
 
 
 @dataclass(frozen=True)
 class Splitter:
-    """Takes a rule apart, within bounds."""
+    """Splits a rule into polyhedra, within bounds."""
 
     scores: FloatArray
     """Shape (K, 1 + d)."""
@@ -128,13 +128,13 @@ class Splitter:
     forbids: list[tuple[FloatArray, int]]
     """Clauses that forbid: (rows, action)."""
     says: list[tuple[FloatArray, int]]
-    """The others, in the order in which they decide."""
+    """Clauses that fix an action, in order of precedence."""
     low: FloatArray
     """Shape (d,)."""
     high: FloatArray
 
     def pieces(self) -> list[Piece]:
-        """Return all pieces that are not empty; no two of them overlap.
+        """Return all pieces that are not empty; they do not overlap.
 
         >>> scores = np.array([[0.0, 0.0], [0.0, 1.0]])
         >>> high = [(np.array([[-2.0, 1.0]]), 0)]
@@ -143,82 +143,82 @@ class Splitter:
         >>> [piece.cell for piece in split.pieces()]
         [2, 0, 1]
         """
-        everywhere = self._piece(
-            np.zeros((0, self.scores.shape[1])), np.zeros(0, dtype=np.bool_), -1
-        )
-        return [] if everywhere is None else self._forbidding(everywhere, 0, frozenset())
+        no_rows, d = np.zeros((0, self.scores.shape[1])), self.scores.shape[1] - 1
+        piece = Piece(no_rows, np.zeros(0, dtype=np.bool_), -1, np.zeros(d))
+        parts: list[tuple[Piece, frozenset[int]]]
+        parts = [(whole, frozenset()) for whole, _ in self._cut(piece, no_rows)]
+        for rows, action in self.forbids:
+            parts = [
+                (part, barred | {action} if holds else barred)
+                for piece, barred in parts
+                for part, holds in self._cut(piece, rows)
+            ]
+        for cell, (rows, action) in enumerate(self.says, len(self.scores)):
+            parts = [
+                (part._replace(cell=cell) if holds else part, barred)
+                for piece, barred in parts
+                for part, holds in (
+                    [(piece, False)]
+                    if piece.cell >= 0 or action in barred
+                    else self._cut(piece, rows)
+                )
+            ]
+        return [
+            one
+            for piece, barred in parts
+            for one in ([piece] if piece.cell >= 0 else self._by_cells(piece, barred))
+        ]
 
-    def _piece(self, rows: FloatArray, strict: BoolArray, cell: int) -> Piece | None:
-        inside = point_in(rows, strict, self.low, self.high)
-        return None if inside is None else Piece(rows, strict, cell, inside)
-
-    def _cut(self, piece: Piece, rows: FloatArray) -> tuple[Piece | None, list[Piece]]:
-        """Return the part of a piece where a clause holds, and those where it does not."""
-        without = []
+    def _cut(self, piece: Piece, rows: FloatArray) -> Iterator[tuple[Piece, bool]]:
+        """Yield the part of a piece where a clause holds, then those where it does not."""
+        within = self._restricted(piece, rows, np.ones(len(rows), dtype=np.bool_))
+        if within is not None:
+            yield within, True
         for r in range(len(rows)):
             more = np.concatenate([rows[:r], -rows[r : r + 1]])
-            strict = np.append(np.ones(r, dtype=np.bool_), False)
-            without.append(self._more(piece, more, strict))
-        within = self._more(piece, rows, np.ones(len(rows), dtype=np.bool_))
-        return within, [part for part in without if part is not None]
-
-    def _more(self, piece: Piece, rows: FloatArray, strict: BoolArray) -> Piece | None:
-        return self._piece(
-            np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict]), piece.cell
-        )
-
-    def _forbidding(self, piece: Piece, c: int, barred: frozenset[int]) -> list[Piece]:
-        if c == len(self.forbids):
-            return self._saying(piece, 0, barred)
-        rows, action = self.forbids[c]
-        within, without = self._cut(piece, rows)
-        found = [] if within is None else self._forbidding(within, c + 1, barred | {action})
-        return found + [one for part in without for one in self._forbidding(part, c + 1, barred)]
-
-    def _saying(self, piece: Piece, c: int, barred: frozenset[int]) -> list[Piece]:
-        if c == len(self.says):
-            return self._by_cells(piece, barred)
-        rows, action = self.says[c]
-        if action in barred:
-            return self._saying(piece, c + 1, barred)
-        within, without = self._cut(piece, rows)
-        found = [] if within is None else [within._replace(cell=len(self.scores) + c)]
-        return found + [one for part in without for one in self._saying(part, c + 1, barred)]
-
-    def _by_cells(self, piece: Piece, barred: frozenset[int]) -> list[Piece]:
-        left = [k for k in range(len(self.scores)) if int(self.actions[k]) not in barred]
-        found = []
-        for k in left:
-            others = [j for j in left if j != k]
-            rows = self.scores[k] - self.scores[others]
-            part = self._more(piece, rows, np.array(others, dtype=np.int64) < k)
+            part = self._restricted(piece, more, np.arange(r + 1) < r)
             if part is not None:
-                found.append(part._replace(cell=k))
-        return found
+                yield part, False
+
+    def _restricted(self, piece: Piece, rows: FloatArray, strict: BoolArray) -> Piece | None:
+        rows, strict = np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict])
+        inside = point_in(rows, strict, self.low, self.high)
+        return None if inside is None else Piece(rows, strict, piece.cell, inside)
+
+    def _by_cells(self, piece: Piece, barred: frozenset[int]) -> Iterator[Piece]:
+        allowed = [k for k in range(len(self.scores)) if int(self.actions[k]) not in barred]
+        for k in allowed:
+            others = np.array([j for j in allowed if j != k], dtype=np.int64)
+            part = self._restricted(piece, self.scores[k] - self.scores[others], others < k)
+            if part is not None:
+                yield part._replace(cell=k)
 
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """Which choices a rule makes in a box; ``print`` it."""
+    """Which choices a rule makes in a box; ``print`` it.
+
+    A choice is an action, or where actions are continuous a cell.
+    """
 
     low: FloatArray
-    """Of the box, shape (d,)."""
+    """Lower bounds of the box, shape (d,)."""
     high: FloatArray
     occurs: tuple[int, ...]
-    """Choices (actions, or of continuous ones cells) that are made somewhere in the box."""
+    """Choices that are made somewhere in the box."""
     never: tuple[int, ...]
-    """Those that are made nowhere in it."""
+    """Choices that are made nowhere in it."""
     at_most: tuple[int, ...]
-    """Those that are made at most where a boundary is met, up to rounding: no state was found."""
+    """Choices that are made on a boundary at most, up to rounding: no state was found."""
     states: dict[int, FloatArray]
-    """For each choice that is made a state of the box in which it is, shape (d,)."""
+    """A state of the box, shape (d,), for each choice that occurs."""
     names: tuple[str, ...]
     """Of the components."""
     choice_names: tuple[str, ...]
 
     @property
     def always(self) -> int | None:
-        """The only choice, if there is but one."""
+        """The only choice; None if there are several."""
         return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
 
     def __str__(self) -> str:
@@ -233,19 +233,19 @@ class Proof:
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """A polyhedron in which one cell decides, or one clause."""
+    """A polyhedron in which one cell or clause decides."""
 
     cell: int
-    """Its number; those of clauses follow those of the rule's cells."""
+    """Index of the cell, or of the clause, counted from the number of cells."""
     choice: int
-    """What it chooses: its action, or where actions are continuous its own number."""
+    """Its action, or where actions are continuous its index."""
     rows: FloatArray
     """Affine functions that are not negative in it, shape (m, 1 + d)."""
     low: FloatArray
-    """Of its bounding box, shape (d,)."""
+    """Lower bounds of its bounding box, shape (d,)."""
     high: FloatArray
     inside: FloatArray
-    """One of its points."""
+    """A point in it, shape (d,)."""
 
 
 def proof(
@@ -256,9 +256,9 @@ def proof(
     names: Sequence[str],
     choice_names: Sequence[str],
 ) -> Proof:
-    """Say which choices are made in the pieces of a rule within a box.
+    """Prove which choices are made in the pieces of a rule within a box.
 
-    ``actions`` are those of cells and clauses; ``choices`` says what the rule chooses at points.
+    ``actions`` are those of cells and clauses; ``choices`` maps points to choices.
     """
     states: dict[int, FloatArray] = {}
     for piece in pieces:
@@ -278,16 +278,12 @@ def regions(
     low: FloatArray,
     high: FloatArray,
 ) -> list[Region]:
-    """Return pieces, but for mere boundaries, with bounding boxes, by the numbers of cells."""
+    """Return the pieces that are more than a boundary, with bounding boxes, sorted by cell."""
     found = []
-    for piece in sorted(pieces, key=lambda one: one.cell):
-        if cells(piece.inside[None])[0] != piece.cell:
-            continue
-        ends = np.array(
-            [range_over(row, piece.rows, low, high) for row in np.eye(len(low) + 1)[1:]]
-        )
-        choice = int(actions[piece.cell])
-        found.append(Region(piece.cell, choice, piece.rows, ends[:, 0], ends[:, 1], piece.inside))
+    for rows, _, cell, inside in sorted(pieces, key=lambda one: one.cell):
+        if cells(inside[None])[0] == cell:
+            ends = [range_over(row, rows, low, high) for row in np.eye(len(low) + 1)[1:]]
+            found.append(Region(cell, int(actions[cell]), rows, *np.array(ends).T, inside))
     return found
 
 
