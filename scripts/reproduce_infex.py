@@ -35,9 +35,8 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl._types import FloatArray
-from oda_rl.exemplars.base import rule_of_thumb
+from oda_rl.exemplars.base import NotConvergedError, rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
-from oda_rl.exemplars.weights import NotConvergedError
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_exemplar_density
 from oda_rl.runs.parallel import Execution

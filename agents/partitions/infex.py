@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self, cast
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -132,8 +132,7 @@ class InfexPartition(BuiltIn):
 
     def reshape(self) -> Lineage:
         """Refit to the reservoir, and match the exemplars with those of before."""
-        from oda_rl.exemplars.column_generation import Exemplars, Problem, Search
-        from oda_rl.exemplars.weights import NotConvergedError
+        from oda_rl.exemplars.column_generation import Problem, Search
 
         self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
         self._counts[_MADE] += 1.0
@@ -141,13 +140,10 @@ class InfexPartition(BuiltIn):
         to_units = self._transform.T / self.settings.infex_bandwidth
         points = self._reservoir[:n_points] @ to_units
         before = self.codevectors @ to_units
-        try:
-            search = Search(points, Problem(), self._rng, _TOLERANCE, certified=False)
-            search.begin(before)
-            search.run(_ROUNDS)
-            found = search.solution()
-        except NotConvergedError as error:  # two rounds are enough for cells
-            found = cast(Exemplars, error.solution)
+        search = Search(points, Problem(), self._rng, _TOLERANCE, certified=False)
+        search.begin(before)
+        search.run(_ROUNDS)  # two rounds are enough for cells
+        found = search.solution()
         heaviest = np.argsort(-found.weights)[: len(self.diagram)]
         after, weights = found.positions[heaviest], found.weights[heaviest]
         order, lineage = match(before, self.weights, after)

@@ -1,4 +1,4 @@
-"""What the estimators of weighted exemplars share."""
+"""Base class of mixtures of weighted exemplars."""
 
 import math
 import warnings
@@ -14,8 +14,8 @@ from sklearn.utils import check_array, check_random_state
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl._validation import bounded, checked_weights, chunks, fitted_points, mean_score
 from oda_rl.exemplars.column_generation import Exemplars, Round
-from oda_rl.exemplars.pricing import KERNELS, squared_distances
-from oda_rl.exemplars.weights import NotConvergedError, average
+from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
+from oda_rl.exemplars.weights import average
 from oda_rl.files.estimators import Filed, RandomState
 from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
 from oda_rl.samples import weighted
@@ -23,27 +23,26 @@ from oda_rl.samples import weighted
 _MAX_BANDWIDTHS = 1e150  # from one sample to another
 
 
+class NotConvergedError(RuntimeError):
+    """A solver ended before it reached its tolerance.
+
+    Attributes
+    ----------
+    solution : object
+        The best solution so far: feasible, with a valid gap.
+    """
+
+    def __init__(self, message: str, solution: object) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
 def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
-    """Bandwidth by Scott's or Silverman's rule, times the root mean variance of the features.
+    """Bandwidth by Scott's or Silverman's rule; 1 if all points are equal.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Not all equal; if they are, the result is 1.
-    rule : {"scott", "silverman"}
-        n^(-1/(d+4)), or (n (d + 2)/4)^(-1/(d+4)).
-    weights : ndarray, shape (n,), optional
-        A sample of weight 2 is two. All 1 by default.
-
-    References
-    ----------
-    B. W. Silverman, "Density estimation for statistics and data analysis", 1986, section 4.3.2.
-
-    Examples
-    --------
-    >>> points = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> round(rule_of_thumb(points, "scott"), 3)
-    0.316
+    It is the root mean variance of the features, times n^(-1/(d+4)) for "scott" and
+    (n (d + 2)/4)^(-1/(d+4)) for "silverman" (B. W. Silverman, "Density estimation for statistics
+    and data analysis", 1986, section 4.3.2). Weights, shape (n,), count as repetitions.
     """
     d = points.shape[1]
     n = float(len(points) if weights is None else weights.sum())
@@ -53,7 +52,7 @@ def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = No
 
 
 def root_mean_variance(points: FloatArray, weights: FloatArray | None = None) -> float:
-    """Of the features of points, shape (n, d), whose weights are 1 by default."""
+    """Root mean variance of the features of points, shape (n, d); weights are 1 by default."""
     masses = None if weights is None else weights / weights.sum()
     gaps = points - average(points, masses)
     return math.sqrt(float(average(gaps**2, masses).mean()))
@@ -62,16 +61,9 @@ def root_mean_variance(points: FloatArray, weights: FloatArray | None = None) ->
 def distinct(
     points: FloatArray, sample_weight: Any
 ) -> tuple[FloatArray, FloatArray | None, BoolArray]:
-    """Return rows and weights such that weights are the same as rows repeated.
+    """Return distinct rows, shape (m, d), their positive weights, and which rows have such weights.
 
-    Returns
-    -------
-    points : ndarray, shape (m, d)
-        As they stand, if each is there once; else distinct ones in an order of their own.
-    weights : ndarray, shape (m,), or None
-        Positive; None if each is there once.
-    used : ndarray of bool, shape (n,)
-        Which rows have a weight above 0.
+    If each row occurs once with weight 1, they keep their order, and weights are None.
     """
     weights = checked_weights(sample_weight, points)
     used = weights > 0.0
@@ -82,7 +74,7 @@ def distinct(
 
 
 class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
-    """What can be asked of weighted exemplars, however they were found."""
+    """A mixture of weighted exemplars, however they were found."""
 
     exemplars_: FloatArray
     weights_: FloatArray
@@ -105,10 +97,10 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         "labels_": Optional(whole("n_labels", "[0, M)")),
         "n_iter_": Optional(whole()),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
+    """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError unless the attributes of a fitted model are complete."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             right = isinstance(self.certificate_, str)
             require(right, f"{where}.certificate_ is {self.certificate_!r:.80}: it must be text")
@@ -128,11 +120,14 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n_samples,)
-            -inf where a kernel of finite reach does not reach.
+            -inf beyond the reach of kernels.
         """
         points = fitted_points(self, X)
         values = np.concatenate(
-            [logsumexp(self._log_responses(points[rows]), axis=1) for rows in chunks(len(points))]
+            [
+                logsumexp(self._log_responses(self._squares(points[rows])), axis=1)
+                for rows in chunks(len(points))
+            ]
         )
         d = points.shape[1]
         volume = self._kernel.log_volume(d) + d * math.log(self.bandwidth_)
@@ -146,11 +141,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         X : array-like, shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            What each sample counts for, ≥ 0; 1 by default.
-
-        Returns
-        -------
-        float
+            At least 0.
         """
         return mean_score(self.score_samples(X), sample_weight)
 
@@ -164,21 +155,14 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n_samples,)
-            Rows of ``exemplars_``; the nearest one where none responds.
+            Rows of ``exemplars_``; the nearest exemplar where none responds.
         """
         return np.asarray(self._shares(fitted_points(self, X), largest=True))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Share of each exemplar in the combined response to each sample.
+        """Share of each exemplar in the combined response, shape (n_samples, n_exemplars).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples, n_exemplars)
-            Rows sum to 1; the nearest exemplar has all where none responds.
+        Rows sum to 1; the nearest exemplar has 1 where none responds.
         """
         return np.asarray(self._shares(fitted_points(self, X), largest=False))
 
@@ -197,7 +181,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         -------
         X : ndarray, shape (n_samples, n_features)
         labels : ndarray, shape (n_samples,)
-            The exemplar that each came from.
+            Exemplar of each.
 
         Raises
         ------
@@ -217,35 +201,26 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return self.exemplars_[labels] + self.bandwidth_ * offsets, labels.astype(np.int64)
 
     @property
-    def _kernel(self) -> Any:
-        return KERNELS[self._kernel_name()]
+    def _kernel(self) -> Kernel:
+        return KERNELS[getattr(self, "kernel", "disc")]
 
-    def _kernel_name(self) -> str:
-        return str(getattr(self, "kernel", "disc"))
-
-    def _log_responses(self, points: FloatArray, squares: FloatArray | None = None) -> FloatArray:
+    def _log_responses(self, squares: FloatArray) -> FloatArray:
         """Logarithms of weighted responses, shape (n, n_exemplars)."""
-        if squares is None:
-            squares = self._squares(points)
         log_weights = np.log(self.weights_)
-        if self._kernel_name() == "gaussian":  # which would underflow
+        if self._kernel.name == "gaussian":  # which would underflow
             return np.asarray(log_weights - 0.5 * squares)
         with np.errstate(divide="ignore"):
             return np.asarray(log_weights + np.log(self._kernel.response(squares)))
 
     def _squares(self, points: FloatArray) -> FloatArray:
-        origin = self.exemplars_.mean(axis=0)
-        return np.asarray(
-            squared_distances(
-                (points - origin) / self.bandwidth_, (self.exemplars_ - origin) / self.bandwidth_
-            )
-        )
+        origin, h = self.exemplars_.mean(axis=0), self.bandwidth_
+        return squared_distances((points - origin) / h, (self.exemplars_ - origin) / h)
 
     def _shares(self, points: FloatArray, *, largest: bool) -> FloatArray | IntArray:
         parts = []
         for rows in chunks(len(points)):
             squares = self._squares(points[rows])
-            logs = self._log_responses(points[rows], squares)
+            logs = self._log_responses(squares)
             silent = np.isneginf(logs).all(axis=1)
             logs[silent] = np.where(
                 squares[silent] == squares[silent].min(axis=1, keepdims=True), 0.0, -np.inf
@@ -257,31 +232,22 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return np.concatenate(parts)
 
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
-        """Publish what is found; what a solver that does not converge had found, too."""
-        least = float(np.abs(points).max()) / _MAX_BANDWIDTHS
-        if bandwidth < least:
+        """Publish what a solver finds, whether it converges or not."""
+        lowest = float(np.abs(points).max()) / _MAX_BANDWIDTHS
+        if bandwidth < lowest:
             raise ValueError(
-                f"bandwidth is {bandwidth:g}: it must be at least {least:.3g}, or squares of "
+                f"bandwidth is {bandwidth:g}: it must be at least {lowest:.3g}, or squares of "
                 "distances overflow"
             )
         self.bandwidth_ = bandwidth
-        failure = None
-        try:
-            found = find()
-        except NotConvergedError as error:
-            if not isinstance(error.solution, Exemplars):
-                raise
-            failure, found = error, error.solution
-        self.exemplars_ = found.positions * bandwidth
-        self.weights_ = found.weights
-        self.objective_value_ = found.value
-        self.duality_gap_ = found.gap
-        self.certificate_ = found.certificate
-        self.history_ = found.history
+        found = find()
+        self.exemplars_, self.weights_ = found.positions * bandwidth, found.weights
+        self.objective_value_, self.duality_gap_ = found.value, found.gap
+        self.certificate_, self.history_ = found.certificate, found.history
         self.n_iter_ = len(found.history)
         self.labels_ = np.asarray(self._shares(points, largest=True))
-        if failure is not None:
-            raise NotConvergedError(str(failure), self) from failure
+        if found.failure is not None:
+            raise NotConvergedError(found.failure, self)
         if 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
             warnings.warn(
                 f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar",
@@ -291,7 +257,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
 
 
 def checked_exemplars(given: npt.ArrayLike | None, n_features: int, name: str) -> FloatArray | None:
-    """Check exemplars, shape (M, d), that a parameter gives."""
+    """Check exemplars, shape (M, d), given by a parameter."""
     if given is None:
         return None
     exemplars: FloatArray = check_array(given, dtype=np.float64, order="C", input_name=name)

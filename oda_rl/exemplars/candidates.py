@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import KW_ONLY
+from functools import partial
 from typing import Annotated, Any, Self
 
 import numpy as np
@@ -12,16 +13,16 @@ from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points, chunks
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
 from oda_rl.exemplars.column_generation import Problem, select
-from oda_rl.exemplars.pricing import KERNELS, squared_distances
+from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.files.estimators import POSITIVE, estimator, validated
 
 _TOLERANCE = 1e-8  # of the margin
-_SHOWN = 5  # samples that a message names
+_SHOWN = 5  # samples in a message
 
 
 @estimator
 class ConvexClustering(ExemplarMixture):
-    """Convex clustering: a mixture whose exemplars are samples, the most likely one.
+    """Convex clustering: the most likely mixture whose exemplars are samples.
 
     Maximises mean_i log Σ_j q_j k((x_i - x_j)/h) over q on the simplex: convex, and sparse at the
     optimum. :class:`INFEX` is never worse.
@@ -34,7 +35,7 @@ class ConvexClustering(ExemplarMixture):
     kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
         See :class:`INFEX`.
     candidates : array-like, shape (n, n_features), or None, default=None
-        Exemplars to choose from; None: the samples.
+        Possible exemplars; None: the samples.
     tol : float, default=1e-8
         Duality gap at which to stop, positive.
 
@@ -42,20 +43,12 @@ class ConvexClustering(ExemplarMixture):
     ----------
     exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
         Candidates of positive weight.
-    weights_ : ndarray, shape (n_exemplars,)
-        Positive and of sum 1.
-    bandwidth_ : float
-        h.
-    objective_value_ : float
-        Mean log-likelihood, with kernels of height 1.
     duality_gap_ : float
-        By how much other weights of the candidates could be better at most.
+        No weights of the candidates are better by more.
     certificate_ : str
         "exact": all candidates are priced.
-    labels_ : ndarray, shape (n_samples,)
-        Exemplar of the highest weighted response to each sample.
-    n_features_in_ : int
-        Number of features.
+    weights_, bandwidth_, objective_value_, labels_, n_features_in_
+        As for :class:`INFEX`.
 
     References
     ----------
@@ -79,18 +72,7 @@ class ConvexClustering(ExemplarMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Weight the candidates.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            What each sample counts for, ≥ 0: one of weight 2 is the same as two. 1 by default.
-
-        Returns
-        -------
-        self
+        """Weight the candidates; parameters are those of :meth:`INFEX.fit`.
 
         Raises
         ------
@@ -101,42 +83,38 @@ class ConvexClustering(ExemplarMixture):
         """
         everything = checked_points(self, X, reset=True)
         points, weights, used = distinct(everything, sample_weight)
-        given = self.bandwidth
-        if isinstance(given, str):
-            given = rule_of_thumb(points, given, weights)
+        bandwidth = self.bandwidth
+        if isinstance(bandwidth, str):
+            bandwidth = rule_of_thumb(points, bandwidth, weights)
         candidates = _candidates(self.candidates, points)
-        problem = Problem("log_likelihood", KERNELS[self.kernel])
-        bandwidth, tolerance = float(given), float(self.tol)
-        _check_covered(everything, used, candidates, bandwidth, problem)
+        kernel, tolerance = KERNELS[self.kernel], float(self.tol)
+        _check_covered(everything, used, candidates, bandwidth, kernel)
         masses = None if weights is None else weights / weights.sum()
-        scaled = points / bandwidth, candidates / bandwidth
-        self._learn(everything, bandwidth, lambda: select(*scaled, problem, tolerance, masses))
+        scaled, problem = (points / bandwidth, candidates / bandwidth), Problem(kernel=kernel)
+        find = partial(select, *scaled, problem, tolerance, masses)
+        self._learn(everything, float(bandwidth), find)
         return self
 
 
 @estimator
 class KernelVectorQuantization(ExemplarMixture):
-    """Kernel vector quantization: few samples such that none is farther away than allowed.
+    """Kernel vector quantization: few codevectors within a given distance of every sample.
 
-    Maximises the least number of weighted balls that cover a sample; the balls of positive weight
-    cover all samples, and few suffice at a corner of the optimal face.
+    Maximises the smallest total weight of the balls that cover a sample; the balls of positive
+    weight cover all samples, and few suffice at a corner of the optimal face.
 
     Parameters
     ----------
     max_distortion : float, default=1.0
         Radius of the balls, > 0.
     candidates : array-like, shape (n, n_features), or None, default=None
-        Codevectors to choose from; None: the samples.
+        Possible codevectors; None: the samples.
 
     Attributes
     ----------
-    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
-        Candidates of positive weight.
-    weights_ : ndarray, shape (n_exemplars,)
-        Positive and of sum 1.
     objective_value_ : float
-        The margin ρ: each sample is covered by balls of so much weight, at least.
-    bandwidth_, duality_gap_, certificate_, labels_, n_features_in_
+        The margin ρ: each sample is covered by balls of at least this weight.
+    exemplars_, weights_, bandwidth_, duality_gap_, certificate_, labels_, n_features_in_
         As for :class:`ConvexClustering`.
 
     References
@@ -158,18 +136,9 @@ class KernelVectorQuantization(ExemplarMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Choose codevectors.
+        """Choose codevectors; parameters are those of :meth:`INFEX.fit`.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            ≥ 0; samples of weight 0 need not be covered, and others all have to.
-
-        Returns
-        -------
-        self
+        Samples of weight 0 need not be covered.
 
         Raises
         ------
@@ -179,10 +148,11 @@ class KernelVectorQuantization(ExemplarMixture):
         everything = checked_points(self, X, reset=True)
         points, _, used = distinct(everything, sample_weight)
         candidates = _candidates(self.candidates, points)
-        problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
-        _check_covered(everything, used, candidates, radius, problem)
+        kernel, radius = KERNELS["disc"], float(self.max_distortion)
+        _check_covered(everything, used, candidates, radius, kernel)
         scaled = points / radius, candidates / radius
-        self._learn(everything, radius, lambda: select(*scaled, problem, _TOLERANCE))
+        find = partial(select, *scaled, Problem("margin", kernel), _TOLERANCE)
+        self._learn(everything, radius, find)
         return self
 
 
@@ -193,13 +163,9 @@ def _candidates(given: npt.ArrayLike | None, points: FloatArray) -> FloatArray:
 
 
 def _check_covered(
-    points: FloatArray,
-    used: BoolArray,
-    candidates: FloatArray,
-    bandwidth: float,
-    problem: Problem,
+    points: FloatArray, used: BoolArray, candidates: FloatArray, bandwidth: float, kernel: Kernel
 ) -> None:
-    """Raise a ValueError that says which samples no candidate responds to, and what would do."""
+    """Raise ValueError if no candidate responds to a sample, and say which bandwidth suffices."""
     origin = candidates.mean(axis=0)
     squares = np.concatenate(
         [
@@ -207,16 +173,16 @@ def _check_covered(
             for rows in chunks(len(points))
         ]
     )
-    covered = ~used | (problem.kernel.response(squares / bandwidth**2) > 0.0)
+    covered = ~used | (kernel.response(squares / bandwidth**2) > 0.0)
     if covered.all():
         return
     alone = np.flatnonzero(~covered)
     shown = ", ".join(map(str, alone[:_SHOWN])) + (", ..." if len(alone) > _SHOWN else "")
     farthest = math.sqrt(float(squares[used].max()))
-    least = "above " if problem.kernel.name == "epanechnikov" else "of at least "
-    if problem.kernel.name == "gaussian":  # where responses underflow
-        least, farthest = "of at least ", farthest / 38.0
+    bound = "above" if kernel.name == "epanechnikov" else "of at least"
+    if kernel.name == "gaussian":  # where responses underflow
+        farthest /= 38.0
     raise ValueError(
         f"{len(alone)} of {len(points)} samples (rows {shown}) have no candidate within reach of "
-        f"bandwidth={bandwidth:g}: a bandwidth {least}{farthest:.6g} reaches all"
+        f"bandwidth={bandwidth:g}: a bandwidth {bound} {farthest:.6g} reaches all"
     )

@@ -1,4 +1,4 @@
-"""Density estimation by exemplars that may lie anywhere, with a certificate of optimality."""
+"""Density estimation by exemplars anywhere, with a certificate of optimality."""
 
 import math
 import warnings
@@ -14,6 +14,7 @@ from oda_rl._types import BoolArray, FloatArray
 from oda_rl._validation import checked_points
 from oda_rl.exemplars.base import (
     ExemplarMixture,
+    NotConvergedError,
     checked_exemplars,
     distinct,
     root_mean_variance,
@@ -21,80 +22,58 @@ from oda_rl.exemplars.base import (
 )
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Round, Search
 from oda_rl.exemplars.pricing import KERNELS, squared_distances
-from oda_rl.exemplars.weights import (
-    OBJECTIVES,
-    NotConvergedError,
-    average,
-    best_proportions,
-    objective_value,
-)
+from oda_rl.exemplars.weights import OBJECTIVES, average, best_proportions
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, POSITIVE, Flag, Seed, estimator, validated
 
 _SLOW = 1e-2  # of the mean log-likelihood: an EM step or a round that gains less is the last
 _EM_STEPS = 200
-_TURNOVER = 0.25  # of the exemplars: so many come at most in a round, and go at a time
+_TURNOVER = 0.25  # of the exemplars: at most these are added in a round, or dropped at a time
 _MASTER_TOLERANCE = 1e-9
 _CONTENDING = 0.01  # of the best mode's height: modes that are lower by more are not finished
 
 
 class TooFewExemplarsError(ValueError):
-    """So few exemplars leave samples without a response."""
+    """``max_exemplars`` leaves samples without a response."""
 
 
 def _search_within(
     search: Search, limit: int, start: FloatArray | None, max_rounds: int
 ) -> Exemplars:
-    """Find good exemplars anywhere, at most ``limit`` of them; those of the start are no more.
-
-    If column generation never takes more, its result is returned.
-
-    Raises
-    ------
-    NotConvergedError
-        If the gap stays above the tolerance although ``limit`` is not reached.
-    TooFewExemplarsError
-        If the heaviest ``limit`` exemplars leave samples without a response.
-    """
-    if search.problem.slides:
-        if search.begin(start, limit) and search.run(max_rounds, limit):
-            return search.solution()
-        mixture = _BoundedMixture(search, limit, start)
-        for _ in range(max(max_rounds - len(search.history), 1)):
-            if not mixture.advance():
-                break
-        return mixture.solution()
-    try:
+    """Find at most ``limit`` exemplars: by column generation, if that never takes more."""
+    if not search.problem.slides:
         search.begin(start)
         search.run(max_rounds)
         found = search.solution()
-    except NotConvergedError as error:
-        if not isinstance(error.solution, Exemplars) or len(error.solution.weights) <= limit:
-            raise
-        found = error.solution
-    return found if len(found.weights) <= limit else _heaviest(found, limit, search, start)
+        return found if len(found.weights) <= limit else _heaviest(found, limit, search, start)
+    if search.begin(start, limit):
+        search.run(max_rounds, limit)
+        if search.history[-1].n_exemplars <= limit:
+            return search.solution()
+    mixture = _BoundedMixture(search, limit, start)
+    for _ in range(max(max_rounds - len(search.history), 1)):
+        if not mixture.advance():
+            break
+    return mixture.solution()
 
 
 def _heaviest(found: Exemplars, limit: int, search: Search, start: FloatArray | None) -> Exemplars:
-    """Weigh the heaviest exemplars again, or those of the start if they are better."""
-    samples, problem = search.samples, search.problem
-    masses = samples.masses
+    """Weight the heaviest exemplars again, or those of the start if they are better."""
+    samples, (objective, _, penalty) = search.samples, search.problem
     heaviest = found.positions[np.sort(np.argsort(-found.weights, kind="stable")[:limit])]
     best = None
     for positions in (heaviest, start):
         if positions is None:
             continue
-        responses = samples.responses(positions - samples.origin, problem.kernel)
-        if problem.objective != "mean_variance" and responses.max(axis=1).min() <= 0.0:
+        responses = samples.responses(positions - samples.origin)
+        if objective != "mean_variance" and responses.max(axis=1).min() <= 0.0:
             continue
-        weights = best_proportions(
-            responses, problem.objective, penalty=problem.penalty, masses=masses
-        ).weights
-        value = objective_value(problem.objective, responses @ weights, problem.penalty, masses)
-        if best is None or value > best.value:
-            used = weights > 0.0
+        weighted = best_proportions(responses, objective, penalty=penalty, masses=samples.masses)
+        if best is None or weighted.value > best.value:
+            value, used = weighted.value, weighted.weights > 0.0
             gap = found.value + found.gap - value
             history = [*found.history, Round(value, gap, int(used.sum()))]
-            best = Exemplars(positions[used], weights[used], value, gap, found.certificate, history)
+            chosen = positions[used], weighted.weights[used]
+            best = Exemplars(*chosen, value, gap, found.certificate, history)
     if best is None:
         raise TooFewExemplarsError(
             f"max_exemplars is {limit}: the heaviest {limit} of {len(found.weights)} exemplars "
@@ -106,13 +85,13 @@ def _heaviest(found: Exemplars, limit: int, search: Search, start: FloatArray | 
 class _BoundedMixture:
     """A Gaussian mixture that has reached its bound.
 
-    All of few exemplars may be so far from a sample that their responses underflow: responses here
-    are in units of each sample's highest one, whose logarithm is kept.
+    Responses are in units of each sample's highest one, whose logarithm is kept: all of them may
+    underflow if there are few exemplars.
     """
 
     def __init__(self, search: Search, limit: int, start: FloatArray | None) -> None:
         self.search, self.limit = search, limit
-        self.samples, self.kernel = search.samples, search.problem.kernel
+        self.samples = search.samples
         self._modes = self.samples.points[:0]
         self._best = -np.inf, self._modes, self.samples.shares, self.samples.shares
         if start is not None:
@@ -120,11 +99,11 @@ class _BoundedMixture:
         elif search.history:
             self._place(search.exemplars)
         else:
-            self._place(self.samples.modes(self.samples.shares, self.kernel, search.starts())[0])
+            self._place(self.samples.modes(self.samples.shares, search.starts())[0])
         self._weigh(np.full(len(self.exemplars), 1.0 / len(self.exemplars)))
 
     def advance(self) -> bool:
-        """Make one round; whether it has gained enough for another."""
+        """Make one round; return whether it has gained enough for another."""
         self._drop()
         self._slide()
         self._weigh(self.weights)
@@ -146,13 +125,13 @@ class _BoundedMixture:
     def solution(self) -> Exemplars:
         """Return the best of all rounds, and its certificate.
 
-        Prices of any density of the samples bound the optimum. Those of the best are exact where it
-        is the optimum, but samples far from all exemplars make them loose: half of a density that
-        has an exemplar at each sample is better then.
+        Prices by any density bound the optimum. Those of the best density are tight if it is the
+        optimum, but loose if samples are far from all exemplars: its mean with a kernel density
+        estimate is better then.
         """
         value, exemplars, weights, logs = self._best
         samples = self.samples
-        kernels = np.log(samples.heights(samples.points, samples.shares, self.kernel))
+        kernels = np.log(samples.heights(samples.points, samples.shares))
         bounds = []
         for density in (logs, np.logaddexp(logs, kernels) - np.log(2.0)):
             modes, worth = self._priced(density, self.search.starts(-density), self._modes)
@@ -172,7 +151,7 @@ class _BoundedMixture:
         squares = squared_distances(self.samples.points, exemplars)
         least = squares.min(axis=1)
         self._highest = -0.5 * least
-        self.responses = self.kernel.response(squares - least[:, None])
+        self.responses = self.samples.kernel.response(squares - least[:, None])
 
     def _log_densities(self) -> FloatArray:
         return np.asarray(np.log(self.responses @ self.weights) + self._highest)
@@ -183,7 +162,7 @@ class _BoundedMixture:
         return shares
 
     def _weigh(self, weights: FloatArray) -> None:
-        """Find the best weights, and drop the exemplars that get none."""
+        """Find the best weights, and drop the exemplars without weight."""
         found = best_proportions(
             self.responses, start=weights, tolerance=_MASTER_TOLERANCE, masses=self.samples.masses
         )
@@ -205,7 +184,7 @@ class _BoundedMixture:
             self._place(shares.T @ self.samples.points / sizes[:, None])
 
     def _drop(self) -> None:
-        """Drop the exemplars without which the likelihood would lose least."""
+        """Drop the exemplars whose removal lowers the likelihood least."""
         while len(self.weights) > self.limit:
             shares = np.minimum(self._shares(), 1.0 - 1e-12)
             missed = -self.samples.weighed(np.log1p(-shares)).sum(axis=0)
@@ -217,13 +196,13 @@ class _BoundedMixture:
     def _priced(
         self, logs: FloatArray, starts: FloatArray, known: FloatArray, *, to_the_end: bool = False
     ) -> tuple[FloatArray, FloatArray]:
-        """Modes of the prices of log densities, and the logarithms of what they are worth."""
-        samples, kernel, least = self.samples, self.kernel, logs.min()
+        """Modes of the prices of log densities, and the logarithms of their heights."""
+        samples, least = self.samples, logs.min()
         prices = self.samples.weighed(np.exp(least - logs)) / len(logs)
-        modes, heights = samples.modes(prices, kernel, starts, known)
+        modes, heights = samples.modes(prices, starts, known)
         if to_the_end:
             floor = (1.0 - _CONTENDING) * float(heights[0])
-            modes, heights = samples.finished(prices, kernel, modes, heights, floor)
+            modes, heights = samples.finished(prices, modes, heights, floor)
         with np.errstate(divide="ignore"):
             return modes, np.log(heights) - least
 
@@ -249,26 +228,25 @@ class INFEX(ExemplarMixture):
     kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
         exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths.
     bandwidth : float or {"scott", "silverman", "cv"}, default="scott"
-        h > 0. The rules are those of :func:`rule_of_thumb`; "cv" compares seven
-        between half of Silverman's and the root mean variance of the features, by their held-out
-        density over three folds of the distinct samples.
+        h > 0, or by Scott's or Silverman's rule; "cv" compares seven between half of Silverman's
+        and the root mean variance of the features by three-fold cross-validated log-density.
     C : float, default=1.0
         Penalty of the variance, ≥ 0, in the last two objectives.
     tol : float, default=1e-6
-        Duality gap at which to stop, positive: of the log-likelihood in itself, of a margin in
-        shares of it, of the others in shares of the mean response.
+        Duality gap at which to stop, positive: absolute for the log-likelihood, relative to a
+        margin, or to the mean response for the other objectives.
     max_rounds : int, default=300
-        Most rounds of column generation, ≥ 1.
+        Maximum number of rounds of column generation, ≥ 1.
     max_exemplars : int or None, default=None
-        Most exemplars, ≥ 1: for bandwidths so small that the optimum has one for every few samples.
-        If it would take more, what comes out is the best that was found with so many; that is no
-        failure to converge. Of the log-likelihood with the Gaussian kernel it is found much sooner
-        than the optimum; otherwise the heaviest exemplars of the optimum are weighted again.
+        Maximum number of exemplars, ≥ 1: for bandwidths so small that the optimum has one for every
+        few samples. If the optimum has more, the result is the best that was found with this many.
+        That is fast for the log-likelihood with the Gaussian kernel; otherwise the heaviest
+        exemplars of the optimum are weighted again.
     init : array-like, shape (n, n_features), or None, default=None
-        Exemplars to begin with, at most ``max_exemplars``. What comes out is at least as good as
-        the best weights of these alone. Samples out of their reach are taken in addition.
+        Initial exemplars, at most ``max_exemplars``. The result is at least as good as the best
+        weights of these alone. Samples out of their reach are added.
     warm_start : bool, default=False
-        Whether ``fit`` begins with the exemplars of the last one; ``init`` is then for the first.
+        Whether ``fit`` begins with the exemplars of the last ``fit``, if there was one.
     random_state : int, RandomState instance or None, default=None
         Chooses the samples from which pricing climbs.
 
@@ -281,14 +259,14 @@ class INFEX(ExemplarMixture):
     bandwidth_ : float
         h.
     objective_value_ : float
-        The objective, with responses that are not normalised (of height 1).
+        The objective, with kernels of height 1.
     duality_gap_ : float
-        The certificate: no weights of any exemplars, however many, have an objective better by more
-        than this, as far as pricing saw. ``certificate_`` says how far.
+        No weights of any exemplars, however many, are better by more than this, in the sense of
+        ``certificate_``.
     certificate_ : str
         "all samples": no hill climb from any sample led to an exemplar that would allow for more.
-        "local": the same, but with the disc kernel, which has no gradient, or with objectives whose
-        prices have both signs, the climbs are only a heuristic.
+        "local": the same, but climbs are a heuristic, as with the disc kernel, which has no
+        gradient, and with objectives whose prices have both signs.
     history_ : list of Round
         Objective, gap and number of exemplars of each round.
     labels_ : ndarray, shape (n_samples,)
@@ -302,7 +280,7 @@ class INFEX(ExemplarMixture):
     ------
     NotConvergedError
         By ``fit``, if the gap stays above ``tol`` although ``max_exemplars`` is not reached; its
-        ``solution`` is the estimator, fitted with the best exemplars until then and their gap.
+        ``solution`` is the estimator, fitted with the best exemplars so far and their gap.
 
     References
     ----------
@@ -345,7 +323,7 @@ class INFEX(ExemplarMixture):
         X : array-like, shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            What each sample counts for, ≥ 0: one of weight 2 is the same as two. 1 by default.
+            At least 0; a weight of 2 is the same as two samples.
 
         Returns
         -------
@@ -354,8 +332,8 @@ class INFEX(ExemplarMixture):
         Raises
         ------
         ValueError
-            If ``init`` does not fit the data or exceeds ``max_exemplars``, or if with so few a
-            sample would have no response.
+            If ``init`` does not fit the data or exceeds ``max_exemplars``, or if with that many
+            exemplars a sample has no response.
         NotConvergedError
             If the duality gap stays above ``tol`` although ``max_exemplars`` is not reached.
         """
@@ -385,7 +363,6 @@ class INFEX(ExemplarMixture):
     def _start(self, n_features: int) -> FloatArray | None:
         if self.warm_start and hasattr(self, "exemplars_"):
             if self.exemplars_.shape[1] == n_features:
-                # The heaviest, if there may be fewer now, in their order.
                 heaviest = np.argsort(-self.weights_, kind="stable")[: self.max_exemplars]
                 return self.exemplars_[np.sort(heaviest)]
             raise ValueError(
@@ -400,25 +377,23 @@ class INFEX(ExemplarMixture):
         return start
 
     def _resolved(self, points: FloatArray, weights: FloatArray | None) -> float:
+        """Return the bandwidth: given, by a rule, or by cross-validation."""
         if not isinstance(self.bandwidth, str):
             return float(self.bandwidth)
         if self.bandwidth != "cv":
             return rule_of_thumb(points, self.bandwidth, weights)
         low = 0.5 * rule_of_thumb(points, "silverman", weights)
         high = max(root_mean_variance(points, weights), 4.0 * low)
-        known = np.ones(len(points)) if weights is None else weights
-        return self._compared(points, known, np.geomspace(low, high, _COMPARED))
-
-    def _compared(self, points: FloatArray, weights: FloatArray, bandwidths: FloatArray) -> float:
-        """Bandwidth of the highest held-out density."""
         n = len(points)
         if n < _FOLDS:
             raise ValueError(
                 f"bandwidth='cv' needs n_samples of at least {_FOLDS}, got n_samples = {n}"
             )
+        known = np.ones(n) if weights is None else weights
         fold = np.random.default_rng(0).permutation(n) % _FOLDS
+        bandwidths = np.geomspace(low, high, _COMPARED)
         scores = [
-            sum(self._held_out(points, weights, fold == k, float(bandwidth)) for k in range(_FOLDS))
+            sum(self._held_out(points, known, fold == k, float(bandwidth)) for k in range(_FOLDS))
             for bandwidth in bandwidths
         ]
         return float(bandwidths[int(np.argmax(scores))])
@@ -426,6 +401,7 @@ class INFEX(ExemplarMixture):
     def _held_out(
         self, points: FloatArray, weights: FloatArray, held: BoolArray, bandwidth: float
     ) -> float:
+        """Weighted sum of held-out log-densities; -∞ if samples have no response."""
         model = INFEX(
             self.objective, kernel=self.kernel, bandwidth=bandwidth, C=self.C,
             tol=max(self.tol, _CV_TOLERANCE), max_rounds=self.max_rounds,

@@ -1,10 +1,9 @@
 """Pricing of exemplars: the modes of Σ_i η_i k((x_i - z)/h).
 
-That is the subproblem of [INFEX], section 3.2. Points here are in units of the bandwidth and
-centred. A climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted mean shift
-(equation 14, whose weights there have the wrong sign, which cancels); steps are lengthened by
-Barzilai and Borwein's rule, and one that loses height is taken back. That works for η of both
-signs too, where mean shift does not.
+That is the subproblem of [INFEX], section 3.2. Points are in units of the bandwidth and centred. A
+climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted mean shift (equation 14,
+whose weights have the wrong sign, which cancels); steps are lengthened by Barzilai and Borwein's
+rule, and undone if they lose height. Unlike mean shift it works for η of both signs.
 
 References
 ----------
@@ -23,15 +22,15 @@ from oda_rl._compile import compiled
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
-_MERGED_IF_ROUGH = 0.05  # where signs change or kernels have rims, maxima may lie closer together
-_SAME = 0.005  # modes this near are one
+_MERGED_IF_ROUGH = 0.05  # with prices of both signs, or kernels of finite reach
+_SAME = 0.005  # bandwidths: modes this near are one
 _MAX_STEP = 12.0  # in plain steps
 _MAX_STEPS = 300
 _ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ended
 _CHUNK = 2_000_000  # responses computed at a time
-_SINGLE_RANGE = 300.0  # squared distance up to which single precision will do
+_SINGLE_RANGE = 300.0  # squared distance up to which single precision suffices
 _LONG = 1e6  # squared norm from which the difference of squares loses too many digits
-TOUCHING = 1e-9  # what is on the rim of a disc is inside
+TOUCHING = 1e-9  # the rim of a disc is inside
 
 
 class Kernel(NamedTuple):
@@ -44,9 +43,9 @@ class Kernel(NamedTuple):
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""
     log_volume: Callable[[int], float]
-    """Logarithm of the integral of k over d dimensions."""
+    """Logarithm of the integral of k in d dimensions."""
     radius_exponent: float | None
-    """b: the squared radius of a draw is Beta(d/2, b); None: that of a Gaussian."""
+    """b, if the squared radius of a draw is Beta(d/2, b); None: Gaussian."""
 
 
 def _ball(d: int) -> float:
@@ -54,7 +53,7 @@ def _ball(d: int) -> float:
 
 
 def _soft(width: float) -> Kernel:
-    """Make a disc with a rim: 1/(1 + exp((y - 1)/width))."""
+    """Return a disc with a soft rim: 1/(1 + exp((y - 1)/width))."""
 
     def response(squares: Array) -> Array:
         return 1.0 / (1.0 + np.exp(np.minimum((squares - 1.0) / width, 80.0)))
@@ -92,13 +91,7 @@ _RIMS = tuple(_soft(width) for width in (0.4, 0.15, 0.05))
 
 
 def squared_distances(points: Array, others: Array, squares: Array | None = None) -> Array:
-    """Squared Euclidean distances, shape (n, m); ``squares`` are the squared norms of ``others``.
-
-    Examples
-    --------
-    >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]))
-    array([[25.]])
-    """
+    """Squared Euclidean distances, shape (n, m); ``squares`` are squared norms of ``others``."""
     if squares is None:
         squares = np.einsum("ij,ij->i", others, others)
     own = np.einsum("ij,ij->i", points, points)
@@ -149,38 +142,18 @@ class Landscape(NamedTuple):
 
 
 def climb(
-    landscape: Landscape,
-    prices: FloatArray,
-    starts: Array,
-    kernel: Kernel,
-    *,
-    known: FloatArray | None = None,
-    tolerance: float = _ROUGH,
-    merged: float,
-) -> Array:
-    """Climb from many starts, shape (n, d), at once; those that meet go on as one.
+    landscape: Landscape, prices: FloatArray, starts: Array, known: Array, kernel: Kernel,
+    tolerance: float, *, merged: float,
+) -> Array:  # fmt: skip
+    """Climb from many starts, shape (n, d), at once, by a kernel with a gradient.
 
-    Parameters
-    ----------
-    landscape : Landscape
-        The samples, shape (N, d).
-    prices : ndarray, shape (N,)
-        η, of any sign.
-    kernel : Kernel
-        One with a gradient.
-    known : ndarray, shape (m, d), optional
-        Modes at which a climb that comes near need not end: they are not returned.
-    tolerance : float
-        Plain step, in bandwidths, below which a climb has ended.
-    merged : float
-        Distance, in bandwidths, below which two climbs are one; one ends that comes within twice
-        of where another has.
+    A climb ends when its plain step is below the tolerance. Two within ``merged`` bandwidths go on
+    as one, and one is dropped within twice that of an end, or of the ``known`` modes, shape (m, d),
+    which are not returned.
     """
     dtype = landscape.points.dtype
-    weights = prices.astype(dtype)
-    at = starts.astype(dtype)
-    found = [] if known is None else [known.astype(dtype)]
-    n_known = len(found)
+    weights, at = prices.astype(dtype), starts.astype(dtype)
+    ends = [known.astype(dtype)]
     heights, steps = landscape.evaluate(at, weights, kernel)
     lengths = np.ones(len(at), dtype=dtype)
     noise = float(np.finfo(dtype).eps) * 50.0 * float(np.abs(weights).sum())
@@ -199,36 +172,29 @@ def climb(
         heights = np.where(rising, higher, heights)
         reach = np.sqrt(np.einsum("ij,ij->i", steps, steps))
         ended = (reach < tolerance) | (lengths < 1e-4)
-        if ended.any():
-            found.append(at[ended])
+        ends.append(at[ended])
         going = ~ended
         if count > 1 and going.any():
             keep = np.zeros(len(at), dtype=np.bool_)
             order = np.flatnonzero(going)[np.argsort(-heights[going])]
             keep[order[leaders(at[order], merged)]] = True
-            if found:
-                keep &= ~is_near(at, np.concatenate(found), 2.0 * merged)
-            going = keep
+            going = keep & ~is_near(at, np.concatenate(ends), 2.0 * merged)
         at, steps, heights, lengths = at[going], steps[going], heights[going], lengths[going]
         if len(at) == 0:
             break
-    modes = [*found[n_known:], at]
-    return np.concatenate(modes)
+    return np.concatenate([*ends[1:], at])
 
 
 class Samples:
-    """Samples in units of the bandwidth, and what can be asked about exemplars among them.
+    """Samples, shape (N, d), in units of the bandwidth, and their responses to exemplars.
 
-    Parameters
-    ----------
-    points : ndarray, shape (N, d)
-        Finite, in units of the bandwidth.
-    masses : ndarray, shape (N,), optional
-        What each counts for, positive and of sum 1; all alike by default.
+    Masses, shape (N,), are positive and of sum 1, or None if all are equal.
     """
 
-    def __init__(self, points: FloatArray, masses: FloatArray | None = None) -> None:
-        self.masses = masses
+    def __init__(
+        self, points: FloatArray, kernel: Kernel, masses: FloatArray | None = None
+    ) -> None:
+        self.kernel, self.masses = kernel, masses
         self.origin = points.mean(axis=0)
         self.points = points - self.origin
         self.exact = Landscape.of(self.points)
@@ -240,96 +206,76 @@ class Samples:
 
     @property
     def shares(self) -> FloatArray:
-        """Masses, whether given or all alike, shape (N,)."""
+        """Masses, given or equal, shape (N,)."""
         return np.full(len(self), 1.0 / len(self)) if self.masses is None else self.masses
 
     def weighed(self, values: FloatArray) -> FloatArray:
-        """Rows of values, shape (N, M) or (N,), times masses in units of their mean."""
+        """Values, shape (N, M) or (N,), times the samples' masses in units of their mean."""
         if self.masses is None:
             return values
         relative = len(self) * self.masses
         return values * (relative if values.ndim == 1 else relative[:, None])
 
-    def responses(self, exemplars: FloatArray, kernel: Kernel) -> FloatArray:
+    def responses(self, exemplars: FloatArray) -> FloatArray:
         """K, shape (N, M)."""
-        squares = squared_distances(self.points, exemplars)
-        return np.asarray(kernel.response(squares))
+        return np.asarray(self.kernel.response(squared_distances(self.points, exemplars)))
 
-    def heights(self, exemplars: FloatArray, prices: FloatArray, kernel: Kernel) -> FloatArray:
-        """Σ_i η_i k_z(x_i) of each exemplar z, shape (M,), without keeping K."""
+    def heights(self, exemplars: FloatArray, prices: FloatArray) -> FloatArray:
+        """Σ_i η_i k_z(x_i) of each exemplar z, shape (M,), without storing K."""
         heights = np.empty(len(exemplars))
         for rows in self.exact.chunks(len(exemplars)):
             squares = squared_distances(exemplars[rows], self.points, self.exact.squares)
-            heights[rows] = kernel.response(squares) @ prices
+            heights[rows] = self.kernel.response(squares) @ prices
         return heights
 
     def modes(
-        self,
-        prices: FloatArray,
-        kernel: Kernel,
-        starts: FloatArray,
-        known: FloatArray | None = None,
+        self, prices: FloatArray, starts: FloatArray, known: FloatArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
         """Modes of Σ η k to which climbs lead, the highest first, and their heights.
 
-        Climbs go on from ``known`` modes, shape (m, d), as well. A disc has no gradient: discs with
-        rims that become sharper take its place, and what comes out is measured with the disc.
+        Climbs start from ``known`` modes, shape (m, d), too. A disc has no gradient: climbs are by
+        discs with ever sharper rims, and heights are those of the disc.
         """
-        if kernel.name == "disc":
-            begin = starts if known is None else np.concatenate([known, starts])
-            ends = [begin]
+        known = starts[:0] if known is None else known
+        if self.kernel.name == "disc":
+            modes = [np.concatenate([known, starts])]
             for rim in _RIMS:
-                begin = self._climbed(prices, rim, begin)
-                ends.append(begin)
-            return self._distinct(np.concatenate(ends), prices, kernel)
-        if known is not None and len(known):
-            known = self._climbed(prices, kernel, known)
-        modes = self._climbed(prices, kernel, starts, known)
-        if known is not None and len(known):
-            modes = np.concatenate([known, modes])
-        return self._distinct(modes, prices, kernel)
+                modes.append(self._climbed(prices, rim, modes[-1], starts[:0]))
+        else:
+            if len(known) > 0:
+                known = self._climbed(prices, self.kernel, known, starts[:0])
+            modes = [known, self._climbed(prices, self.kernel, starts, known)]
+        return self._distinct(np.concatenate(modes), prices)
 
     def finished(
-        self,
-        prices: FloatArray,
-        kernel: Kernel,
-        modes: FloatArray,
-        heights: FloatArray,
-        floor: float,
+        self, prices: FloatArray, modes: FloatArray, heights: FloatArray, floor: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Climb from modes above a floor to their very end, in double precision."""
+        """Climb on from modes above a floor, in double precision and to a finer tolerance."""
         high = heights > floor
-        if kernel.name == "disc" or not high.any():
+        if self.kernel.name == "disc" or not high.any():
             return modes, heights
-        ends = climb(self.exact, prices, modes[high], kernel, tolerance=_FINE, merged=_SAME)
-        return self._distinct(np.concatenate([ends, modes[~high]]), prices, kernel)
+        starts, known = modes[high], modes[:0]
+        ends = climb(self.exact, prices, starts, known, self.kernel, _FINE, merged=_SAME)
+        return self._distinct(np.concatenate([ends, modes[~high]]), prices)
 
     def _climbed(
-        self,
-        prices: FloatArray,
-        kernel: Kernel,
-        starts: FloatArray,
-        known: FloatArray | None = None,
+        self, prices: FloatArray, kernel: Kernel, starts: FloatArray, known: FloatArray
     ) -> FloatArray:
         smooth = kernel.name == "gaussian" and prices.min() >= 0.0
         merged = _MERGED if smooth else _MERGED_IF_ROUGH
-        ends = climb(self._fast, prices, starts, kernel, known=known, merged=merged)
+        ends = climb(self._fast, prices, starts, known, kernel, _ROUGH, merged=merged)
         return np.asarray(ends, dtype=np.float64)
 
-    def _distinct(
-        self, modes: FloatArray, prices: FloatArray, kernel: Kernel
-    ) -> tuple[FloatArray, FloatArray]:
-        heights = self.heights(modes, prices, kernel)
+    def _distinct(self, modes: FloatArray, prices: FloatArray) -> tuple[FloatArray, FloatArray]:
+        heights = self.heights(modes, prices)
         order = np.argsort(-heights, kind="stable")
-        kept = order[leaders(modes[order], _SAME)]
-        return modes[kept], heights[kept]
+        first = order[leaders(modes[order], _SAME)]
+        return modes[first], heights[first]
 
 
 def leaders(points: Array, radius: float) -> IntArray:
-    """Rows that have no earlier leader within a radius: one of each group, the first.
+    """Rows that have no earlier leader within a radius.
 
-    Examples
-    --------
     >>> leaders(np.array([[0.0], [0.5], [2.0], [0.9]]), 0.6)
     array([0, 2, 3])
     """
@@ -338,7 +284,7 @@ def leaders(points: Array, radius: float) -> IntArray:
 
 
 def is_near(points: Array, others: Array, radius: float) -> BoolArray:
-    """Whether each point has one of the others within a radius, shape (n,)."""
+    """Whether one of the others is within a radius of each point, shape (n,)."""
     near = np.zeros(len(points), dtype=np.bool_)
     _mark_near(points, others, radius * radius, near)
     return near
@@ -359,12 +305,10 @@ def _within(points: Array, i: int, others: Array, k: int, bound: float) -> bool:
 def _lead(points: Array, bound: float, chosen: IntArray) -> int:
     n = 0
     for i in range(points.shape[0]):
-        alone = True
-        for k in range(n):
-            if _within(points, i, points, chosen[k], bound):
-                alone = False
-                break
-        if alone:
+        k = 0
+        while k < n and not _within(points, i, points, chosen[k], bound):
+            k += 1
+        if k == n:
             chosen[n] = i
             n += 1
     return n

@@ -1,13 +1,12 @@
 """Master problems of exemplar selection: the best weights of finitely many exemplars.
 
-Given the responses K, shape (N, M), of N samples to M exemplars, they look for weights q on the
-simplex for which the combined responses γ = K q are best by one of the four objectives of [INFEX],
-section 3.1. Means are over samples, or weighted by their masses: a sample of twice the mass counts
-as two. Each solution comes with the weights η of the samples that price a further exemplar z:
-it is worth adding if Σ_i η_i k_z(x_i) exceeds σ, and if none does, q is optimal.
+Given the responses K, shape (N, M), of N samples to M exemplars, they find the weights q on the
+simplex whose combined responses γ = K q maximise one of the four objectives of [INFEX], section
+3.1. Means are over samples, or weighted by their masses. A solution comes with prices η of the
+samples: a further exemplar z improves it if Σ_i η_i k_z(x_i) exceeds σ; if none does, q is optimal.
 
-The solvers are primal-dual interior points whose systems have M unknowns, however many samples
-there are. Their dual solutions lie inside the optimal face, not at one of its corners.
+The solvers are primal-dual interior-point methods whose systems have M unknowns, however many
+samples there are. Their dual solutions lie inside the optimal face, not at one of its corners.
 
 References
 ----------
@@ -32,59 +31,34 @@ _ROUNDED = 1e-3
 _RIDGE = 1e-13  # of the mean diagonal: columns may be equal
 
 
-class NotConvergedError(RuntimeError):
-    """A solver ended before its tolerance was reached.
-
-    Attributes
-    ----------
-    solution : object
-        The best certified solution until then: feasible, with an honest gap.
-    """
-
-    def __init__(self, message: str, solution: object) -> None:
-        super().__init__(message)
-        self.solution = solution
-
-
 class Proportions(NamedTuple):
-    """Weights of exemplars, and what prices others."""
+    """Weights of exemplars, and prices for others."""
 
     weights: FloatArray
-    """q, shape (M,), ≥ 0 and of sum 1; exactly 0 for those that are not in the solution."""
+    """q, shape (M,), ≥ 0 and of sum 1; exactly 0 outside the solution."""
     value: float
-    """The objective at q, to be maximised."""
+    """The objective at q."""
     prices: FloatArray
     """η, shape (N,)."""
     bound: float
-    """What a price has to beat. By weak duality no weights of any exemplars in a set Z are better
+    """What a price has to exceed. By weak duality no weights of any exemplars in a set Z are better
     than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
+    converged: bool
+    """Whether the tolerance was reached; weights are feasible and the bound is valid anyway."""
 
 
 def average(values: FloatArray, masses: FloatArray | None) -> FloatArray:
-    """Mean over the first axis, weighted by masses, shape (N,) and of sum 1, if there are any."""
+    """Mean over the first axis, weighted by masses, shape (N,) and of sum 1, if given."""
     return np.asarray(values.mean(axis=0) if masses is None else masses @ values)
 
 
 def objective_value(
     objective: str, responses: FloatArray, penalty: float, masses: FloatArray | None = None
 ) -> float:
-    """Value of an objective, to be maximised, at combined responses γ, shape (N,).
+    """Value of one of :data:`OBJECTIVES` at combined responses γ, shape (N,).
 
-    Parameters
-    ----------
-    objective : {"log_likelihood", "margin", "margin_variance", "mean_variance"}
-        mean log γ; ρ = min γ; ρ - C mean (γ - ρ)²; mean γ - C var γ.
-    responses : ndarray, shape (N,)
-        γ ≥ 0; positive for the log-likelihood to be finite.
-    penalty : float
-        C ≥ 0, of the last two.
-    masses : ndarray, shape (N,), optional
-        Positive and of sum 1; all alike by default.
-
-    Examples
-    --------
-    >>> objective_value("mean_variance", np.array([1.0, 3.0]), 0.5)
-    1.5
+    In their order: mean log γ; ρ = min γ; ρ - C mean (γ - ρ)²; mean γ - C var γ, with C =
+    ``penalty`` ≥ 0. ``masses``, shape (N,), are positive and of sum 1, equal by default.
     """
     if objective == "log_likelihood":
         with np.errstate(divide="ignore"):
@@ -112,25 +86,18 @@ def best_proportions(
     Parameters
     ----------
     responses : ndarray, shape (N, M)
-        K ≥ 0, at most 1 by order of magnitude. Every row has a positive entry.
-    objective, penalty
+        K ≥ 0, of the order of 1. Every row has a positive entry.
+    objective, penalty, masses
         See :func:`objective_value`.
     start : ndarray, shape (M,), optional
         Weights near the solution.
     tolerance : float
-        Duality gap at which to stop, > 0; times the value where that is below 1 and positive (a
-        margin may be small). The ``solution`` of a NotConvergedError is what 200 steps came to.
-    masses : ndarray, shape (N,), optional
-        Of the samples, positive and of sum 1; all alike by default.
+        Duality gap at which to stop, > 0; of a margin below 1, in shares of it.
 
     Examples
     --------
-    >>> K = np.array([[1.0, 0.2], [1.0, 0.2], [0.2, 1.0]])
-    >>> found = best_proportions(K)
-    >>> found.weights.round(3)
+    >>> best_proportions(np.array([[1.0, 0.2], [1.0, 0.2], [0.2, 1.0]])).weights.round(3)
     array([0.75, 0.25])
-    >>> bool(np.allclose(found.prices @ K, 1.0))  # neither could be worth more
-    True
     """
     n_exemplars = responses.shape[1]
     if start is None:
@@ -143,22 +110,16 @@ def best_proportions(
         solved = _margin(responses, weights, curvature, tolerance)
     else:
         solved = _smooth(responses, weights, objective, penalty, tolerance, masses)
-    found = _finished(responses, objective, penalty, solved, masses)
-    if not solved.converged:
-        raise NotConvergedError(
-            f"the proportions of {n_exemplars} exemplars did not converge to {tolerance:g} in "
-            f"{_MAX_STEPS} Newton steps: raise the tolerance",
-            found,
-        )
-    return found
+    return _finished(responses, objective, penalty, solved, masses)
 
 
 class _Solved(NamedTuple):
-    """Where an interior point ended."""
+    """Last iterate of an interior-point method."""
 
     weights: FloatArray
     costs: FloatArray
-    prices: FloatArray | None
+    prices: FloatArray
+    """Unscaled η of the margins."""
     converged: bool
 
 
@@ -169,7 +130,7 @@ def _finished(
     solved: _Solved,
     masses: FloatArray | None,
 ) -> Proportions:
-    """Drop what is zero in the limit, and price at the rest."""
+    """Set weights to 0 that are 0 in the limit, and price at the others."""
     weights = np.where(solved.weights * 1e3 > solved.costs, solved.weights, 0.0)
     weights = np.where(weights > 1e-12, weights, 0.0)
     weights /= weights.sum()
@@ -177,34 +138,20 @@ def _finished(
     if combined.min() <= 0.0 < (responses @ solved.weights).min():
         weights = solved.weights / solved.weights.sum()
         combined = responses @ weights
-    value = objective_value(objective, combined, penalty, masses)
-    prices = _prices(objective, combined, penalty, value, solved.prices, masses)
-    return Proportions(weights, value, *prices)
-
-
-def _prices(
-    objective: str,
-    combined: FloatArray,
-    penalty: float,
-    value: float,
-    dual: FloatArray | None,
-    masses: FloatArray | None,
-) -> tuple[FloatArray, float]:
-    """Prices η and the bound that a price has to beat."""
-    n = len(combined) if masses is None else 1.0 / masses  # of each, as if all were like it
+    bound = value = objective_value(objective, combined, penalty, masses)
+    n = len(combined) if masses is None else 1.0 / masses  # as if all samples had this mass
     if objective == "log_likelihood":
-        return 1.0 / (n * combined), 1.0
-    if objective == "mean_variance":
+        prices, bound = 1.0 / (n * combined), 1.0
+    elif objective == "mean_variance":
         prices = (1.0 - 2.0 * penalty * (combined - average(combined, masses))) / n
-        return prices, float(prices @ combined)
-    assert dual is not None
-    prices = dual / dual.sum()
-    if objective == "margin":
-        return prices, value
-    # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
-    squares = n * np.minimum(prices, 0.0) ** 2
-    lost = 0.0 if penalty == 0.0 else float(squares.sum()) / 4.0 / penalty
-    return prices, value - lost
+        bound = float(prices @ combined)
+    else:
+        prices = solved.prices / solved.prices.sum()
+        if objective == "margin_variance" and penalty > 0.0:
+            # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
+            squares = n * np.minimum(prices, 0.0) ** 2
+            bound -= float(squares.sum()) / 4.0 / penalty
+    return Proportions(weights, value, prices, bound, solved.converged)
 
 
 def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:
@@ -221,7 +168,7 @@ def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:
 
 
 def _longest(values: FloatArray, direction: FloatArray) -> float:
-    """How far one may go until a positive value vanishes, at most 1."""
+    """Longest step, at most 1, at which positive values stay positive."""
     falling = direction < 0.0
     if not falling.any():
         return 1.0
@@ -236,7 +183,7 @@ def _is_small(complementarity: float, residual: float, tolerance: float) -> bool
 
 
 def _products(rows: FloatArray, masses: FloatArray | None) -> FloatArray:
-    """Sum of the outer products of rows, shape (N, M), with themselves; mean masses count 1."""
+    """Rᵀ R of rows R, shape (N, M), weighted by masses in units of their mean."""
     weighed = rows if masses is None else rows * (len(rows) * masses)[:, None]
     return np.asarray(weighed.T @ rows)
 
@@ -249,10 +196,10 @@ def _smooth(
     tolerance: float,
     masses: FloatArray | None,
 ) -> _Solved:
-    """Minimise a smooth f(K q) over the simplex: -log-likelihood, or variance less mean.
+    """Minimise a smooth f(K q) over the simplex: -log-likelihood, or C var γ - mean γ.
 
-    ``costs`` are the multipliers of q ≥ 0, ``level`` that of Σ q = 1. Mehrotra's predictor gives
-    the centring.
+    ``costs`` are the multipliers of q ≥ 0, ``level`` that of Σ q = 1; centring is by Mehrotra's
+    predictor.
     """
     n, m = responses.shape
     likelihood = objective == "log_likelihood"
@@ -271,7 +218,7 @@ def _smooth(
         residual = gradient + level - costs
         gap = float(weights @ costs)
         if _is_small(gap, float(np.abs(residual).max()), tolerance * scale):
-            return _Solved(weights, costs, None, True)
+            return _Solved(weights, costs, combined, True)
         hessian[np.diag_indices(m)] += costs / weights
         solve = _newton_solver(hessian)
         by_level = solve(np.ones(m))
@@ -296,7 +243,7 @@ def _smooth(
         costs = costs + step * slope
         level += step * up
         combined = combined + step * change
-    return _Solved(weights, costs, None, False)
+    return _Solved(weights, costs, combined, False)
 
 
 def _margin(
@@ -304,9 +251,8 @@ def _margin(
 ) -> _Solved:
     """Maximise ρ - Σ (curvature / 2) (γ - ρ)² under γ = K q ≥ ρ, q on the simplex.
 
-    The curvature may be that of each sample. The slacks γ - ρ and their multipliers ω, the
-    ``pushes``, are iterates of their own; ``margin`` is ρ, ``costs`` are the multipliers of q ≥ 0,
-    and ``level`` that of Σ q = 1.
+    The slacks γ - ρ and their multipliers ω, the ``pushes``, are iterates, too; ``margin`` is ρ,
+    ``costs`` are the multipliers of q ≥ 0, and ``level`` that of Σ q = 1.
     """
     n, m = responses.shape
     combined = responses @ weights
@@ -322,7 +268,7 @@ def _margin(
         combined = responses @ weights
         of_slacks = combined - margin - slacks
         gap = float(weights @ costs + slacks @ pushes)
-        # A penalised margin may be worth nothing; a plain one is the level.
+        # A penalised margin may be 0; a plain one is the level.
         floor = float(combined.mean()) if np.any(curvature > 0.0) else _TINY
         scale = max(abs(level), floor)
         residual = max(

@@ -233,8 +233,8 @@ def _mixture(model: StreamingMixture) -> _Header:
 
 
 def _exemplars(model: ExemplarMixture) -> _Header:
-    if model._kernel_name() != "gaussian":
-        raise ValueError(f"kernel is {model._kernel_name()!r}: it must be 'gaussian'")
+    if model._kernel.name != "gaussian":
+        raise ValueError(f"kernel is {model._kernel.name!r}: it must be 'gaussian'")
     precisions = np.full(model.exemplars_.shape[1], 1.0 / model.bandwidth_**2)
     return _of_powers(model.exemplars_, precisions, -2.0 * np.log(model.weights_))
 

@@ -319,7 +319,7 @@ def exemplars(graph: Graph, model: ExemplarMixture) -> None:
     """Output the exemplar of greatest response, and the share of each in the response."""
     squares = exemplar_squares(graph, model)
     logs = exemplar_logs(graph, model, squares)
-    if model._kernel_name() != "gaussian":
+    if model._kernel.name != "gaussian":
         logs = _nearest_if_silent(graph, logs, squares)
     graph.put(graph.argmax(logs), 0)
     graph.put(graph.softmax(logs), 1)
@@ -336,7 +336,7 @@ def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value
 
     They are very small where the response is 0.
     """
-    kernel, weights = model._kernel_name(), graph.table(np.log(model.weights_))
+    kernel, weights = model._kernel.name, graph.table(np.log(model.weights_))
     min_log = graph.table(MIN_LOG[graph.dtype])
     if kernel == "gaussian":
         return graph.op("Add", graph.op("Mul", squares, graph.table(-0.5)), weights)
