@@ -369,11 +369,11 @@ def prune_and_merge(masses, codevectors, metric, min_mass, below):
     return kept / kept.sum(), np.array([codevectors[k] for k in left]), list(left.values())
 
 
-def cell_values(diagram, models, width, x):
-    """Nearest cell, and the value of each action by the three nearest cells' models."""
+def cell_values(diagram, models, width, x, n_nearest=3):
+    """Nearest cell, and the value of each action by the nearest cells' models."""
     d = len(x)
     scores = diagram[:, 0] + diagram[:, 1:] @ x
-    near = np.argsort(scores)[:3]
+    near = np.argsort(scores)[:n_nearest]
     weights = np.exp(-(scores[near] - scores[near[0]]) / width)
     values = [models[k, 0] + models[k, 1 : 1 + d] @ x + models[k, 1 + d :] for k in near]
     return near[0], np.average(values, axis=0, weights=weights)
@@ -408,10 +408,10 @@ def action_codevectors(actions, common, cells, weights, goes_on, n_cells, prior)
     return parts
 
 
-def blended_action(diagram, parts, width, x, j):
-    """Mean of the nearest three cells' j-th action codevectors, weighed as values are."""
+def blended_action(diagram, parts, width, x, j, n_nearest=3):
+    """Mean of the nearest cells' j-th action codevectors, weighed as values are."""
     scores = diagram[:, 0] + diagram[:, 1:] @ x
-    near = np.argsort(scores)[:3]
+    near = np.argsort(scores)[:n_nearest]
     weights = np.exp(-(scores[near] - scores[near[0]]) / width)
     return np.average(parts[near, j], axis=0, weights=weights)
 
@@ -480,7 +480,7 @@ def decide(document, observation):
     if document["kind"] == "nearest cell":
         return document["actions"]["first"] + values[cell].argmax()
     common = np.array(document["common"])
-    near = np.argsort(scores, kind="stable")[:3]
+    near = np.argsort(scores, kind="stable")[: document["n_nearest"]]
     weights = np.exp((scores.min() - scores[near]) / document["width"])
     own = common[near, 0] + common[near, 1:] @ x
     blended = weights / weights.sum() @ (own[:, None] + values[near])
@@ -513,11 +513,11 @@ def is_tie(document, observation, tolerance):
     x = np.ravel(observation) - document["origin"]
     diagram = np.array(document["diagram"])
     scores = diagram[:, 0] + diagram[:, 1:] @ x
-    rank = 3 if "common" in document else 1
+    rank = document.get("n_nearest", 1)
     pairs = [np.sort(scores)[rank - 1 : rank + 1]]
     if "common" in document:
         models = np.column_stack([document["common"], document["values"]])
-        pairs.append(np.sort(cell_values(diagram, models, document["width"], x)[1])[-2:])
+        pairs.append(np.sort(cell_values(diagram, models, document["width"], x, rank)[1])[-2:])
     return any(np.ptp(pair) <= tolerance * np.abs(pair).max() for pair in pairs if len(pair) == 2)
 
 

@@ -1,30 +1,39 @@
-"""A policy's compiled values against the three nearest cells in plain NumPy."""
+"""A policy's compiled values against the nearest cells in plain NumPy."""
+
+from dataclasses import replace
 
 import numpy as np
 import oracles
 import pytest
 
 from oda_rl.agents.policies.cells import CellPolicy, action_values, best_action
+from oda_rl.divergences import quadratic_diagram
 
 
-def random_policy(n_cells, n_features, n_actions, seed=0):
+def random_policy(n_cells, n_features, n_actions, seed=0, n_nearest=3):
     rng = np.random.default_rng(seed)
     codevectors = rng.normal(size=(n_cells, n_features))
     diagram = np.column_stack([(codevectors**2).sum(axis=1), -2 * codevectors])
     models = rng.normal(size=(n_cells, 1 + n_features + n_actions))
     origin = rng.normal(size=n_features)
-    return CellPolicy(origin, diagram, models, 0.7, codevectors + origin), rng
+    return CellPolicy(origin, diagram, models, 0.7, n_nearest, codevectors + origin), rng
+
+
+def write_values(policy, x, values):
+    arrays = policy.diagram, policy.models, policy.width
+    return action_values(*arrays, x, *policy._scratch(), values)
 
 
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (5, 2)])
 @pytest.mark.parametrize("n_cells", [1, 2, 3, 4, 40])
-def test_values_are_those_of_the_three_nearest_cells(n_cells, d, n_actions):
-    policy, rng = random_policy(n_cells, d, n_actions)
+@pytest.mark.parametrize("n_nearest", [1, 3, 6])
+def test_values_are_those_of_the_nearest_cells(n_nearest, n_cells, d, n_actions):
+    policy, rng = random_policy(n_cells, d, n_actions, n_nearest=n_nearest)
+    arrays = policy.diagram, policy.models, policy.width
     room = np.full(n_actions + 3, np.nan)  # longer than needed, as an agent's scratch is
     for x in rng.normal(size=(200, d)):
-        longer = np.append(x, [np.nan, np.nan])
-        cell = action_values(policy.diagram, policy.models, policy.width, longer, room)
-        nearest, values = oracles.cell_values(policy.diagram, policy.models, policy.width, x)
+        cell = write_values(policy, np.append(x, [np.nan, np.nan]), room)
+        nearest, values = oracles.cell_values(*arrays, x, n_nearest)
         assert cell == nearest == oracles.nearest(policy.codevectors - policy.origin, np.eye(d), x)
         np.testing.assert_allclose(room[:n_actions], values, rtol=1e-9, atol=1e-12)
         assert np.isnan(room[n_actions:]).all()
@@ -32,8 +41,9 @@ def test_values_are_those_of_the_three_nearest_cells(n_cells, d, n_actions):
 
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (9, 2)])
 @pytest.mark.parametrize("n_cells", [1, 2, 3, 8, 9, 40])
-def test_many_points_are_evaluated_as_each_by_itself(n_cells, d, n_actions):
-    policy, rng = random_policy(n_cells, d, n_actions)
+@pytest.mark.parametrize("n_nearest", [3, 6])
+def test_many_points_are_evaluated_as_each_by_itself(n_nearest, n_cells, d, n_actions):
+    policy, rng = random_policy(n_cells, d, n_actions, n_nearest=n_nearest)
     if n_cells > 8:  # some are as near as others
         policy.diagram[3:7] = policy.diagram[2]
     points = policy.origin + rng.normal(size=(300, d))
@@ -41,20 +51,36 @@ def test_many_points_are_evaluated_as_each_by_itself(n_cells, d, n_actions):
     cells, actions, values = policy.evaluate(points)
     room = np.empty(n_actions)
     for x, *found in zip(points - policy.origin, cells, actions, values, strict=True):
-        cell = action_values(policy.diagram, policy.models, policy.width, x, room)
+        cell = write_values(policy, x, room)
         action = best_action(room, n_actions, 0.0)
         assert found == [cell, action, room[action]]
 
 
-def test_a_narrow_width_leaves_the_nearest_cell_and_a_wide_one_the_mean_of_three():
-    policy, rng = random_policy(6, 2, 3)
+@pytest.mark.parametrize("n_nearest", [3, 6])
+def test_a_narrow_width_leaves_the_nearest_cell_and_a_wide_one_the_mean(n_nearest):
+    policy, rng = random_policy(9, 2, 3, n_nearest=n_nearest)
     x, values = rng.normal(size=2), np.zeros(3)
-    order = np.argsort(policy.diagram[:, 0] + policy.diagram[:, 1:] @ x)[:3]
+    order = np.argsort(policy.diagram[:, 0] + policy.diagram[:, 1:] @ x)[:n_nearest]
     each = policy.models[:, :1] + policy.models[:, 1:3] @ x[:, None] + policy.models[:, 3:]
-    action_values(policy.diagram, policy.models, 1e-9, x, values)
+    write_values(replace(policy, width=1e-9), x, values)
     np.testing.assert_allclose(values, each[order[0]])
-    action_values(policy.diagram, policy.models, 1e9, x, values)
+    write_values(replace(policy, width=1e9), x, values)
     np.testing.assert_allclose(values, each[order].mean(axis=0))
+
+
+def test_weights_are_gibbs_probabilities_of_squared_distances_in_a_metric():
+    rng = np.random.default_rng(3)
+    metric_root, origin, temperature = rng.normal(size=(2, 4)), rng.normal(size=4), 0.3
+    codevectors, q = rng.normal(size=(20, 4)), rng.normal(size=(20, 3))
+    diagram = quadratic_diagram(metric_root.T @ metric_root, codevectors)
+    models = np.column_stack([np.zeros((20, 5)), q])
+    policy = CellPolicy(origin, diagram, models, temperature, 6, codevectors + origin)
+    points = origin + rng.normal(size=(300, 4))
+    for values, x in zip(policy.values(points), points - origin, strict=True):
+        squares = (((x - codevectors) @ metric_root.T) ** 2).sum(axis=1)
+        near = np.argsort(squares)[:6]
+        weights = np.exp(-squares[near] / temperature)
+        np.testing.assert_allclose(values, weights @ q[near] / weights.sum(), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -109,18 +135,18 @@ def test_evaluate_on_a_batch_equals_one_by_one():
 
 
 def test_evaluate_takes_the_first_of_equal_actions():
-    policy = CellPolicy.blank(3, 4)
-    assert (policy.n_cells, policy.n_actions) == (1, 4)
+    policy = CellPolicy.blank(3, 4, 6)
+    assert (policy.n_cells, policy.n_actions, policy.n_nearest) == (1, 4, 6)
     np.testing.assert_array_equal(policy.q_values, np.zeros((1, 4)))
     for part in policy.evaluate(np.random.default_rng(0).normal(size=(5, 3))):
         np.testing.assert_array_equal(part, 0)
 
 
 def test_a_policy_comes_back_from_its_arrays():
-    policy, rng = random_policy(5, 2, 3)
+    policy, rng = random_policy(9, 2, 3, n_nearest=6)
     again = CellPolicy.from_arrays(policy.arrays)
     batch = rng.normal(size=(20, 2))
     for one, other in zip(again.evaluate(batch), policy.evaluate(batch), strict=True):
         np.testing.assert_array_equal(one, other)
-    assert isinstance(again.width, float)
+    assert (type(again.width), type(again.n_nearest)) == (float, int)
     np.testing.assert_array_equal(again.q_values, policy.q_values)

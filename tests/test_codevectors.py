@@ -71,17 +71,20 @@ def test_action_codevectors_are_means_of_the_actions_taken_in_their_cell(p):
 
 
 @pytest.mark.parametrize("n_cells", [1, 2, 30])
-def test_an_action_is_blended_as_values_are(n_cells):
+@pytest.mark.parametrize("n_nearest", [3, 6])
+def test_an_action_is_blended_as_values_are(n_nearest, n_cells):
     rng = np.random.default_rng(1)
     d, n_parts, p = 3, 4, 2
     codevectors, origin = rng.normal(size=(n_cells, d)), rng.normal(size=d)
     diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors])
     models, parts = rng.normal(size=(n_cells, 1 + d + n_parts)), rng.normal(size=(n_cells, 4, p))
-    policy = CodevectorPolicy(origin, diagram, models, 0.7, codevectors + origin, parts)
+    policy = CodevectorPolicy(origin, diagram, models, 0.7, n_nearest, codevectors + origin, parts)
     states, numbers = rng.normal(size=(50, d)) + origin, rng.integers(n_parts, size=50)
     played = policy.play(states, numbers)
     for state, number, action in zip(states, numbers, played, strict=True):
-        expected = oracles.blended_action(diagram, parts, 0.7, state - origin, number)
+        expected = oracles.blended_action(
+            diagram, parts, 0.7, state - origin, number, n_nearest
+        )  # fmt: skip
         np.testing.assert_allclose(action, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -124,10 +124,11 @@ def test_least_step_over_many_scales():
 
 
 @pytest.mark.parametrize(("d", "n_cells", "n_actions"), [(1, 4, 2), (2, 12, 2), (3, 20, 3)])
-def test_bounds_of_a_blended_policy(d, n_cells, n_actions):
+@pytest.mark.parametrize("n_nearest", [3, 6])
+def test_bounds_of_a_blended_policy(n_nearest, d, n_cells, n_actions):
     tight, finite = [], 0
     for seed in range(25):
-        policy, rng = random_policy(n_cells, d, n_actions, seed)
+        policy, rng = random_policy(n_cells, d, n_actions, seed, n_nearest)
         scale = np.exp(rng.normal(size=d))
         point = policy.origin + rng.normal(size=d)
         action = policy.evaluate(point[None])[1][0]
@@ -160,6 +161,7 @@ def test_the_lower_bound_is_tight_where_two_equal_cells_outvote_one(width):
         np.column_stack([codevectors**2, -2.0 * codevectors]),
         np.column_stack([np.zeros((3, 2)), values]),
         width,
+        3,
         codevectors,
     )
     expected = 1.0 + 0.5 * (1.0 - width * np.log(2.0))
@@ -197,15 +199,6 @@ def test_equal_actions_never_give_way_to_a_later_one():
     policy.models[:, 3:] = 1.0
     found = policy.alternative(policy.origin, 0, np.ones(2))
     assert (found.distance, found.at_least, found.point) == (np.inf, np.inf, None)
-
-
-def test_values_are_those_of_the_three_nearest_cells():
-    policy, rng = random_policy(9, 3, 4)
-    observations = rng.normal(size=(20, 3))
-    for values, observation in zip(policy.values(observations), observations, strict=True):
-        arrays = policy.diagram, policy.models, policy.width
-        expected = oracles.cell_values(*arrays, observation - policy.origin)[1]
-        np.testing.assert_allclose(values, expected, rtol=1e-9)
 
 
 def test_an_explanation_is_what_the_agent_does(agent, visited, kind):

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from environments import BARTO, ODD, Exploring, Grid, Judged, Toy, Varied, quick_rule
 from oracles import decide, is_tie
+from test_cell_policy import random_policy
 from test_codevectors import Aim
 
 from oda_rl.agents import (
@@ -25,11 +27,14 @@ from oda_rl.agents import (
 )
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import CellTables, Extent
 from oda_rl.agents.policies.export_c import c_header
 from oda_rl.agents.policies.export_tables import CLIP, Export, Tables, export_of
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
+from oda_rl.diagram import ordered
+from oda_rl.divergences import quadratic_diagram
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
@@ -89,7 +94,8 @@ def predictions(agent, observations):
 def compiled(agent, folder, source, fixed_point=False):
     """Compile a program with the agent's policy; mathematics is linked if a fitted one needs it."""
     export_policy(agent, folder / "policy.h", "c", fixed_point)
-    library = ["-lm"] if isinstance(agent, FittedQAgent) or source == CARTPOLE else []
+    blended = isinstance(agent.policy, CellPolicy)
+    library = ["-lm"] if blended or source == CARTPOLE else []
     return linked(folder, source, library)
 
 
@@ -126,12 +132,12 @@ def document_of(agent, folder):
     return json.loads(export_policy(agent, folder / "policy.json", "json").read_text())
 
 
-def assert_same_but_for_ties(agent, folder, observations, actions):
+def assert_same_but_for_ties(agent, folder, observations, actions, share=1e-4):
     """All actions are the agent's, but where what it compares is equal up to 1e-6."""
     different = np.flatnonzero(actions != predictions(agent, observations))
     document = document_of(agent, folder)
     assert all(is_tie(document, observations[i], TIE) for i in different)
-    assert len(different) <= 1e-4 * len(observations)
+    assert len(different) <= share * len(observations)
 
 
 def table_bytes(header):
@@ -388,23 +394,57 @@ def test_continuous_actions_say_what_they_are(tmp_path):
     assert (tmp_path / "policy.h").read_text() == text
 
 
-def by_rule(scores, outputs, box=None, env_id=None):
-    """What is exported of an agent with this rule."""
-    d = len(scores[0]) - 1
-    policy = RulePolicy(
-        np.array(scores, dtype=float), np.array(outputs), np.zeros((len(scores), d))
-    )
-    shape = policy.n_actions if box is None else 4
-    agent = SimpleNamespace(
+def agent_of(policy, box=None, env_id=None, **attributes):
+    """What is needed of an agent to export its policy."""
+    d = policy.codevectors.shape[1]
+    n_actions = policy.n_actions if box is None else 4
+    return SimpleNamespace(
         policy=policy,
-        interface=Interface((d,), shape, 0, box=box),
+        interface=Interface((d,), n_actions, 0, box=box),
         env=None,
         env_id=env_id,
         num_timesteps=1,
         scale_=np.ones(d),
-        extent=Extent(np.zeros(d), np.full(d, 3.0)),
+        extent=Extent(np.zeros(d), np.full(d, 4.0)),
+        predict=lambda points: (policy.act(points.astype(np.float64)), None),
+        **attributes,
     )
-    return agent, policy
+
+
+def by_rule(scores, outputs, box=None, env_id=None):
+    """An agent with a rule, and the rule."""
+    codevectors = np.zeros((len(scores), len(scores[0]) - 1))
+    policy = RulePolicy(np.array(scores, dtype=float), np.array(outputs), codevectors)
+    return agent_of(policy, box, env_id), policy
+
+
+@pytest.mark.parametrize("n_nearest", [1, 3, 6])
+@pytest.mark.parametrize("n_cells", [2, 4, 40])
+@pytest.mark.parametrize("whole", [False, True])
+def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
+    policy, rng = random_policy(n_cells, 3, 4, n_nearest=n_nearest)
+    points = rng.normal(size=(2_000, 3)) + policy.origin
+    if whole:  # many cells are equally near
+        codevectors = rng.integers(0, 4, size=(n_cells, 3)).astype(float)
+        diagram = ordered(quadratic_diagram(np.eye(3) / 7.0, codevectors - policy.origin))
+        policy = replace(policy, codevectors=codevectors, diagram=diagram)
+        points = rng.integers(0, 8, size=(2_000, 3)) / 2.0
+    else:
+        policy.diagram[-1] = policy.diagram[0]  # two cells in the same place
+    points = points.astype(np.float32)
+    agent = agent_of(policy, recent=points.astype(np.float64))
+    far = np.concatenate([100.0 * points[:1_000], policy.codevectors]).astype(np.float32)
+    for observations, share in ((points, 1e-4), (far, 0.02)):  # far from all, ties are not known
+        document = document_of(agent, tmp_path)
+        for actions in (
+            run_in_c(agent, tmp_path, observations),
+            run_in_onnx(agent, tmp_path, observations),
+            np.array([decide(document, observation) for observation in observations]),
+        ):
+            assert_same_but_for_ties(agent, tmp_path, observations, actions, share)
+    assert f"#define ODA_NEAR {min(n_nearest, n_cells)}" in (tmp_path / "policy.h").read_text()
+    found = run_in_c(agent, tmp_path, points, fixed_point=True)
+    assert (found == predictions(agent, points)).mean() >= 0.999
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])
@@ -555,7 +595,7 @@ def test_numbers_beyond_single_precision(tmp_path):
     with pytest.raises(ValueError, match="single precision.*scale observations or rewards"):
         export_policy(agent, tmp_path / "x")
     assert not list(tmp_path.iterdir())
-    assert document_of(agent, tmp_path)["kind"] == "three nearest cells, blended"
+    assert document_of(agent, tmp_path)["kind"] == "nearest cells, blended"
 
 
 def test_without_onnx_the_error_names_the_extra(tmp_path, monkeypatch):

@@ -20,12 +20,16 @@ def blend(n_cells, d, n_actions):
     return random_policy(n_cells, d, n_actions)[0]
 
 
+def six_blended(n_cells, d, n_actions):
+    return random_policy(n_cells, d, n_actions, n_nearest=6)[0]
+
+
 def codevectors(n_cells, d, n_actions):
     cells, rng = random_policy(n_cells, d, n_actions)
     return CodevectorPolicy(**vars(cells), parts=rng.normal(size=(n_cells, n_actions, 2)))
 
 
-KINDS = (table, blend, codevectors)
+KINDS = (table, blend, six_blended, codevectors)
 SIZES = [(1, 1, 2), (2, 3, 4), (12, 2, 3)]
 
 
@@ -45,7 +49,7 @@ def by_its_tables(tables, point):
     """Cell, values and action that the tables say."""
     x = point - tables.origin
     scores = tables.diagram[:, 0] + tables.diagram[:, 1:] @ x
-    near = np.argsort(scores, kind="stable")[: 1 if tables.common is None else 3]
+    near = np.argsort(scores, kind="stable")[: tables.n_nearest]
     weights = np.exp((scores.min() - scores[near]) / tables.width)
     weights /= weights.sum()
     common = 0.0

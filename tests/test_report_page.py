@@ -27,10 +27,19 @@ def constrained():
     return agent
 
 
+class SixBlended(FittedQAgent):
+    """Its policy blends twice as many cells as it has learned to."""
+
+    @property
+    def policy(self):
+        return replace(super().policy, n_nearest=6)
+
+
 TRAINED = {
     "table": lambda: TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000),
     "grid": lambda: TwoTimescaleAgent("MountainCar-v0", partition="grid", seed=0).learn(5_000),
     "blended": lambda: FittedQAgent("MountainCar-v0", seed=0).learn(10_000),
+    "six blended": lambda: SixBlended("MountainCar-v0", seed=0).learn(5_000),
     "codevectors": lambda: CodevectorAgent("Pendulum-v1", seed=0).learn(2_000),
     "torques": lambda: FittedQAgent("Pendulum-v1", seed=0, action_bins=5).learn(2_000),
     "acrobot": lambda: TwoTimescaleAgent("Acrobot-v1", partition="som", seed=0).learn(5_000),
@@ -120,7 +129,7 @@ def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, pa
         assert agent.policy.choices(np.array([one["point"]]))[0] != choice
 
 
-@pytest.mark.parametrize("name", ["blended", "codevectors", "clauses"])
+@pytest.mark.parametrize("name", ["blended", "six blended", "codevectors", "clauses"])
 def test_a_near_state_that_is_treated_otherwise_is_found(name, agents, page):
     agent = agents(name)
     document, scale = json_document(export_of(agent)), agent.scale_

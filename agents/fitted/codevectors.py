@@ -26,7 +26,7 @@ from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.policies.cells import CodevectorPolicy, blend
+from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.annealing.cells import anneal
 from oda_rl.files.schema import Member, check, real
 
@@ -88,7 +88,7 @@ class CodevectorEngine(FittedEngine):
             policy = self._playing.policy
             assert isinstance(policy, CodevectorPolicy)
             point, numbers = self._workspace.point[None], np.array([number])
-            blend(policy.diagram, policy.parts, state.width, point, numbers, self._performed)
+            self._performed = policy.play_at(point, numbers)
         self._note(env_state.last_row + env_state.fresh)
         return np.asarray(self.box.actions(self._performed)[0])
 

@@ -24,7 +24,7 @@ from oda_rl.agents.fitted.vector import Playing, RunningEpisodes, act_in, record
 from oda_rl.agents.fitting import placed
 from oda_rl.agents.fitting.action_codevectors import TakenActions
 from oda_rl.agents.fitting.advantages import fit_advantages
-from oda_rl.agents.fitting.cells import Experience
+from oda_rl.agents.fitting.cells import N_NEAREST, Experience
 from oda_rl.agents.fitting.joint import fit
 from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.regression import Fit
@@ -542,7 +542,7 @@ class FittedEngine(Engine):
 
     def _blank(self) -> CellPolicy:
         """Return the policy before the first fit."""
-        return CellPolicy.blank(self.interface.n_features, self.interface.n_actions)
+        return CellPolicy.blank(self.interface.n_features, self.interface.n_actions, N_NEAREST)
 
     def _taken(self, n: int) -> TakenActions | None:
         """Return the actions of the first n rows if they are continuous."""
@@ -588,7 +588,8 @@ class FittedEngine(Engine):
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
         kind = type(self.newest)
-        check_contents(arrays, self.interface, self.config, self.room.shape[1], kind.SCHEMA)
+        schema = {**kind.SCHEMA, "n_nearest": whole("", f"[{N_NEAREST}, {N_NEAREST}]")}
+        check_contents(arrays, self.interface, self.config, self.room.shape[1], schema)
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
         self.env_state.restore(arrays["env_state"])

@@ -7,6 +7,8 @@ for the current point and random numbers (:mod:`oda_rl.agents.base.state`), a me
 
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import reader
 from oda_rl._types import FloatArray
@@ -24,6 +26,7 @@ from oda_rl.agents.base.state import (
     workspace,
 )
 from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.fitting.cells import N_NEAREST
 from oda_rl.agents.policies.cells import decide
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, Span
@@ -129,8 +132,10 @@ def choose(agent: Fitted) -> int:
         env_state.held = integer(1.0 / (share if share > least else least)) - 1
     else:
         among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
-        made = agent.diagram, agent.models, state.width
-        action = decide(*made, room.point, room.weights, among)[1]
+        near = room.gradient[:N_NEAREST].view(np.int64)
+        weights = room.gradient[N_NEAREST : 2 * N_NEAREST]
+        policy = agent.diagram, agent.models, state.width
+        action = decide(*policy, room.point, near, weights, room.weights, among)[1]
     env_state.action = action
     return action
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import integer, unlocked
+from oda_rl._compile import unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
@@ -15,12 +15,14 @@ from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.policies.cells import with_another
+from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
 from oda_rl.annealing.cells import anneal, anneal_further
 
 Points = npt.NDArray[np.float32]
 """Shape (n, 1 + d): 1, and the d components of a point. A level is a slope along the 1."""
 
+N_NEAREST = 3
+"""Number of cells that are blended."""
 _SAMPLE = 3000  # states that the partition is annealed on
 _FEW_DIMENSIONS = 4
 _LEVELS, _FINER_SAMPLE = 3, 10_000  # for the baseline's cells in more dimensions
@@ -177,7 +179,10 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
 
     def write(rows: IntArray) -> None:
         part = slice(rows[0], rows[-1] + 1)
-        scratch = np.empty(d), np.empty(columns.shape[1])
+        scratch = (
+            np.empty(d), np.empty(columns.shape[1]),
+            np.empty(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
+        )  # fmt: skip
         own = points[part], cells[part], weights[part]
         write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
 
@@ -198,11 +203,13 @@ def write_three(
     weights: Weights,
     centred: FloatArray,
     squares: FloatArray,
+    near: IntArray,
+    scores: FloatArray,
 ) -> None:
     """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
     Each row by itself: a product of matrices has other bits where it has other rows. ``centred``,
-    (d,), and ``squares``, (K,), are scratch.
+    (d,), ``squares``, (K,), ``near`` and ``scores``, (n_nearest,), are scratch.
     """
     d, n_cells = columns.shape
     for i in range(observations.shape[0]):
@@ -218,14 +225,12 @@ def write_three(
             for k in range(n_cells):  # over all cells: vector instructions
                 gap = x - columns[j, k]
                 squares[k] += gap * gap
-        three = integer(0), integer(0), integer(0), np.inf, np.inf, np.inf
+        for m in range(near.shape[0]):
+            near[m], scores[m] = 0, np.inf
         for k in range(n_cells):
-            if squares[k] < three[5]:
-                three = with_another(three, k, squares[k])
-        first, second, third, a, b, c = three
-        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
-        total = 1.0 + near + far
-        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
-        weights[i, 0] = 1.0 / total
-        weights[i, 1] = near / total if near > _MIN_WEIGHT * total else 0.0
-        weights[i, 2] = far / total if far > _MIN_WEIGHT * total else 0.0
+            if squares[k] < scores[near.shape[0] - 1]:
+                insert_cell(near, scores, k, squares[k])
+        total = gibbs_weights(scores, width)
+        for m in range(near.shape[0]):
+            cells[i, m] = near[m]
+            weights[i, m] = scores[m] / total if scores[m] > _MIN_WEIGHT * total else 0.0

@@ -11,7 +11,7 @@ from oda_rl._compile import compiled
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, discounted_returns
 from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, Points
+from oda_rl.agents.fitting.cells import N_NEAREST, Assigned, Cells, Experience, Points
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.diagram import ordered
@@ -198,7 +198,7 @@ def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolic
     diagram = np.column_stack([(codevectors**2).sum(axis=1), -2.0 * codevectors @ transform])
     diagram = ordered(np.ascontiguousarray(diagram))
     seen_as = (np.linalg.pinv(transform) @ codevectors.T).T + at.origin
-    policy = CellPolicy(at.origin, diagram, models, at.width, seen_as)
+    policy = CellPolicy(at.origin, diagram, models, at.width, N_NEAREST, seen_as)
     return policy if parts is None else CodevectorPolicy(**vars(policy), parts=parts)
 
 

@@ -4,15 +4,15 @@ Distances are Euclidean in standard deviations of the observation's components; 
 not moved.
 
 Where the nearest cell decides alone, boundaries are hyperplanes and cells polyhedra: the distance
-is exact, by non-negative least squares. Where the three nearest cells are blended
+is exact, by non-negative least squares. Where the m nearest cells are blended
 (:mod:`oda_rl.agents.policies.cells`), it is that of a state which does act otherwise, found by
 search, so an upper bound; and there is a lower bound, within which no state has another action.
 
 The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
-over the three nearest cells is not positive, δ_k being how much more a is worth in cell k. There,
-let n be the cell of the three with the most negative term. At most two cells have a lower score. A
-cell p with positive δ_p that is one of the three leaves room for two negative terms, so score_n ≤
-score_p + width log(2 |δ_n|/δ_p). All such states are in a few polyhedra for each n and b, and the
+over the m nearest cells is not positive, δ_k being how much more a is worth in cell k. There, let n
+be the cell of the m with the most negative term. At most m − 1 cells have a lower score. A cell p
+with positive δ_p that is one of the m leaves room for m − 1 negative terms, so score_n ≤ score_p +
+width log((m − 1) |δ_n|/δ_p). All such states are in a few polyhedra for each n and b, and the
 nearest point of all polyhedra is at least as near as the nearest state that acts otherwise.
 
 References
@@ -186,7 +186,7 @@ def alternative_of_blend(
     low = _lower_bound(tables, point, action, scale)
     if low is NOWHERE:
         return Alternative(np.inf, np.inf, None)
-    # What is nearest need not be between here and a codevector that acts otherwise: where three
+    # What is nearest need not be between here and a codevector that acts otherwise: where
     # cells are blended, none of them has to. So ways lead to all, and to the nearest other cell.
     own = np.asarray(tables.values.argmax(axis=1))
     hard = alternative_of_cells(tables.diagram, own, point - tables.origin, action, scale)
@@ -201,7 +201,7 @@ def alternative_of_blend(
 
 
 class _Region(NamedTuple):
-    """Where a cell n that prefers another action may decide, as one of three; a polyhedron."""
+    """A polyhedron where a cell n that prefers another action may be one of the m nearest."""
 
     cell: int
     slack: FloatArray
@@ -213,9 +213,10 @@ class _Region(NamedTuple):
 def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: FloatArray) -> Nearest:
     """Return the nearest point where the action may change, as the module's docstring argues.
 
-    Best first: a region whose nearest point has n among the three nearest cells is the answer;
-    where three others are nearer, n has to be nearer than one of them, so the region is split.
+    Best first: a region whose nearest point has n among the m nearest cells is the answer; where
+    m others are nearer, n has to be nearer than one of them, so the region is split.
     """
+    m = tables.n_nearest
     scores, slopes = _scores_and_slopes(tables.diagram, point - tables.origin, scale)
     tolerance = TIE * float(np.ptp(scores))
     queue = _first_regions(tables, scores, slopes, action)
@@ -238,9 +239,9 @@ def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: Floa
             continue
         excess = scores[n] - scores + (slopes[n] - slopes) @ step
         nearer = np.flatnonzero((excess > tolerance) & (slack > 0.0))
-        if len(nearer) <= 2:
+        if len(nearer) < m:
             return Nearest(bound, step)
-        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:3]]:
+        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:m]]:
             tighter = slack.copy()
             tighter[j] = 0.0
             if (n, tighter.tobytes()) not in seen:
@@ -254,7 +255,7 @@ def _first_regions(
     tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int
 ) -> list[tuple[float, int, _Region]]:
     """Return a region for each other action and each cell that prefers it, with a bound."""
-    own = tables.values
+    own, m = tables.values, tables.n_nearest
     regions: list[tuple[float, int, _Region]] = []
     for other in range(own.shape[1]):
         if other == action:
@@ -266,15 +267,13 @@ def _first_regions(
         for n in behind.tolist():
             slack = np.full(len(own), np.inf)
             with np.errstate(divide="ignore"):
-                slack[ahead] = tables.width * np.log(2.0 * -lead[n] / lead[ahead])
+                slack[ahead] = tables.width * np.log((m - 1.0) * -lead[n] / lead[ahead])
             slack = np.maximum(slack, 0.0)
             norms = np.linalg.norm(slopes[n] - slopes, axis=1)
             within = hyperplane_distances(scores[n] - scores - slack, norms).max()
             nearer = hyperplane_distances(scores[n] - scores, norms)
-            third = np.sort(nearer)[-3] if len(nearer) >= 3 else 0.0  # two may stay nearer
-            regions.append(
-                (max(float(within), float(third)), len(regions), _Region(n, slack, None))
-            )
+            last = np.sort(nearer)[-m] if len(nearer) >= m else 0.0  # m - 1 may stay nearer
+            regions.append((max(float(within), float(last)), len(regions), _Region(n, slack, None)))
     return regions
 
 

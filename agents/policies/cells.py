@@ -1,17 +1,22 @@
-"""A fitted policy: cells, a value for each action in them, and slopes that the actions share.
+"""Blended cells: the value of an action is a weighted mean over the nearest cells.
 
-Three arrays, for K cells in d dimensions with A actions:
+For K cells in d dimensions with A actions:
 
 ``origin``, shape (d,)
     Subtracted from observations.
 ``diagram``, shape (K, 1 + d)
-    The affine diagram of the cells (:mod:`oda_rl.diagram`): scores differ as squared distances do.
+    Affine diagram of the cells (:mod:`oda_rl.diagram`): scores are squared distances, up to what
+    they have in common.
 ``models``, shape (K, 1 + d + A)
-    An offset and a slope, and the value of each action.
+    Offset and slope of each cell, which the actions share, and the value of each action.
+``width``
+    The temperature of the weights, in units of the scores.
+``n_nearest``
+    Number of cells that are blended: those of least score, or all if there are fewer.
 
-The value of an action is the mean of offset + <slope, x> + value over the (at most) three nearest
-cells, weighed by exp(−(score − least score)/width). The slopes are the same for all actions: they
-say how much a state is worth, and the values what to do there.
+The value of an action is the mean of offset + <slope, x> + value over the nearest cells, with Gibbs
+weights proportional to exp(-score/width). Offsets and slopes say how much a state is worth, and the
+values what to do there: these alone decide.
 """
 
 import math
@@ -25,34 +30,47 @@ from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
-from oda_rl.files.schema import Member, real
-
-Three = tuple[int, int, int, float, float, float]
-"""Three cells and their scores, the nearest first."""
+from oda_rl.files.schema import Member, real, whole
 
 
 @spliced
-def with_another(three: Three, k: int, score: float) -> Three:
-    """Return three cells and scores with another cell, which has less than the third one."""
-    first, second, _, a, b, _ = three
-    if score < a:
-        return k, first, second, score, a, b
-    if score < b:
-        return first, k, second, a, score, b
-    return first, second, k, a, b, score
+def insert_cell(near: IntArray, scores: FloatArray, k: int, score: float) -> None:
+    """Put a cell among the nearest, whose scores ascend, in place of the last."""
+    i = near.shape[0] - 1
+    while i > 0 and score < scores[i - 1]:
+        near[i], scores[i] = near[i - 1], scores[i - 1]
+        i -= 1
+    near[i], scores[i] = k, score
 
 
 @spliced
-def three_nearest(diagram: FloatArray, point: FloatArray) -> Three:
-    """Return the three cells of least score, and their scores; inf where there are fewer."""
-    three = integer(0), integer(0), integer(0), np.inf, np.inf, np.inf
+def nearest_cells(
+    diagram: FloatArray, point: FloatArray, near: IntArray, scores: FloatArray
+) -> None:
+    """Write the cells of least score and these scores, both (n_nearest,); inf if there are fewer.
+
+    Of cells with equal scores the first ones count.
+    """
+    for i in range(near.shape[0]):
+        near[i], scores[i] = 0, np.inf
     for k in range(diagram.shape[0]):
         score = diagram[k, 0]
         for j in range(diagram.shape[1] - 1):
             score += diagram[k, 1 + j] * point[j]
-        if score < three[5]:
-            three = with_another(three, k, score)
-    return three
+        if score < scores[near.shape[0] - 1]:
+            insert_cell(near, scores, k, score)
+
+
+@spliced
+def gibbs_weights(scores: FloatArray, width: float) -> float:
+    """Turn ascending scores into weights exp((least score - score)/width); return their sum."""
+    least, total = scores[0], 1.0
+    scores[0] = 1.0
+    for i in range(1, scores.shape[0]):
+        weight = math.exp((least - scores[i]) / width)
+        scores[i] = weight
+        total += weight
+    return total
 
 
 @spliced
@@ -61,41 +79,31 @@ def action_values(
     models: FloatArray,
     width: float,
     point: FloatArray,
+    near: IntArray,
+    weights: FloatArray,
     values: FloatArray,
 ) -> int:
-    """Write the values of all actions, and return the nearest cell.
+    """Write the nearest cells, their weights and the values of all actions; return the nearest.
 
-    The point and the room for values may be longer than they need to be.
+    ``near`` and ``weights`` have the shape (n_nearest,). The point and the room for values may be
+    longer than they need to be.
     """
-    near = three_nearest(diagram, point)
-    return blended_values(near, models, width, diagram.shape[1] - 1, point, values)
-
-
-@spliced
-def blended_values(
-    three: Three,
-    models: FloatArray,
-    width: float,
-    d: int,
-    point: FloatArray,
-    values: FloatArray,
-) -> int:
-    """Write the values of all actions by the three nearest cells; return the first of them."""
-    first, second, third, a, b, c = three
-    near = math.exp((a - b) / width)
-    far = math.exp((a - c) / width)
-    u = 1.0 / (1.0 + near + far)
-    v, w = near * u, far * u
+    nearest_cells(diagram, point, near, weights)
+    share = 1.0 / gibbs_weights(weights, width)
+    for i in range(near.shape[0]):
+        weights[i] *= share
     common = 0.0
     for j in range(models.shape[1]):
-        blended = u * models[first, j] + v * models[second, j] + w * models[third, j]
-        if j > d:
-            values[j - 1 - d] = common + blended
+        blended = weights[0] * models[near[0], j]
+        for i in range(1, near.shape[0]):
+            blended += weights[i] * models[near[i], j]
+        if j >= diagram.shape[1]:
+            values[j - diagram.shape[1]] = common + blended
         elif j > 0:
             common += blended * point[j - 1]
         else:
             common = blended
-    return first
+    return near[0]
 
 
 @spliced
@@ -125,11 +133,13 @@ def decide(
     models: FloatArray,
     width: float,
     point: FloatArray,
+    near: IntArray,
+    weights: FloatArray,
     values: FloatArray,
     uniform: float,
 ) -> tuple[int, int]:
     """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
-    cell = action_values(diagram, models, width, point, values)
+    cell = action_values(diagram, models, width, point, near, weights, values)
     return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)
 
 
@@ -142,25 +152,27 @@ def evaluate_batch(
     cells: IntArray,
     actions: IntArray,
     values: FloatArray,
+    near: IntArray,
+    weights: FloatArray,
     scratch: FloatArray,
 ) -> None:
     """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d).
 
-    ``scratch`` has room for the values of all actions.
+    ``near`` and ``weights``, shape (n_nearest,), and ``scratch``, shape (A,), are overwritten.
     """
     assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
-        cell, action = decide(diagram, models, width, points[i], scratch, 0.0)
+        cell, action = decide(diagram, models, width, points[i], near, weights, scratch, 0.0)
         cells[i], actions[i], values[i] = cell, action, scratch[action]
 
 
 @spliced
 def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Return the action in a state by (diagram, models, width, origin, room for point, values)."""
-    diagram, models, width, origin, point, values = arrays
+    """Return the action in a state by (diagram, models, width, origin) and scratch."""
+    diagram, models, width, origin, point, near, weights, values = arrays
     for j in range(point.shape[0]):
         point[j] = observation[j] - origin[j]
-    return decide(diagram, models, width, point, values, 0.0)[1]
+    return decide(diagram, models, width, point, near, weights, values, 0.0)[1]
 
 
 @dataclass(frozen=True)
@@ -171,6 +183,7 @@ class CellPolicy(Stored):
     diagram: FloatArray
     models: FloatArray
     width: float
+    n_nearest: int
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
 
@@ -179,6 +192,7 @@ class CellPolicy(Stored):
         "diagram": real("K, 1+d"),
         "models": real("K, 1+d+A"),
         "width": real("", "(0, inf)"),
+        "n_nearest": whole("", "[1, 65535]"),
         "codevectors": real("K, d"),
     }
     exact: ClassVar[bool] = False
@@ -186,13 +200,14 @@ class CellPolicy(Stored):
     value_name: ClassVar[str] = "value"
 
     @classmethod
-    def blank(cls, n_features: int, n_actions: int) -> "CellPolicy":
+    def blank(cls, n_features: int, n_actions: int, n_nearest: int) -> "CellPolicy":
         """One cell, in which all actions are equal."""
         return cls(
             np.zeros(n_features),
             np.zeros((1, 1 + n_features)),
             np.zeros((1, 1 + n_features + n_actions)),
             1.0,
+            n_nearest,
             np.zeros((1, n_features)),
         )
 
@@ -218,9 +233,9 @@ class CellPolicy(Stored):
         """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
         points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
         cells, actions = np.empty((2, len(points)), dtype=np.int64)
-        values, scratch = np.empty(len(points)), np.empty(self.n_actions)
-        own = self.diagram, self.models, self.width
-        evaluate_batch(points, *own, cells, actions, values, scratch)
+        values, scratch = np.empty(len(points)), (*self._scratch(), np.empty(self.n_actions))
+        arrays = self.diagram, self.models, self.width
+        evaluate_batch(points, *arrays, cells, actions, values, *scratch)
         return cells, actions, values
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
@@ -237,9 +252,10 @@ class CellPolicy(Stored):
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
         """Values of all actions, shape (n, A)."""
-        values = np.empty((len(points), self.n_actions))
+        values, scratch = np.empty((len(points), self.n_actions)), self._scratch()
+        arrays = self.diagram, self.models, self.width
         for point, row in zip(points, values, strict=True):
-            action_values(self.diagram, self.models, self.width, point - self.origin, row)
+            action_values(*arrays, point - self.origin, *scratch, row)
         return values
 
     def at_codevectors(self) -> Rows:
@@ -259,15 +275,19 @@ class CellPolicy(Stored):
     @property
     def in_loops(self) -> InLoops | None:
         """How compiled loops decide by it."""
-        room = np.empty(len(self.origin)), np.empty(self.n_actions)
-        arrays = self.diagram, self.models, float(self.width), self.origin, *room
-        return InLoops("cells", decide_by_cells, arrays)
+        point, values = np.empty(len(self.origin)), np.empty(self.n_actions)
+        arrays = self.diagram, self.models, float(self.width), self.origin
+        return InLoops("cells", decide_by_cells, (*arrays, point, *self._scratch(), values))
 
     @property
     def tables(self) -> CellTables:
         """The same as tables, for export."""
         common, values = np.split(self.models, [self.diagram.shape[1]], axis=1)
-        return CellTables(self.origin, self.diagram, values, common, self.width)
+        return CellTables(self.origin, self.diagram, values, common, self.width, self.n_nearest)
+
+    def _scratch(self) -> tuple[IntArray, FloatArray]:
+        """Allocate arrays for the nearest cells and their weights."""
+        return np.empty(self.n_nearest, dtype=np.int64), np.empty(self.n_nearest)
 
 
 @compiled
@@ -277,19 +297,22 @@ def blend(
     width: float,
     points: FloatArray,
     numbers: IntArray,
+    near: IntArray,
+    weights: FloatArray,
     actions: FloatArray,
 ) -> None:
     """Write what codevectors number j, shape (n,), are at points, shape (n, d), less the origin.
 
-    That is the mean of v_kj over the (at most) three nearest cells, with the weights with which
-    values are blended. ``actions`` has the shape (n, p); points may have more columns.
+    That is the mean of v_kj over the nearest cells, with the weights with which values are blended.
+    ``actions`` has the shape (n, p); ``near`` and ``weights``, shape (n_nearest,), are overwritten.
     """
     for i in range(points.shape[0]):
-        first, second, third, a, b, c = three_nearest(diagram, points[i])
-        near, far = math.exp((a - b) / width), math.exp((a - c) / width)
-        total, j = 1.0 + near + far, numbers[i]
+        nearest_cells(diagram, points[i], near, weights)
+        total, j = gibbs_weights(weights, width), numbers[i]
         for l in range(parts.shape[2]):  # noqa: E741
-            action = parts[first, j, l] + near * parts[second, j, l] + far * parts[third, j, l]
+            action = parts[near[0], j, l]
+            for m in range(1, near.shape[0]):
+                action += weights[m] * parts[near[m], j, l]
             actions[i, l] = action / total
 
 
@@ -305,9 +328,13 @@ class CodevectorPolicy(CellPolicy):
 
     def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
         """Actions, shape (n, p), that the codevectors with these numbers, (n,), stand for."""
-        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+        return self.play_at(observations - self.origin, numbers)
+
+    def play_at(self, points: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
+        """Do the same at observations less the origin, which may have more columns."""
+        points = np.ascontiguousarray(points, dtype=np.float64)
         actions = np.empty((len(points), self.parts.shape[2]))
-        blend(self.diagram, self.parts, self.width, points, numbers, actions)
+        blend(self.diagram, self.parts, self.width, points, numbers, *self._scratch(), actions)
         return actions
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -56,10 +56,12 @@ class CellTables(NamedTuple):
     """Value of each choice in each cell, shape (K, A); of a blended policy without what the choices
     share."""
     common: FloatArray | None = None
-    """Offset and slope of each cell, shape (K, 1 + d), if the three nearest cells are blended; None
-    if the nearest decides alone."""
+    """Offset and slope of each cell, shape (K, 1 + d), if the nearest cells are blended; None if
+    the nearest decides alone."""
     width: float = 1.0
-    """Of the blending."""
+    """Cells are blended with weights proportional to exp(-score/width)."""
+    n_nearest: int = 1
+    """Number of cells that are blended, or more than there are."""
     parts: FloatArray | None = None
     """Continuous actions that the choices are in each cell, in units, shape (K, A, p)."""
     affine: FloatArray | None = None
@@ -185,7 +187,7 @@ class Stored:
     def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
         """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
         check(arrays, cls.SCHEMA, {})
-        return cls(**{name: a if a.ndim else float(a) for name, a in arrays.items()})
+        return cls(**{name: a if a.ndim else a.item() for name, a in arrays.items()})
 
 
 class Extent(NamedTuple):

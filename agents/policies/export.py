@@ -26,7 +26,7 @@ _NEAREST = [
 ]
 _BLENDED = [
     *_NEAREST[:2],
-    "near = the three cells of least score, or all if there are fewer",
+    "near = the n_nearest cells of least score, or all if there are fewer",
     "weight of cell k in near = exp((least score - score of k) / width), divided by their sum",
     "value of action a = sum over k in near of weight of k * (common[k][0] + sum over j of "
     "common[k][1 + j] * x[j] + values[k][a])",
@@ -175,7 +175,7 @@ def json_document(export: Export) -> str:
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
-        "kind": "three nearest cells, blended" if export.blended else "nearest cell",
+        "kind": "nearest cells, blended" if export.blended else "nearest cell",
         "how_to_decide": _BLENDED if export.blended else _NEAREST,
         "env_id": export.env_id,
         "observation": {"shape": list(export.observation_shape), "names": export.names},
@@ -185,7 +185,8 @@ def json_document(export: Export) -> str:
         "values": cells.values.tolist(),
     }
     if cells.common is not None:
-        document |= {"common": cells.common.tolist(), "width": cells.width, "tie": TIE}
+        document |= {"n_nearest": cells.n_nearest, "width": cells.width, "tie": TIE}
+        document["common"] = cells.common.tolist()
     if box is not None:
         document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
     if parts is not None:

@@ -1,6 +1,6 @@
 """Policies as C99 headers: a few tables, and a function that looks up the action.
 
-What is in a header depends on whether the nearest cell decides or three are blended, whether the
+What is in a header depends on whether the nearest cell decides or some are blended, whether the
 tables are in single precision or in 16 bits, and what an action is (``policy.h``). Where no two
 cells have the same action, the score of the first is 0, and is left out. Where states are numbered
 there is a table of their actions instead.
@@ -82,7 +82,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "APART": found.apart,
         "LOOKED_UP": found.actions is not None,
     }
-    kind = "three nearest cells, blended" if export.blended else "the nearest cell decides"
+    near = found.n_nearest
+    kind = f"the {near} nearest cells, blended" if export.blended else "the nearest cell decides"
     precision = "16-bit fixed point" if fixed_point else "single precision"
     size = sum(array.nbytes for array in arrays.values())
     about = f"{len(export.cells.diagram)} cells; {kind}", f"{size} bytes, {precision}"
@@ -214,7 +215,7 @@ def _constants(
         constants["ONE"] = f"INT64_C({tables.one})"
         constants["CLIP"] = f"{CLIP}.0f"
     if export.blended:
-        constants["NEAR"] = str(min(3, len(export.cells.diagram)))
+        constants["NEAR"] = str(found.n_nearest)
     if export.blended and isinstance(tables, IntegerTables):
         constants["UNIT"] = number(tables.unit)
     if tables.tie > 0:
@@ -303,7 +304,7 @@ def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tab
         return [*lines, "Its action is in oda_actions, counted from 0."]
     unit = " ODA_UNIT" if integers else ""
     lines += [
-        f"The three nearest have weights exp((least score - score){unit}). In a row of",
+        f"The ODA_NEAR nearest have weights exp((least score - score){unit}). In a row of",
         "oda_advantages is how much better action 1, 2, ... is than action 0 in that cell;",
         "the action of greatest weighted sum is taken, the first of equals.",
         *(["Sums that differ by less than ODA_EQUAL are equal."] if export.equal > 0.0 else []),

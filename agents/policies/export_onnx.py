@@ -100,7 +100,7 @@ def _graph(export: Export) -> tuple[list[_Node], dict[str, Any]]:
         own = np.pad(tables.advantages, ((0, 0), (1, 0)))  # and of action 0 over itself
         arrays["advantages"], arrays["width"] = own, np.array(cells.width)
         arrays["equal"] = np.array(export.equal, dtype=np.float32)
-        arrays["count"] = np.array([min(3, len(own))], dtype=np.int64)
+        arrays["count"] = np.array([found.n_nearest], dtype=np.int64)
         arrays["zero"], arrays["one"], arrays["two"] = np.array([[0], [1], [2]], dtype=np.int64)
         nodes += _blending()
     if export.box is None:

@@ -107,7 +107,7 @@ class Export:
 
     @property
     def blended(self) -> bool:
-        """Whether the three nearest cells decide together."""
+        """Whether the nearest cells decide together."""
         return self.cells.common is not None
 
     @property
@@ -156,7 +156,10 @@ class Export:
         near = bool((np.abs(centre) <= reach)[used].all())
         if self.blended:
             advantages = _advantages(cells.values)
-            return Tables(scores, centre, near, None, advantages, self.actions, tied=tied)
+            n = min(cells.n_nearest, len(diagram))
+            return Tables(
+                scores, centre, near, None, advantages, self.actions, tied=tied, n_nearest=n
+            )
         numbered = affine is not None or (apart and (actions[order] == np.arange(len(order))).all())
         own = None if numbered else actions if edited is not None else actions[order]
         return Tables(
@@ -189,13 +192,15 @@ class Tables:
     """Beside the cells; ``actions`` and ``affine`` go on with what they do."""
     tied: FloatArray | None = None
     """States less the origin where scores are equal, shape (m, d)."""
+    n_nearest: int = 1
+    """Number of cells that decide together."""
 
     def _tie(self, scores: Callable[[FloatArray], npt.NDArray[Any]], unit: float = 1.0) -> float:
         """Return up to which difference scores of lower precision, in a unit, count as equal."""
         if self.tied is None or len(self.tied) == 0:
             return 0.0
         exact = scores_of(self.scores, self.tied) / unit
-        near = exact.argsort(axis=1)[:, : 2 if self.advantages is None else 4]
+        near = exact.argsort(axis=1)[:, : 1 + self.n_nearest]
         errors = scores(self.tied + self.origin) - exact
         return _TIE * float(np.ptp(np.take_along_axis(errors, near, axis=1), axis=1).max())
 
@@ -250,6 +255,7 @@ class Tables:
             scale,
             None if exponents is None else _at_exponents(advantages, exponents),
             None if exponents is None else exponents.astype(np.int8),
+            n_nearest=self.n_nearest,
         )
         return replace(tables, tie=math.ceil(self._tie(tables.scores_at, unit)))
 
@@ -295,6 +301,8 @@ class IntegerTables:
     exponents: npt.NDArray[np.int8] | None
     tie: int = 0
     """Scores that differ by less are equal; 0 where none seem to be."""
+    n_nearest: int = 1
+    """Number of cells that decide together."""
 
     def scores_at(self, observations: FloatArray) -> IntArray:
         """Return the scores of observations, shape (n, d), as C works them out: shape (n, K)."""
@@ -318,7 +326,7 @@ class IntegerTables:
         scores, rows = self.scores_at(observations), np.arange(len(observations))
         cells: list[IntArray] = []
         least: list[IntArray] = []
-        for _ in range(1 if self.advantages is None else min(3, scores.shape[1])):
+        for _ in range(self.n_nearest):
             bound = scores.min(axis=1) + self.tie
             cells.append((scores <= bound[:, None]).argmax(axis=1))
             score = scores[rows, cells[-1]]
@@ -423,7 +431,7 @@ def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
 
 def _ties(cells: CellTables, points: FloatArray) -> npt.NDArray[np.bool_]:
     """Return at which points, shape (n, d), two of the nearest cells have equal scores."""
-    near = 2 if cells.common is None else 4
+    near = 1 + (1 if cells.common is None else cells.n_nearest)
     equal = rounding(cells.diagram) * (1 + len(cells.diagram))  # ordered ones differ by this much
     found = np.zeros(len(points), dtype=np.bool_)
     for i in range(0, len(points), _BLOCK):

@@ -266,6 +266,7 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
         return TablePolicy.from_arrays({**arrays, "q_values": values})
     arrays["models"] = np.column_stack([_array(document, "common"), values])
     arrays["width"] = _array(document, "width")
+    arrays["n_nearest"] = np.array(document["n_nearest"])
     if "action_codevectors" not in document:
         return CellPolicy.from_arrays(arrays)
     middle, half = _box(document)

@@ -29,7 +29,7 @@ function decide(policy, observation) {
 }
 
 function decideTogether(policy, x, scores) {
-  const near = threeLeast(scores);
+  const near = nearestCells(scores, policy.n_nearest);
   const weights = near.map((k) => Math.exp((scores[near[0]] - scores[k]) / policy.width));
   const total = weights.reduce((sum, weight) => sum + weight, 0);
   const blend = (of) => near.reduce((sum, k, i) => sum + (weights[i] / total) * of(k), 0);
@@ -59,13 +59,13 @@ function decideAlone(policy, x, scores) {
   return { cell, values: policy.values?.[cell] ?? [], choice, action, scores };
 }
 
-function threeLeast(scores) {
+function nearestCells(scores, n) {
   const near = [];
   for (let k = 0; k < scores.length; k++) {
     let i = near.length;
     while (i > 0 && scores[k] < scores[near[i - 1]]) i--;
-    if (i < 3) near.splice(i, 0, k);
-    if (near.length > 3) near.pop();
+    if (i < n) near.splice(i, 0, k);
+    if (near.length > n) near.pop();
   }
   return near;
 }
