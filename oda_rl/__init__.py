@@ -31,9 +31,7 @@ if _TYPE_CHECKING:
     from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
     from oda_rl.quantization.som import SOM
     from oda_rl.quantization.vq import LVQ, StochasticVQ
-    from oda_rl.trees.classifier import ODATreeClassifier
-    from oda_rl.trees.clusterer import ODATreeClusterer
-    from oda_rl.trees.regressor import ODATreeRegressor
+    from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
 
 __version__ = "0.1.0"
 
@@ -69,9 +67,9 @@ _LAZY = {
     "ODAClassifier": "oda_rl.annealing.classifier",
     "ODAClusterer": "oda_rl.annealing.clusterer",
     "ODARegressor": "oda_rl.annealing.regressor",
-    "ODATreeClassifier": "oda_rl.trees.classifier",
-    "ODATreeClusterer": "oda_rl.trees.clusterer",
-    "ODATreeRegressor": "oda_rl.trees.regressor",
+    "ODATreeClassifier": "oda_rl.trees.estimators",
+    "ODATreeClusterer": "oda_rl.trees.estimators",
+    "ODATreeRegressor": "oda_rl.trees.estimators",
     "SGDGaussianMixture": "oda_rl.mixtures.sgd",
     "SOM": "oda_rl.quantization.som",
     "StochasticEMGaussianMixture": "oda_rl.mixtures.stochastic_em",

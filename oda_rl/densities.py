@@ -33,7 +33,7 @@ from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.samples import Weighted, means_of, weighted
 from oda_rl.trees.base import BaseODATree
-from oda_rl.trees.clusterer import ODATreeClusterer
+from oda_rl.trees.estimators import ODATreeClusterer
 
 _COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
 _SIZES = ("n_components", "n_clusters")

@@ -24,8 +24,7 @@ from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantizati
 from oda_rl.exemplars.infex import INFEX
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.trees.classifier import ODATreeClassifier
-from oda_rl.trees.clusterer import ODATreeClusterer
+from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
 _STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # which have no compiled dynamics

@@ -41,10 +41,8 @@ from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.som import SOM
 from oda_rl.quantization.vq import LVQ, StochasticVQ, VectorQuantizer
 from oda_rl.trees.base import BaseODATree
-from oda_rl.trees.classifier import ODATreeClassifier
-from oda_rl.trees.clusterer import ODATreeClusterer
+from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
 from oda_rl.trees.nodes import Cells, Routes
-from oda_rl.trees.regressor import ODATreeRegressor
 
 _MIN_OPSET = 13  # from here on the axes of ReduceSum are an input
 Value = Any

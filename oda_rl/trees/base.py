@@ -1,9 +1,9 @@
-"""Trees of annealed codebooks as scikit-learn estimators: coarse at the top, finer below.
+"""Base class of trees of annealed codebooks: coarse at the top, finer below.
 
-The data are divided by a codebook of a few codevectors, each of its cells by a codebook of its own
-that is annealed on the samples of that cell alone, and so on. A level may see the data at a
-resolution of its own: some of the features, or a transform of them. A point finds its cell in
-depth times branching comparisons, however many cells there are.
+A codebook of a few codevectors divides the data, and each of its cells is divided by another
+codebook, annealed on the samples of that cell alone, and so on. Each level may see the data at
+another resolution: some of the features, or a transform of them. A point finds its cell in depth
+times branching comparisons, however many cells there are.
 
 References
 ----------
@@ -39,20 +39,16 @@ from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Stat
 
 @dataclass(frozen=True)
 class TreeLevel:
-    """The tree as it is when cut at a depth.
-
-    No :class:`oda_rl.annealing.levels.Level`: each node goes through temperatures of its own, so a
-    depth has none, and nothing is left of it but what the tree itself holds.
-    """
+    """The tree cut at a depth."""
 
     depth: int
     """Codebooks from the root to the deepest leaf."""
     n_leaves: int
-    """Number of leaves of the tree that is cut here."""
+    """Number of leaves."""
     distortion: float
     """Mean divergence of all samples, in the full space, from the means of these leaves."""
     n_samples: float
-    """Weight of the samples that have come to nodes at just this depth."""
+    """Total weight of the samples in nodes at this depth."""
 
 
 _KINDS: tuple[type, ...] = (
@@ -67,7 +63,7 @@ Resolution = IntArray | Callable[[FloatArray], Any]
 
 @estimator
 class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
-    """Common part of the estimators over :class:`oda_rl.trees.growth.Tree`."""
+    """Base of the estimators with a :class:`oda_rl.trees.growth.Tree`."""
 
     branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
     _: KW_ONLY
@@ -97,10 +93,10 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         "_low": Optional(real("d")),
         "_high": Optional(real("d")),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
+    """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError unless the attributes in a file are consistent."""
         learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
         require(len(learned) in (0, 3), f"{where} has been fitted by half")
         if learned:
@@ -140,21 +136,21 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
 
     @property
     def history_(self) -> list[TreeLevel]:
-        """For each depth, the tree as it is when cut there."""
+        """For each depth, the tree cut there."""
         return [self._level(depth) for depth in range(self.depth_ + 1)]
 
     def _takes_missing(self) -> bool:
         return divergences.is_euclidean(self.divergence)
 
     def apply(self, X: npt.ArrayLike) -> IntArray:
-        """Leaf that each point comes to, in depth times branching comparisons.
+        """Leaf of each point, found in depth times branching comparisons.
 
         Parameters
         ----------
         X : array-like, shape (n, d)
             In the domain of the divergence. With the squared Euclidean one values may be missing
-            (NaN): cells are compared by what their level sees, and if that is nothing the heaviest
-            is taken.
+            (NaN): cells are compared by the observed features of their level, and the heaviest is
+            taken if there are none.
 
         Returns
         -------
@@ -175,7 +171,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         ----------
         X : array-like, shape (n, d)
             In the domain of the divergence. With the squared Euclidean one values may be missing
-            (NaN): distances are those in what is observed, times d over how many features that is.
+            (NaN): distances are those in the observed features, times d over their number.
 
         Returns
         -------
@@ -187,23 +183,9 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         return divergence.between(divergence.embed(points), table.means[table.is_leaf])
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-density of the histogram over the leaves: each one's mass by its volume.
+        """Log-density of the histogram over the leaves: mass by volume.
 
-        As :meth:`oda_rl.ODAClusterer.score_samples`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-
-        Raises
-        ------
-        ValueError
-            If more than 12 features vary: nothing measures volumes there. If values are missing.
+        Parameters, shapes and errors are those of :meth:`oda_rl.ODAClusterer.score_samples`.
         """
         points, table = fitted_points(self, X), self._tree.table
 
@@ -213,14 +195,16 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         return log_density(points, assign, self.weights_, self._low, self._high)
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
-        """Return the model cut at a depth, or at the greatest with at most so many leaves.
+        """Return the model whose tree is cut at a depth, without refitting.
+
+        It is independent of this one, and ``partial_fit`` lets it grow again.
 
         Parameters
         ----------
         level : int, optional
-            The depth, as for :meth:`at_depth`.
+            The depth, from 0, which leaves the root alone, to ``depth_``.
         n_clusters : int, optional
-            Instead: the greatest number of leaves.
+            Instead: the largest number of leaves, ≥ 1.
 
         Raises
         ------
@@ -234,26 +218,9 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
             if n_clusters < 1:
                 raise ValueError(f"n_clusters must be at least 1, got {n_clusters}")
             level = max(one.depth for one in self.history_ if one.n_leaves <= n_clusters)
-        return self.at_depth(int(level))  # type: ignore[arg-type]
-
-    def at_depth(self, depth: int) -> Self:
-        """Return the model whose tree is cut at a depth, without refitting.
-
-        It is independent of this one, and ``partial_fit`` lets it grow again.
-
-        Parameters
-        ----------
-        depth : int
-            From 0, which leaves the root alone, to ``depth_``.
-
-        Raises
-        ------
-        ValueError
-            If it is not that.
-        """
-        check_is_fitted(self)
+        depth = int(level)  # type: ignore[arg-type]
         if not 0 <= depth <= self.depth_:
-            raise ValueError(f"depth must be from 0 to {self.depth_}, got {depth}")
+            raise ValueError(f"level must be from 0 to {self.depth_}, got {depth}")
         model = copy.copy(self)
         model._tree = self._tree.cut(depth)
         model.__dict__.pop("labels_", None)
@@ -281,7 +248,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         self._tree.grow(self._samples(data.points, data.classes, data.weights))
 
     def _plant(self, n_classes: int, points: FloatArray) -> None:
-        """Begin with the root alone, before it learns from points."""
+        """Make the root."""
         check_columns(self, points)
         plan = Plan(
             divergence=divergences.resolve(self.divergence),
@@ -307,10 +274,10 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         self._low = np.fmin(self._low, np.fmin.reduce(points, axis=0, initial=np.inf))
         self._high = np.fmax(self._high, np.fmax.reduce(points, axis=0, initial=-np.inf))
 
-        def look(others: FloatArray) -> list[FloatArray]:
+        def view(others: FloatArray) -> list[FloatArray]:
             return self._views(divergence.restore(others), len(self._resolutions))
 
-        return Samples(divergence.embed(points), classes, weights, levels, look)
+        return Samples(divergence.embed(points), classes, weights, levels, view)
 
     def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:
         """Points as the uppermost levels see them, in the divergence's coordinates."""
@@ -321,7 +288,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         return views
 
     def _nodes(self, points: FloatArray) -> IntArray:
-        """Node of each point's leaf, by its place in the tree's table."""
+        """Node of each point's leaf, as an index into the tree's table."""
         depth = max(self.depth_, 1)
         levels = self._views(points, depth)
         widths = np.array([level.shape[1] for level in levels])
@@ -356,69 +323,63 @@ def _resolved(
 
 
 def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArray:
+    where = f"resolutions[{i}]"
     if isinstance(entry, str) or not isinstance(entry, Iterable):
-        raise TypeError(
-            f"resolutions[{i}] must be a function or a sequence of features, got {entry!r}"
-        )
-    indices = [_index(feature, i, n_features, names) for feature in entry]
+        raise TypeError(f"{where} must be a function or a sequence of features, got {entry!r}")
+    indices = []
+    for feature in entry:
+        if isinstance(feature, str):
+            if names is None or feature not in names:
+                known = "has no names" if names is None else f"has {', '.join(names)}"
+                raise ValueError(f"{where} has feature {feature!r}, but X {known}")
+            indices.append(int(np.flatnonzero(names == feature)[0]))
+        elif isinstance(feature, bool | np.bool_) or not isinstance(feature, Integral):
+            raise TypeError(f"{where} must have indices or names of features, got {feature!r}")
+        elif not 0 <= feature < n_features:
+            raise ValueError(f"{where} must have indices from 0 to {n_features - 1}, got {feature}")
+        else:
+            indices.append(int(feature))
     if not indices:
-        raise ValueError(f"resolutions[{i}] must name at least one feature, got none")
+        raise ValueError(f"{where} must name at least one feature, got none")
     return np.array(indices)
-
-
-def _index(feature: Any, i: int, n_features: int, names: Array | None) -> int:
-    if isinstance(feature, str):
-        if names is None or feature not in names:
-            known = "has no names" if names is None else f"has {', '.join(names)}"
-            raise ValueError(f"resolutions[{i}] has feature {feature!r}, but X {known}")
-        return int(np.flatnonzero(names == feature)[0])
-    if isinstance(feature, bool | np.bool_) or not isinstance(feature, Integral):
-        raise TypeError(f"resolutions[{i}] must have indices or names of features, got {feature!r}")
-    index = int(feature)
-    if not 0 <= index < n_features:
-        raise ValueError(
-            f"resolutions[{i}] must have indices from 0 to {n_features - 1}, got {index}"
-        )
-    return index
 
 
 def _view(
     points: FloatArray, resolution: Resolution, i: int, width: int | None, divergence: Divergence
 ) -> FloatArray:
-    """Points, shape (n, d), as level ``i`` sees them: shape (n, d'), in divergence's coordinates.
+    """Points, shape (n, d), as level ``i`` sees them, in the divergence's coordinates.
 
-    ``width`` is how many features the level has had until now, if it is not new.
+    ``width`` is the number of features that the level had before, if it is not new.
     """
     if callable(resolution):
-        seen = _transformed(points, resolution, i)
+        view = _transformed(points, resolution, i)
     else:
-        seen = points.take(resolution, axis=1)
-    if width is not None and seen.shape[1] != width:
+        view = points.take(resolution, axis=1)
+    if width is not None and view.shape[1] != width:
         raise ValueError(
-            f"resolutions[{i}] must return {width} features as before, got {seen.shape[1]}"
+            f"resolutions[{i}] must return {width} features as before, got {view.shape[1]}"
         )
     try:
-        divergence.check(seen)
+        divergence.check(view)
     except ValueError as error:
         raise ValueError(f"at level {i} of the tree: {error}") from error
-    return divergence.embed(seen)
+    return divergence.embed(view)
 
 
 def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: int) -> FloatArray:
-    returned = transform(points.copy())  # whatever it does to its argument
+    returned = transform(points.copy())  # it may change its argument
     try:
-        seen = np.ascontiguousarray(returned, dtype=np.float64)
+        view = np.ascontiguousarray(returned, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"resolutions[{i}] must return numbers: {error}") from error
-    if seen.ndim != 2 or len(seen) != len(points) or seen.shape[1] == 0:
+    if view.ndim != 2 or len(view) != len(points) or view.shape[1] == 0:
         raise ValueError(
             f"resolutions[{i}] must return shape ({len(points)}, d'), got {np.shape(returned)}"
         )
-    holed = np.isnan(points).any(axis=1, keepdims=True)
-    whole = filled(seen, np.where(holed, 0.0, np.nan))
-    if not np.isfinite(whole).all():
+    incomplete = np.isnan(points).any(axis=1, keepdims=True)
+    if not np.isfinite(filled(view, np.where(incomplete, 0.0, np.nan))).all():
         raise ValueError(
             f"resolutions[{i}] must return finite numbers, got NaN or infinity: only for a sample "
             "of which values are missing may they be NaN"
         )
-    return seen
+    return view

@@ -1,7 +1,7 @@
-"""How a tree of annealed codebooks grows: on data that are all there, or on a stream.
+"""Growth of a tree of annealed codebooks on a data set or on a stream.
 
-There is no loop over temperatures here: each node's codebook goes through them by itself, as an
-:class:`oda_rl.annealing.annealer.Annealer`, and the tree says which samples it gets.
+Each node's codebook goes through temperatures separately, by an
+:class:`oda_rl.annealing.annealer.Annealer`; the tree decides which samples it gets.
 """
 
 import copy
@@ -20,24 +20,24 @@ from oda_rl.samples import holes, rows_with_values
 from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
-_SMOOTHING = 1.0  # samples that the class shares of a node owe to its parent's
+_SMOOTHING = 1.0  # samples with the parent's class shares that are added to a node
 _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How far a tree grows."""
+    """Settings of a tree's growth."""
 
     divergence: Divergence
     branching: int
-    """Codevectors of a node, at most."""
+    """Maximum number of codevectors of a node."""
     max_depth: int
     min_samples_split: float
     """A node whose samples weigh less is not divided."""
     cooling: float
     samples_per_cluster: int
     supervised: bool
-    """Whether a node whose samples are all of one class is left as it is."""
+    """Whether a node whose samples are of one class is not divided."""
 
     SCHEMA: ClassVar[dict[str, Any]] = {
         "divergence": Divergence,
@@ -51,11 +51,11 @@ class Plan:
 
     @property
     def refines(self) -> bool:
-        """Whether ``fit`` refines codebooks, which is annealing at temperature 0."""
+        """Whether ``fit`` refines codebooks at temperature 0."""
         return self.divergence.kernel == QUADRATIC
 
     def schedule(self, *, ends_full: bool) -> Schedule:
-        """Make the schedule of a node's annealing."""
+        """Return the schedule of a node's annealing."""
         return Schedule(
             max_codevectors=self.branching,
             min_temperature=_MIN_TEMPERATURE,
@@ -70,52 +70,49 @@ class Plan:
 
     def divides(self, node: Node) -> bool:
         """Whether a node may get a codebook."""
-        own = node.statistics
-        pure = self.supervised and np.count_nonzero(own.class_weights) < 2
-        return node.depth < self.max_depth and own.weight >= self.min_samples_split and not pure
+        statistics = node.statistics
+        if self.supervised and np.count_nonzero(statistics.class_weights) < 2:
+            return False
+        return node.depth < self.max_depth and statistics.weight >= self.min_samples_split
 
 
 class Table:
-    """A tree in arrays, its N nodes in breadth-first order: what predictions are made with.
+    """Arrays for predictions, over the N nodes in breadth-first order.
 
     ``depths`` and ``parents`` of each node (the root's is 0), ``weights``, ``errors`` and ``means``
-    of its samples, ``shares`` of their classes, with one sample's worth of the parent's shares,
-    ``is_leaf``, and ``leaf_numbers``, counted from 0, which for other nodes mean nothing;
-    ``routes`` are the way down, and ``depth`` is the largest one.
+    of its samples, ``shares`` of their classes, smoothed by the parent's, ``is_leaf``, and
+    ``leaf_numbers``, counted from 0, valid for leaves; ``depth`` is the largest depth.
     """
 
     def __init__(self, tree: "Tree") -> None:
         nodes, cells, parents = [tree.nodes[0]], [], [0]
-        for i, node in enumerate(nodes):  # grows on the way
-            own, children = tree.offspring(node)
-            cells.append(own)
+        for i, node in enumerate(nodes):  # which grows during the loop
+            codebook, children = tree.offspring(node)
+            cells.append(codebook)
             nodes += children
             parents += [i] * len(children)
         self.depths = np.array([node.depth for node in nodes])
         self.parents = np.array(parents)
         self.depth = int(self.depths.max())
         statistics = [node.statistics for node in nodes]
-        self.weights = np.array([own.weight for own in statistics])
+        self.weights = np.array([one.weight for one in statistics])
         self.routes = Routes.of(cells, self.weights)
-        self.errors = np.array([own.error for own in statistics])
-        self.means = np.array([own.mean for own in statistics])
-        self.shares = self._smoothed(np.array([own.class_weights for own in statistics]))
+        self.errors = np.array([one.error for one in statistics])
+        self.means = np.array([one.mean for one in statistics])
+        class_weights = np.array([one.class_weights for one in statistics])
+        self.shares: FloatArray = class_weights / self.weights[:, None]
+        for depth in range(1, self.depth + 1):  # parents first
+            level = self.depths == depth
+            sums = class_weights[level] + _SMOOTHING * self.shares[self.parents[level]]
+            self.shares[level] = sums / (self.weights[level, None] + _SMOOTHING)
         self.is_leaf = self.routes.sizes == 0
         self.leaf_numbers = np.cumsum(self.is_leaf) - 1
 
-    def _smoothed(self, class_weights: FloatArray) -> FloatArray:
-        shares: FloatArray = class_weights / self.weights[:, None]
-        for depth in range(1, self.depth + 1):  # parents first
-            own = self.depths == depth
-            owed = _SMOOTHING * shares[self.parents[own]]
-            shares[own] = (class_weights[own] + owed) / (self.weights[own, None] + _SMOOTHING)
-        return shares
-
 
 class Tree:
-    """Nodes that know their children by index; the root is node 0.
+    """Nodes with indices of their children; the root is node 0.
 
-    The seed, with a node's path, seeds the annealing of the node.
+    The annealing of a node is seeded by the seed and the node's path.
     """
 
     SCHEMA: ClassVar[dict[str, Any]] = {
@@ -126,36 +123,31 @@ class Tree:
     }
 
     def check_nodes(self, widths: list[int], sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless nodes form a tree, each with what it must have.
+        """Raise InvalidFileError unless nodes form a tree, and their arrays fit.
 
-        ``widths`` are how many features each level sees; the last is that of all below, too.
-        ``sizes`` has the features ``d`` and ``tree_classes``.
+        ``widths`` are the numbers of features of the levels; the last is that of all below, too.
         """
         require(len(self.nodes) > 0 and self.nodes[0].path == (), f"{where} has no root")
         parents = np.zeros(len(self.nodes), dtype=np.int64)
         for i, node in enumerate(self.nodes):
-            own = f"{where}.nodes[{i}]"
+            name = f"{where}.nodes[{i}]"
             path, children = node.path, node.children
             n_classes = len(node.statistics.class_weights)
-            require(n_classes == sizes["tree_classes"], f"{own} knows {n_classes} classes")
+            require(n_classes == sizes["tree_classes"], f"{name} knows {n_classes} classes")
             right = type(path) is tuple and all(type(k) is int and 0 <= k < MAX for k in path)
-            require(right and len(path) <= self.plan.max_depth, f"{own}.path is {path!r:.80}")
+            require(right and len(path) <= self.plan.max_depth, f"{name}.path is {path!r:.80}")
             width = widths[min(len(path), len(widths) - 1)] if widths else 0
             right = type(children) is list and all(
                 type(child) is int and 0 < child < len(self.nodes) for child in children
             )
-            require(right, f"{own}.children is {children!r:.80}")
-            n_cells = 0 if node.cells is None else len(node.cells.offsets)
-            require(
-                len(children) == n_cells, f"{own} has {len(children)} children, {n_cells} cells"
-            )
-            fits = n_cells == 0 or node.cells.gradients.shape[1] == width  # type: ignore[union-attr]
-            require(fits, f"{own}.cells are not of {width} features")
+            require(right, f"{name}.children is {children!r:.80}")
+            shape = (0, width) if node.cells is None else node.cells.gradients.shape
+            require(shape == (len(children), width), f"{name}.cells have shape {shape}")
             for k, child in enumerate(children):
                 parents[child] += 1
-                right = self.nodes[child].path == (*path, k)  # so that no way leads back
-                require(right, f"{own}.children[{k}] has another path")
-            self._check_learning(node, width, sizes, own)
+                right = self.nodes[child].path == (*path, k)  # so that there is no cycle
+                require(right, f"{name}.children[{k}] has another path")
+            self._check_learning(node, width, sizes, name)
         require(parents[0] == 0 and (parents[1:] == 1).all(), f"{where} is no tree")
 
     def _check_learning(self, node: Node, width: int, sizes: Sizes, where: str) -> None:
@@ -170,8 +162,8 @@ class Tree:
         if node.annealer is not None:
             right = isinstance(node.annealer, NodeAnnealer) and node.cells is None
             require(right, f"{where} has cells, and an annealer")
-            own = {"d": width, "points": d, "tree_classes": n_classes}
-            check_contents(node.annealer, own, f"{where}.annealer")
+            sizes = {"d": width, "points": d, "tree_classes": n_classes}
+            check_contents(node.annealer, sizes, f"{where}.annealer")
             same = node.annealer.divergence.kernel == self.plan.divergence.kernel
             require(same, f"{where}.annealer has another divergence")
 
@@ -182,17 +174,17 @@ class Tree:
 
     @property
     def table(self) -> Table:
-        """The tree in arrays, made anew when it has learned."""
+        """The tree in arrays, made again after learning."""
         if self._table is None:
             self._table = Table(self)
         return self._table
 
     def forget_table(self) -> None:
-        """Let go of the arrays, which follow from the nodes."""
+        """Drop the arrays."""
         self._table = None
 
     def grow(self, samples: Samples) -> None:
-        """Grow on samples that are all there, drawn again and again."""
+        """Grow on a data set, whose samples are drawn repeatedly."""
         self.forget_table()
         pending = [(0, np.arange(len(samples.points)))]
         while pending:
@@ -202,8 +194,8 @@ class Tree:
             if not self.plan.divides(node):
                 continue
             features = samples.features(node.depth)[rows]
-            told = rows_with_values(features)
-            rows, features = rows[told], features[told]
+            observed = rows_with_values(features)
+            rows, features = rows[observed], features[observed]
             if len(rows) == 0:
                 continue
             cells = self._anneal(node, features, samples.weights[rows])
@@ -216,7 +208,7 @@ class Tree:
                 pending += [(child, rows[nearest == i]) for i, child in enumerate(node.children)]
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
-        """Cells for a node: those that have samples, in the order of the first of these."""
+        """Return the cells of a node that have samples, in the order of their first samples."""
         rng = self._generator(node)
         data = Distribution(features, np.zeros(len(features), dtype=np.int64), weights, rng)
         schedule = self.plan.schedule(ends_full=self.plan.refines)
@@ -232,13 +224,13 @@ class Tree:
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
             codevectors = refine(data.points, data.weights, codevectors, rng)
-        codevectors[:, np.isnan(data.points).all(axis=0)] = 0.0  # what no sample has tells none
+        codevectors[:, np.isnan(data.points).all(axis=0)] = 0.0  # features without values
         cells = Cells.of(codevectors, self.plan.divergence)
         used, first = np.unique(cells.nearest(data.points), return_index=True)
         return cells.only(used[np.argsort(first)])
 
     def observe(self, samples: Samples) -> None:
-        """Grow on a stream, in its order; the same in blocks of any size."""
+        """Grow on a stream, in its order: the same in blocks of any size."""
         self.forget_table()
         pending = [(0, np.arange(len(samples.points)))]
         while pending:
@@ -248,12 +240,12 @@ class Tree:
             if len(rows) > 0 and node.cells is not None:
                 node.statistics.add(samples, rows, self.plan.divergence)
                 features = samples.features(node.depth)[rows]
-                told = rows_with_values(features)
-                rows, nearest = rows[told], node.cells.nearest(features[told])
+                observed = rows_with_values(features)
+                rows, nearest = rows[observed], node.cells.nearest(features[observed])
                 pending += [(child, rows[nearest == k]) for k, child in enumerate(node.children)]
 
     def _learn(self, node: Node, samples: Samples, rows: IntArray) -> IntArray:
-        """Let a leaf learn until it has children; return the rows that are left for these."""
+        """Let a leaf learn until it has children; return the remaining rows."""
         while len(rows) > 0 and node.cells is None:
             block = rows[: self._room(node, len(rows))]
             self._take(node, samples, block)
@@ -266,10 +258,10 @@ class Tree:
                 self._close(node)
         return rows
 
-    def _room(self, node: Node, most: int) -> int:
-        """How many samples a leaf can take before something changes."""
+    def _room(self, node: Node, n: int) -> int:
+        """Return how many of n samples a leaf can take before it changes."""
         if node.depth >= self.plan.max_depth:
-            return most
+            return n
         if node.annealer is None:
             return LEVEL_SAMPLES - sum(map(len, node.waiting))
         return node.annealer.room
@@ -282,25 +274,22 @@ class Tree:
         if node.annealer is None:
             node.waiting.append(np.column_stack([features, points, classes, weights]))
         else:
-            told = rows_with_values(features)
-            joined = self._joined(node, node.annealer.anchor, features, points, classes)[told]
-            node.annealer.observe(joined, np.zeros(len(joined), dtype=np.int64), weights[told])
+            observed = rows_with_values(features)
+            joined = self._joined(node, node.annealer.anchor, features, points, classes)[observed]
+            zeros = np.zeros(len(joined), dtype=np.int64)
+            node.annealer.observe(joined, zeros, weights[observed])
 
     def _joined(
-        self,
-        node: Node,
-        anchor: FloatArray,
-        features: FloatArray,
-        points: FloatArray,
+        self, node: Node, anchor: FloatArray, features: FloatArray, points: FloatArray,
         classes: IntArray,
-    ) -> FloatArray:
-        """Lay out points for the annealer of a node."""
+    ) -> FloatArray:  # fmt: skip
+        """Lay out points for a :class:`NodeAnnealer`."""
         gaps = self.plan.divergence.rowwise(points, np.broadcast_to(anchor, points.shape))
         members = np.eye(len(node.statistics.class_weights))[classes]
         return np.column_stack([features, points, gaps, members])
 
     def _begin(self, node: Node, samples: Samples) -> None:
-        """Begin to anneal a leaf on the samples it has collected, if that is of any use."""
+        """Begin to anneal a leaf on the samples it has collected, if it may be divided."""
         waiting, d = np.concatenate(node.waiting), len(node.statistics.total)
         node.waiting = []
         width = waiting.shape[1] - d - 2
@@ -314,8 +303,12 @@ class Tree:
         current.anchor = points.mean(axis=0)
         if holes(waiting) is not None:
             current.anchor = mean = node.statistics.mean
-            for part, known in ((features, samples.seen_of(mean, node.depth)), (points, mean)):
-                unknown = np.isnan(part).all(axis=0)  # begins where it is for a node above
+            views = samples.view(mean[None])
+            for part, known in (
+                (features, views[min(node.depth, len(views) - 1)][0]),
+                (points, mean),
+            ):
+                unknown = np.isnan(part).all(axis=0)  # starts at the mean of a node above
                 part[:, unknown] = known[unknown]
         joined = self._joined(node, current.anchor, features, points, waiting[:, -2].astype(int))
         current.begin(joined, np.zeros(len(joined), dtype=np.int64), waiting[:, -1])
@@ -323,7 +316,7 @@ class Tree:
             node.annealer = current
 
     def _close(self, node: Node) -> None:
-        """Give a node the children that its annealing has ended with, if they are two or more."""
+        """Give a node the children of its annealing, if they are two or more."""
         cells, children = self.offspring(node)
         node.annealer = None
         if cells is not None:
@@ -335,7 +328,7 @@ class Tree:
         self.nodes += children
 
     def _generator(self, node: Node) -> np.random.Generator:
-        # A zero at the end of a seed would change nothing.
+        # Zeros at the end of a seed have no effect.
         return np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
 
     def add_classes(self, n: int) -> None:
@@ -346,7 +339,7 @@ class Tree:
                 node.annealer.widen(n)
 
     def offspring(self, node: Node) -> tuple[Cells | None, list[Node]]:
-        """Cells and children of a node; those in the making, if it is being annealed."""
+        """Cells and children of a node; those of its annealer, if it has one."""
         if node.annealer is None:
             return node.cells, [self.nodes[child] for child in node.children]
         width = node.annealer.n_features
@@ -358,27 +351,27 @@ class Tree:
         for share, averages in zip(view.weights, view.codevectors[:, width:], strict=True):
             weight = node.statistics.weight * share
             mean, gap, classes = averages[:d], averages[d], averages[d + 1 :]
-            # Jensen's gap of the divergence from the anchor is that of every φ of this divergence.
+            # Jensen's gap of the divergence from any anchor is that of its φ.
             gap -= self.plan.divergence.rowwise(mean[None], node.annealer.anchor[None])[0]
             error = weight * max(float(gap), 0.0)
-            own = Statistics(weight * mean, weight * classes, weight, error)
-            if (partial := node.statistics.partial) is not None:  # of which as much is missing
+            child = Statistics(weight * mean, weight * classes, weight, error)
+            if (partial := node.statistics.partial) is not None:  # with the same shares missing
                 part = weight / node.statistics.weight
                 known, expected = part * partial.known, part * partial.expected_known
-                own.partial = Partial.about(mean, known, expected, error)
-            statistics.append(own)
-        children = [node.child(k, own) for k, own in enumerate(statistics)]
+                child.partial = Partial.about(mean, known, expected, error)
+            statistics.append(child)
+        children = [node.child(k, child) for k, child in enumerate(statistics)]
         return Cells.of(view.codevectors[:, :width], self.plan.divergence), children
 
     def cut(self, depth: int) -> "Tree":
-        """Return a tree of its own, without what is below a depth."""
+        """Return a copy without the nodes below a depth."""
         tree = copy.deepcopy(self)
         tree.forget_table()
-        kept = np.array([node.depth <= depth for node in tree.nodes])
-        places = np.cumsum(kept) - 1
-        tree.nodes = [node for node, keep in zip(tree.nodes, kept, strict=True) if keep]
+        old = [i for i, node in enumerate(tree.nodes) if node.depth <= depth]
+        new = {index: i for i, index in enumerate(old)}
+        tree.nodes = [tree.nodes[i] for i in old]
         for node in tree.nodes:
             if node.depth == depth:
                 node.cells, node.annealer, node.children, node.waiting = None, None, [], []
-            node.children = [int(places[child]) for child in node.children]
+            node.children = [new[child] for child in node.children]
         return tree

@@ -1,15 +1,13 @@
-"""Trees of annealed codebooks: what a node is, and how points find their way down.
+"""Nodes of trees of annealed codebooks, and the way of points from the root to a leaf.
 
-A node is a cell of its parent's codebook, and may have a codebook of its own: a few codevectors,
-annealed on the samples of that cell alone, in the features of its level. Each of these makes a
-child. A node without a codebook is a leaf.
+A node is a cell of its parent's codebook. It is a leaf, or has a codebook: a few codevectors,
+annealed on the samples of that cell alone, in the features of its level, each with a child.
 
-Statistics of nodes are those of the full space, codevectors those of their level, both in the
+Statistics of nodes are in the full space, codevectors in the features of their level, both in the
 divergence's own coordinates.
 
-Where values are missing a node's cells are compared by what its level sees of a sample. One of
-which it sees nothing says nothing of these cells: they do not learn from it, and it is predicted
-with the heaviest of them.
+Where values are missing, cells are compared by the observed features of their level. If there are
+none, cells do not learn from the sample, and it goes to the heaviest of them.
 
 References
 ----------
@@ -40,7 +38,7 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.samples import filled, first_missing_row, holes, observed_shares
+from oda_rl.samples import filled, first_missing_row, observed_shares
 
 
 @dataclass(frozen=True)
@@ -62,31 +60,18 @@ class Cells:
 
     @classmethod
     def of(cls, codevectors: FloatArray, divergence: Divergence) -> Self:
-        """Make cells of codevectors, shape (k, d).
-
-        Examples
-        --------
-        >>> from oda_rl.divergences import SquaredEuclidean
-        >>> cells = Cells.of(np.array([[0.0], [4.0]]), SquaredEuclidean())
-        >>> cells.offsets + cells.gradients @ (np.array([4.0]) - cells.centre)  # 16 and 0, less 4
-        array([12., -4.])
-        """
+        """Make cells of codevectors, shape (k, d)."""
         centre = codevectors.mean(axis=0, keepdims=True)
         offsets = divergence.rowwise(np.repeat(centre, len(codevectors), axis=0), codevectors)
         gradients = divergence.diagram(codevectors)[:, 1:] - divergence.diagram(centre)[:, 1:]
         return cls(offsets, gradients, centre[0])
 
-    @property
-    def parts(self) -> tuple[FloatArray, FloatArray]:
-        """Centre and gradients as a :class:`Routes` has them."""
-        return self.centre, self.gradients.ravel()
-
-    def only(self, kept: IntArray) -> "Cells":
-        """Leave out the other cells."""
-        return Cells(self.offsets[kept], self.gradients[kept], self.centre)
+    def only(self, chosen: IntArray) -> "Cells":
+        """Return some of the cells."""
+        return Cells(self.offsets[chosen], self.gradients[chosen], self.centre)
 
     def nearest(self, features: FloatArray) -> IntArray:
-        """Cell of each point, shape (n,), by the same arithmetic as in a tree."""
+        """Cell of each point, shape (n,), with the arithmetic of :class:`Routes`."""
         width = np.array([features.shape[1]])
         leaves: list[Cells | None] = [None] * len(self.offsets)
         return Routes.of([self, *leaves]).follow(features, np.zeros(1, np.int64), width) - 1
@@ -96,15 +81,15 @@ class Routes(NamedTuple):
     """The cells of a whole tree in flat arrays, shape (N,) but for the last."""
 
     first: IntArray
-    """First child of each node; its others follow."""
+    """First child of each node; the others follow."""
     sizes: IntArray
-    """How many children it has."""
+    """Number of children."""
     starts: IntArray
-    """Where in ``values`` theirs begin."""
+    """Begin of the node's values."""
     offsets: FloatArray
     """Offset of each node."""
     values: FloatArray
-    """m, and then g of each of a node's children."""
+    """Of each node m, and then g of each child."""
     heaviest: IntArray
     """Heaviest child of each node."""
 
@@ -112,11 +97,12 @@ class Routes(NamedTuple):
     def of(cls, cells: Sequence[Cells | None], weights: FloatArray | None = None) -> Self:
         """Lay out the cells of nodes in breadth-first order; None for a leaf.
 
-        Without weights of the nodes, shape (N,), the first child is taken for the heaviest.
+        Without weights of the nodes, shape (N,), the first child counts as the heaviest.
         """
-        inner = [own for own in cells if own is not None]
-        sizes = np.array([0 if own is None else len(own.offsets) for own in cells])
-        lengths = np.array([0 if own is None else sum(map(len, own.parts)) for own in cells])
+        inner = [cell for cell in cells if cell is not None]
+        parts = [[] if cell is None else [cell.centre, cell.gradients.ravel()] for cell in cells]
+        sizes = np.array([0 if cell is None else len(cell.offsets) for cell in cells])
+        lengths = np.array([sum(map(len, part)) for part in parts])
         first = 1 + np.cumsum(sizes) - sizes
         heaviest = first.copy()
         if weights is not None:
@@ -126,22 +112,19 @@ class Routes(NamedTuple):
             first=first,
             sizes=sizes,
             starts=np.cumsum(lengths) - lengths,
-            offsets=np.concatenate([np.zeros(1), *(own.offsets for own in inner)]),
-            values=np.concatenate([np.zeros(0), *(part for own in inner for part in own.parts)]),
+            offsets=np.concatenate([np.zeros(1), *(cell.offsets for cell in inner)]),
+            values=np.concatenate([np.zeros(0), *(array for part in parts for array in part)]),
             heaviest=heaviest,
         )
 
     def follow(self, features: FloatArray, columns: IntArray, widths: IntArray) -> IntArray:
-        """Node that each point comes to, shape (n,)."""
-        missing, nodes = holes(features), np.empty(len(features), dtype=np.int64)
-        if missing is None:
-            _route(features, columns, widths, self, False, nodes)
-            return nodes
-        holed = missing.any(axis=1)
-        for rows, partial in ((~holed, False), (holed, True)):  # as if they came alone
-            found = nodes[rows]
-            _route(features[rows], columns, widths, self, partial, found)
-            nodes[rows] = found
+        """Leaf of each point, shape (n,)."""
+        incomplete = np.isnan(features).any(axis=1)
+        nodes = np.empty(len(features), dtype=np.int64)
+        for rows, partial in ((~incomplete, False), (incomplete, True)):
+            out = nodes[rows]
+            _route(features[rows], columns, widths, self, partial, out)
+            nodes[rows] = out
         return nodes
 
 
@@ -150,19 +133,18 @@ def _route(
     features: FloatArray, columns: IntArray, widths: IntArray, routes: Routes, partial: bool,
     out: IntArray,
 ) -> None:  # fmt: skip
-    """Write the leaf that each point, shape (n, D), comes to from the root, which is node 0.
+    """Write the leaf of each point, shape (n, D); the root is node 0.
 
-    The child with the least score offset + <g, x - m> wins. At depth t features are the
-    ``widths[t]`` from ``columns[t]`` on. If values are missing (``partial``), the divergence is the
-    squared Euclidean one, and the child that is nearest in what is observed wins; where nothing is
-    observed the heaviest child.
+    The child of the lowest score offset + <g, x - m> wins. At depth t features are the
+    ``widths[t]`` from ``columns[t]`` on. If values are missing (``partial``), the child wins that
+    is nearest in the observed features, or the heaviest if there are none.
     """
     first, sizes, values = routes.first, routes.sizes, routes.values
     for i in range(features.shape[0]):
         node, depth = 0, 0
         while sizes[node] > 0:
             width, column, centre = widths[depth], columns[depth], routes.starts[node]
-            winner, least = routes.heaviest[node], np.inf
+            winner, lowest = routes.heaviest[node], np.inf
             for k in range(sizes[node]):
                 at = centre + (1 + k) * width
                 if partial:
@@ -170,8 +152,8 @@ def _route(
                 else:
                     score = routes.offsets[first[node] + k]
                     score += _score(features, i, column, width, values, centre, at)
-                if score < least:
-                    winner, least = first[node] + k, score
+                if score < lowest:
+                    winner, lowest = first[node] + k, score
             node = winner
             depth += 1
         out[i] = node
@@ -192,7 +174,7 @@ def _score(
 def _partial_score(
     features: FloatArray, i: int, column: int, width: int, values: FloatArray, centre: int, at: int
 ) -> float:
-    """Squared distance in what is observed, up to what all children share; infinity if nothing is.
+    """Squared distance in the observed features, up to a constant; infinity if there are none.
 
     A child's g is −2 (μ − m): the distance is Σ_observed (x_j − m_j)² + g_j (x_j − m_j) + g_j²/4.
     """
@@ -208,7 +190,7 @@ def _partial_score(
 
 @dataclass
 class Samples:
-    """Samples as a tree learns from them."""
+    """Samples to learn from."""
 
     points: FloatArray
     """Shape (n, d), in the coordinates of the divergence in the full space."""
@@ -217,19 +199,13 @@ class Samples:
     weights: FloatArray
     """Shape (n,), positive."""
     levels: list[FloatArray]
-    """What the levels of the tree see, shape (n, width of the level) each."""
-    look: Callable[[FloatArray], list[FloatArray]]
-    """Says what they see of other points, shape (m, d), in these coordinates, too."""
+    """Features of each level, shape (n, width of the level)."""
+    view: Callable[[FloatArray], list[FloatArray]]
+    """Returns these of other points, shape (m, d)."""
 
     def features(self, depth: int) -> FloatArray:
-        """Return what a node at this depth sees; the last level is that of all below, too."""
+        """Return the features of a depth; the last level is that of all below, too."""
         return self.levels[min(depth, len(self.levels) - 1)]
-
-    def seen_of(self, point: FloatArray, depth: int) -> FloatArray:
-        """Return what a node at this depth sees of a point, shape (d,)."""
-        levels = self.look(point[None])
-        seen: FloatArray = levels[min(depth, len(levels) - 1)][0]
-        return seen
 
 
 @dataclass
@@ -237,17 +213,17 @@ class Partial:
     """Sums over samples of which values are missing (squared Euclidean divergence)."""
 
     anchor: FloatArray
-    """Shape (d,): sums are of gaps from it, and so do not cancel far from the origin."""
+    """Shape (d,): sums are of gaps from it, so that they do not cancel far from the origin."""
     sums: FloatArray
-    """Weighted sum of the gaps in what is observed, shape (d,)."""
+    """Weighted sum of the observed gaps, shape (d,)."""
     known: FloatArray
-    """Weight of the samples of which a feature is observed, shape (d,)."""
+    """Weight of the samples with each feature observed, shape (d,)."""
     expected: FloatArray
-    """As ``sums``, of weights times d over how many features of a sample are observed."""
+    """As ``sums``, with weights times d over a sample's number of observed features."""
     expected_known: FloatArray
-    """As ``known`` likewise."""
+    """As ``known``, with these weights."""
     squares: float
-    """Likewise, of squared gaps in all features."""
+    """Sum of the squared gaps in all features, with these weights."""
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "anchor": real("d"),
@@ -262,48 +238,46 @@ class Partial:
     def about(
         cls, mean: FloatArray, known: FloatArray, expected_known: FloatArray, error: float
     ) -> Self:
-        """Go on from samples of this mean and this sum of divergences from it."""
-        none = np.zeros_like(mean)
-        return cls(mean, none, known, none, expected_known, error)
+        """Return the sums of samples of this mean and this sum of divergences from it."""
+        zeros = np.zeros_like(mean)
+        return cls(mean, zeros, known, zeros, expected_known, error)
 
     @property
     def mean(self) -> FloatArray:
-        """Mean of what is observed; of a feature that never is, the anchor."""
+        """Mean of the observed values; the anchor of a feature that is never observed."""
         return np.asarray(self.anchor + self.sums / np.where(self.known > 0.0, self.known, 1.0))
 
     @property
     def error(self) -> float:
-        """Weighted sum of what the divergences from the mean are expected to be of whole samples.
-
-        Those in what is observed, times d over how many features that is.
-        """
+        """Weighted sum of squared distances from the mean, scaled by d over observed features."""
         gap = self.mean - self.anchor
         rise = gap * (self.expected_known * gap - 2.0 * self.expected)
         return max(self.squares + float(rise.sum()), 0.0)
 
     def add(self, points: FloatArray, weights: FloatArray) -> None:
         """Add points, shape (n, d), n > 0, in their order."""
-        seen = ~np.isnan(points)
-        first = points[seen.argmax(axis=0), np.arange(points.shape[1])]
-        self.anchor = np.where((self.known == 0.0) & seen.any(axis=0), first, self.anchor)
+        observed = ~np.isnan(points)
+        first = points[observed.argmax(axis=0), np.arange(points.shape[1])]
+        self.anchor = np.where((self.known == 0.0) & observed.any(axis=0), first, self.anchor)
         gaps = filled(points - self.anchor, np.zeros(1))
-        own = weights[:, None]
-        whole = own / observed_shares(points)
-        self.sums, self.known = _after(self.sums, own * gaps), _after(self.known, own * seen)
-        self.expected = _after(self.expected, whole * gaps)
-        self.expected_known = _after(self.expected_known, whole * seen)
-        growth = whole[:, 0] * (gaps * gaps).sum(axis=1)
+        plain = weights[:, None]
+        scaled = plain / observed_shares(points)
+        self.sums = _after(self.sums, plain * gaps)
+        self.known = _after(self.known, plain * observed)
+        self.expected = _after(self.expected, scaled * gaps)
+        self.expected_known = _after(self.expected_known, scaled * observed)
+        growth = scaled[:, 0] * (gaps * gaps).sum(axis=1)
         self.squares = float(_after(np.array(self.squares), growth))
 
 
 def _after(total: FloatArray, terms: FloatArray) -> FloatArray:
-    """Add terms one after the other: the same in blocks of any size, to the bit."""
+    """Add terms one after the other: the same bits in blocks of any size."""
     return np.asarray(np.cumsum(np.concatenate([total[None], terms]), axis=0)[-1])
 
 
 @dataclass
 class Statistics:
-    """The samples of a node, summed up."""
+    """Sums over the samples of a node."""
 
     total: FloatArray
     """Weighted sum of the points, shape (d,)."""
@@ -314,7 +288,7 @@ class Statistics:
     error: float = 0.0
     """Weighted sum of the divergences of the points from their mean."""
     partial: Partial | None = None
-    """What the others follow from, once values have been missing."""
+    """Sums from which the others follow, once values have been missing."""
 
     SCHEMA: ClassVar[dict[str, Any]] = {
         "total": real("d"),
@@ -330,19 +304,18 @@ class Statistics:
         return self.total / self.weight
 
     def empty(self) -> "Statistics":
-        """Make statistics of the same shapes, of no samples."""
-        found = Statistics(np.zeros_like(self.total), np.zeros_like(self.class_weights))
+        """Return statistics of the same shapes, of no samples."""
+        zeros, partial = np.zeros_like(self.total), None
         if self.partial is not None:
-            nothing = np.zeros_like(self.total)
-            found.partial = Partial.about(self.mean, nothing, nothing, 0.0)
-        return found
+            partial = Partial.about(self.mean, zeros, zeros, 0.0)
+        return Statistics(zeros, np.zeros_like(self.class_weights), partial=partial)
 
     def add(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
-        """Add rows of samples in their order; the same in blocks of any size, to the bit."""
+        """Add rows of samples in their order: the same bits in blocks of any size."""
         if self.partial is None:
-            whole = first_missing_row(samples.points[rows])
-            self._add_whole(samples, rows[:whole], divergence)
-            rows = rows[whole:]
+            n_complete = first_missing_row(samples.points[rows])
+            self._add_complete(samples, rows[:n_complete], divergence)
+            rows = rows[n_complete:]
         for block in (rows[chunk] for chunk in chunks(len(rows))):
             weights = samples.weights[block]
             if self.partial is None:
@@ -354,8 +327,8 @@ class Statistics:
             self.weight = float(_after(np.array(self.weight), weights))
             self.total, self.error = self.weight * self.partial.mean, self.partial.error
 
-    def _add_whole(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
-        """Add rows of which nothing is missing.
+    def _add_complete(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
+        """Add rows without missing values.
 
         When the mean goes from m to m', the error grows by w d(x, m') + W d(m, m') whatever the
         Bregman divergence is.
@@ -376,7 +349,7 @@ class Statistics:
 class NodeAnnealer(Annealer):
     """The annealing of a node that learns from a stream.
 
-    Its points are the features, then what is averaged along: the point in the full space, its
+    Its points are the features, and further columns to average: the point in the full space, its
     divergence there from ``anchor``, and an indicator of each class.
     """
 
@@ -384,7 +357,7 @@ class NodeAnnealer(Annealer):
     SCHEMA: ClassVar[dict[str, Any]] = {**Annealer.SCHEMA, "anchor": real("points")}
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError unless the columns and classes in a file are right."""
         wanted = sizes["d"] + sizes["points"] + 1 + sizes["tree_classes"]
         require(sizes["D"] == wanted, f"{where} has {sizes['D']} columns: it must have {wanted}")
         require(sizes["classes"] == 1, f"{where} has {sizes['classes']} classes: it must have 1")
@@ -404,8 +377,8 @@ class Node:
 
     ``path`` has the number of the cell at each depth on the way from the root. ``cells`` divide the
     node's samples among ``children``, which are indices of nodes. A leaf of a stream collects
-    samples in ``waiting``, rows of the features, the point, the class and the weight, and then has
-    an ``annealer``, whose codevectors are children in the making.
+    samples in ``waiting``, rows of the features, the point, the class and the weight; then it has
+    an ``annealer``, whose codevectors become children.
     """
 
     path: tuple[int, ...]
@@ -423,11 +396,11 @@ class Node:
         "waiting": Each(real("n, row", MISSING)),
         "annealer": ANYTHING,
     }
-    """Of a path, children and an annealer the tree says what they may be."""
+    """The tree checks a path, children and an annealer."""
 
     @property
     def depth(self) -> int:
-        """How many codebooks are above."""
+        """Number of codebooks above."""
         return len(self.path)
 
     def child(self, k: int, statistics: Statistics) -> "Node":

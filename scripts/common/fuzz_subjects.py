@@ -80,7 +80,7 @@ def use_estimator(model: Any, thoroughly: bool) -> None:
     tried(lambda: model.predict(points))
     if thoroughly:
         tried(lambda: model.at_level(0).predict(points))
-        tried(lambda: model.at_depth(1).predict(points))
+        tried(lambda: model.at_level(1).predict(points))
         with tempfile.TemporaryDirectory() as folder:
             tried(lambda: export_c(model, Path(folder) / "model.h"))
             tried(lambda: model.save(Path(folder) / "again.zip"))
