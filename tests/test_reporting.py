@@ -1,4 +1,4 @@
-"""Reports as files: what they say follows from the policy in them, and is verified."""
+"""Reports as files: they follow from the policy in them, and are verified."""
 
 import json
 import re
@@ -42,18 +42,18 @@ def shown(text, name):
 
 
 def numbers(text):
-    """What the page has as JSON, and the text before and after."""
-    before, rest = text.split('id="report">')
-    inside, after = rest.split("</script>", 1)
+    """Return the page's JSON, and the text before and after it."""
+    before, inside = text.split('id="report">')
+    inside, after = inside.split("</script>", 1)
     return before + 'id="report">', json.loads(inside), "</script>" + after
 
 
 def changed(text, **fields):
-    before, told, after = numbers(text)
-    return before + json.dumps({**told, **fields}) + after
+    before, report, after = numbers(text)
+    return before + json.dumps({**report, **fields}) + after
 
 
-def test_a_report_is_one_small_file_that_asks_nobody(text):
+def test_a_report_is_one_small_file_without_requests(text):
     assert len(text.encode()) < 1_000_000
     assert "default-src 'none'" in text
     assert not re.search(r'(?:src|href)="(?!data:|#)', text)
@@ -66,9 +66,8 @@ def test_its_policy_is_the_json_export(run, text):
 
 def test_its_returns_are_the_agents(run, text):
     agent = load_agent(run)
-    told = numbers(text)[1]
-    np.testing.assert_array_equal(told["returns"], agent.evaluate(5, seed=0))
-    assert f"of {len(told['returns'])} fresh episodes" in shown(text, "score")
+    np.testing.assert_array_equal(numbers(text)[1]["returns"], agent.evaluate(5, seed=0))
+    assert "of 5 fresh episodes" in shown(text, "score")
 
 
 def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
@@ -80,14 +79,14 @@ def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
     assert again.digest == shown(text, "digest")
 
 
-def test_another_training_in_the_folder_takes_the_report_away(run, tmp_path):
+def test_another_training_in_the_folder_removes_the_report(run, tmp_path):
     load_agent(run).save(tmp_path)
     (tmp_path / "report.html").write_text("old")
     load_agent(run).save(tmp_path)
     assert not (tmp_path / "report.html").exists()
 
 
-def test_where_no_command_makes_it_none_is_said(tmp_path):
+def test_a_report_without_a_command(tmp_path):
     TwoTimescaleAgent("CartPole-v1").learn(1_500).save(tmp_path)  # without a seed
     assert options_of_run(tmp_path) is None
     assert main(["report", str(tmp_path), "--episodes", "1"]) == 0
@@ -104,72 +103,71 @@ def test_a_true_report_is_verified(run, text, capsys):
 
 
 def lying(text):
-    """Reports that are not true, and what is said of them."""
-    told = numbers(text)[1]
-    policy = json.loads(told["policy"])
+    """Return false reports, and the complaints about them."""
+    policy = json.loads(numbers(text)[1]["policy"])
     policy["values"] = [row[::-1] for row in policy["values"]]
     reversed_actions = json.dumps(policy)
     return [
         (text.replace(shown(text, "score"), "mean 401"), "the returns in the file say: mean"),
         (changed(text, returns=[401.0] * 5), "played again, "),
         (changed(text, policy=reversed_actions), "has the digest "),
-        (changed(text, policy=reversed_actions), "episodes return something else: mean "),
-        (changed(text, versions={"numpy": "1.0"}, seed=7), "it was made with numpy 1.0"),
+        (changed(text, policy=reversed_actions), "episodes have another return: mean "),
+        (changed(text, versions={"numpy": "1.0"}, seed=7), "made with numpy 1.0"),
     ]
 
 
 @pytest.mark.parametrize("i", range(5))
-def test_what_is_not_true_is_found(i, text, tmp_path, capsys):
-    lie, said = lying(text)[i]
+def test_false_reports_are_detected(i, text, tmp_path, capsys):
+    lie, complaint = lying(text)[i]
     (tmp_path / "report.html").write_text(lie, encoding="utf-8")
     assert main(["report", "--verify", str(tmp_path / "report.html")]) == 1
     out = capsys.readouterr().out
-    assert said in out
+    assert complaint in out
     assert out.splitlines()[-1] == "the score on the card is not true"
 
 
-def test_other_versions_are_said_of_a_true_report(text, tmp_path):
+def test_other_versions_are_remarked(text, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(changed(text, versions={"numpy": "1.0"}), encoding="utf-8")
-    found = verify(path)
-    assert found.true
-    assert found.remarks == ("it was made with numpy 1.0: here are others",)
+    verdict = verify(path)
+    assert verdict.true
+    assert verdict.remarks == ("made with numpy 1.0: other versions are installed",)
 
 
 def without(text, name):
-    before, told, after = numbers(text)
-    del told[name]
-    return before + json.dumps(told) + after
+    before, report, after = numbers(text)
+    del report[name]
+    return before + json.dumps(report) + after
 
 
 DAMAGED = {
-    "no report": (lambda text: "<html>hello</html>", "it is no report of oda-rl report"),
-    "nothing": (lambda text: "", "it is no report"),
-    "no text": (lambda text: b"\xff\xfe\x00", "it is no text"),
+    "no report": (lambda text: "<html>hello</html>", "it was not written by oda-rl report"),
+    "nothing": (lambda text: "", "it was not written by"),
+    "no text": (lambda text: b"\xff\xfe\x00", "it is not text"),
     "cut": (lambda text: text[: text.index('"returns"')], "is damaged"),
-    "twice": (lambda text: text.replace("<main>", '<main><p id="report">'), "stands in it twice"),
-    "another kind": (lambda text: changed(text, format="x"), "it is no oda_rl report"),
-    "a later version": (lambda text: changed(text, version=2), "version is 2: not 1"),
+    "twice": (lambda text: text.replace("<main>", '<main><p id="report">'), "is repeated"),
+    "another kind": (lambda text: changed(text, format="x"), "it is not an oda_rl report"),
+    "a later version": (lambda text: changed(text, version=2), "version is 2: it must be 1"),
     "no returns": (lambda text: changed(text, returns=[]), "returns has 0 numbers"),
     "no numbers": (lambda text: changed(text, returns=["x"]), "returns"),
     "no seed": (lambda text: changed(text, seed=-1), "seed is -1"),
     "no field": (lambda text: without(text, "interface"), "'interface' is missing"),
-    "no policy": (lambda text: changed(text, policy="[]"), "the policy is no JSON object"),
-    "of another kind": (lambda text: changed(text, policy="{}"), "not of the format"),
+    "no policy": (lambda text: changed(text, policy="[]"), "the policy is not a JSON object"),
+    "of another kind": (lambda text: changed(text, policy="{}"), "format is None: not"),
     "deep": (lambda text: changed(text, policy="[" * 9_999 + "]" * 9_999), "is damaged"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_what_is_no_report_is_refused_in_a_sentence(name, text, tmp_path, capsys):
-    damage, said = DAMAGED[name]
+def test_invalid_reports_are_refused(name, text, tmp_path, capsys):
+    damage, complaint = DAMAGED[name]
     path, content = tmp_path / "report.html", damage(text)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(InvalidFileError):
         verify(path)
     assert main(["report", "--verify", str(path)]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert complaint in error
     assert len(error.splitlines()) == 1
 
 
@@ -177,7 +175,7 @@ def test_a_policy_of_other_spaces_is_refused(text, tmp_path):
     interface = numbers(text)[1]["interface"]
     path = tmp_path / "report.html"
     path.write_text(changed(text, interface={**interface, "n_actions": 3}), encoding="utf-8")
-    with pytest.raises(InvalidFileError, match="of 4 components and 2 actions"):
+    with pytest.raises(InvalidFileError, match="has 4 components and 2 actions"):
         verify(path)
 
 
@@ -189,7 +187,7 @@ def test_no_module_is_imported_for_a_report(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "complaint"),
     [
         (["{empty}/none"], "it must be a run folder"),
         (["{empty}"], "agent.zip"),
@@ -200,15 +198,15 @@ def test_no_module_is_imported_for_a_report(text, tmp_path):
         (["{empty}/none.html", "--verify"], "none.html"),
     ],
 )
-def test_bad_input_is_said_in_a_sentence(arguments, said, run, tmp_path, capsys):
-    given = [one.format(run=run, empty=tmp_path) for one in arguments]
+def test_errors_of_the_command(arguments, complaint, run, tmp_path, capsys):
+    given = [word.format(run=run, empty=tmp_path) for word in arguments]
     assert main(["report", *given]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert complaint in error
     assert len(error.splitlines()) == 1
 
 
-def test_what_has_learned_nothing_has_no_report(tmp_path, capsys):
+def test_an_untrained_agent_has_no_report(tmp_path, capsys):
     TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
     assert main(["report", str(tmp_path)]) == 2
     assert "has learned nothing yet" in capsys.readouterr().err

@@ -1,6 +1,5 @@
-"""A policy as a document: one HTML file that says what was learned, shows it, and can be verified.
+"""A policy as one HTML file that shows what was learned and can be verified.
 
-``content`` is what a report says, and how it is verified; ``page`` puts it, with tables and
-figures, into ``page.html``, with ``style.css`` and ``script.js``, which decides by the same numbers
-in a browser.
+``content`` makes and verifies a report; ``page`` writes it with tables and figures into
+``page.html``, whose ``script.js`` runs the same policy in a browser.
 """

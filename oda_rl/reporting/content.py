@@ -1,4 +1,4 @@
-"""What a report says of a policy, and its verification by playing that policy again."""
+"""The content of a report, and its verification by evaluating the policy in it again."""
 
 import hashlib
 from collections.abc import Mapping
@@ -33,34 +33,34 @@ FORMAT, VERSION = "oda_rl report", 1
 _POLICY_FORMAT = "oda_rl policy"
 _MAX_EPISODES = 1_000_000
 _MAX_BYTES = 1 << 26
-_TOLERANCE = 1e-9  # relative: sums of rewards that were added in another order
+_TOLERANCE = 1e-9  # relative: the order in which rewards are summed may differ
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a report says of a policy in numbers; the rest of a page is drawn from the agent."""
+    """The data of a report; the rest of its page is drawn from the agent."""
 
     policy: str
-    """Its JSON export, as ``oda-rl export --format json`` writes it."""
+    """JSON export, as ``oda-rl export --format json`` writes it."""
     interface: Mapping[str, Any]
-    """Of the environment, as agents' files have it."""
+    """Interface of the environment, as in agents' files."""
     env_id: str | None
     env_spec: Mapping[str, Any] | None
-    """What the environment is made of, as agents' files have it."""
+    """Specification of the environment, as in agents' files."""
     returns: tuple[float, ...]
-    """Of fresh greedy episodes, one after the other."""
+    """Returns of fresh greedy episodes."""
     seed: int
-    """Of the environment's first reset in these."""
+    """Seed of the first reset of these episodes."""
     versions: Mapping[str, str]
-    """Of oda_rl, Python and libraries, with which the episodes were played."""
+    """Versions of oda_rl, Python and libraries that played these episodes."""
     scale: tuple[float, ...] = ()
-    """Inverse standard deviations of the observation's components, in which distances are."""
+    """Inverse standard deviations of the observation's components: the unit of distances."""
     value_name: str = "value"
-    """What actions are compared by."""
+    """Name of the numbers by which actions are compared."""
     parts: tuple[str, ...] = ()
     """Names of the components of continuous actions."""
     world: Mapping[str, Any] | None = None
-    """What the page needs to step the environment (:meth:`ReportPlayer.world`)."""
+    """Dynamics for the page (:meth:`ReportPlayer.world`)."""
 
     @property
     def digest(self) -> str:
@@ -69,12 +69,12 @@ class Report:
 
     @property
     def score(self) -> str:
-        """What the card says about the returns."""
+        """Summary of the returns on the card."""
         returns = np.array(self.returns)
         low, high = mean_interval(returns)
         return (
             f"mean {short(float(returns.mean()))}, 95 % interval {short(low)} to {short(high)}, "
-            f"least {short(float(returns.min()))}, of {len(returns)} fresh episodes"
+            f"minimum {short(float(returns.min()))}, of {len(returns)} fresh episodes"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -83,29 +83,33 @@ class Report:
 
     @classmethod
     def from_json(cls, given: Any) -> "Report":
-        """Take over what :meth:`to_json` returned, or raise InvalidFileError.
+        """Check and read the output of :meth:`to_json`, or raise InvalidFileError.
 
-        What only the page shows by is not looked at, and not believed: it is left out.
+        Fields that only the page uses are neither checked nor read.
         """
-        require(isinstance(given, dict) and given.get("format") == FORMAT, f"it is no {FORMAT}")
-        require(given["version"] == VERSION, f"version is {given['version']!r}: not {VERSION}")
+        require(isinstance(given, dict) and given.get("format") == FORMAT, f"it is not an {FORMAT}")
+        require(
+            given["version"] == VERSION, f"version is {given['version']!r}: it must be {VERSION}"
+        )
         for name in ("policy", "interface", "returns", "versions"):
             kind = {"policy": str, "returns": list}.get(name, dict)
-            require(isinstance(given[name], kind), f"{name} is no {kind.__name__}")
+            require(isinstance(given[name], kind), f"{name} must be a {kind.__name__}")
         n, env_id, seed = len(given["returns"]), given["env_id"], given["seed"]
-        require(1 <= n <= _MAX_EPISODES, f"returns has {n} numbers")
-        require(type(seed) is int and seed >= 0, f"seed is {seed!r}")
-        require(env_id is None or isinstance(env_id, str), "env_id is no text")
+        require(
+            1 <= n <= _MAX_EPISODES, f"returns has {n} numbers: it must have 1 to {_MAX_EPISODES:,}"
+        )
+        require(type(seed) is int and seed >= 0, f"seed is {seed!r}: it must be an integer from 0")
+        require(env_id is None or isinstance(env_id, str), "env_id must be a string")
         returns = [number(value, "returns") for value in given["returns"]]
         return cls(
             given["policy"], given["interface"], env_id, given["env_spec"], tuple(returns), seed,
-            {str(name): str(one) for name, one in given["versions"].items()},
+            {str(name): str(version) for name, version in given["versions"].items()},
         )  # fmt: skip
 
     def player(self, trusting: bool = False) -> "ReportPlayer":
-        """Return a player that knows of the policy only what this report says.
+        """Return a player of the policy in this report, or raise InvalidFileError.
 
-        Modules that the report names are imported only if ``trusting``. Raises InvalidFileError.
+        Modules that the report names are imported only if ``trusting``.
         """
         policy = policy_of(parsed(self.policy, MAX_JSON))
         origin = None if self.env_spec is None else from_json(self.env_spec)
@@ -114,21 +118,21 @@ class Report:
 
 
 def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
-    """Say what an agent delivers, and play it by what is said: what is verified later is the same.
+    """Report on an agent; the policy in the report, which is verified later, plays its episodes.
 
     Parameters
     ----------
     agent : Agent
-        A trained one, whose environment can be made anew.
+        A trained agent whose environment can be made anew.
     episodes : int
-        To play.
+        Number of greedy episodes.
     seed : int
-        Of the environment's first reset.
+        Seed of the environment's first reset.
 
     Raises
     ------
     ValueError
-        If it has learned nothing, or its environment cannot be made.
+        If the agent is not trained, or its environment cannot be made.
 
     Examples
     --------
@@ -139,8 +143,8 @@ def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
     True
     """
     export, origin, scale = export_of(agent), agent.origin, agent.scale_
-    assert scale is not None  # of what could be exported
-    said = Report(
+    assert scale is not None  # export_of refuses untrained agents
+    report = Report(
         policy=json_document(export),
         interface=agent.interface.to_json(),
         env_id=agent.env_id,
@@ -152,14 +156,13 @@ def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
         value_name=agent.policy.value_name,
         parts=tuple(export.parts),
     )
-    trusting = not agent.named_by_file
-    player = said.player(trusting)
+    player = report.player(trusting=not agent.named_by_file)
     returns = tuple(player.evaluate(episodes, seed=seed).tolist())
-    return replace(said, returns=returns, world=player.world())
+    return replace(report, returns=returns, world=player.world())
 
 
 class ReportPlayer(Player):
-    """Plays by a policy of which nothing else is known than what a report says."""
+    """Plays the policy of a report."""
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class ReportPlayer(Player):
         d = policy.codevectors.shape[1]
         require(
             (n, d) == (policy.n_actions, interface.n_features),
-            f"the policy is of {d} components and {policy.n_actions} actions: the environment has "
+            f"the policy has {d} components and {policy.n_actions} actions: the environment has "
             f"{interface.n_features} and {n}",
         )
         self._policy, self.interface, self.env_id = policy, interface, env_id
@@ -181,7 +184,7 @@ class ReportPlayer(Player):
 
     @property
     def policy(self) -> Policy:
-        """The policy it plays by."""
+        """The policy."""
         return self._policy
 
     @property
@@ -190,10 +193,10 @@ class ReportPlayer(Player):
         return 0.0
 
     def world(self) -> dict[str, Any] | None:
-        """Return what a page needs to step the environment; None if no page knows how to.
+        """Return what a page needs to step the environment; None if it has no such dynamics.
 
-        That is the name of its class, its constants, and its actions if the agent chose among
-        combinations of others.
+        Keys: ``kind`` (class), ``parameters``, and ``choices`` (actions) if the agent chooses
+        among combinations of the environment's actions.
         """
         if self._origin is not None and self._origin.wrappers:
             return None
@@ -205,11 +208,11 @@ class ReportPlayer(Player):
             env.close()
         if dynamics is None:
             return None
-        found: dict[str, Any] = {"kind": kind, "parameters": dynamics.parameters.tolist()}
+        world: dict[str, Any] = {"kind": kind, "parameters": dynamics.parameters.tolist()}
         native = self.interface.native
         if native is not None and native.offers_combinations and self.interface.box is None:
-            found["choices"] = native.actions(np.arange(self.interface.n_actions)).tolist()
-        return found
+            world["choices"] = native.actions(np.arange(self.interface.n_actions)).tolist()
+        return world
 
     @property
     def _bins(self) -> int:
@@ -225,17 +228,17 @@ class ReportPlayer(Player):
 
 
 def policy_of(document: Mapping[str, Any]) -> Policy:
-    """Make a policy of what :func:`oda_rl.agents.export_policy` wrote as JSON.
+    """Make a policy from the JSON of :func:`oda_rl.agents.export_policy`.
 
     Parameters
     ----------
     document : Mapping
-        The JSON, parsed.
+        The parsed JSON.
 
     Raises
     ------
     InvalidFileError
-        If it is something else.
+        If the document is not such JSON.
 
     Examples
     --------
@@ -248,11 +251,9 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
     >>> np.array_equal(policy.q_values, agent.q_values)
     True
     """
-    require(isinstance(document, Mapping), "the policy is no JSON object")
-    require(
-        document.get("format") == _POLICY_FORMAT,
-        f"the policy is not of the format {_POLICY_FORMAT!r}",
-    )
+    require(isinstance(document, Mapping), "the policy is not a JSON object")
+    found = document.get("format")
+    require(found == _POLICY_FORMAT, f"the policy's format is {found!r}: not {_POLICY_FORMAT!r}")
     arrays = {name: _array(document, name) for name in ("origin", "diagram", "codevectors")}
     if "affine_actions" in document:
         outputs, (middle, half) = _array(document, "affine_actions"), _box(document)
@@ -260,8 +261,8 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
         return _rule(document, arrays, outputs / half[:, None])
     values = _array(document, "values")
     if "clauses" in document:
-        ones = np.eye(values.shape[1])[values.argmax(axis=1)]
-        return _rule(document, arrays, ones[:, :, None])
+        one_hot = np.eye(values.shape[1])[values.argmax(axis=1)]
+        return _rule(document, arrays, one_hot[:, :, None])
     if "common" not in document:
         return TablePolicy.from_arrays({**arrays, "q_values": values})
     arrays["models"] = np.column_stack([_array(document, "common"), values])
@@ -279,7 +280,7 @@ def _array(document: Mapping[str, Any], name: str) -> FloatArray:
 
 
 def _box(document: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
-    """Return the middle of the actions' box, and half its width; 1 of a component without any."""
+    """Return the middle of the actions' box, and half its width (1 where the width is 0)."""
     low, high = (_array(document["actions"], name) for name in ("low", "high"))
     return 0.5 * (low + high), np.where(high > low, 0.5 * (high - low), 1.0)
 
@@ -287,33 +288,32 @@ def _box(document: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
 def _rule(
     document: Mapping[str, Any], arrays: Mapping[str, FloatArray], outputs: FloatArray
 ) -> RulePolicy:
-    """Return a rule of some cells, of which the last say what clauses do."""
+    """Return a rule; the outputs beyond its cells are those of its clauses."""
     scores, n = 0.0 - arrays["diagram"], len(arrays["diagram"])
-    own = {"scores": scores, "outputs": outputs[:n], "codevectors": arrays["codevectors"]}
-    given = document.get("clauses", [])
-    if given:
-        width = scores.shape[1]
-        rows = [np.array(one["where"], dtype=np.float64).reshape(-1, width) for one in given]
-        both = list(zip(given, rows, strict=True))
-        clauses = Clauses.of(
-            [(where, one["forbids"]) for one, where in both if "forbids" in one],
-            [(where, outputs[one["cell"]], one["locked"]) for one, where in both if "cell" in one],
-            own["outputs"],
-        )
-        own |= {f"clauses_{name}": array for name, array in clauses.arrays.items()}
-    return RulePolicy.from_arrays(own)
+    rule = {"scores": scores, "outputs": outputs[:n], "codevectors": arrays["codevectors"]}
+    forbidding, deciding = [], []
+    for clause in document.get("clauses", []):
+        where = np.array(clause["where"], dtype=np.float64).reshape(-1, scores.shape[1])
+        if "forbids" in clause:
+            forbidding.append((where, clause["forbids"]))
+        if "cell" in clause:
+            deciding.append((where, outputs[clause["cell"]], clause["locked"]))
+    if forbidding or deciding:
+        clauses = Clauses.of(forbidding, deciding, rule["outputs"])
+        rule |= {f"clauses_{name}": array for name, array in clauses.arrays.items()}
+    return RulePolicy.from_arrays(rule)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What has been found of a report."""
+    """The result of verifying a report."""
 
     claimed: str
     """The score on the card."""
     faults: tuple[str, ...]
-    """What is not true; none if all is."""
+    """False statements in the report."""
     remarks: tuple[str, ...]
-    """What may explain that, or is to be known beside it."""
+    """Possible explanations."""
 
     @property
     def true(self) -> bool:
@@ -321,32 +321,31 @@ class Verdict:
         return not self.faults
 
     def __str__(self) -> str:
-        found = "true" if self.true else "not true"
         lines = [f"the card says: {self.claimed}", *self.faults, *self.remarks]
-        return "\n".join([*lines, f"the score on the card is {found}"])
+        return "\n".join([*lines, f"the score on the card is {'' if self.true else 'not '}true"])
 
 
 def verify(path: Path, trusting: bool = False) -> Verdict:
-    """Play the policy in a report again, and compare.
+    """Evaluate the policy in a report again, and compare.
 
-    What the page shows has to follow from its numbers, these from the policy. How the policy was
-    learned cannot be seen from it, and is not verified.
+    The card must match the numbers in the file, and these the policy. How the policy was learned
+    is not verified.
 
     Parameters
     ----------
     path : Path
         A file that ``oda-rl report`` wrote.
     trusting : bool
-        Whether modules are imported that the file names.
+        Whether to import modules that the file names.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     InvalidFileError
-        If it is no report, or a damaged one.
+        If the file is not a report, or is damaged.
     ValueError
-        If its environment cannot be made.
+        If the environment cannot be made.
 
     Examples
     --------
@@ -370,28 +369,24 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
     if claimed != report.score:
         faults.append(f"the returns in the file say: {report.score}")
     if parts.get("digest", "").strip() != report.digest:
-        faults.append(f"the policy in the file has the digest {report.digest}: the card another")
+        faults.append(f"the policy in the file has the digest {report.digest}, not the card's")
     played = player.evaluate(len(report.returns), seed=report.seed)
     differ = ~np.isclose(played, report.returns, rtol=_TOLERANCE, atol=0.0)
     if differ.any():
         faults.append(
-            f"played again, {differ.sum()} of {len(played)} episodes return something else: mean "
+            f"played again, {differ.sum()} of {len(played)} episodes have another return: mean "
             f"{played.mean():.4g}, not {np.mean(report.returns):.4g}"
         )
-    return Verdict(claimed, tuple(faults), tuple(_remarks(report, bool(differ.any()))))
-
-
-def _remarks(report: Report, differs: bool) -> list[str]:
-    now = present_versions()
-    others = [f"{name} {one}" for name, one in report.versions.items() if now.get(name) != one]
-    if not others:
-        return []
-    why = ", which may be why" if differs else ""
-    return [f"it was made with {', '.join(others)}: here are others{why}"]
+    installed, remarks = present_versions(), []
+    others = [f"{name} {v}" for name, v in report.versions.items() if installed.get(name) != v]
+    if others:
+        reason = ", which may be the reason" if differ.any() else ""
+        remarks.append(f"made with {', '.join(others)}: other versions are installed{reason}")
+    return Verdict(claimed, tuple(faults), tuple(remarks))
 
 
 class _Parts(HTMLParser):
-    """Collects the text of elements with an id that are of interest, of each the only one."""
+    """Collects the text of the elements with the wanted ids."""
 
     _WANTED = ("report", "score", "digest")
 
@@ -403,7 +398,7 @@ class _Parts(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         name = dict(attrs).get("id") or ""
         if name in self._WANTED:
-            require(name not in self.found, f"{name} stands in it twice")
+            require(name not in self.found, f"its element {name!r} is repeated")
             self.found[name] = ""
             self._open = tag, name
 
@@ -417,15 +412,15 @@ class _Parts(HTMLParser):
 
 
 def _parts_of(path: Path) -> dict[str, str]:
-    """Return texts of a report's elements by their ids, or raise InvalidFileError."""
+    """Return the texts of a report's elements by id, or raise InvalidFileError."""
     size = path.stat().st_size
-    require(size <= _MAX_BYTES, f"it has {size:,} bytes: no report has more than {_MAX_BYTES:,}")
+    require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InvalidFileError("it is no text, and so no report") from None
+        raise InvalidFileError("it is not text, so not a report") from None
     parser = _Parts()
     parser.feed(text)
     parser.close()
-    require("report" in parser.found, "it is no report of oda-rl report")
+    require("report" in parser.found, "it was not written by oda-rl report")
     return parser.found

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 
 def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of a policy: a row for each cell, those visited most first.
+    """Return headings and at most 40 rows of a policy: a row for each cell, the most visited first.
 
-    Columns: number of the cell, share of the states visited, how often the agent has learned from
-    it, its codevector, the value of each action there, by how much the best is worth more than the
-    next, and which that is. There are at most 40 rows, and as many components as are shown.
+    Columns: index of the cell, share of the states visited, number of updates, codevector, the
+    value of each action, the margin of the best over the second best, and the best action.
     """
     actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
     components = shown_components(policy)
@@ -57,12 +56,12 @@ def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
 
 
 def policy_remarks(policy: "Overview") -> list[str]:
-    """Return what a reader of :func:`policy_rows` should know: what is left out, what blends."""
+    """Return remarks on :func:`policy_rows`: omitted cells and components, blending."""
     remarks = []
-    n, rest = len(policy.cells), policy.shares[MAX_ROWS:].sum()
+    n, share = len(policy.cells), policy.shares[MAX_ROWS:].sum()
     if n > MAX_ROWS:
-        share = "" if np.isnan(rest) else f", where {100.0 * rest:.1f} % of the states visited are"
-        remarks.append(f"{n - MAX_ROWS} more cells are left out{share}")
+        visits = "" if np.isnan(share) else f", with {100.0 * share:.1f} % of the states visited"
+        remarks.append(f"{n - MAX_ROWS} more cells are left out{visits}")
     if policy.nowhere:
         remarks.append(f"{policy.nowhere} more cells decide nowhere that is known")
     left_out = len(policy.names) - len(shown_components(policy))
@@ -77,39 +76,34 @@ def policy_remarks(policy: "Overview") -> list[str]:
 
 
 _DRAWN_STEPS = 2000
-_MAX_SVG = 120_000  # characters; beyond, a picture of points takes less
+_MAX_SVG = 120_000  # characters; a larger figure is smaller as a PNG
 _PICTURE_DPI = 90
-_DARK = ("#000000", "#4d4d4d")  # what matplotlib and oda_rl.plotting write text and axes in
+_DARK = ("#000000", "#4d4d4d")  # colours of text and axes in matplotlib and oda_rl.plotting
 
 
 def draw_figures(
     agent: "Agent", seed: int = 0, returns: FloatArray | None = None
 ) -> "dict[str, Axes]":
-    """Draw learning curve, partition, metric and bifurcation, as far as there are any; by names.
+    """Draw learning curve, partition, metric and bifurcation, where they exist; by name.
 
-    The states drawn over the partition are those that the greedy policy visits. An agent that
-    anneals anew at each fit has no bifurcation to show, and a table of states of more than two
-    components no plane in which they lie. ``returns`` are those of the evaluation, if there was
-    one: the learning curve ends with their mean.
+    Dots on the partition are states that the greedy policy visits. An agent that anneals anew at
+    each fit has no bifurcation, and a table of states of more than two components no plane.
+    ``returns`` of an evaluation put their mean at the end of the learning curve.
     """
     from oda_rl import plotting
 
+    curve, solved, steps = agent.episodes.curve, agent.solved_return, agent.num_timesteps
     axes = {
         "learning_curve": plotting.plot_learning_curve(
-            agent.episodes.curve,
-            solved_return=agent.solved_return,
-            num_timesteps=agent.num_timesteps,
-            delivered=returns,
+            curve, solved_return=solved, num_timesteps=steps, delivered=returns
         )
     }
     names, action_names = names_for(agent)
     d = agent.interface.n_features
     if d == 2 or (d > 2 and not has_state_table(agent)):
+        visited = agent.visited_states(_DRAWN_STEPS, seed=seed)
         axes["partition"] = plotting.plot_partition(
-            agent,
-            visited=agent.visited_states(_DRAWN_STEPS, seed=seed),
-            names=names,
-            action_names=action_names,
+            agent, visited=visited, names=names, action_names=action_names
         )
     if agent.metric_ is not None:
         axes["metric"] = plotting.plot_metric(agent, names=names)
@@ -121,7 +115,7 @@ def draw_figures(
 
 
 def has_state_table(agent: "Agent") -> bool:
-    """Whether an agent has learned a table of states, each of which it tells from all others."""
+    """Return whether an agent has learned a table of discrete states."""
     from oda_rl.agents import ModelAgent
     from oda_rl.agents.policies import TablePolicy
 
@@ -129,17 +123,16 @@ def has_state_table(agent: "Agent") -> bool:
 
 
 def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
-    """Names of the observation's components and of the actions, where they are known."""
+    """Return the names of the observation's components and of the actions; None if unknown."""
     from oda_rl.agents.environments.spaces import matching_names
 
     return matching_names(agent.env_id, agent.interface)
 
 
 def as_html(figure: "Figure", name: str) -> str:
-    """Return a figure as an element of HTML, in the colour of the text around it.
+    """Return a figure as inline SVG in the colour of the surrounding text, or as PNG if large.
 
-    Lines and letters stay sharp; where they are so many that this takes much room, as a picture.
-    What has a picture in it is on white, as the colours of that are meant for.
+    A figure that contains a picture has a white background, for which its colours are chosen.
 
     >>> from oda_rl.plotting import new_axes
     >>> as_html(new_axes()[0].figure, "empty")[:30]
@@ -151,25 +144,21 @@ def as_html(figure: "Figure", name: str) -> str:
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
         text = file.getvalue()
     if len(text) > _MAX_SVG:
-        return _picture(figure, escape(name))
+        with io.BytesIO() as png:
+            figure.savefig(png, format="png", dpi=_PICTURE_DPI, facecolor="white")
+            code = b64encode(png.getvalue()).decode("ascii")
+        return f'<img alt="{escape(name)}" src="data:image/png;base64,{code}">'
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     for color in _DARK:
         text = text.replace(color, "currentColor")
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
-    text = re.sub(r' id="([^"]+)"', lambda one: one[0] if one[1] in used else "", text)
+    text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
     light = ' class="light"' if "<image" in text else ""
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"{light}', 1)
 
 
-def _picture(figure: "Figure", name: str) -> str:
-    with io.BytesIO() as file:
-        figure.savefig(file, format="png", dpi=_PICTURE_DPI, facecolor="white")
-        code = b64encode(file.getvalue()).decode("ascii")
-    return f'<img alt="{name}" src="data:image/png;base64,{code}">'
-
-
-_VISITED_STEPS = 5_000  # from which to count how often the policy is in which cell
+_VISITED_STEPS = 5_000  # from which the shares of the cells are estimated
 _TITLES = {
     "learning_curve": "Learning curve",
     "partition": "Partition",
@@ -179,26 +168,22 @@ _TITLES = {
 
 
 def write_page(
-    agent: "Agent",
-    report: Report,
-    out: Path,
-    seed: int | None = None,
-    command: str | None = None,
+    agent: "Agent", report: Report, out: Path, seed: int | None = None, command: str | None = None
 ) -> Path:
     """Write the page of a report.
 
     Parameters
     ----------
     agent : Agent
-        Of which it is; figures and tables are drawn from it.
+        Its figures and tables are drawn.
     report : Report
-        What :func:`~oda_rl.reporting.content.report_of` said of it.
+        The agent's, from :func:`~oda_rl.reporting.content.report_of`.
     out : Path
-        File to write, as a whole or not at all.
+        File to write, atomically.
     seed : int, optional
-        Of the training, if it is known.
+        Seed of the training.
     command : str, optional
-        Which makes the same again.
+        Command that repeats the training.
 
     Returns
     -------
@@ -219,7 +204,7 @@ def write_page(
 def page_of(
     agent: "Agent", report: Report, seed: int | None = None, command: str | None = None
 ) -> str:
-    """Return the text of the page of a report; see :func:`write_page`."""
+    """Return the HTML that :func:`write_page` writes."""
     script, style = _part("script.js"), _part("style.css")
     digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
@@ -241,11 +226,11 @@ def page_of(
 
 
 def _card(agent: "Agent", report: Report, seed: int | None, command: str | None) -> str:
-    begun = "" if seed is None else f", seed {seed}"
+    seeded = "" if seed is None else f", seed {seed}"
     rows = [
         ("environment", _environment(agent, report), ""),
         ("agent", f"{type(agent).__name__}, {agent.policy.n_cells} cells", ""),
-        ("learned from", f"{agent.num_timesteps:,} steps{begun}", ""),
+        ("learned from", f"{agent.num_timesteps:,} steps{seeded}", ""),
         ("return", report.score, "score"),
         ("first reset of these", f"seed {report.seed}", ""),
         ("learned with", _versions(agent.versions), ""),
@@ -261,14 +246,15 @@ def _card(agent: "Agent", report: Report, seed: int | None, command: str | None)
 
 
 def _environment(agent: "Agent", report: Report) -> str:
-    spec, said = report.env_spec or {}, report.env_id or "without a name"
-    own = [f"{key}={value!r}" for key, value in (spec.get("kwargs") or {}).items()]
+    spec = report.env_spec or {}
+    parts = [report.env_id or "without a name"]
+    parts += [f"{key}={value!r}" for key, value in (spec.get("kwargs") or {}).items()]
     if spec.get("max_episode_steps") is not None:
-        own.append(f"{spec['max_episode_steps']} steps at most")
-    own += [f"wrapped by {one['name']}" for one in spec.get("wrappers") or []]
-    solved = agent.solved_return
-    own += [] if solved is None else [f"solved from {solved:g}"]
-    return ", ".join([said, *own])
+        parts.append(f"at most {spec['max_episode_steps']} steps")
+    parts += [f"wrapped by {wrapper['name']}" for wrapper in spec.get("wrappers") or []]
+    if agent.solved_return is not None:
+        parts.append(f"solved from {agent.solved_return:g}")
+    return ", ".join(parts)
 
 
 def _versions(versions: Mapping[str, str]) -> str:
@@ -276,7 +262,7 @@ def _versions(versions: Mapping[str, str]) -> str:
 
 
 def _rule(agent: "Agent") -> str:
-    """Return the rule in words, of an agent that has one."""
+    """Return the section with the rule in words, if the agent has one."""
     from oda_rl.agents import ModelAgent
 
     if not isinstance(agent, ModelAgent) or has_state_table(agent):
@@ -287,21 +273,21 @@ def _rule(agent: "Agent") -> str:
 def _cells(agent: "Agent", report: Report) -> str:
     policy = overview(agent, agent.visited_states(_VISITED_STEPS, seed=report.seed))
     headings, rows = policy_rows(policy)
-    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in headings)
+    head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     lines = []
     for row in rows:
         cell, *middle, action = map(escape, row)
-        numbers = "".join(f"<td>{one}</td>" for one in middle)
+        numbers = "".join(f"<td>{value}</td>" for value in middle)
         lines.append(
             f'<tr data-cell="{cell}"><th scope="row">{cell}</th>{numbers}<td>{action}</td></tr>'
         )
-    remarks = "".join(f"<p>{escape(one)}</p>" for one in policy_remarks(policy))
+    remarks = "".join(f"<p>{escape(remark)}</p>" for remark in policy_remarks(policy))
     body = "\n".join(lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{remarks}"
 
 
 def _in_script(report: Report) -> str:
-    """Return JSON that nothing in a script element ends."""
+    """Return JSON without characters that could end a script element."""
     text = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
