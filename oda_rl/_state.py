@@ -123,7 +123,7 @@ class State:
             if wrong.any():
                 raise InvalidFileError(
                     f"{name}.{field} is {values[wrong][0].item()!r}: "
-                    f"it must be in {span.said(sizes)}"
+                    f"it must be in {span.described(sizes)}"
                 )
 
     def assign(self, values: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Files of others: what cannot be is refused, before anything compiled sees it."""
+"""Invalid files are refused before compiled code reads them."""
 
 import dataclasses
 import importlib
@@ -38,7 +38,7 @@ LAYER = {"name": "TimeAwareObservation", "kwargs": {}, "fault": None,
 
 
 def nested(depth):
-    """A list in a list in a list."""
+    """Return nested lists."""
     return [nested(depth - 1)] if depth else []
 
 
@@ -58,7 +58,7 @@ def changed(path, **arrays):
     return path.with_name("changed.zip")
 
 
-def told(path, **values):
+def with_metadata(path, **values):
     """Put other values into the metadata of a file."""
     metadata, known = load_archive(path)
     save_archive(path.with_name("changed.zip"), {**metadata, **values}, known)
@@ -79,14 +79,14 @@ def set_field(name, value):
 # Schemas.
 
 
-def test_spans_say_what_belongs_to_them():
+def test_spans():
     values = np.array([-1.0, 0.0, 1.0, np.inf, np.nan])
-    for text, right in (
+    for text, inside in (
         ("[0, 1)", [0, 1, 0, 0, 0]), ("(0, inf]", [0, 0, 1, 1, 0]),
         ("[0, K] or nan", [0, 1, 1, 0, 1]),
         ("(-inf, inf)", [1, 1, 1, 0, 0]), ("[-1, K-1)", [1, 0, 0, 0, 0]),
     ):  # fmt: skip
-        assert (~Span(text).wrong(values, {"K": 1})).tolist() == [bool(one) for one in right]
+        assert (~Span(text).wrong(values, {"K": 1})).tolist() == list(map(bool, inside))
 
 
 def test_sizes_are_bound_by_the_first_array_that_has_them():
@@ -122,9 +122,9 @@ def test_types_of_settings():
 
 
 def subclasses(kind):
-    for own in kind.__subclasses__():
-        yield own
-        yield from subclasses(own)
+    for child in kind.__subclasses__():
+        yield child
+        yield from subclasses(child)
 
 
 def test_all_that_is_stored_has_a_schema():
@@ -138,16 +138,13 @@ def test_all_that_is_stored_has_a_schema():
         names = {field.name for field in dataclasses.fields(kind)} - {"clauses"}  # see below
         assert kind.SCHEMA.keys() == names
     assert editing.SCHEMA.keys() == {field.name for field in dataclasses.fields(editing.Clauses)}
-    stored = {one for kind in subclasses(Filed) for one in getattr(kind, "_stored", {}).values()}
+    stored = {stored for kind in subclasses(Filed) for stored in kind._stored.values()}
     for kind in stored:  # estimators among them say in LEARNED what besides parameters they have
         if kind.__module__.startswith("oda_rl") and not issubclass(kind, Filed):
-            named = getattr(kind, "_fields", None)
-            named = (
-                named or [f.name for f in dataclasses.fields(kind)]
-                if dataclasses.is_dataclass(kind)
-                else named
-            )
-            assert named is None or set(named) == schema_of(kind).keys(), kind
+            names = getattr(kind, "_fields", None)
+            if dataclasses.is_dataclass(kind):
+                names = [field.name for field in dataclasses.fields(kind)]
+            assert names is None or set(names) == schema_of(kind).keys(), kind
 
 
 # Zips and JSON.
@@ -166,49 +163,49 @@ def npy(array):
 
 
 @pytest.mark.parametrize(
-    ("members", "said"),
+    ("members", "message"),
     [
-        ([("metadata.json", "{}"), ("../x.npy", npy(np.zeros(1)))], "no name"),
-        ([("metadata.json", "{}"), ("/x.npy", npy(np.zeros(1)))], "no name"),
-        ([("metadata.json", "{}"), ("x.txt", b"")], "no name"),
+        ([("metadata.json", "{}"), ("../x.npy", npy(np.zeros(1)))], "cannot name"),
+        ([("metadata.json", "{}"), ("/x.npy", npy(np.zeros(1)))], "cannot name"),
+        ([("metadata.json", "{}"), ("x.txt", b"")], "cannot name"),
         ([("metadata.json", "{}"), ("x.npy", npy(np.zeros(1))[:-1])], "bytes"),
         ([("metadata.json", "{}"), ("x.npy", npy(np.zeros(2**27, np.int8)))], "must be at most"),
-        ([("metadata.json", "[1]")], "no dictionary"),
-        ([("metadata.json", '{"a": 1, "a": 2}')], "twice"),
+        ([("metadata.json", "[1]")], "must hold a dictionary"),
+        ([("metadata.json", '{"a": 1, "a": 2}')], "repeats a key"),
         ([("metadata.json", 100_000 * "[")], "damaged"),
         ([("metadata.json", '{"a": [' + "[]," * 10**6 + "0]}")], "values"),
         ([("metadata.json", '{"a": "' + 2**24 * "x" + '"}')], "metadata.json has"),
         ([("x.npy", npy(np.zeros(1)))], "metadata.json is missing"),
     ],
 )  # fmt: skip
-def test_zips_that_cannot_be_are_refused(tmp_path, members, said):
+def test_invalid_zips(tmp_path, members, message):
     zipped(tmp_path / "a.zip", members)
-    with pytest.raises(InvalidFileError, match=said):
+    with pytest.raises(InvalidFileError, match=message):
         load_archive(tmp_path / "a.zip")
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_a_member_stands_in_a_file_once(tmp_path):
+def test_repeated_members(tmp_path):
     zipped(tmp_path / "a.zip", [("metadata.json", "{}"), *2 * [("x.npy", npy(np.zeros(1)))]])
-    with pytest.raises(InvalidFileError, match="twice"):
+    with pytest.raises(InvalidFileError, match="is repeated"):
         load_archive(tmp_path / "a.zip")
 
 
 def test_the_whole_file_is_checked_before_any_array_is_used(tmp_path):
     save_archive(tmp_path / "a.zip", {}, {"x": np.random.default_rng(0).random(10**5)})
-    whole = bytearray((tmp_path / "a.zip").read_bytes())
-    whole[len(whole) // 2] ^= 1
-    (tmp_path / "a.zip").write_bytes(whole)
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "a.zip").write_bytes(content)
     with pytest.raises(InvalidFileError):
         load_archive(tmp_path / "a.zip")
 
 
-def test_what_fills_memory_is_refused_before_it_does(tmp_path):
+def test_zip_bombs(tmp_path):
     members = [[("metadata.json", '{"a": [' + "{}," * 4_000_000 + "0]}")],
                [("metadata.json", '{"a": "' + 50_000_000 * "x" + '"}')],
                [("metadata.json", "{}"), ("x.npy", npy(np.zeros(5_000_000)))]]  # fmt: skip
-    for own in members:
-        zipped(tmp_path / "a.zip", own)
+    for bomb in members:
+        zipped(tmp_path / "a.zip", bomb)
         tracemalloc.start()
         with pytest.raises(InvalidFileError):
             load_archive(tmp_path / "a.zip")
@@ -228,7 +225,7 @@ def test_arrays_are_read_as_they_were_written(tmp_path):
         assert read[name].flags.writeable
 
 
-def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
+def test_arrays_that_compress_too_well(tmp_path):
     large = np.zeros(2**24)
     save_archive(tmp_path / "a.zip", {}, {"x": large})
     assert load_archive(tmp_path / "a.zip")[1]["x"].shape == large.shape
@@ -238,7 +235,7 @@ def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "said"),
+    ("arrays", "message"),
     [
         ({"state": set_field("n_cells", 10**9)}, "n_cells is 1000000000"),
         ({"state": set_field("phase", 3)}, "phase is 3"),
@@ -259,14 +256,14 @@ def test_what_compresses_too_well_is_stored_and_can_be_read(tmp_path):
         ({"surplus": np.zeros(1)}, "surplus is in it"),
     ],
 )  # fmt: skip
-def test_arrays_that_cannot_be_are_refused(online, arrays, said):
-    with pytest.raises(InvalidFileError, match=said) as error:
+def test_invalid_arrays(online, arrays, message):
+    with pytest.raises(InvalidFileError, match=message) as error:
         load_agent(changed(online, **arrays))
     assert "changed.zip" in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"format": 2}, "in format 2: it must hold 'TwoTimescaleAgent' in format 1"),
         ({"format": True}, "format True"),
@@ -308,17 +305,17 @@ def test_arrays_that_cannot_be_are_refused(online, arrays, said):
             {"mean": [0.0], "var": [-1.0], "count": 1.0}}]}}, "statistics.var is -1.0"),
     ],
 )  # fmt: skip
-def test_metadata_that_cannot_be_is_refused(online, values, said):
-    with pytest.raises(InvalidFileError, match=said):
-        load_agent(told(online, **values))
+def test_invalid_metadata(online, values, message):
+    with pytest.raises(InvalidFileError, match=message):
+        load_agent(with_metadata(online, **values))
 
 
-def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monkeypatch):
+def test_modules_named_in_a_file_are_not_imported(online, tmp_path, monkeypatch):
     entry = "gymnasium.envs.classic_control:CartPoleEnv"
     code = f"import gymnasium as gym\ngym.register('Named-v0', '{entry}')\n"
     (tmp_path / "named_by_a_file.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    path = told(online, env_id="named_by_a_file:Named-v0", env_spec=None)  # as files were
+    path = with_metadata(online, env_id="named_by_a_file:Named-v0", env_spec=None)  # as files were
     agent = load_agent(path)
     assert agent.predict(np.zeros(4))[0] in (0, 1)
     for use in (lambda: agent.learn(10), lambda: agent.evaluate(1)):
@@ -336,7 +333,7 @@ def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("entry_point", "said"),
+    ("entry_point", "message"),
     [
         ("gymnasium.wrappers:RecordVideo", "is no wrapper that agents are trained in"),
         ("gymnasium:make", "is no wrapper"),
@@ -346,21 +343,21 @@ def test_modules_named_in_a_file_are_not_imported_unasked(online, tmp_path, monk
         ("gymnasium_evil.wrappers:Wrapper", "the module 'gymnasium_evil.wrappers' would be"),
     ],
 )
-def test_only_wrappers_come_out_of_a_file(entry_point, said, online):
+def test_only_wrappers_are_loaded(entry_point, message, online):
     layer = {**LAYER, "entry_point": entry_point}
-    agent = load_agent(told(online, env_spec={**SPEC, "wrappers": [layer]}))
-    with pytest.raises(ValueError, match=said):
+    agent = load_agent(with_metadata(online, env_spec={**SPEC, "wrappers": [layer]}))
+    with pytest.raises(ValueError, match=message):
         agent.evaluate(1)
     assert "antigravity" not in sys.modules
 
 
-def test_an_environment_out_of_a_file_has_the_spaces_of_the_agent(online):
-    agent = load_agent(told(online, env_spec={**SPEC, "wrappers": [LAYER]}))
+def test_environments_in_files_have_the_spaces_of_the_agent(online):
+    agent = load_agent(with_metadata(online, env_spec={**SPEC, "wrappers": [LAYER]}))
     with pytest.raises(ValueError, match="the agent was trained with"):
         agent.learn(10)
 
 
-def test_rules_that_cannot_be_are_refused():
+def test_invalid_rules():
     right = {
         "scores": np.zeros((2, 3)),
         "outputs": np.eye(2)[:, :, None],
@@ -385,7 +382,7 @@ def content(path, change):
     save_archive(path, json.loads(text.replace(*change, 1)), arrays)
 
 
-def test_trees_whose_children_lead_back_are_refused(tmp_path):
+def test_trees_with_cycles(tmp_path):
     points = np.random.default_rng(0).normal(size=(300, 2))
     path = tmp_path / "tree.zip"
     ODATreeClusterer(random_state=0).fit(points).save(path)
@@ -395,7 +392,7 @@ def test_trees_whose_children_lead_back_are_refused(tmp_path):
         ODATreeClusterer.load(path)
 
 
-def test_labels_that_lead_out_of_bounds_are_refused(tmp_path):
+def test_indices_out_of_bounds(tmp_path):
     points, path = np.random.default_rng(0).normal(size=(300, 2)), tmp_path / "model.zip"
     ODAClassifier(random_state=0).partial_fit(points, points[:, 0] > 0.0).save(path)
     metadata, arrays = load_archive(path)
@@ -408,21 +405,21 @@ def test_labels_that_lead_out_of_bounds_are_refused(tmp_path):
             ODAClassifier.load(tmp_path / "other.zip")
 
 
-def test_a_long_directory_is_refused_before_it_is_read(online, tmp_path, monkeypatch):
+def test_long_directories_are_not_read(online, tmp_path, monkeypatch):
     content = online.read_bytes()
     end = len(content) - 22
     size = (10**6 + 1).to_bytes(4, "little")
     locator = b"PK\6\7" + bytes(16)
-    for changed, said in (
+    for changed, message in (
         (content[: end + 12] + size + content[end + 16 :], "directory has 1,000,001 bytes"),
-        (content[:end] + locator + content[end:], "zip of 64 bits"),
+        (content[:end] + locator + content[end:], "64-bit zip"),
         (content + b"x", "does not end as a zip"),
         (b"", "damaged"),
     ):
         (tmp_path / "other.zip").write_bytes(changed)
         with monkeypatch.context() as patch:
             patch.setattr(zipfile, "ZipFile", None)
-            with pytest.raises(InvalidFileError, match=said):
+            with pytest.raises(InvalidFileError, match=message):
                 load_agent(tmp_path / "other.zip")
 
 
@@ -437,20 +434,20 @@ def test_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
         for name, content in members.items():
             archive.writestr(name, content)
     with zipfile.ZipFile(path) as archive:
-        places = [own.header_offset for own in archive.infolist()]
+        places = [info.header_offset for info in archive.infolist()]
     arrays = load_archive(path)[1]
     for name in arrays:
         np.testing.assert_array_equal(arrays[name], np.load(io.BytesIO(members[f"{name}.npy"])))
-    whole = path.read_bytes()
+    written = path.read_bytes()
     for begin in places:
         for at in (begin, begin + 30, begin + 80):  # in its signature, its name, its content
-            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            path.write_bytes(written[:at] + bytes([written[at] ^ 1]) + written[at + 1 :])
             with pytest.raises(InvalidFileError):
                 load_archive(path)
 
 
 @pytest.mark.parametrize(
-    ("kind", "arrays", "said"),
+    ("kind", "arrays", "message"),
     [
         ("online-grid", {"state": set_field("n_cells", 10**6)}, "n_cells is 1000000"),
         ("online-gmm", {"partition_schedule": set_field("kind", 3)}, "kind is 3"),
@@ -464,11 +461,11 @@ def test_members_are_read_as_zipfile_reads_them(online, tmp_path, method):
         ("codevectors", {"performed": np.zeros((1, 2))}, "performed has shape"),
     ],
 )  # fmt: skip
-def test_arrays_of_other_agents_that_cannot_be_are_refused(kind, arrays, said, tmp_path):
+def test_invalid_arrays_of_other_agents(kind, arrays, message, tmp_path):
     subject = fuzz_subjects.subject(kind, tmp_path)
     path = changed(subject.file, **arrays)
     tracemalloc.start()
-    with pytest.raises(InvalidFileError, match=said):
+    with pytest.raises(InvalidFileError, match=message):
         subject.load(path)
     assert tracemalloc.get_traced_memory()[1] < 1e8
     tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""What all estimators share: parameters that are checked, and files."""
+"""The common parts of estimators: validated parameters, and files."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ T = TypeVar("T", bound=type)
 
 
 def within(interval: str) -> Interval:
-    """Return the range of the real numbers in an interval such as "(0, 1]"."""
+    """Return the interval of real numbers written as, for example, "(0, 1]"."""
     low, high = (float(end) for end in interval[1:-1].split(","))
     return Interval(Real, low, high, closed=_CLOSED[interval[0] + interval[-1]])
 
@@ -40,17 +40,16 @@ RandomState = int | np.random.RandomState | None
 Seed = Annotated[RandomState, "random_state"]
 Flag = Annotated[bool, "boolean"]
 
-# Parameters are checked against their ranges before the method runs.
+# Decorates a method that first validates the estimator's parameters.
 validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=True))
 
 
 @dataclass_transform()
 def estimator(cls: T) -> T:
-    """Make an estimator whose parameters are annotated fields, each with its type and default.
+    """Make an estimator whose parameters are annotated fields, inherited from its bases.
 
-    What scikit-learn checks a parameter against stands beside its type, as ``Annotated``; its
-    description, in the docstring of the class. Subclasses have the parameters of their bases. All
-    public methods work in one thread (:func:`oda_rl._threads.one_thread`).
+    ``Annotated`` adds scikit-learn's constraints to a parameter's type. All public methods work in
+    one thread (:func:`oda_rl._threads.one_thread`).
     """
     made: Any = dataclass(cls, eq=False, repr=False)
     constraints: dict[str, list[Any]] = {}
@@ -58,7 +57,7 @@ def estimator(cls: T) -> T:
         if field.init and get_origin(field.type) is Annotated:
             kind: Any = field.type
             constraints[field.name] = list(kind.__metadata__)
-            made.__init__.__annotations__[field.name] = kind.__origin__  # as help shows it
+            made.__init__.__annotations__[field.name] = kind.__origin__  # for help()
     made._parameter_constraints = constraints
     for name in dir(cls):
         method = getattr_static(cls, name)
@@ -74,10 +73,10 @@ _ROUTING = "_metadata_request"
 
 
 class Filed:
-    """An estimator's way to a file and back."""
+    """An estimator that can be saved to a file."""
 
     _stored: ClassVar[Classes] = {}
-    """Classes, by name, that its attributes may be of."""
+    """Classes, by name, that its attributes may have."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file of arrays and JSON; nothing is pickled.
@@ -85,10 +84,9 @@ class Filed:
         Raises
         ------
         TypeError
-            If a parameter is code, as a Bregman divergence of one's own is, or a resolution that is
-            a function.
+            If a parameter is code, such as a custom Bregman divergence or a resolution function.
         ValueError
-            If :meth:`load` would refuse it, because a number that was learned is not finite, say.
+            If :meth:`load` would refuse the file, for example because a number is not finite.
         """
         arrays: Arrays = {}
         name = type(self).__name__
@@ -98,93 +96,86 @@ class Filed:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; it goes on learning as the saved one would have.
+        """Read a model that :meth:`save` wrote; it continues to learn as the original would.
 
         Raises
         ------
         FileNotFoundError
             If there is no such file.
         InvalidFileError
-            If the file is damaged, or of something else.
+            If the file is damaged, or of another kind.
         """
         return cls._made(path, *load_archive(path))
 
     @classmethod
     def _made(cls, path: str | os.PathLike[str], metadata: dict[str, Any], arrays: Read) -> Self:
-        """Make what a file holds, or raise InvalidFileError."""
+        """Make the model in a file, or raise InvalidFileError."""
         if metadata.get("estimator") != cls.__name__:
             raise InvalidFileError(
                 f"{os.fspath(path)!r} holds {metadata.get('estimator', 'no estimator')}, "
                 f"not {cls.__name__}"
             )
         with reading(path):
-            require(metadata.keys() <= {"estimator", "content"}, "its metadata has more than that")
+            require(metadata.keys() <= {"estimator", "content"}, "its metadata has unknown keys")
             model = cls()
             content = _decode(metadata["content"], arrays, cls._stored)
-            require(isinstance(content, dict), "content is no dictionary")
+            require(isinstance(content, dict), "content must be a dictionary")
             model._restore(content)
-            model._check()
+            if hasattr(model, "_validate_params"):
+                model._validate_params()
+            check_contents(model, {"d": getattr(model, "n_features_in_", 0)}, cls.__name__)
         return model
 
-    def _check(self) -> None:
-        """Raise an exception unless it is what could have been saved."""
-        if hasattr(self, "_validate_params"):
-            self._validate_params()
-        check_contents(self, {"d": getattr(self, "n_features_in_", 0)}, type(self).__name__)
-
     def _attributes(self) -> dict[str, Any]:
-        """Return what is written."""
+        """Return the attributes to write."""
         attributes = dict(vars(self._closed()))
         if _ROUTING in attributes:
-            attributes[_ROUTING] = _requested(attributes[_ROUTING])
+            attributes[_ROUTING] = {
+                method: dict(getattr(attributes[_ROUTING], method).requests)
+                for method in SIMPLE_METHODS
+            }
         return attributes
 
     def _restore(self, content: dict[str, Any]) -> None:
-        """Take over what :meth:`_attributes` returned."""
+        """Take over the output of :meth:`_attributes`."""
         if _ROUTING in content:
             content[_ROUTING] = _request(self, content[_ROUTING])
         vars(self).update(content)
         self._reopen()
 
     def _closed(self) -> Self:
-        """Return the estimator as it is written."""
+        """Return the estimator in the form that is written."""
         return self
 
     def _reopen(self) -> None:
-        """Prepare to go on learning, having been read."""
-
-
-def _requested(request: MetadataRequest) -> dict[str, dict[str, Any]]:
-    """Return what a routing of metadata asks for: names of arguments, by method."""
-    return {method: dict(getattr(request, method).requests) for method in SIMPLE_METHODS}
+        """Prepare to continue learning after loading."""
 
 
 def _request(model: Any, requested: Any) -> MetadataRequest:
-    """Return the routing that :func:`_requested` took apart."""
+    """Return the metadata routing with the requested arguments, by method."""
     request = model._get_metadata_request()
     for method, arguments in requested.items():
-        require(method in SIMPLE_METHODS, f"{method!r} is no method that metadata go to")
+        require(method in SIMPLE_METHODS, f"{method!r} is not a method with metadata")
         for argument, alias in arguments.items():
             getattr(request, method).add_request(param=argument, alias=alias)
     return request
 
 
 def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
+    """Return a value as JSON, with its arrays apart."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray):
-        if value.dtype == object:
-            items = [_encode(item, arrays, classes, where) for item in value.tolist()]
-            return {"objects": items, "shape": list(value.shape)}
+    if isinstance(value, np.ndarray) and value.dtype != object:
         arrays[str(len(arrays))] = value
         return {"array": str(len(arrays) - 1)}
-    if hasattr(value, "_fields"):
+    if isinstance(value, np.ndarray | list | tuple):
         items = [_encode(item, arrays, classes, where) for item in value]
-        return {"named": type(value).__name__, "items": items}
-    if isinstance(value, list | tuple):
-        items = [_encode(item, arrays, classes, where) for item in value]
+        if isinstance(value, np.ndarray):
+            return {"objects": items, "shape": list(value.shape)}
+        if hasattr(value, "_fields"):
+            return {"named": type(value).__name__, "items": items}
         return {type(value).__name__: items}
     if isinstance(value, dict):
         pairs = [
@@ -201,34 +192,31 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
 
 
 def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
+    """Invert :func:`_encode`."""
     if not isinstance(value, dict):
         return value
     if "array" in value:
         return arrays[value["array"]]
     if "objects" in value:
         require(all(isinstance(item, str | int | float) for item in value["objects"]), "objects")
-        array = np.empty(len(value["objects"]), dtype=object)
-        array[:] = [_decode(item, arrays, classes) for item in value["objects"]]
-        return array.reshape(value["shape"])
-    if "list" in value:
-        return [_decode(item, arrays, classes) for item in value["list"]]
+        return np.array(value["objects"], dtype=object).reshape(value["shape"])
+    for kind in (list, tuple):
+        if kind.__name__ in value:
+            return kind(_decode(item, arrays, classes) for item in value[kind.__name__])
     if "named" in value:
         named = classes[value["named"]]
-        require(hasattr(named, "_fields"), f"{value['named']} is no tuple with names")
-        return named(*_decode({"list": value["items"]}, arrays, classes))
-    if "tuple" in value:
-        return tuple(_decode(item, arrays, classes) for item in value["tuple"])
+        require(hasattr(named, "_fields"), f"{value['named']} is not a named tuple")
+        return named(*(_decode(item, arrays, classes) for item in value["items"]))
     if "dict" in value:
         return {key: _decode(item, arrays, classes) for key, item in value["dict"]}
     if "generator" in value:
         generator = np.random.default_rng()
-        generator.bit_generator.state = generator_state(
-            _decode(value["generator"], arrays, classes), "generator"
-        )
+        state = _decode(value["generator"], arrays, classes)
+        generator.bit_generator.state = generator_state(state, "generator")
         return generator
-    kind = classes[value["object"]]
-    require(not hasattr(kind, "_fields"), f"{value['object']} is a tuple")
-    decoded: Any = object.__new__(kind)
+    cls = classes[value["object"]]
+    require(not hasattr(cls, "_fields"), f"{value['object']} is a tuple")
+    decoded: Any = object.__new__(cls)
     content = _decode(value["content"], arrays, classes)
     if isinstance(decoded, Filed):
         decoded._restore(content)

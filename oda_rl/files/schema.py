@@ -1,4 +1,4 @@
-"""What may be in a file: type, shape and range of every number, declared beside the state itself.
+"""Schemas of files: type, shape and range of every number, declared beside the state itself.
 
 A schema is a dictionary of members:
 
@@ -8,14 +8,14 @@ A schema is a dictionary of members:
 Traceback (most recent call last):
 oda_rl.files.schema.InvalidFileError: owners[1] is 3: it must be a whole number in [0, d), d = 3
 
-Shapes and ranges may name sizes, ``1+d`` and ``K-1`` among them. A name that is not known yet is
-bound by the first array that has it; those with capital letters are at least 1. Compiled code
-checks no index: it relies on this.
+Shapes and ranges may be expressions of sizes, such as ``1+d`` and ``K-1``. An unknown name is bound
+by the first array that has it; uppercase sizes are at least 1. Compiled code relies on these checks
+for its indices.
 
-An object that comes out of a file has a ``SCHEMA`` in its class, from attributes to what each is:
-a :class:`Member`, which is an array or a number; :class:`Floats`; :class:`Maybe`, :class:`Each`,
-:class:`Several` of these; a type, whose objects have a schema of their own; or :data:`ANYTHING`
-that a file can hold. If it has ``check_contents``, that says how the attributes belong together.
+The class of an object in a file has a ``SCHEMA`` of its attributes: a :class:`Member` (an array or
+a number), :class:`Floats`, a :class:`Maybe`, :class:`Each` or :class:`Several` of these, a type
+(with a schema of its own), or :data:`ANYTHING`. Its ``check_contents``, if any, checks how the
+attributes belong together.
 """
 
 import math
@@ -32,45 +32,43 @@ import numpy.typing as npt
 
 Sizes = dict[str, int]
 
-MAX = 1e15  # of what is counted: sums of some of these are exact in double precision
+MAX = 1e15  # of counts: sums of a few are exact in double precision
 FINITE, COUNT = "(-inf, inf)", f"[0, {MAX:.0f})"
 MISSING = f"{FINITE} or nan"
-"""Numbers of samples of which features may be missing."""
+"""Range of samples in which features may be missing."""
 ANYTHING = object()
-"""What nothing that is compiled depends on."""
+"""Any value; for attributes that no compiled code reads."""
 
 _STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32,
            np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
 
 
 class InvalidFileError(ValueError):
-    """A file that is damaged, or holds what cannot be; the message names the file and what."""
+    """A file that is damaged or holds invalid values."""
 
 
 @contextmanager
 def reading(path: Any) -> Iterator[None]:
-    """Turn whatever goes wrong while a file is read into an :class:`InvalidFileError`."""
+    """Turn every exception while reading a file into an :class:`InvalidFileError`."""
     try:
         yield
     except FileNotFoundError:
         raise
     except (Exception, RecursionError) as error:
-        said = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         if isinstance(error, KeyError):
-            said = f"{said} is missing"
-        raise InvalidFileError(f"{str(path)!r} is damaged: {said[:500]}") from error
+            reason += " is missing"
+        raise InvalidFileError(f"{str(path)!r} is damaged: {reason[:500]}") from error
 
 
-def require(holds: Any, what: str) -> None:
-    """Raise :class:`InvalidFileError` unless something holds."""
-    if not holds:
-        raise InvalidFileError(what)
+def require(condition: Any, message: str) -> None:
+    """Raise :class:`InvalidFileError` unless a condition holds."""
+    if not condition:
+        raise InvalidFileError(message)
 
 
 class Span:
-    """Numbers that are allowed, such as "[0, K)", "(-inf, inf]", "[0, 1] or nan".
-
-    Infinity belongs to it where the bracket beside it is closed.
+    """An interval of allowed numbers, such as "[0, K)", "(-inf, inf]", "[0, 1] or nan".
 
     >>> Span("[0, K-1] or nan").wrong(np.array([0.0, 2.0, np.nan]), {"K": 2}).tolist()
     [False, True, False]
@@ -84,16 +82,16 @@ class Span:
         self.ends = tuple(bare[1:-1].split(", "))
 
     def wrong(self, values: npt.NDArray[Any], sizes: Mapping[str, int]) -> npt.NDArray[np.bool_]:
-        """Which of some values do not belong to it."""
+        """Return which values lie outside, a mask of their shape."""
         low, high = (_value(end, sizes) for end in self.ends)
-        right = values >= low if self.closed[0] else values > low
-        right &= values <= high if self.closed[1] else values < high
+        inside = values >= low if self.closed[0] else values > low
+        inside &= values <= high if self.closed[1] else values < high
         if self.nan:
-            right |= np.isnan(values)
-        return np.asarray(~right)
+            inside |= np.isnan(values)
+        return np.asarray(~inside)
 
-    def said(self, sizes: Mapping[str, int]) -> str:
-        """Return the text, and what its names stand for."""
+    def described(self, sizes: Mapping[str, int]) -> str:
+        """Return the text with the values of its names."""
         names = [name for name in _names(self.text) if name in sizes]
         return ", ".join([self.text, *(f"{name} = {sizes[name]}" for name in names)])
 
@@ -106,28 +104,26 @@ class Member:
     """An array in a file."""
 
     kind: type
-    """float, int, bool, np.float32; or a declaration of named state."""
+    """float, int, bool, np.float32, or a declaration of named state."""
     shape: str = ""
     span: str = FINITE
     optional: bool = False
     whole: bool = False
-    """Whether all numbers are integers, though they are stored as floats."""
+    """Whether floats must be integers."""
 
     def fits(self, array: npt.NDArray[Any], sizes: Sizes) -> str | None:
-        """Say what is wrong about dtype and shape, if anything; binds names of sizes."""
+        """Return what is wrong with dtype or shape, if anything; binds names of sizes."""
         stored = _STORED.get(self.kind)
         wanted = self.kind.dtype if stored is None else np.dtype(stored)  # type: ignore[attr-defined]
         empty = array.size == 0 and self.kind in (bool, int) and array.dtype == np.float64
-        if array.dtype != wanted and not empty:  # NumPy has floats where there is nothing
+        if array.dtype != wanted and not empty:  # NumPy makes empty arrays of floats
             return f"is of {array.dtype}: it must be of {wanted}"
         parts = [part for part in self.shape.split(", ") if part]
-        right = len(parts) == array.ndim
-        for part, size in zip(parts, array.shape, strict=False):
-            right = right and _bind(part, size, sizes)
-        if right:
+        bound = (_bind(part, size, sizes) for part, size in zip(parts, array.shape, strict=True))
+        if len(parts) == array.ndim and all(bound):
             return None
-        names_of = {name: sizes[name] for name in _names(self.shape) if name in sizes}
-        return f"has shape {array.shape}: it must be ({self.shape}), {names_of}"
+        known = {name: sizes[name] for name in _names(self.shape) if name in sizes}
+        return f"has shape {array.shape}: it must be ({self.shape}), {known}"
 
     def check(self, name: str, array: npt.NDArray[Any], sizes: Mapping[str, int]) -> None:
         """Raise :class:`InvalidFileError` if a number is out of its range."""
@@ -145,52 +141,35 @@ class Member:
             at = np.unravel_index(int(wrong.argmax()), array.shape)
             place = f"[{', '.join(map(str, map(int, at)))}]" if at else ""
             floats = self.kind in (float, np.float32) and not self.whole
-            what = "a number" if floats else "a whole number"
-            raise InvalidFileError(
-                f"{name}{place} is {array[at].item()!r}: it must be {what} in {span.said(sizes)}"
-            )
+            wanted = f"{'a number' if floats else 'a whole number'} in {span.described(sizes)}"
+            raise InvalidFileError(f"{name}{place} is {array[at].item()!r}: it must be {wanted}")
 
 
 Schema = Mapping[str, Member]
 
 
 def real(shape: str = "", span: str = FINITE, *, optional: bool = False) -> Member:
-    """Double precision numbers."""
+    """Declare numbers in double precision."""
     return Member(float, shape, span, optional)
 
 
 def whole(shape: str = "", span: str = COUNT, *, optional: bool = False) -> Member:
-    """Integers."""
+    """Declare integers."""
     return Member(int, shape, span, optional)
 
 
 def whole_floats(shape: str, span: str) -> Member:
-    """Integers that are stored in double precision."""
+    """Declare integers stored in double precision."""
     return Member(float, shape, span, whole=True)
 
 
 def flags(shape: str = "", *, optional: bool = False) -> Member:
-    """Booleans."""
+    """Declare booleans."""
     return Member(bool, shape, optional=optional)
 
 
 def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) -> None:
-    """Check arrays against a schema.
-
-    Parameters
-    ----------
-    arrays : mapping
-        By name.
-    schema : mapping
-        Exactly the members that there must be, or, if they are optional, may be.
-    sizes : dict
-        What names stand for; those that are not known yet are added.
-
-    Raises
-    ------
-    InvalidFileError
-        It names the member.
-    """
+    """Raise InvalidFileError unless arrays match a schema; new names are added to ``sizes``."""
     if unknown := sorted(arrays.keys() - schema.keys()):
         raise InvalidFileError(f"{unknown[0]} is in it: it must hold no such member")
     for name, member in schema.items():  # all shapes before any number: ranges may name sizes
@@ -203,24 +182,19 @@ def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) 
 
 
 def within(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the members whose names begin so, without that."""
+    """Return the members whose names have a prefix, without it."""
     return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
 def prefixed(prefix: str, schema: Schema) -> dict[str, Member]:
-    """Return a schema whose names begin so."""
+    """Return a schema with a prefix before its names."""
     return {f"{prefix}{name}": member for name, member in schema.items()}
 
 
 def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
-    """Return the state of a random generator, or raise :class:`InvalidFileError`.
-
-    >>> state = np.random.default_rng(0).bit_generator.state
-    >>> generator_state(state) == state
-    True
-    """
+    """Check the state of a random generator, or raise :class:`InvalidFileError`."""
     inner = state.get("state") if isinstance(state, dict) else None
-    legal = (
+    valid = (
         isinstance(inner, dict)
         and state.keys() == {"bit_generator", "state", "has_uint32", "uinteger"}
         and state["bit_generator"] == "PCG64"
@@ -232,12 +206,12 @@ def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
         and type(state["uinteger"]) is int
         and 0 <= state["uinteger"] < 2**32
     )
-    require(legal, f"{what} is no state of a PCG64 generator")
+    require(valid, f"{what} is not the state of a PCG64 generator")
     return dict(state)
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is of the type that an annotation says.
+    """Return whether a value matches an annotation.
 
     >>> conforms((1, 2), tuple[int, ...]), conforms(True, int), conforms(1, float | None)
     (True, False, True)
@@ -263,7 +237,7 @@ def conforms(value: Any, hint: Any) -> bool:
 
 
 def check_fields(instance: Any) -> None:
-    """Check that all fields of a dataclass are of the types that it declares."""
+    """Check that the fields of a dataclass match their annotations."""
     hints = get_type_hints(type(instance), include_extras=True)
     for field in fields(instance):
         value = getattr(instance, field.name)
@@ -274,37 +248,37 @@ def number(
     value: Any, what: str, span: str = FINITE, sizes: Mapping[str, int] | None = None
 ) -> float:
     """Return a number from JSON, or raise :class:`InvalidFileError`."""
-    right = (type(value) in (int, float) and abs(value) <= 1e308) or value in (math.inf, -math.inf)
+    valid = (type(value) in (int, float) and abs(value) <= 1e308) or value in (math.inf, -math.inf)
     allowed, sizes = _span(span), sizes or {}
-    right = right and not allowed.wrong(np.array(float(value)), sizes).any()
-    require(right, f"{what} is {value!r}: it must be a number in {allowed.said(sizes)}")
+    valid = valid and not allowed.wrong(np.array(float(value)), sizes).any()
+    require(valid, f"{what} is {value!r}: it must be a number in {allowed.described(sizes)}")
     return float(value)
 
 
 @dataclass(frozen=True)
 class Maybe:
-    """None, or something."""
+    """None or ``inner``."""
 
     inner: Any
 
 
 @dataclass(frozen=True)
 class Each:
-    """A list, each entry with sizes of its own."""
+    """A list of ``inner``, each with its own sizes."""
 
     inner: Any
 
 
 @dataclass(frozen=True)
 class Floats:
-    """An array of numbers in double or in single precision."""
+    """An array in double or single precision."""
 
     shape: str
     span: str = FINITE
 
 
 class Several:
-    """A tuple of as many; ``inner`` says what each entry is."""
+    """A tuple with these entries."""
 
     def __init__(self, *inner: Any) -> None:
         self.inner = inner
@@ -312,7 +286,7 @@ class Several:
 
 @dataclass(frozen=True)
 class Optional:
-    """An attribute that there need not be."""
+    """An attribute that may be absent."""
 
     inner: Any
 
@@ -323,36 +297,28 @@ OF_ALL: dict[str, Any] = {
     "_sklearn_output_config": Optional(ANYTHING),
     "_metadata_request": Optional(ANYTHING),
 }
-"""What scikit-learn keeps in every estimator."""
+"""Attributes that scikit-learn adds to every estimator."""
 
 HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""
 
 
 def schema_of(kind: Any) -> Mapping[str, Any]:
-    """Return what the attributes of a class may be: of an estimator, parameters are among them."""
+    """Return the schema of a class; an estimator's includes its parameters."""
     if not hasattr(kind, "LEARNED"):
-        found: Mapping[str, Any] = kind.SCHEMA
-        return found
+        return dict(kind.SCHEMA)
     return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind.LEARNED}
 
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:
-    """Raise InvalidFileError unless an object is what the schema of its class says.
+    """Raise InvalidFileError unless an object matches the schema of its class.
 
-    Parameters
-    ----------
-    value : object
-        Of a class with a schema.
-    sizes : dict
-        What names stand for; those that are not known yet are added.
-    where : str
-        For the message.
+    New names are added to ``sizes``; ``where`` begins the message.
     """
     schema = schema_of(type(value))
     attributes = value._asdict() if hasattr(value, "_fields") else vars(value)
     for name in attributes:
-        require(name in schema, f"{where} has an attribute {name!r} that it cannot have")
+        require(name in schema, f"{where} has an unknown attribute {name!r}")
     for name, kind in schema.items():
         optional = isinstance(kind, Optional)
         if name not in attributes:
@@ -371,31 +337,29 @@ def _check(value: Any, kind: Any, sizes: Sizes, where: str) -> None:
             _check(value, kind.inner, sizes, where)
     elif isinstance(kind, Floats):
         single = getattr(value, "dtype", None) == np.float32
-        _check_member(value, Member(np.float32 if single else float, kind.shape, kind.span),
-                      sizes, where)  # fmt: skip
+        member = Member(np.float32 if single else float, kind.shape, kind.span)
+        _check_member(value, member, sizes, where)
     elif isinstance(kind, Member):
         _check_member(value, kind, sizes, where)
     elif isinstance(kind, Each):
-        require(isinstance(value, list), f"{where} is no list")
+        require(isinstance(value, list), f"{where} must be a list")
         for i, item in enumerate(value):
             _check(item, kind.inner, dict(sizes), f"{where}[{i}]")
     elif isinstance(kind, Several):
-        right = type(value) is tuple and len(value) == len(kind.inner)
-        require(right, f"{where} is no tuple of {len(kind.inner)}")
+        valid = type(value) is tuple and len(value) == len(kind.inner)
+        require(valid, f"{where} must be a tuple of {len(kind.inner)}")
         for item, inner in zip(value, kind.inner, strict=True):
             _check(item, inner, sizes, where)
     else:
-        require(isinstance(value, kind), f"{where} is of another type than {kind.__name__}")
+        require(isinstance(value, kind), f"{where} must be of type {kind.__name__}")
         if hasattr(type(value), "SCHEMA"):
             check_contents(value, sizes, where)
 
 
 def _check_member(value: Any, kind: Member, sizes: Sizes, where: str) -> None:
     if not isinstance(value, np.ndarray):
-        right = type(value) in (bool, int, float) and not kind.shape
-        right = right and (type(value) is bool) == (kind.kind is bool)
-        right = right and not (kind.kind is int and type(value) is float)
-        if not right:  # there are thousands of these: only what is wrong is worth a text
+        types = {bool: (bool,), int: (int,)}.get(kind.kind, (int, float))
+        if kind.shape or type(value) not in types:  # a message is made only for errors: it is slow
             text = f"{kind.kind.__name__} in {kind.span}, shape ({kind.shape})"
             raise InvalidFileError(f"{where} is {value!r:.80}: it must be {text}")
         value = np.asarray(value, dtype=np.float64 if kind.kind is float else None)
@@ -405,28 +369,28 @@ def _check_member(value: Any, kind: Member, sizes: Sizes, where: str) -> None:
 
 
 def check_labels(labels: Any, n: int, where: str) -> None:
-    """Raise InvalidFileError unless something is an array of n labels of classes."""
-    right = isinstance(labels, np.ndarray) and labels.shape == (n,)
-    require(right, f"{where} must be {n} labels")
+    """Raise InvalidFileError unless ``labels`` is an array of n class labels."""
+    valid = isinstance(labels, np.ndarray) and labels.shape == (n,)
+    require(valid, f"{where} must be {n} labels")
 
 
 def check_fitted(learned: Iterable[bool], where: str) -> bool:
-    """Whether an estimator has been fitted; raises InvalidFileError if only in part.
+    """Return whether an estimator is fitted, given which fitted attributes are present.
 
-    ``learned`` says of each attribute that comes with fitting whether it is there.
+    Raises InvalidFileError if only some are.
     """
-    found = set(learned)
-    require(len(found) == 1, f"{where} has been fitted by half")
-    return found.pop()
+    present = set(learned)
+    require(len(present) == 1, f"{where} has only some of its fitted attributes")
+    return present.pop()
 
 
 def check_classes(seen: Any, classes: Any, n: int) -> None:
-    """Raise InvalidFileError unless n classes are known, in the order in which they were seen."""
+    """Raise InvalidFileError unless ``seen`` is a list of the n labels in ``classes``."""
     kinds = {type(label) for label in seen} if isinstance(seen, list) else set()
-    right = len(seen) == n and len(kinds) == 1 and kinds <= {str, int, float, bool}
-    require(right and len(set(seen)) == n, f"_seen is {seen!r:.80}: it must be {n} labels")
-    known = isinstance(classes, np.ndarray) and classes.tolist() == sorted(seen)
-    require(known, "classes_ are not those that were seen")
+    valid = len(seen) == n and len(kinds) == 1 and kinds <= {str, int, float, bool}
+    require(valid and len(set(seen)) == n, f"_seen is {seen!r:.80}: it must be {n} labels")
+    same = isinstance(classes, np.ndarray) and classes.tolist() == sorted(seen)
+    require(same, "classes_ are not the labels seen")
 
 
 @cache
@@ -435,7 +399,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _bind(part: str, size: int, sizes: Sizes) -> bool:
-    """Let the only name that is not known yet be what it must be; say whether the size is right."""
+    """Bind the first unknown name so that the size fits; return whether the size fits."""
     unknown = [name for name in _names(part) if name not in sizes]
     for name in unknown[:1]:
         bound = size - int(_value(part, {**sizes, name: 0}))
@@ -446,7 +410,7 @@ def _bind(part: str, size: int, sizes: Sizes) -> bool:
 
 
 def _value(text: str, sizes: Mapping[str, int]) -> float:
-    """Value of an expression in this package's schemas, such as "1+d", "2*d+1" or "inf"."""
+    """Evaluate an expression of a schema, such as "1+d", "2*d+1" or "inf"."""
     value: float = eval(_compiled(text), {"__builtins__": {}, "inf": math.inf}, sizes)
     return value
 
