@@ -1,4 +1,4 @@
-"""The oda-rl command as a person uses it."""
+"""The oda-rl command."""
 
 import json
 import subprocess
@@ -23,31 +23,11 @@ from oda_rl.agents.distilling import distil
 from oda_rl.command.cli import main, parse
 from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
 
+COMMON = {"agent.zip", "config.json", "learning_curve.png", "monitor.csv", "partition.png"}
 FILES = {
-    "fitted": [
-        "agent.zip",
-        "config.json",
-        "learning_curve.png",
-        "metric.png",
-        "monitor.csv",
-        "partition.png",
-    ],
-    "two-timescale": [
-        "agent.zip",
-        "bifurcation.png",
-        "config.json",
-        "learning_curve.png",
-        "metric.png",
-        "monitor.csv",
-        "partition.png",
-    ],
-    "model": [
-        "agent.zip",
-        "config.json",
-        "learning_curve.png",
-        "monitor.csv",
-        "partition.png",
-    ],
+    "fitted": COMMON | {"metric.png"},
+    "two-timescale": COMMON | {"bifurcation.png", "metric.png"},
+    "model": COMMON,
 }
 AGENTS = {"fitted": FittedQAgent, "two-timescale": TwoTimescaleAgent, "model": ModelAgent}
 STEPS = {"fitted": 4_000, "two-timescale": 30_000, "model": 500}
@@ -78,7 +58,7 @@ def test_train_with_another_partition(partition, tmp_path, capsys):
 
 
 def test_train_writes_a_run_folder(run, algo):
-    assert sorted(path.name for path in run.iterdir()) == FILES[algo]
+    assert {path.name for path in run.iterdir()} == FILES[algo]
     agent = load_agent(run)
     assert type(agent) is AGENTS[algo]
     assert agent.num_timesteps == STEPS[algo]
@@ -114,9 +94,7 @@ def test_a_training_too_short_for_a_metric(tmp_path, capsys):
     arguments = ["--algo", "two-timescale", "--total-timesteps", "100"]
     assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
     assert "what the value depends on" not in capsys.readouterr().out
-    names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    assert "metric.png" not in names
-    assert "learning_curve.png" in names
+    assert {path.name for path in (tmp_path / "run").iterdir()} == COMMON
 
 
 def test_evaluate(run, capsys):
@@ -126,7 +104,7 @@ def test_evaluate(run, capsys):
     assert expected in capsys.readouterr().out
 
 
-def test_plot_draws_anew(run, capsys):
+def test_plot(run, capsys):
     names = [path.name for path in run.glob("*.png")]
     assert "partition.png" in names
     for name in names:
@@ -208,11 +186,11 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--gamma", "1.5"], "gamma is 1.5"),
         (["train", "--seed", "-1"], "seed is -1"),
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
-        (["train", "--partition", "oda"], "give --algo two-timescale, too"),
-        (["train", "--env-kwargs", "{{g: 1}}"], "which is no JSON"),
+        (["train", "--partition", "oda"], "add --algo two-timescale"),
+        (["train", "--env-kwargs", "{{g: 1}}"], "which is not JSON"),
         (["train", "--env-kwargs", "[1]"], "it must be an object"),
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
-        (["train", "--config", "{run}/monitor.csv"], "which is no JSON"),
+        (["train", "--config", "{run}/monitor.csv"], "which is not JSON"),
         (["train", "--config", "{run}/nowhere.json"], "nowhere.json"),
         (["train", "--n-eval-episodes", "0"], "n_eval_episodes is 0"),
         (["train", "--total-timesteps", "1.5e0"], "1.5e0"),
@@ -233,6 +211,11 @@ def test_help_explains_every_option(algo, own, capsys):
         (["evaluate", "nowhere"], "nowhere"),
         (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
+        (["export", "nowhere"], "nowhere"),
+        (["export", "{run}", "--format", "rust"], "rust"),
+        (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
+        (["export", "{run}", "--out", "{run}"], "which is a folder"),
+        (["export"], "PATH"),
         ([], "train"),
     ],
 )
@@ -320,7 +303,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"oda-rl {oda_rl.__version__}\n"
 
 
-def test_steps_may_be_written_in_powers_of_ten():
+def test_steps_in_scientific_notation():
     assert parse(["train", "--total-timesteps", "1e5"]).total_timesteps == 100_000
     assert parse(["train", "--total-timesteps=2.5E4"]).total_timesteps == 25_000
 
@@ -390,7 +373,7 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
         ("env_spec", {"kwargs": {"command": "rm"}, "id": "Unknown-v0"}),
     ],
 )
-def test_a_configuration_imports_nothing_unasked(name, value, run, tmp_path, capsys):
+def test_a_configuration_imports_nothing(name, value, run, tmp_path, capsys):
     config = json.loads((run / "config.json").read_text())
     config["env_id"] = "evil_module:There-v0"
     if name == "env_id":
@@ -405,15 +388,15 @@ def test_a_configuration_imports_nothing_unasked(name, value, run, tmp_path, cap
     file.write_text(json.dumps(config))
     for given in ([], ["--seed", "1"]):
         assert main(["train", "--config", str(file), *given]) == 2
-        said = capsys.readouterr().err
-        assert f"{str(file)!r} names the environment" in said
-        assert "'evil_module' would be imported: give --trust-env, too" in said
+        error = capsys.readouterr().err
+        assert f"{str(file)!r} names the environment" in error
+        assert "'evil_module' would be imported: add --trust-env" in error
     assert main(["train", f"--config={file}", "--trust-env"]) == 2
     assert "evil_module" in capsys.readouterr().err
     gym.registry.pop("Unknown-v0", None)
 
 
-def test_films(run, tmp_path, capsys, monkeypatch):
+def test_videos(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     agent = TwoTimescaleAgent(gym.make("CartPole-v1", max_episode_steps=12), seed=0).learn(200)
     agent.save(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Run folders: tried and locked before training, of one agent afterwards, and resumed."""
+"""Run folders: locked before training, of one agent afterwards, and resumed."""
 
 import json
 import os
@@ -74,29 +74,21 @@ def kill_when(process, due):
 @pytest.mark.parametrize("given", ["same", "nothing"])
 def test_a_killed_training_is_resumed(given, tmp_path, capsys):
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    own = [
-        "--seed",
-        "5",
-        "--partition",
-        "som",
-        "--gamma",
-        "0.99",
-        "--total-timesteps",
-        str(STEPS),
-    ]
-    assert main([*ONLINE, *own, "--out", str(whole)]) == 0
-    kept = [*own, "--checkpoint-every", "2000", "--out", str(folder)]
+    options = [*("--seed", "5", "--partition", "som", "--gamma", "0.99")]
+    options += ["--total-timesteps", str(STEPS)]
+    assert main([*ONLINE, *options, "--out", str(whole)]) == 0
+    resumed = [*options, "--checkpoint-every", "2000", "--out", str(folder)]
     checkpoint = folder / "checkpoint.zip"
-    process = subprocess.Popen(command(*ONLINE, *kept), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command(*ONLINE, *resumed), stdout=subprocess.DEVNULL)
     kill_when(process, lambda: checkpoint.exists() and steps_in(checkpoint) >= STEPS // 10)
     assert "agent.zip" not in files_in(folder)
     capsys.readouterr()
     if given == "same":
-        assert main([*ONLINE, *kept, "--resume"]) == 0
+        assert main([*ONLINE, *resumed, "--resume"]) == 0
     else:
         assert parse(["train", "--resume", "--out", str(folder)]).checkpoint_every == 2000
         assert main(["train", "--resume", "--out", str(folder)]) == 0
-    assert "going on after" in capsys.readouterr().out
+    assert "resuming after" in capsys.readouterr().out
     assert files_in(folder) == files_in(whole)
     ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, folder)]
     assert ends[0] == ends[1]
@@ -128,12 +120,12 @@ def interrupted(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--seed", "3"], "seed is 3: the training that is resumed has 0"),
+        (["--seed", "3"], "seed is 3: the resumed training has 0"),
         (["--total-timesteps", "9"], "total_timesteps is 9"),
         (["--algo", "fitted"], "has 'two-timescale'"),
         (["--gamma", "0.5"], "config is"),
         (["--env-id", "Acrobot-v1"], "env_id is 'Acrobot-v1'"),
-        (["--config", "config.json"], "--resume takes the options of the checkpoint"),
+        (["--config", "config.json"], "--resume uses the options of the checkpoint"),
     ],
 )
 def test_options_of_another_training_are_refused(given, message, interrupted, capsys):
@@ -151,7 +143,7 @@ def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
     resume = ["train", "--resume", "--out", str(interrupted)]
     for given in ([], ["--env-id", "evil_module:Evil-v0"]):
         assert main([*resume, *given]) == 2
-        assert "give --trust-env, too" in capsys.readouterr().err
+        assert "add --trust-env" in capsys.readouterr().err
     assert main([*resume, "--trust-env"]) == 2
     assert "No module named 'evil_module'" in capsys.readouterr().err
 
@@ -162,7 +154,7 @@ def test_without_a_checkpoint_it_begins(tmp_path):
     assert load_agent(tmp_path / "run").num_timesteps == 2000
 
 
-def test_a_checkpoint_of_another_training_is_told_of_and_goes(interrupted, capsys):
+def test_a_checkpoint_of_another_training_is_replaced(interrupted, capsys):
     assert main([*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]) == 0
     assert "is of another training" in capsys.readouterr().out
     assert "checkpoint.zip" not in files_in(interrupted)
@@ -208,8 +200,8 @@ def test_a_second_ctrl_c_saves_nothing_more(tmp_path, monkeypatch, capsys):
 def test_a_second_training_is_refused(tmp_path, capsys):
     with locked(tmp_path / ".lock", "it"):
         assert main([*ONLINE, "--out", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert f"out {str(tmp_path)!r} is in use by process {os.getpid()}" in said
+    error = capsys.readouterr().err
+    assert f"out {str(tmp_path)!r} is in use by process {os.getpid()}" in error
     assert files_in(tmp_path) == set()
 
 
@@ -225,7 +217,7 @@ def test_leftovers_are_swept(tmp_path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_folder_that_cannot_be_is_refused(tmp_path, capsys):
+def test_invalid_folders(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert main([*ONLINE, "--out", str(tmp_path / "file" / "run")]) == 2
     assert "which cannot be written to: Not a directory" in capsys.readouterr().err
@@ -238,11 +230,13 @@ def test_a_disk_without_space_is_refused(tmp_path, capsys):
         assert main([*ONLINE, "--out", str(tmp_path / "run")]) == 2
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, usual)
-    assert "no 1 MB can be written, which the agent and its checkpoint" in capsys.readouterr().err
+    assert (
+        "where 1 MB for the agent and its checkpoint cannot be reserved" in capsys.readouterr().err
+    )
     assert not (tmp_path / "run").exists()
 
 
-def test_an_agent_has_room_in_what_is_reserved(tmp_path):
+def test_agents_fit_into_the_reserved_space(tmp_path):
     from oda_rl.agents import FittedQAgent, ModelAgent
 
     for kind, steps in ((TwoTimescaleAgent, 20_000), (FittedQAgent, 5000), (ModelAgent, 400)):
@@ -260,7 +254,7 @@ def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
     words = [*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path)]
     with pytest.raises(ZeroDivisionError, match="the robot fell over"):
         main(words)
-    assert "what was learned in 699 steps is saved" in capsys.readouterr().out
+    assert "after 699 steps" in capsys.readouterr().out
     assert load_agent(tmp_path).num_timesteps == 699
     assert not {".lock", ".reserve"} & files_in(tmp_path)
 
@@ -279,9 +273,9 @@ def test_when_the_log_cannot_be_written_the_agent_is_saved_first(tmp_path, capsy
     reader.start()
     assert main([*ONLINE, "--total-timesteps", "3000", "--log", "csv", "--out", str(tmp_path)]) == 2
     reader.join()
-    said = capsys.readouterr()
-    assert "not seekable" in said.err
-    assert "is saved in" in said.out
+    output = capsys.readouterr()
+    assert "not seekable" in output.err
+    assert "is saved in" in output.out
     assert load_agent(tmp_path).num_timesteps > 0
 
 

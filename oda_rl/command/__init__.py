@@ -1,1 +1,1 @@
-"""The command ``oda-rl``: its options, what it prints, and the folders that it writes."""
+"""The command ``oda-rl``."""

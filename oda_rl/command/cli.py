@@ -50,7 +50,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class _RunOptions:
-    """What commands share that load a trained agent and play with it."""
+    """Options of commands that load a trained agent and play with it."""
 
     run: _Run
     """Run folder."""
@@ -59,12 +59,12 @@ class _RunOptions:
     """Random seed of the environment's first reset."""
 
     trust_env: _Flag = False
-    """Import the modules that the file names, of the environment's id and of its wrappers."""
+    """Import the modules that the file names for the environment and its wrappers."""
 
 
 @dataclass(frozen=True)
 class Evaluate(_RunOptions):
-    """Play greedily with a trained agent."""
+    """Play greedy episodes with a trained agent."""
 
     run: _Run
     """Run folder, or the agent's file."""
@@ -73,17 +73,17 @@ class Evaluate(_RunOptions):
     """Episodes to play."""
 
     video: Path | None = None
-    """Folder for films of a few more greedy episodes."""
+    """Folder for videos of a few more greedy episodes."""
 
 
 @dataclass(frozen=True)
 class Plot(_RunOptions):
-    """Draw the figures of a run folder anew."""
+    """Redraw the figures of a run folder."""
 
 
 @dataclass(frozen=True)
 class Explain(_RunOptions):
-    """Print the whole policy as a table, and draw it to explanation.png in the run folder."""
+    """Print the policy as a table, and draw it to explanation.png in the run folder."""
 
     names: tuple[str, ...] = ()
     """Names of all components of the observation; by default those of known environments."""
@@ -92,44 +92,44 @@ class Explain(_RunOptions):
     """Names of all actions; by default those of known environments."""
 
     steps: int = 5_000
-    """Greedy steps to play, from which to count how often the policy is in which cell."""
+    """Greedy steps, from which the share of each cell is estimated."""
 
 
 @dataclass(frozen=True)
 class Report(_RunOptions):
-    """Write what was learned to one HTML file: a card, figures, tables, and a view to try it in.
+    """Write the policy to one HTML file: a card, figures, tables, and a view to try it in.
 
-    With --verify, play the policy in such a file again, and say whether its score is true.
+    With --verify, evaluate the policy in such a file again, and say whether its score is true.
     """
 
     run: _Run
     """Run folder; with --verify, a report."""
 
     verify: _Flag = False
-    """Verify a report instead of writing one: the exit code is 1 if its score is not true."""
+    """Verify a report instead of writing one; the exit code is 1 if its score is not true."""
 
     out: Path | None = None
     """File to write; by default report.html in the run folder."""
 
-    episodes: int = 100
-    """Fresh greedy episodes to play for the card."""
+    episodes: int = _EVALUATION_EPISODES
+    """Greedy episodes for the card."""
 
 
 @dataclass(frozen=True)
 class Simplify:
-    """Make a rule of a few cells of a trained agent; print it, and what more cells return.
+    """Distil a trained agent to a rule of a few cells; print it, and returns by number of cells.
 
-    Writes rule.txt, and if --cells is not given cells.png, to the run folder.
+    Writes rule.txt, and without --cells also cells.png, to the run folder.
     """
 
     run: _Run
     """Run folder."""
 
     cells: int | None = None
-    """Cells of the rule, at most; by default the fewest that return as much as more of them."""
+    """Maximum number of cells; by default the smallest whose return is not worse than with more."""
 
     steps: int = STEPS
-    """Steps in the environment, at most."""
+    """Maximum number of environment steps."""
 
     seed: int = 0
     """Random seed."""
@@ -137,24 +137,24 @@ class Simplify:
 
 @dataclass(frozen=True)
 class Export:
-    """Write the policy of a trained agent to a file that needs no Python."""
+    """Write the policy of a trained agent to a file for use without Python."""
 
     run: _Run
     """Run folder, or the agent's file."""
 
     format: Literal["c", "json", "onnx"] = "c"
-    """c: a C99 header with a function. json: all numbers, and how to decide by them. onnx: a model
-    for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
+    """c: a C99 header with a function. json: all numbers, with instructions. onnx: a model for
+    onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
 
     fixed_point: _Flag = False
     """C header with tables of 16-bit integers."""
 
     allow_disagreement: _Flag = False
-    """Write such tables also if they decide otherwise than the agent in more than one of a thousand
-    states of its training."""
+    """Write these tables even if they change the action in more than 0.1 % of the states of the
+    training."""
 
     learn: _Flag = False
-    """C header of an online agent with a learner over its cells, instead of its policy."""
+    """C header with a learner over the cells of an online agent, instead of its policy."""
 
     out: Path | None = None
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
@@ -162,10 +162,10 @@ class Export:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train our agents, and DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
+    """Compare our agents with DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
 
-    Theirs have rl-zoo's tuned hyper-parameters, where it has some, and ours their defaults. Every
-    run is a process of its own; a command that was interrupted goes on where it was.
+    Ours use their defaults, theirs rl-zoo's tuned hyper-parameters where they exist. Every run is a
+    process of its own; an interrupted command continues where it stopped.
     """
 
     env_id: str = "CartPole-v1"
@@ -175,27 +175,27 @@ class Compare:
     """Runs of DQN and of A2C."""
 
     own_seeds: int = 20
-    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
+    """Runs of each of our agents, and of PPO."""
 
     total_timesteps: int = 50_000
     """Environment steps of each run."""
 
     threshold: float | None = None
-    """Mean return from which a seed counts as solved; by default what the environment says."""
+    """Mean return of a solved run; by default the environment's."""
 
     out: Path | None = None
     """Folder to write; by default runs/compare-ENV_ID."""
 
     workers: int = 1
-    """Runs at once; -1: one for each core. Runs are timed: more than one may slow each other."""
+    """Runs in parallel; -1: one for each core. Runs are timed, and may slow each other."""
 
     retry_failed: _Flag = False
-    """Make those runs again that failed the last time."""
+    """Repeat the runs that failed the last time."""
 
 
 @dataclass(frozen=True)
 class Warm:
-    """Compile everything once, so that no later call has to: for images and classrooms."""
+    """Compile all code now, for images and classrooms."""
 
     clear: _Flag = False
     """Remove all compiled code instead."""
@@ -258,7 +258,7 @@ def _report(options: Report, console: Console) -> int:
     console.print(f"return: {content.score}")
     console.print(f"{path}: {size:,} bytes")
     if size > _LARGE_REPORT:
-        console.print(f"that is much because of the policy's {agent.policy.n_cells:,} cells")
+        console.print(f"it is large because the policy has {agent.policy.n_cells:,} cells")
     return 0
 
 
@@ -267,12 +267,13 @@ def _simplify(options: Simplify, console: Console) -> int:
     agent = load_agent(options.run)
     assert isinstance(agent, Simplifiable)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # it is printed
+        warnings.simplefilter("ignore", UserWarning)  # printed below
         result = agent.distilled(options.cells, options.steps, options.seed, progress_bar=True)
     console.print(f"the rule: {result.rules()}")
     console.print(f"{result.comparison}{': worse' if result.worse else ''}")
-    write_text(options.run / "rule.txt", f"{result}\n")
-    console.print(str(options.run / "rule.txt"))
+    path = options.run / "rule.txt"
+    write_text(path, f"{result}\n")
+    console.print(str(path))
     if any(len(size.returns) for size in result.curve):
         from oda_rl.plotting.agents import plot_sizes
 
@@ -308,7 +309,7 @@ def _compare(options: Compare, console: Console) -> int:
     execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
     comparison = compare(plan, folder / "runs.jsonl", execution)
     files = write_comparison(comparison, folder)
-    for line in [*headline(comparison), *comparison.failed, *map(str, files)]:
+    for line in (*headline(comparison), *comparison.failed, *map(str, files)):
         console.print(line)
     return 0
 
@@ -337,7 +338,7 @@ _COMMANDS: dict[type, Callable[[Any, Console], int]] = {
     Compare: _compare,
     Warm: _warm,
 }
-"""What does a command, by the class of its options; beside ``train``."""
+"""The function of each command, by the class of its options; ``train`` is apart."""
 
 
 def _loaded(options: _RunOptions) -> Agent:
@@ -352,28 +353,28 @@ def _require_folder(run: Path) -> None:
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """Read the command line; the options of ``train`` are those of its algorithm.
+    """Parse the command line; ``train`` has the options of its algorithm.
 
     Raises
     ------
     ValueError
-        If it can't be understood.
+        If an option is invalid.
     """
     arguments = [*map(_without_exponent, arguments)]
     defaults = _defaults(arguments)
     online = defaults.algo == "two-timescale"
     if arguments[:1] == ["train"] and not online and _value(arguments, "--partition"):
         raise ValueError(
-            f"--partition is an option of --algo two-timescale, and algo is {defaults.algo!r}: "
-            "give --algo two-timescale, too"
+            f"--partition is an option of --algo two-timescale, but algo is {defaults.algo!r}: "
+            "add --algo two-timescale"
         )
     kinds: list[Any] = [
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)],
         *(Annotated[kind, tyro.conf.subcommand(kind.__name__.lower())] for kind in _COMMANDS),
     ]
-    complaint = io.StringIO()
+    message = io.StringIO()
     try:
-        with redirect_stderr(complaint):
+        with redirect_stderr(message):
             any_command: Any = Union[tuple(kinds)]  # noqa: UP007
             return tyro.cli(
                 any_command,
@@ -385,11 +386,11 @@ def parse(arguments: Sequence[str]) -> Any:
     except SystemExit as stop:
         if not stop.code:
             raise
-        raise ValueError(_without_frame(complaint.getvalue())) from None
+        raise ValueError(_without_frame(message.getvalue())) from None
 
 
 def _defaults(arguments: Sequence[str]) -> TrainFitted:
-    """Return the options of ``train`` before those that are given."""
+    """Return the defaults of ``train``, which may come from a file."""
     algo, config, env_id, seed, out = (
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "seed", "out")
     )
@@ -397,19 +398,15 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
     if "--resume" not in arguments:
         return defaults_for(algo, config, trust_env)
     if config is not None:
-        raise ValueError(f"config is {config!r}: --resume takes the options of the checkpoint")
-    usual = TrainFitted()
-    run = replace(
-        usual,
-        env_id=env_id or usual.env_id,
-        seed=usual.seed if seed is None else int(seed),
-        out=None if out is None else Path(out),
-    )
+        raise ValueError(f"config is {config!r}: --resume uses the options of the checkpoint")
+    run = TrainFitted(seed=int(seed or 0), out=None if out is None else Path(out))
+    if env_id is not None:
+        run = replace(run, env_id=env_id)
     return resumed_defaults(run.folder, algo, trust_env) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:
-    """Return what tyro says in a box, as one line."""
+    """Return tyro's message, which it prints in a box, as one line."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
     message = " ".join(" ".join(lines[1:]).split())  # the first is a title
@@ -418,13 +415,14 @@ def _without_frame(text: str) -> str:
 
 
 def _without_exponent(argument: str) -> str:
-    """Write a whole number such as 1e5 or --total-timesteps=1e5 with digits alone."""
+    """Write an integer such as 1e5 or --total-timesteps=1e5 with digits only."""
     match = re.fullmatch(r"(--[\w-]+=)?(\d+(?:\.\d+)?[eE]\+?\d{1,2})", argument)
     number = float(match[2]) if match else 0.5
     return f"{match[1] or ''}{number:.0f}" if match and number.is_integer() else argument
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
+    """Return the value of an option, or None if it is absent."""
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name.replace("_", "-") == option:
@@ -433,7 +431,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; errors take one line, and the exit code is 2."""
+    """Run the command; an error is printed as one line, and the exit code is 2."""
     console = Console(highlight=False, soft_wrap=True)
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
@@ -451,9 +449,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> NoReturn:
-    """Run the command and leave the process."""
+    """Run the command and exit."""
     code = main()
-    gc.freeze()  # the interpreter's last search for garbage would take a third of a second
+    gc.freeze()  # the interpreter's last garbage collection would take a third of a second
     sys.exit(code)
 
 

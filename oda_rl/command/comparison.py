@@ -1,4 +1,4 @@
-"""What a comparison looks like: a figure, a table in Markdown, all rows as CSV."""
+"""A comparison as a figure, as a table in Markdown, and as rows in CSV."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from oda_rl.agents.comparison import Comparison
 
 _NOTES = """\
-Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "least" is the seed with
-the least return. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
-Seconds are those of training, without evaluations and without the start of the process (imports,
-loading code, first calls), which has a column of its own; `FittedQAgent` and `TwoTimescaleAgent`
-train in one compiled loop with an environment that has compiled dynamics, and are timed in a Python
-loop as well. Numbers are the entries of the delivered policy's tables, or the parameters of all
-networks of a model (without target copies). Bytes are those of the policy, and of the file that
-`save` writes, for `FittedQAgent` and `ModelAgent` with all the transitions that they remember. µs
-are those of `predict` with one observation. rl-zoo's hyper-parameters are those of
-rl-baselines3-zoo's dqn.yml at commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every
-run was a process of its own, at one thread.
+Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "minimum" is the return
+of the worst seed. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
+Seconds are training time, without evaluations and without the start of the process (imports,
+loading code, first calls), which has its own column; `FittedQAgent` and `TwoTimescaleAgent` train
+in one compiled loop where the environment has compiled dynamics, and are timed in a Python loop as
+well. Numbers are the entries of the delivered policy's tables, or the parameters of all networks of
+a model (without target copies). Bytes are those of the policy, and of the file that `save` writes,
+which for `FittedQAgent` and `ModelAgent` includes all remembered transitions. µs is the time of
+`predict` for one observation. rl-zoo's hyper-parameters are those of rl-baselines3-zoo's dqn.yml at
+commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every run was a process of its own,
+with one thread.
 """
 _HEADINGS = (
-    "", "hyper-parameters", "seeds", "steps", "return", "least", "solved", "s to 95 % solved",
+    "", "hyper-parameters", "seeds", "steps", "return", "minimum", "solved", "s to 95 % solved",
     "in a Python loop", "s for all steps", "in a Python loop", "numbers", "peak MB", "policy bytes",
     "saved bytes", "start, s", "µs a decision",
 )  # fmt: skip
@@ -41,13 +41,13 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
     Raises
     ------
     ValueError
-        If no run has succeeded.
+        If no run succeeded.
     """
     from oda_rl.command.reporting import save_figure
 
     if not comparison.rows:
         reasons = "; ".join(comparison.failed[:3])
-        raise ValueError(f"no run has succeeded, so there is nothing to compare: {reasons}")
+        raise ValueError(f"no run succeeded, so there is nothing to compare: {reasons}")
     paths = [Path(folder) / f"comparison.{kind}" for kind in ("png", "csv", "md")]
     save_figure(plot_comparison([comparison])[0], paths[0])
     store_rows(paths[1], comparison.rows, (), comparison.origins)
@@ -56,7 +56,7 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
 
 
 def markdown(comparison: "Comparison") -> str:
-    """Return headline, table and what the numbers are, as Markdown."""
+    """Return headline, table and notes as Markdown."""
     from oda_rl.agents.comparison import headline
 
     first, *lines = headline(comparison)
@@ -64,29 +64,29 @@ def markdown(comparison: "Comparison") -> str:
              table(comparison), _NOTES.rstrip(), _origins(comparison)]  # fmt: skip
     if comparison.failed:
         failed = "\n".join(f"- {line}" for line in comparison.failed)
-        parts.append(f"Runs that failed, which count as not solved:\n\n{failed}")
+        parts.append(f"Failed runs, which count as not solved:\n\n{failed}")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def table(comparison: "Comparison") -> str:
-    """Return a table in Markdown with a row for each competitor."""
+    """Return a table in Markdown with a row for each algorithm."""
     return markdown_table(_HEADINGS, [_cells(comparison, n) for n in comparison.plan.counts()])
 
 
 def _cells(comparison: "Comparison", name: str) -> list[str]:
-    """Return what the table says of a competitor."""
+    """Return the row of an algorithm."""
     from oda_rl.agents.comparison import origin_of_settings, solved_at
 
     plan = comparison.plan
     count = plan.counts()[name]
-    own = [row for row in comparison.rows if row["algorithm"] == name]
-    last = [row for row in own if row["steps"] == plan.total_timesteps]
+    rows = [row for row in comparison.rows if row["algorithm"] == name]
+    last = [row for row in rows if row["steps"] == plan.total_timesteps]
     begin = [name, origin_of_settings(name, plan.env_id), str(count), f"{plan.total_timesteps:,}"]
     if not last:
         return [*begin, "failed", *("" for _ in _HEADINGS[5:])]
     middle = {key: float(np.median([row[key] for row in last])) for key in last[0]
               if key not in ("env_id", "algorithm", "made")}  # fmt: skip
-    when = solved_at(own, {name: count})[name]
+    when = solved_at(rows, {name: count})[name]
     known = comparison.threshold is not None
     share = sum(row["solved"] for row in last) / count
     return [
@@ -110,15 +110,7 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
 def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
     """Draw returns over steps and over seconds of training: median and quartiles of the seeds.
 
-    Parameters
-    ----------
-    comparisons : sequence of Comparison
-        A row of two panels for each.
-
-    Returns
-    -------
-    list of matplotlib.axes.Axes
-        Two for each comparison.
+    Each comparison has a row of two axes, which are returned row by row.
     """
     from oda_rl.plotting.axes import new_axes
 
@@ -136,13 +128,13 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
 
 
 def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
-    """Draw one comparison into two panels."""
+    """Draw one comparison into two axes."""
     from oda_rl.plotting.axes import COLORS
 
     for color, name in zip(COLORS, comparison.plan.counts(), strict=False):
-        own = [row for row in comparison.rows if row["algorithm"] == name]
-        steps = sorted({row["steps"] for row in own})
-        at = [[row for row in own if row["steps"] == n] for n in steps]
+        mine = [row for row in comparison.rows if row["algorithm"] == name]
+        steps = sorted({row["steps"] for row in mine})
+        at = [[row for row in mine if row["steps"] == n] for n in steps]
         if not at:
             continue
         low, middle, high = np.transpose(
@@ -164,9 +156,9 @@ def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
 
 
 def _origins(comparison: "Comparison") -> str:
-    """Say what made the rows."""
+    """Return a line for each origin of the rows."""
     return "\n".join(
-        f"Made by `{one.command}`, commit {one.commit or 'unknown'}: "
-        + ", ".join(f"{name} {number}" for name, number in one.versions.items())
-        for one in comparison.origins
+        f"Made by `{origin.command}`, commit {origin.commit or 'unknown'}: "
+        + ", ".join(f"{name} {number}" for name, number in origin.versions.items())
+        for origin in comparison.origins
     )

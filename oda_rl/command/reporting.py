@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 _DPI = 110
 _MAX_DIRECTIONS = 6
-_MIN_SHARE = 0.005  # of a direction worth a column
+_MIN_SHARE = 0.005  # of a direction with a column
 
 
 def write_figures(
     agent: "Agent", folder: Path, seed: int = 0, returns: FloatArray | None = None
 ) -> list[Path]:
-    """Draw what :func:`~oda_rl.reporting.page.draw_figures` does into a folder; return files."""
+    """Write the figures of :func:`~oda_rl.reporting.page.draw_figures` to a folder."""
     axes = draw_figures(agent, seed, returns)
     return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
 
 
 def save_figure(axes: "object", path: Path) -> Path:
-    """Write the figure that the axes are part of as a PNG, whole or not at all."""
+    """Write the figure of the axes as a PNG, atomically."""
     figure = axes.figure  # type: ignore[attr-defined]
     with replacing(path) as file:
         figure.savefig(file, format="png", dpi=_DPI)
@@ -58,10 +58,9 @@ def evaluation_line(returns: FloatArray) -> str:
 
 
 def metric_table(agent: "Agent") -> "Table | None":
-    """Return a table of the directions of the state that matter, or None if none are known yet.
+    """Return a table of the metric's directions, or None without a metric.
 
-    Columns: share of the metric, and how much each component counts in that direction, in standard
-    deviations of the component.
+    Each has a column: its share of the metric, and its components in standard deviations.
     """
     from rich.table import Table
 
@@ -99,14 +98,14 @@ def policy_table(policy: "Overview") -> "Table":
 
 
 def sizes_table(distilled: "Distilled") -> "Table":
-    """Return the returns of rules by their number of cells, and of their teacher."""
+    """Return a table of the returns of rules by their number of cells, and of their teacher."""
     from rich import box
     from rich.table import Table
 
     from oda_rl.agents.distilling.simplifying import standard_error
 
     table = Table("cells", title="what rules return", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("left after pruning", "return", "standard error", "episodes"):
+    for heading in ("after pruning", "return", "standard error", "episodes"):
         table.add_column(heading, justify="right")
     rows = [
         (f"{size.n_cells}{' <-' * (size.policy is distilled.policy)}", str(size.policy.n_cells),

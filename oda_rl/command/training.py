@@ -1,4 +1,4 @@
-"""``oda-rl train``: its options, its run folder, and what a training does beside learning."""
+"""``oda-rl train``: its options, its run folder, evaluation, logs and checkpoints."""
 
 import errno
 import json
@@ -45,8 +45,8 @@ INTERRUPTED = 130  # the exit code that shells report for Ctrl-C
 CHECKPOINT_FILE = "checkpoint.zip"
 _LOGS = {"csv": "episodes.csv", "tensorboard": "tensorboard"}  # file or folder, by kind
 _RESERVE, _LOCK = ".reserve", ".lock"
-_RESERVED_STEPS = 1_000_000  # for whose transitions space is reserved on the disk, at most
-_ACTION_BINS = 5  # values of a component of a continuous action
+_RESERVED_STEPS = 1_000_000  # maximum number of steps for which disk space is reserved
+_ACTION_BINS = 5  # per component of a continuous action
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,16 @@ class TrainFitted:
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
     algo: Literal["fitted", "two-timescale", "model"] = "fitted"
-    """fitted: refits cells and values to all transitions. two-timescale: learns online, with a
-    handful of cells, in microseconds a step. model: learns a model of the environment, and searches
-    a rule in it, with the fewest steps. Each has settings of its own: ask 'oda-rl train --algo
-    model --help'."""
+    """fitted: refits cells and values to all transitions. two-timescale: learns online, with few
+    cells, in microseconds per step. model: learns a model of the environment and searches a rule in
+    it, with the fewest steps. Each has its own settings: see 'oda-rl train --algo model --help'."""
 
     env_kwargs: str | None = None
-    """Arguments of the environment as JSON, such as '{"is_slippery": false}'; max_episode_steps is
-    among them."""
+    """Arguments of the environment as JSON, such as '{"is_slippery": false}', including
+    max_episode_steps."""
 
     config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
-    """File to take all options from that are not given: config.json of a run folder."""
+    """Defaults of all options: config.json of a run folder."""
 
     seed: int = 0
     """Random seed."""
@@ -82,26 +81,24 @@ class TrainFitted:
     """Greedy episodes to play after training."""
 
     video: Path | None = None
-    """Folder for films of a few more greedy episodes."""
+    """Folder for videos of a few more greedy episodes."""
 
     log: Literal["csv", "tensorboard"] | None = None
-    """Log each episode as it ends, in the run folder. csv: to episodes.csv. tensorboard: to
-    tensorboard/."""
+    """Log each episode in the run folder. csv: to episodes.csv. tensorboard: to tensorboard/."""
 
     checkpoint_every: int | None = None
-    """Write a checkpoint to checkpoint.zip in the run folder, every so many steps."""
+    """Steps between checkpoints, which are written to checkpoint.zip in the run folder."""
 
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Go on with the training whose checkpoint is in the run folder, with its options; without one,
-    from the beginning."""
+    """Continue the training whose checkpoint is in the run folder, with its options; without a
+    checkpoint, start from the beginning."""
 
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Import the module that the file of --config, or of the training to resume, names for its
-    environment."""
+    """Import the module that the file of --config, or the checkpoint, names for its environment."""
 
     workers: int | None = None
-    """Actors that play whole episodes, each in a process of its own, while this one learns from
-    them: for environments that take milliseconds a step. With --algo fitted only."""
+    """Actors that play episodes, each in its own process, while this one learns: for environments
+    that take milliseconds per step. With --algo fitted only."""
 
     backend: Literal["dask"] = "dask"
     """Runs the actors' processes; needs pip install 'oda-rl[cluster]'."""
@@ -111,8 +108,8 @@ class TrainFitted:
     of this machine."""
 
     actions: Literal["grid", "codevectors"] = "grid"
-    """Continuous actions. grid: the values of a grid are offered. codevectors: joint codevectors of
-    states and actions, which are drawn to the actions taken; for a Box only."""
+    """Continuous actions. grid: the values of a grid. codevectors: joint codevectors of states and
+    actions, which are drawn to the actions taken; for a Box only."""
 
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
@@ -124,15 +121,15 @@ class TrainFitted:
 
     @property
     def actors(self) -> Actors | None:
-        """Actors that play, or None if the agent itself does."""
+        """The actors, or None if the agent itself plays."""
         if self.workers is not None:
             return Actors(self.workers, self.address)
         if self.address is not None:
-            raise ValueError(f"address is {self.address!r}: it needs --workers, too")
+            raise ValueError(f"address is {self.address!r}: it needs --workers")
         return None
 
     def env(self) -> str | AnyEnv:
-        """Return the environment's id, or, if it is given arguments, the environment."""
+        """Return the environment's id, or the environment if it has arguments."""
         if self.env_kwargs is None:
             return self.env_id
         return make_env(self.env_id, **_parsed_kwargs(self.env_kwargs))
@@ -154,8 +151,8 @@ class TrainModel(TrainFitted):
     """Environment steps to train for."""
 
     actions: Literal["grid", "affine"] = "affine"  # type: ignore[assignment]
-    """Continuous actions. affine: in each cell an affine function of the observation. grid: the
-    values of a grid are offered."""
+    """Continuous actions. affine: an affine function of the observation in each cell. grid: the
+    values of a grid."""
 
     config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
@@ -187,18 +184,18 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """See 'oda-rl train --help'."""
 
     actions: Literal["grid"] = "grid"
-    """Continuous actions: the values of a grid are offered."""
+    """Continuous actions: the values of a grid."""
 
     partition: str = "oda"
-    """How observations are aggregated: oda (annealed cells), gmm (nearest mean of a
-    Gaussian mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a
-    self-organising map)."""
+    """Partition of the observations: oda (annealed cells), gmm (nearest mean of a Gaussian
+    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
+    map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
     def agent(self) -> Agent:
-        """Make the agent; a setting of a partition that is not the agent's is refused."""
+        """Make the agent, which refuses settings of other partitions."""
         given = {
             setting.name: value
             for name in PARTITIONS
@@ -217,66 +214,67 @@ _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgen
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
 _MAY_CHANGE = {"out", "config_file", "n_eval_episodes", "video", "log", "checkpoint_every",
                "resume", "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
-_SETTINGS = ("config", *PARTITIONS)  # options that hold settings
+_SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 
 
 def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
-    """Return the options of an algorithm, those of a configuration file if there is one.
+    """Return the default options of an algorithm, or those of a configuration file.
 
     Raises
     ------
     ValueError
-        If the file cannot be read, or is none, or names a module to import and is not trusted.
+        If the file is invalid, or names a module to import and is not trusted.
     """
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
     try:
         config = json.loads(Path(config_file).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"config is {config_file!r}, which is no JSON: {error}") from error
+        raise ValueError(f"config is {config_file!r}, which is not JSON: {error}") from error
     if not isinstance(config, dict) or config.get("algorithm") not in _ALGORITHMS:
         raise ValueError(f"config is {config_file!r}: it must be {CONFIG_FILE} of a run folder")
-    kind = _ALGORITHMS[config["algorithm"]]
-    if algo not in (None, kind):
-        raise ValueError(f"algo is {algo!r}: config {config_file!r} is of {kind!r}")
-    try:
-        return _configured(_KINDS[kind](config_file=Path(config_file)), config, trust_env)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"config is {config_file!r}: it cannot have {error}") from error
+    source = f"config {config_file!r}"
+    return _options_in(config, source, algo, trust_env, config_file=Path(config_file))
 
 
 def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
-    """Return the options of the training whose checkpoint is in a folder; None if there is none.
+    """Return the options of the training whose checkpoint is in a folder; None without one.
 
     Raises
     ------
     ValueError
-        If there is something else, it is of another algorithm, or it names a module to import and
-        is not trusted.
+        If the checkpoint is invalid, has another algorithm, or names a module to import and is not
+        trusted.
     """
     path = folder / CHECKPOINT_FILE
     if not path.exists():
         return None
     saved, _ = load_archive(path)
-    kind, training = _ALGORITHMS.get(str(saved.get("kind"))), saved.get("training")
-    if kind is None or not isinstance(training, dict):
-        raise ValueError(f"{str(path)!r} is no checkpoint of a training")
+    kind, training = str(saved.get("kind")), saved.get("training")
+    if kind not in _ALGORITHMS or not isinstance(training, dict):
+        raise ValueError(f"{str(path)!r} is not a checkpoint of a training")
+    steps, seed, every = (training.get(name) for name in ("total", "seed", "every"))
+    config = {**saved, "algorithm": kind, "num_timesteps": steps, "seed": seed or 0}
+    return _options_in(config, f"{str(path)!r}", algo, trust_env, checkpoint_every=every)
+
+
+def _options_in(
+    config: Mapping[str, Any], source: str, algo: str | None, trust_env: bool, **options: Any
+) -> TrainFitted:
+    """Return the options in a configuration from a file."""
+    kind = _ALGORITHMS[config["algorithm"]]
     if algo not in (None, kind):
-        raise ValueError(f"algo is {algo!r}: the training that is resumed has {kind!r}")
-    config = {
-        **saved, "algorithm": saved["kind"], "num_timesteps": training.get("total"),
-        "seed": training.get("seed") or 0,
-    }  # fmt: skip
+        raise ValueError(f"algo is {algo!r}: {source} has {kind!r}")
     try:
-        return _configured(_KINDS[kind](checkpoint_every=training.get("every")), config, trust_env)
+        return _configured(_KINDS[kind](**options), config, trust_env)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{str(path)!r} is damaged: it cannot have {error}") from error
+        raise ValueError(f"{source} is invalid: it cannot have {error}") from error
 
 
 def options_of_run(run: Path) -> TrainFitted | None:
-    """Return the options of the training that wrote a run folder; None if no command does it again.
+    """Return the options of the training that wrote a run folder; None if no command can repeat it.
 
-    The environment may have been wrapped, or the seed not be known.
+    The environment may be wrapped, or the seed unknown.
     """
     path = run / CONFIG_FILE
     try:
@@ -287,7 +285,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
 
 
 def command_of(options: TrainFitted) -> str:
-    """Return the command with these options, without those that have their defaults.
+    """Return the command with these options, without the defaults.
 
     Examples
     --------
@@ -298,13 +296,13 @@ def command_of(options: TrainFitted) -> str:
     always = ("algo", "env_id", "seed", "total_timesteps")
     defaults = defaults_for(options.algo, None)
     given = {name: getattr(options, name) for name in always}
-    for one in fields(options):
-        value, default = getattr(options, one.name), getattr(defaults, one.name)
-        if one.name in _SETTINGS:
+    for option in fields(options):
+        value, default = getattr(options, option.name), getattr(defaults, option.name)
+        if option.name in _SETTINGS:
             usual = vars(default)
-            given |= {name: own for name, own in vars(value).items() if own != usual[name]}
-        elif one.name not in _MAY_CHANGE and value != default:
-            given[one.name] = value
+            given |= {name: one for name, one in vars(value).items() if one != usual[name]}
+        elif option.name not in _MAY_CHANGE and value != default:
+            given[option.name] = value
     words = ["oda-rl", "train"]
     for name, value in given.items():
         flag = f"--{'no_' if value is False else ''}{name}".replace("_", "-")
@@ -314,15 +312,15 @@ def command_of(options: TrainFitted) -> str:
 
 
 def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: bool) -> TrainFitted:
-    """Put the values of a configuration in the place of defaults."""
+    """Replace defaults by the values of a configuration."""
     settings, changes = dict(config["config"]), dict[str, Any]()
     for name in _SETTINGS:
         group: Any = getattr(defaults, name, None)
         if group is not None:
-            own = {one.name for one in fields(group)} & settings.keys()
-            changes[name] = replace(group, **{key: settings[key] for key in own})
+            names = {setting.name for setting in fields(group)} & settings.keys()
+            changes[name] = replace(group, **{key: settings[key] for key in names})
             if name == "config":
-                settings = {key: value for key, value in settings.items() if key not in own}
+                settings = {key: value for key, value in settings.items() if key not in names}
     if config["algorithm"] == "CodevectorAgent":
         changes["actions"] = "codevectors"
     if isinstance(defaults, TrainTwoTimescale):
@@ -332,8 +330,8 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
     env_id, spec = config["env_id"], config.get("env_spec") or {}
     if spec.get("wrappers") or spec.get("fault") or env_id is None:
         raise ValueError(
-            f"config is of an agent trained in {env_id or spec.get('name')} with wrappers "
-            "or what no file holds: the command cannot make that environment"
+            f"config is of an agent trained in {env_id or spec.get('name')} with wrappers or "
+            "arguments that files cannot hold: the command cannot make that environment"
         )
     if not registered(env_id) and spec.get("module"):
         env_id = f"{spec['module']}:{env_id}"
@@ -343,8 +341,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
     if foreign and not trust_env:
         raise ValueError(
             f"{str(defaults.config_file or CHECKPOINT_FILE)!r} names the environment {env_id!r}, "
-            f"for which the module {foreign!r} would be imported: give --trust-env, too, if that "
-            "is what you want"
+            f"for which the module {foreign!r} would be imported: add --trust-env to allow that"
         )
     return replace(
         defaults,
@@ -356,10 +353,10 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
 
 
 def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
-    """Return the arguments that an environment has beside those that belong to its id, as JSON."""
+    """Return the arguments of an environment that differ from those of its id, as JSON."""
     known = registered(spec.get("id") or "")
     kwargs, usual = dict(spec.get("kwargs", {})), {} if known is None else known.kwargs
-    given = {key: one for key, one in kwargs.items() if key not in usual or usual[key] != one}
+    given = {key: arg for key, arg in kwargs.items() if key not in usual or usual[key] != arg}
     limit = spec.get("max_episode_steps")
     if spec and known is not None and limit != known.max_episode_steps:
         given["max_episode_steps"] = -1 if limit is None else limit
@@ -370,14 +367,14 @@ def _parsed_kwargs(text: str) -> dict[str, Any]:
     try:
         kwargs = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"env_kwargs is {text!r}, which is no JSON: {error}") from error
+        raise ValueError(f"env_kwargs is {text!r}, which is not JSON: {error}") from error
     if not isinstance(kwargs, dict):
         raise ValueError(f'env_kwargs is {text!r}: it must be an object such as {{"g": 9.81}}')
     return kwargs
 
 
 def train(options: TrainFitted, console: Console) -> int:
-    """Train, evaluate, save, draw; after Ctrl-C, or an error, save what was learned."""
+    """Train, evaluate, save and draw; save also after Ctrl-C or an error."""
     folder, checkpoint = options.folder, options.folder / CHECKPOINT_FILE
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
@@ -385,23 +382,23 @@ def train(options: TrainFitted, console: Console) -> int:
         raise ValueError(f"n_eval_episodes is {options.n_eval_episodes}: it must be at least 1")
     if options.actors is not None and options.algo != "fitted":
         raise ValueError(
-            f"workers is {options.workers}, and algo is {options.algo!r}, which plays itself: "
-            "leave --workers out, or give --algo fitted"
+            f"workers is {options.workers}, but algo is {options.algo!r}, which has no actors: "
+            "leave --workers out, or use --algo fitted"
         )
     resumes = options.resume and checkpoint.exists()
     if options.resume and not resumes and (folder / AGENT_FILE).exists():
         console.print(f"the training in {folder} has ended: there is nothing to resume")
         return 0
-    new = None if resumes else options.agent()  # before there is a folder
+    new = None if resumes else options.agent()  # its errors must leave no folder
     with ending_as_interrupts(), _in_use(folder):
-        agent = _loaded(options, checkpoint) if new is None else new
+        agent = new or _loaded(options, checkpoint)
         if options.video is not None:
             check_video(agent, options.video)
         if resumes:
-            console.print(f"going on after {agent.num_timesteps:,} steps")
+            console.print(f"resuming after {agent.num_timesteps:,} steps")
         elif checkpoint.exists():
-            console.print(f"{checkpoint} is of another training, and is replaced: stop it, and")
-            console.print("give --resume, to go on with that")
+            console.print(f"{checkpoint} is of another training, and will be replaced: stop now, ")
+            console.print("and use --resume to continue that training")
         copies = 1 if options.checkpoint_every is None else 2
         size = copies * agent.max_bytes(min(options.total_timesteps, _RESERVED_STEPS))
         with _reserved(folder, size) as free:
@@ -417,14 +414,14 @@ def train(options: TrainFitted, console: Console) -> int:
 
 
 def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
-    """Load the agent of a checkpoint, and refuse options that are not those of its training."""
+    """Load the agent of a checkpoint, and refuse options that differ from those of its training."""
     known = resumed_defaults(options.folder, options.algo, options.trust_env)
     assert known is not None
-    for one in fields(known):
-        given, saved = getattr(options, one.name), getattr(known, one.name)
-        if one.name not in _MAY_CHANGE and given != saved:
+    for option in fields(known):
+        given, saved = getattr(options, option.name), getattr(known, option.name)
+        if option.name not in _MAY_CHANGE and given != saved:
             raise ValueError(
-                f"{one.name} is {given!r}: the training that is resumed has {saved!r}; leave it out"
+                f"{option.name} is {given!r}: the resumed training has {saved!r}; leave it out"
             )
     return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
 
@@ -434,15 +431,17 @@ def _trained(
 ) -> FloatArray | None:
     """Train and evaluate; return the returns, or None after Ctrl-C."""
     try:
-        kept: dict[str, Any] = {"actors": options.actors, "progress_bar": True}
-        if options.checkpoint_every is not None:
-            kept["checkpoint"] = options.folder / CHECKPOINT_FILE
-            kept["checkpoint_every"] = options.checkpoint_every
         with _episode_log(options.log, options.folder) as log:
+            common: dict[str, Any] = {
+                "actors": options.actors, "progress_bar": True, "callback": log
+            }  # fmt: skip
+            if options.checkpoint_every is not None:
+                common["checkpoint"] = options.folder / CHECKPOINT_FILE
+                common["checkpoint_every"] = options.checkpoint_every
             if resumes:
-                agent.resume(callback=log, **kept)
+                agent.resume(**common)
             else:
-                agent.learn(options.total_timesteps, callback=log, **kept)
+                agent.learn(options.total_timesteps, **common)
         return agent.evaluate(options.n_eval_episodes, seed=options.seed + 1, progress_bar=True)
     except Stopped:
         raise
@@ -451,19 +450,19 @@ def _trained(
             raise
         console.print(f"Interrupted after {agent.num_timesteps:,} steps; saving what was learned.")
         if options.checkpoint_every is not None:
-            console.print("The same command with --resume goes on.")
+            console.print("The same command with --resume continues.")
         return None
     except Exception:
         free()
         if agent.num_timesteps > 0:
             _save(agent, options)
             steps = f"{agent.num_timesteps:,} steps"
-            console.print(f"what was learned in {steps} is saved in {options.folder}")
+            console.print(f"the agent is saved in {options.folder} after {steps}")
         raise
 
 
 def _save(agent: Agent, options: TrainFitted) -> None:
-    """Write the agent, and remove logs and a checkpoint of an earlier one."""
+    """Write the agent, and remove the logs and checkpoint of an earlier one."""
     agent.save(options.folder)
     for kind, name in _LOGS.items():
         if kind != options.log:
@@ -475,7 +474,7 @@ def _save(agent: Agent, options: TrainFitted) -> None:
 def _report(
     agent: Agent, options: TrainFitted, returns: FloatArray | None, console: Console
 ) -> None:
-    """Draw and print, after the agent has been saved."""
+    """Draw and print the results."""
     if returns is not None:
         write_figures(agent, options.folder, returns=returns)
     console.print(summary(agent, returns))
@@ -487,18 +486,18 @@ def _report(
         if agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
         if agent.distrust is not None:
-            console.print("so learning went on in the real environment alone")
+            console.print("so learning continued in the real environment only")
     if options.video is not None and returns is not None:
         films = write_video(agent, options.video, options.seed + 1)
-        console.print(f"films in {options.video}: {', '.join(path.name for path in films)}")
+        console.print(f"videos in {options.video}: {', '.join(path.name for path in films)}")
 
 
 @contextmanager
 def _in_use(folder: Path) -> Iterator[None]:
-    """Make a run folder, lock it, and remove what a process that was killed left there.
+    """Make and lock a run folder, and remove temporary files of a killed process.
 
-    Raises OSError if it cannot be written to, if something that would be written there is a
-    symbolic link, or if another training writes to it.
+    Raises OSError if the folder is not writable, holds symbolic links instead of its files, or is
+    in use by another training.
     """
     written = (*OF_AGENT, CHECKPOINT_FILE, *_LOGS.values(), _RESERVE, _LOCK)
     refuse_links(*(folder / name for name in written))
@@ -524,9 +523,9 @@ def _in_use(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
-    """Reserve bytes of the disk, so that the agent can be saved when it is full; give what frees.
+    """Reserve disk space for saving the agent; yields the function that frees it.
 
-    Raises OSError if there are not so many.
+    Raises OSError if there is too little space.
     """
     path = folder / _RESERVE
     try:
@@ -538,8 +537,8 @@ def _reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             raise OSError(
-                f"out is {str(folder)!r}, where no {size / 1e6:,.0f} MB can be written, which the "
-                f"agent and its checkpoint may have: {error.strerror}"
+                f"out is {str(folder)!r}, where {size / 1e6:,.0f} MB for the agent and its "
+                f"checkpoint cannot be reserved: {error.strerror}"
             ) from error
         yield lambda: _remove(path)
     finally:
@@ -547,7 +546,7 @@ def _reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder and what is in it, if it is there."""
+    """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -556,12 +555,14 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def _episode_log(kind: str | None, folder: Path) -> Iterator[Callable[[Agent], None] | None]:
-    """Give a callback for ``learn`` that logs each episode to a run folder; None for no log."""
+    """Yield a callback for ``learn`` that logs each episode to a run folder; None for no log."""
     if kind is None:
         yield None
         return
     refuse_links(folder / _LOGS["tensorboard"])
-    shutil.rmtree(folder / _LOGS["tensorboard"], ignore_errors=True)  # which would be added to
+    shutil.rmtree(
+        folder / _LOGS["tensorboard"], ignore_errors=True
+    )  # TensorBoard would append to it
     with _csv(folder) if kind == "csv" else _tensorboard(folder) as write:
         n_episodes = steps = 0
 
@@ -587,7 +588,7 @@ def _csv(folder: Path) -> Iterator[_Write]:
         def write(steps: int, values: dict[str, float]) -> None:
             if file.tell() == 0:
                 file.write(",".join(["steps", *values]) + "\n")
-            file.write(f"{steps}," + ",".join(f"{one:.6g}" for one in values.values()) + "\n")
+            file.write(f"{steps}," + ",".join(f"{value:.6g}" for value in values.values()) + "\n")
 
         yield write
 
@@ -599,7 +600,7 @@ def _tensorboard(folder: Path) -> Iterator[_Write]:
             writer = import_module(name).SummaryWriter(str(folder / _LOGS["tensorboard"]))
             break
     else:
-        raise ValueError("log='tensorboard' needs a writer: pip install tensorboardX")
+        raise ValueError("log='tensorboard' needs tensorboardX: pip install tensorboardX")
     try:
 
         def write(steps: int, values: dict[str, float]) -> None:

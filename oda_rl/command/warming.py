@@ -1,7 +1,6 @@
-"""Small pieces of work that between them compile all that the package compiles.
+"""Small pieces of work that together compile all code of the package.
 
-numba keeps what it has compiled on disk, so that a machine pays once: :func:`warm` pays at once,
-for images that are built ahead and classrooms that start together.
+numba caches compiled code on disk. :func:`warm` fills the cache ahead, for images and classrooms.
 """
 
 import warnings
@@ -27,15 +26,15 @@ from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
-_STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # which have no compiled dynamics
+_STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # without compiled dynamics
 
-_POINTS = np.random.default_rng(0).gamma(4.0, size=(300, 3))  # positive, as some divergences need
+_POINTS = np.random.default_rng(0).gamma(4.0, size=(300, 3))  # positive for all divergences
 _TYPES = _POINTS, _POINTS.astype(np.float32)
 _LABELS = (_POINTS[:, 0] > _POINTS[:, 1]).astype(np.int64)
 
 
 def _train(kind: type[Any], env_ids: Sequence[str], steps: int, **settings: Any) -> None:
-    """Train in environments; evaluate, explain, predict, and step by hand."""
+    """Train, evaluate, explain, predict, and step by hand."""
     for env_id in env_ids:
         agent = kind(env_id, seed=0, **settings).learn(steps)
         agent.evaluate(2, seed=0)
@@ -66,64 +65,65 @@ def _train_copies() -> None:
         kind(gym.make_vec("CartPole-v1", 4), seed=0).learn(4_000)
 
 
+def _fit(*models: Any, X: Any = _POINTS, y: Any = _LABELS) -> None:
+    """Fit models, call their predictions, and learn online where they can."""
+    for model in models:
+        model.fit(X, y)
+        for name in ("predict", "predict_proba", "score_samples"):
+            if hasattr(model, name):
+                getattr(model, name)(X)
+        if hasattr(model, "partial_fit"):
+            model.partial_fit(X, y)
+
+
 def _fit_clusterers() -> None:
     for divergence in (
-        *("squared_euclidean", "i_divergence", "itakura_saito"),
+        "squared_euclidean",
+        "i_divergence",
+        "itakura_saito",
         Mahalanobis(np.eye(3)),
     ):
         settings: Any = {"divergence": divergence, "random_state": 0}
-        ODAClusterer(6, **settings).fit(_POINTS).partial_fit(_POINTS).score_samples(_POINTS)
-        DistributedODAClusterer(6, **settings).fit(_POINTS)
-        ODATreeClusterer(2, **settings).fit(_POINTS).predict(_POINTS)
-    ODAClusterer(6, random_state=0).fit(_TYPES[1])
+        _fit(ODAClusterer(6, **settings), ODATreeClusterer(2, **settings))
+        _fit(DistributedODAClusterer(6, **settings))
+    _fit(ODAClusterer(6, random_state=0), X=_TYPES[1])
 
 
 def _fit_supervised() -> None:
-    for fine_tuning in (None, "lvq1", "glvq", "rslvq", "mrslvq"):
-        for points in _TYPES:
-            model = ODAClassifier(6, fine_tuning=fine_tuning, random_state=0)
-            model.fit(points, _LABELS).predict_proba(points)
+    for X, fine_tuning in product(_TYPES, (None, "lvq1", "glvq", "rslvq", "mrslvq")):
+        _fit(ODAClassifier(6, fine_tuning=fine_tuning, random_state=0), X=X)
     ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])
-    ODATreeClassifier(2, random_state=0).fit(_POINTS, _LABELS).predict(_POINTS)
-    y = _POINTS[:, 0]
+    _fit(ODATreeClassifier(2, random_state=0))
     for kind in ("constant", "linear"):
-        regressor = ODARegressor(6, local_model=kind, random_state=0).fit(_POINTS, y)
-        regressor.partial_fit(_POINTS, y).predict(_POINTS)
+        _fit(ODARegressor(6, local_model=kind, random_state=0), y=_POINTS[:, 0])
 
 
 def _fit_mixtures() -> None:
-    X: Any
-    covariance: Any
     for X, covariance in product(_TYPES, ("diag", "full", "tied_spherical")):
         settings: Any = {"covariance_type": covariance, "random_state": 0}
-        for batch in (1, 20):
-            model = SGDGaussianMixture(4, batch_size=batch, **settings).fit(X)
-            model.partial_fit(X).score_samples(X)
-        StochasticEMGaussianMixture(4, **settings).fit(X)
+        _fit(*(SGDGaussianMixture(4, batch_size=n, **settings) for n in (1, 20)), X=X)
+        _fit(StochasticEMGaussianMixture(4, **settings), X=X)
         if covariance != "tied_spherical":
-            DistributedGaussianMixture(3, **settings).fit(X)
+            _fit(DistributedGaussianMixture(3, **settings), X=X)
     for X in _TYPES:
-        SGDGaussianMixture(4, update="sgd", random_state=0).fit(X)
+        _fit(SGDGaussianMixture(4, update="sgd", random_state=0), X=X)
         SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(X)
 
 
 def _fit_exemplars() -> None:
     X = _POINTS[:80]
-    for kernel in ("gaussian", "epanechnikov"):
-        INFEX(kernel=kernel, random_state=0).fit(X).score_samples(X)
-    INFEX(max_exemplars=3, random_state=0).fit(X)
-    INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1).fit(X)
-    ConvexClustering().fit(X)
-    KernelVectorQuantization(max_distortion=3.0).fit(X)
+    _fit(*(INFEX(kernel=kernel, random_state=0) for kernel in ("gaussian", "epanechnikov")), X=X)
+    _fit(INFEX(max_exemplars=3, random_state=0), ConvexClustering(), X=X)
+    _fit(INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1), X=X)
+    _fit(KernelVectorQuantization(max_distortion=3.0), X=X)
 
 
 def _fit_quantizers() -> None:
-    for shape in (8, (3, 3)):
-        quantization.SOM(shape, random_state=0).fit(_POINTS).partial_fit(_POINTS)
+    _fit(*(quantization.SOM(shape, random_state=0) for shape in (8, (3, 3))))
     for algorithm in ("lvq1", "glvq", "rslvq"):
-        quantization.LVQ(2, algorithm=algorithm, random_state=0).fit(_POINTS, _LABELS)
-    quantization.StochasticVQ(4, random_state=0).fit(_POINTS)
-    quantization.BatchDeterministicAnnealing(4, random_state=0).fit(_POINTS)
+        _fit(quantization.LVQ(2, algorithm=algorithm, random_state=0))
+    _fit(quantization.StochasticVQ(4, random_state=0))
+    _fit(quantization.BatchDeterministicAnnealing(4, random_state=0))
 
 
 WORK: dict[str, Callable[[], None]] = {
@@ -149,21 +149,7 @@ WORK: dict[str, Callable[[], None]] = {
 
 
 def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> None:
-    """Do the named pieces of work, with a progress bar that names the one under way.
-
-    What they compile is kept in ``NUMBA_CACHE_DIR``, or else in the user's cache folder.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Keys of ``WORK``; by default all.
-    console : rich.console.Console, optional
-        Where the bar is drawn.
-
-    Raises
-    ------
-    KeyError
-        If there is no such work.
+    """Do the named pieces of work, by default all of ``WORK``, with a progress bar.
 
     Examples
     --------
