@@ -1,4 +1,4 @@
-"""The algorithms for Stable-Baselines3: they learn what the agents learn, and do as its own do."""
+"""The algorithms for Stable-Baselines3 learn what the agents learn, and work with its tools."""
 
 import io
 import re
@@ -562,14 +562,16 @@ def test_files_of_others(tmp_path):
     theirs.policy.save(tmp_path / "policy.pth")
     for load in (TwoTimescale.load, FittedQ.load, FittedQAgent.load, load_agent):
         for name in ("dqn.zip", "policy.pth"):
-            with pytest.raises(ValueError, match=f"{name}' is damaged, or not a file that oda_rl"):
+            with pytest.raises(
+                ValueError, match=f"{name}' is damaged, or was not written by oda_rl"
+            ):
                 load(tmp_path / name)
     FittedQ("CartPole-v1", seed=0).save(tmp_path / "ours")
     with pytest.raises(AssertionError, match="No data found"):
         DQN.load(tmp_path / "ours")
     with pytest.raises(ValueError, match="ours.zip' holds 'FittedQAgent'"):
         TwoTimescale.load(tmp_path / "ours")
-    with pytest.raises(TypeError, match="was given gamma, seed: beside env it takes verbose"):
+    with pytest.raises(TypeError, match="unknown arguments gamma, seed: it takes env, verbose"):
         FittedQ.load(tmp_path / "ours", gamma=0.9, seed=1)
 
 

@@ -9,55 +9,51 @@ from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 class TwoTimescale(Algorithm):
     """:class:`oda_rl.agents.TwoTimescaleAgent` as an algorithm of Stable-Baselines3.
 
-    There is no policy to choose: what Stable-Baselines3 does with a network is done by cells.
-    Callbacks, loggers, ``Monitor``, ``VecNormalize`` and ``evaluate_policy`` work as with its own
-    algorithms. With the same environment and seed it learns what the plain agent learns, bit by
-    bit, if rewards fit into single precision, which is what ``DummyVecEnv`` has for them, and
-    observations are of the type that their space declares.
+    Cells take the place of the network. Callbacks, loggers, ``Monitor``, ``VecNormalize`` and
+    ``evaluate_policy`` work as with Stable-Baselines3's own algorithms. With the same environment
+    and seed it learns what the plain agent learns, bit by bit, if rewards are exact in single
+    precision, as ``DummyVecEnv`` stores them, and observations have the type of their space.
 
     Parameters
     ----------
     env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment, with spaces as of
+        An environment, its id, or a vector environment, with spaces as for
         :class:`oda_rl.agents.TwoTimescaleAgent`.
     seed : int or None
-        Of all the agent's randomness and of the environment's. None leaves the environment as it
-        was seeded.
+        Random seed of agent and environment. None does not seed the environment.
     verbose : int
         1 writes the log to the standard output.
     tensorboard_log : str, optional
         Folder of a log for TensorBoard, which must be installed.
     stats_window_size : int
-        Episodes over which the log takes means.
+        Number of episodes in the log's means.
     monitor_wrapper : bool
-        Wrap an environment that is no vector environment in a ``Monitor``.
+        Wrap a single environment in a ``Monitor``.
     **config
-        ``partition`` and settings, as of :class:`oda_rl.agents.TwoTimescaleAgent`.
+        ``partition`` and settings, as for :class:`oda_rl.agents.TwoTimescaleAgent`.
 
     Attributes
     ----------
     agent : TwoTimescaleAgent
-        The plain agent: ``agent.q_values``, ``agent.codevectors``, ``agent.evaluate``. Its
-        ``env`` is None where Stable-Baselines3 changes what the environment returns, or runs it in
-        another process.
+        The plain agent: ``agent.q_values``, ``agent.codevectors``, ``agent.evaluate``. Its ``env``
+        is None if Stable-Baselines3 changes the environment's returns or runs it elsewhere.
     policy : CellsPolicy
-        What ``predict`` asks.
+        The policy that ``predict`` uses.
     num_timesteps : int
-        Steps since they were last counted anew; ``agent.num_timesteps`` counts all.
+        Steps since the counter was last reset; ``agent.num_timesteps`` counts all.
 
     Raises
     ------
     ValueError
         For settings out of range, or an unknown environment id or partition.
     TypeError
-        For unknown settings, or spaces that are not supported.
+        For unknown settings, or unsupported spaces.
 
     Notes
     -----
-    The agents find the scale of observations by themselves and need no ``VecNormalize``. It rather
-    hinders them, for what they remember keeps the scale that it had at the time. They learn from
-    the normalized rewards then, but an episode's return, which says whether it was solved, is that
-    of the original ones.
+    The agents estimate the scale of observations and need no ``VecNormalize``, which hinders them:
+    remembered observations keep the scale of their time. With it they learn from the normalized
+    rewards, but episode returns are those of the original rewards.
 
     Examples
     --------
@@ -77,23 +73,9 @@ class TwoTimescale(Algorithm):
 class FittedQ(Algorithm):
     """:class:`oda_rl.agents.FittedQAgent` as an algorithm of Stable-Baselines3.
 
-    As :class:`TwoTimescale`, whose parameters and errors it has.
-
-    Parameters
-    ----------
-    env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment, with spaces as of
-        :class:`oda_rl.agents.FittedQAgent`.
-    seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
-        As of :class:`TwoTimescale`.
-    **config
-        Settings of :class:`oda_rl.agents.FittedQConfig`.
-
-    Attributes
-    ----------
-    agent : FittedQAgent
-        The plain agent. ``predict``, and so ``EvalCallback``, asks the policy that it delivers,
-        which is seldom the newest.
+    Parameters, attributes and errors are those of :class:`TwoTimescale`, with spaces as for
+    :class:`oda_rl.agents.FittedQAgent` and the settings of :class:`oda_rl.agents.FittedQConfig`.
+    ``predict``, and so ``EvalCallback``, uses the delivered policy, which is rarely the newest.
 
     Examples
     --------
@@ -112,23 +94,9 @@ class FittedQ(Algorithm):
 class ModelSearch(Algorithm):
     """:class:`oda_rl.agents.ModelAgent` as an algorithm of Stable-Baselines3.
 
-    As :class:`TwoTimescale`, whose parameters and errors it has.
-
-    Parameters
-    ----------
-    env : str, gymnasium.Env or VecEnv
-        An environment, the id of one, or a vector environment, with spaces as of
-        :class:`oda_rl.agents.ModelAgent`: several environments with continuous actions need
-        ``action_bins``.
-    seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper
-        As of :class:`TwoTimescale`.
-    **config
-        Settings of :class:`oda_rl.agents.ModelConfig`.
-
-    Attributes
-    ----------
-    agent : ModelAgent
-        The plain agent.
+    Parameters, attributes and errors are those of :class:`TwoTimescale`, with spaces as for
+    :class:`oda_rl.agents.ModelAgent` and the settings of :class:`oda_rl.agents.ModelConfig`.
+    Several environments with continuous actions need ``action_bins``.
 
     Examples
     --------

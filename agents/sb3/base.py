@@ -1,10 +1,10 @@
-"""What the agents share as algorithms of Stable-Baselines3: its loop, loggers and files."""
+"""The base of our agents as algorithms of Stable-Baselines3: training loop, log and files."""
 
 import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -29,11 +29,7 @@ try:
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-    from stable_baselines3.common.utils import (
-        check_for_correct_spaces,
-        get_system_info,
-        safe_mean,
-    )
+    from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info, safe_mean
     from stable_baselines3.common.vec_env import VecEnv
 
     from oda_rl.agents.sb3.environments import (
@@ -41,7 +37,7 @@ try:
         described,
         inner_env,
         item,
-        last_observations,
+        next_observations,
         saved_spaces,
     )
     from oda_rl.agents.sb3.policy import CellsPolicy
@@ -54,16 +50,16 @@ _SETTINGS = {"verbose": 0, "tensorboard_log": None, "stats_window_size": 100}
 
 
 class Algorithm(BaseAlgorithm):
-    """What both algorithms share; ``TwoTimescale``'s docstring describes it."""
+    """Base of our algorithms; see ``TwoTimescale``."""
 
     agent: Agent
-    """The plain agent, which does all the learning."""
+    """The plain agent, which learns."""
     policy: CellsPolicy
 
     _agent_class: ClassVar[type[Agent]]
     _load_keywords: ClassVar[tuple[str, ...]] = ()
-    _started = 0.0  # when training would have started, had it been in one go
-    _chosen: npt.NDArray[Any] | None = None  # the next actions in several environments
+    _started = 0.0  # start of the training, had it been without breaks
+    _next: npt.NDArray[Any] | None = None  # next actions in several environments
 
     def __init__(
         self,
@@ -92,7 +88,7 @@ class Algorithm(BaseAlgorithm):
         super().__init__(
             policy=CellsPolicy,
             env=make_env(env) if isinstance(env, str) else env,
-            learning_rate=0.0,  # of no network
+            learning_rate=0.0,  # there is no network
             stats_window_size=stats_window_size,
             tensorboard_log=None if tensorboard_log is None else str(tensorboard_log),
             verbose=verbose,
@@ -113,18 +109,16 @@ class Algorithm(BaseAlgorithm):
 
     def _setup_model(self) -> None:
         if self.env is None:
-            raise ValueError("env is None: it must be an environment, or the id of one")
-        place = described(self.env)
-        agent = self._agent_class(place, seed=self.seed, **self._config)
-        self._take_over(agent)
+            raise ValueError("env is None: it must be an environment or its id")
+        self._use(self._agent_class(described(self.env), seed=self.seed, **self._config))
 
-    def _take_over(self, agent: Agent) -> None:
+    def _use(self, agent: Agent) -> None:
         self.agent = agent
         self.policy = CellsPolicy(self.observation_space, self.action_space, agent)
-        self._enter()
+        self._connect_env()
 
-    def _enter(self) -> None:
-        """Let the agent know of the environment, and seed that as its own ``learn`` does."""
+    def _connect_env(self) -> None:
+        """Give the environment to the agent, and seed it as the agent's ``learn`` would."""
         if self.env is None:
             return
         env = inner_env(self.env)
@@ -146,24 +140,23 @@ class Algorithm(BaseAlgorithm):
     ) -> Self:
         """Train for ``total_timesteps`` more environment steps.
 
-        To a callback, a rollout is an episode. It is called when the agent has learned from the
-        step, so what it saves or evaluates is what ``num_timesteps`` says.
+        A rollout is an episode. Callbacks are called after the agent has learned from the step.
 
         Parameters
         ----------
         total_timesteps : int
             At least 1.
         callback : callable, BaseCallback or list of BaseCallback, optional
-            Called after each step; ends the training by returning False.
+            Called after each step; returning False stops training.
         log_interval : int or None
             Episodes between two entries of the log; None writes none.
         tb_log_name : str, optional
-            Of the run in TensorBoard; by default the name of the class.
+            Name of the run in TensorBoard; by default that of the class.
         reset_num_timesteps : bool
-            True counts steps anew and begins with a reset of the environment, False goes on where
-            the last call stopped. What the agent has learned it keeps in any case.
+            True resets the step counter and the environment; False continues the last call. The
+            agent keeps what it has learned.
         progress_bar : bool
-            Show the one of Stable-Baselines3, which needs tqdm and rich.
+            Show Stable-Baselines3's progress bar, which needs tqdm and rich.
 
         Returns
         -------
@@ -172,23 +165,20 @@ class Algorithm(BaseAlgorithm):
         Raises
         ------
         ValueError
-            If ``total_timesteps`` is below 1, or there is no environment, or it returns an
-            observation of another shape, or one or a reward that is not finite.
+            If ``total_timesteps`` is below 1, there is no environment, an observation has the wrong
+            shape, or an observation or a reward is not finite.
         KeyboardInterrupt
-            After Ctrl-C, between two steps: the model is whole, and can be saved or trained on.
+            After Ctrl-C, between two steps; the model can be saved and trained further.
         """
         checked_count("total_timesteps", total_timesteps)
         if self.env is None:
             raise ValueError("env is None: call set_env(env), or load the model with an env")
         if reset_num_timesteps or self._last_obs is None:
             self.agent.begin_episode()
-            self._chosen = None
+            self._next = None
+        name = tb_log_name or type(self).__name__
         total_timesteps, callback = self._setup_learn(
-            total_timesteps,
-            callback,
-            reset_num_timesteps,
-            tb_log_name or type(self).__name__,
-            progress_bar,
+            total_timesteps, callback, reset_num_timesteps, name, progress_bar
         )
         self._started = time.perf_counter() - self.agent.training_seconds
         callback.on_training_start(locals(), globals())
@@ -210,21 +200,26 @@ class Algorithm(BaseAlgorithm):
         return self
 
     def _step(self, env: VecEnv, callback: BaseCallback) -> tuple[bool, bool]:
-        """Act and learn; return whether an episode has ended, and whether to go on."""
+        """Act and learn; return whether an episode has ended, and whether to continue."""
         last_obs = self._last_obs
         assert last_obs is not None
         actions = self._next_actions(env, last_obs)
-        self._last_obs = self._chosen = None  # if the step fails, learning goes on with a reset
+        self._last_obs = self._next = None  # if the step fails, learning continues with a reset
         new_obs, rewards, dones, infos = env.step(actions)
         assert not isinstance(new_obs, tuple)
-        after, truncated = last_observations(new_obs, dones, infos)
+        next_obs, truncated = next_observations(new_obs, dones, infos)
         if dones.any():
             self.agent.training_seconds = time.perf_counter() - self._started
+        normalize = self._vec_normalize_env
+        if normalize is not None and normalize.norm_reward:  # returns are of the original rewards
+            gains = normalize.get_original_reward() - rewards
+            self.agent.add_to_returns(np.asarray(gains, dtype=np.float64))
         if env.num_envs == 1:
-            before, then = item(last_obs, 0), item(after, 0)
-            self._learn_from(before, actions[0], rewards[0], then, dones[0], truncated[0])
+            before, after = item(last_obs, 0), item(next_obs, 0)
+            ends = bool(dones[0] and not truncated[0]), bool(truncated[0])
+            self.agent.update(before, actions[0], float(rewards[0]), after, *ends)
         else:
-            self._learn_from_all(rewards, after, new_obs, dones, truncated)
+            self._learn_from_all(rewards, next_obs, new_obs, dones, truncated)
         self.num_timesteps += env.num_envs
         self._episode_num += int(dones.sum())
         self._last_obs, self._last_episode_starts = new_obs, dones
@@ -233,58 +228,35 @@ class Algorithm(BaseAlgorithm):
         return bool(dones.any()), callback.on_step()
 
     def _next_actions(self, env: VecEnv, observations: Observations) -> npt.NDArray[Any]:
-        """Return an action for each environment, of its action space."""
+        """Return an action for each environment."""
         if env.num_envs == 1:
             return np.array([self.agent.act(item(observations, 0))])
-        if self._chosen is None or self.agent.n_envs != env.num_envs:
-            self._chosen = self.agent.begin_in_all(observations)
-        return self._chosen
-
-    def _learn_from(
-        self,
-        observation: Any,
-        action: Any,
-        reward: np.float32,
-        after: Any,
-        ended: bool,
-        truncated: bool,
-    ) -> None:
-        """Learn from a step of the only environment."""
-        self._add_denied(np.array([reward]))
-        terminated = bool(ended and not truncated)
-        self.agent.update(observation, action, float(reward), after, terminated, bool(truncated))
+        if self._next is None or self.agent.n_envs != env.num_envs:
+            self._next = self.agent.begin_in_all(observations)
+        return self._next
 
     def _learn_from_all(
         self,
         rewards: npt.NDArray[Any],
-        after: Observations,
+        next_obs: Observations,
         observations: Observations,
-        ended: npt.NDArray[Any],
+        dones: npt.NDArray[Any],
         truncated: npt.NDArray[np.bool_],
     ) -> None:
         """Learn from a step of several environments, and choose the next actions."""
         interface = self.agent.interface
-        self._add_denied(rewards)
-        made = np.ones(len(rewards), dtype=np.bool_)
-        over = ended.astype(np.bool_)
+        every, ended = np.ones(len(rewards), dtype=np.bool_), dones.astype(np.bool_)
         step = VectorStep(
-            matrix(after, interface),
+            matrix(next_obs, interface),
             matrix(observations, interface),
             rewards.astype(np.float64),
-            over & ~truncated,
+            ended & ~truncated,
             truncated,
-            learns=made,
-            acts=made,
-            begins=over,
+            learns=every,
+            acts=every,
+            begins=ended,
         )
-        self._chosen = self.agent.advance(step)
-
-    def _add_denied(self, rewards: npt.NDArray[Any]) -> None:
-        """Let an episode count as it was rewarded, where VecNormalize has changed rewards."""
-        normalize = self._vec_normalize_env
-        if normalize is not None and normalize.norm_reward:
-            gains = normalize.get_original_reward() - rewards
-            self.agent.add_to_returns(np.asarray(gains, dtype=np.float64))
+        self._next = self.agent.advance(step)
 
     def dump_logs(self) -> None:
         """Write an entry of the log."""
@@ -307,19 +279,19 @@ class Algorithm(BaseAlgorithm):
         self.logger.dump(step=self.num_timesteps)
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
-        """Go on in another environment.
+        """Continue in another environment.
 
         Parameters
         ----------
         env : gymnasium.Env or VecEnv
-            With the spaces of the present one.
+            An environment with the same spaces.
         force_reset : bool
-            Begin with a reset, whatever :meth:`learn` is told.
+            Begin with a reset in any case.
 
         Raises
         ------
         ValueError
-            If the spaces are others, or ``env`` has another number of environments.
+            If the spaces or the number of environments differ.
         """
         wrapped = self._wrap_env(env, self.verbose)
         if wrapped.num_envs != self.n_envs:
@@ -328,19 +300,17 @@ class Algorithm(BaseAlgorithm):
                 f"{self.n_envs}; {type(self).__name__}.load(path, env=env) takes any number"
             )
         super().set_env(wrapped, force_reset)
-        self._enter()
+        self._connect_env()
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """Seed the environment's next reset and its action space; None does nothing.
+        """Seed the environment's next reset and its action space, unless ``seed`` is None.
 
-        The agent has generators of its own, which only the constructor seeds, and uses none that
-        are global.
+        The agent's own generators are seeded by the constructor only.
         """
-        if seed is None:
-            return
-        self.action_space.seed(seed)
-        if self.env is not None:
-            self.env.seed(seed)
+        if seed is not None:
+            self.action_space.seed(seed)
+            if self.env is not None:
+                self.env.seed(seed)
 
     def save(
         self,
@@ -350,14 +320,14 @@ class Algorithm(BaseAlgorithm):
     ) -> None:
         """Save the agent and the model's counters: arrays and JSON in a zip, nothing pickled.
 
-        The agent's own class loads the file, too, and so do ``load_agent`` and ``oda-rl``.
+        The agent's own class, ``load_agent`` and ``oda-rl`` load the file, too.
 
         Parameters
         ----------
         path : str, Path or file
             ``.zip`` is added to a name without a suffix.
         exclude, include
-            Ignored: nothing of what is saved is large or private.
+            Ignored.
         """
         if not isinstance(path, io.BufferedIOBase):
             file = Path(path)
@@ -379,10 +349,8 @@ class Algorithm(BaseAlgorithm):
         }
         arrays = {}
         if isinstance(self.observation_space, spaces.Box):
-            arrays = {
-                "sb3_low": self.observation_space.low,
-                "sb3_high": self.observation_space.high,
-            }
+            low, high = self.observation_space.low, self.observation_space.high
+            arrays = {"sb3_low": low, "sb3_high": high}
         saving.save_file(self.agent, file, {"sb3": fields}, arrays)
 
     @classmethod
@@ -396,28 +364,28 @@ class Algorithm(BaseAlgorithm):
         force_reset: bool = True,
         **kwargs: Any,
     ) -> Self:
-        """Load from a file, of this class or of the plain agent's.
+        """Load a model that this class, or the plain agent's, has saved.
 
         Parameters
         ----------
         path : str, Path or file
-            What :meth:`save` was given; or a run folder.
+            As for :meth:`save`; or a run folder.
         env : str, gymnasium.Env or VecEnv, optional
-            To learn in; ``predict`` does without.
+            Environment to learn in; ``predict`` needs none.
         device, custom_objects, force_reset
             Ignored: there is no network, nothing pickled, and learning begins with a reset.
         print_system_info : bool
-            Print what the system is like.
+            Print versions of the system.
         **kwargs
-            ``verbose``, ``tensorboard_log`` and ``stats_window_size`` take the place of those that
-            were saved. ``partition`` is as in :meth:`oda_rl.agents.TwoTimescaleAgent.load`.
+            ``verbose``, ``tensorboard_log`` and ``stats_window_size`` replace the saved values;
+            ``partition`` as in :meth:`oda_rl.agents.TwoTimescaleAgent.load`.
 
         Raises
         ------
         FileNotFoundError
-            If there is nothing.
+            If there is no such file.
         ValueError
-            If the file is damaged, or not of this algorithm, or ``env`` has other spaces.
+            If the file is damaged or of another algorithm, or ``env`` has other spaces.
         TypeError
             For other keywords.
         """
@@ -428,10 +396,11 @@ class Algorithm(BaseAlgorithm):
         saved = metadata.get("sb3", {})
         with reading(file):
             check_saved(saved, arrays, metadata)
-        unknown = sorted(set(kwargs) - {*_SETTINGS, *cls._load_keywords})
-        if unknown:
-            takes = ", ".join((*_SETTINGS, *cls._load_keywords))
-            raise TypeError(f"load was given {', '.join(unknown)}: beside env it takes {takes}")
+        known = (*_SETTINGS, *cls._load_keywords)
+        if unknown := sorted(set(kwargs) - set(known)):
+            raise TypeError(
+                f"load has unknown arguments {', '.join(unknown)}: it takes env, {', '.join(known)}"
+            )
         model = cls.__new__(cls)
         verbose, log, window = (
             kwargs.pop(name, saved.get(name, default)) for name, default in _SETTINGS.items()
@@ -439,22 +408,15 @@ class Algorithm(BaseAlgorithm):
         model._set_up(env, saved.get("seed"), verbose, log, window)
         place = None if model.env is None else described(model.env)
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
-        model._adopt_spaces(agent, arrays)
+        observations, actions = saved_spaces(agent.interface, arrays)
+        if model.env is None:
+            model.observation_space, model.action_space, model.n_envs = observations, actions, 1
+        elif "sb3_low" in arrays:  # a plain agent saves no bounds of observations
+            check_for_correct_spaces(model.env, observations, actions)
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
         model._episode_num = saved.get("episodes", agent.episodes.count)
-        model._take_over(agent)
+        model._use(agent)
         return model
-
-    def _adopt_spaces(self, agent: Agent, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over the spaces of a saved model, or raise ValueError if the environment's differ.
-
-        A plain agent has not saved the bounds of observations.
-        """
-        observations, actions = saved_spaces(agent.interface, arrays)
-        if self.env is not None and "sb3_low" in arrays:
-            check_for_correct_spaces(self.env, observations, actions)
-        if self.env is None:
-            self.observation_space, self.action_space, self.n_envs = observations, actions, 1
 
     def set_parameters(
         self,
@@ -462,7 +424,7 @@ class Algorithm(BaseAlgorithm):
         exact_match: bool = True,
         device: torch.device | str = "auto",
     ) -> NoReturn:
-        """Raise NotImplementedError: there is no network that could be given parameters."""
+        """Raise NotImplementedError: there is no network."""
         raise NotImplementedError(
             f"cells have no parameters to set: load the model with {type(self).__name__}.load(path)"
         )

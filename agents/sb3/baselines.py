@@ -1,10 +1,11 @@
-"""DQN, PPO and A2C of Stable-Baselines3, trained with pauses in which somebody evaluates them."""
+"""DQN, PPO and A2C of Stable-Baselines3, trained with pauses for evaluation."""
 
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy.typing as npt
 
 from oda_rl.agents.environments.making import make_env
@@ -23,34 +24,31 @@ _SMALL = {"DQN": {"learning_starts": 10}, "PPO": {"n_steps": 64}, "A2C": {}}
 _WARM_UP_STEPS = 100
 
 
-class Baseline:
-    """An algorithm with the hyper-parameters of :func:`settings_for`, on the CPU, in one thread.
+def make_model(
+    algorithm: str, env_id: str, make: Callable[[], gym.Env[Any, Any]], seed: int
+) -> tuple[Any, VecNormalize | None]:
+    """Return a model with the hyper-parameters of :func:`settings_for`, and its normalizer."""
+    torch.set_num_threads(1)
+    parameters = dict(settings_for(algorithm, env_id).parameters)
+    n_envs, normalize = parameters.pop("n_envs", 1), parameters.pop("normalize", False)
+    envs: Any = make_vec_env(make, n_envs=n_envs, seed=seed)
+    if normalize:
+        envs = VecNormalize(envs, gamma=parameters.get("gamma", 0.99))
+    model = getattr(sb3, algorithm)("MlpPolicy", envs, seed=seed, device="cpu", **parameters)
+    return model, envs if normalize else None
 
-    Parameters
-    ----------
-    algorithm : str
-        DQN, PPO or A2C.
-    env_id : str
-        Gymnasium id of the environment.
-    seed : int
-        Of all randomness.
-    """
+
+class Baseline:
+    """DQN, PPO or A2C with the hyper-parameters of :func:`settings_for`, on one CPU thread."""
 
     def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
-        torch.set_num_threads(1)
-        parameters = dict(settings_for(algorithm, env_id).parameters)
-        n_envs, normalize = parameters.pop("n_envs", 1), parameters.pop("normalize", False)
-        envs: Any = make_vec_env(lambda: make_env(env_id), n_envs=n_envs, seed=seed)
-        if normalize:
-            envs = VecNormalize(envs, gamma=parameters.get("gamma", 0.99))
-        self._normalizer = envs if normalize else None
-        self.model: Any = getattr(sb3, algorithm)(
-            "MlpPolicy", envs, seed=seed, device="cpu", **parameters
+        self.model, self._normalizer = make_model(
+            algorithm, env_id, lambda: make_env(env_id), seed
         )
 
     @staticmethod
     def warm_up(algorithm: str, env_id: str) -> None:
-        """Take a few gradient steps with something else: the first ones load code."""
+        """Train another model for a few steps: the first ones load code."""
         torch.set_num_threads(1)
         kind: Any = getattr(sb3, algorithm)
         envs = make_vec_env(lambda: make_env(env_id))
@@ -58,35 +56,29 @@ class Baseline:
         model.learn(_WARM_UP_STEPS)
 
     def learn(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
-        """Train for as many steps as the last checkpoint says.
+        """Train to the last checkpoint, and call ``pause(steps, seconds)`` at each.
 
-        Parameters
-        ----------
-        checkpoints : sequence of int
-            Increasing numbers of environment steps.
-        pause : callable
-            Called at each with the steps and the seconds of training, itself not counted.
+        Seconds are training time, without the pauses.
         """
         pauses = _Pauses(checkpoints, pause)
         self.model.learn(checkpoints[-1], callback=pauses)
-        pauses.take()  # with what the last gradient steps have changed
+        pauses.take()  # after the last gradient steps
 
     def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the greedy action for one observation, or the actions for a batch."""
-        seen = observations
         if self._normalizer is not None:
-            seen = self._normalizer.normalize_obs(observations)
-        actions: npt.NDArray[Any] = self.model.predict(seen, deterministic=True)[0]
+            observations = self._normalizer.normalize_obs(observations)
+        actions: npt.NDArray[Any] = self.model.predict(observations, deterministic=True)[0]
         return actions
 
     @property
     def n_parameters(self) -> int:
-        """Numbers of its networks, without a second copy that is only a target."""
+        """Number of parameters of the networks, without target copies."""
         network = getattr(self.model, "q_net", self.model.policy)
         return sum(int(parameter.numel()) for parameter in network.parameters())
 
     def save_policy(self, folder: Path) -> Path:
-        """Write what it acts by."""
+        """Write the policy."""
         self.model.policy.save(folder / "policy")
         return folder / "policy"
 
@@ -97,7 +89,7 @@ class Baseline:
 
 
 class _Pauses(BaseCallback):
-    """Stops the clock and lets somebody look, after given numbers of steps."""
+    """Stops the clock and calls ``pause`` at each checkpoint."""
 
     def __init__(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Environments of Stable-Baselines3, as an agent asks about them."""
+"""Environments of Stable-Baselines3 in the form that agents need."""
 
 import copy
 import re
@@ -18,21 +18,21 @@ from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Described, DescribedVector, Interface
 
 Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
-"""Of several environments."""
+"""Observations of several environments."""
 
-_LIMIT = "_max_episode_steps"  # of gymnasium.wrappers.TimeLimit
+_LIMIT = "_max_episode_steps"  # attribute of gymnasium.wrappers.TimeLimit
 
 
 def described(env: VecEnv) -> AnyEnv:
-    """Return what an agent asks of one or several environments when it is made."""
-    one = Described(env.observation_space, env.action_space, _spec(env))
-    return one if env.num_envs == 1 else DescribedVector(one, env.num_envs)
+    """Return a description of one or several environments, from which an agent is made."""
+    single = Described(env.observation_space, env.action_space, _spec(env))
+    return single if env.num_envs == 1 else DescribedVector(single, env.num_envs)
 
 
-def last_observations(
+def next_observations(
     observations: Observations, dones: npt.NDArray[Any], infos: list[dict[str, Any]]
 ) -> tuple[Observations, npt.NDArray[np.bool_]]:
-    """Return what a step led to where an episode has begun since, and which were truncated."""
+    """Return the next observations of a step before resets, and which episodes were truncated."""
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()
     if not ended:
@@ -48,7 +48,7 @@ def last_observations(
 
 
 def item(observations: Observations, i: int) -> Any:
-    """Return one of several observations."""
+    """Return the i-th of several observations."""
     if isinstance(observations, dict):
         return {name: part[i] for name, part in observations.items()}
     return observations[i]
@@ -57,22 +57,21 @@ def item(observations: Observations, i: int) -> Any:
 def saved_spaces(
     interface: Interface, arrays: Mapping[str, npt.NDArray[Any]]
 ) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Return the spaces of a saved model; those of a plain agent's boxes have no bounds."""
-    native = interface.native
-    box = interface.box
-    taken: spaces.Space[Any] = spaces.Discrete(interface.n_actions, start=interface.first_action)
+    """Return the spaces of a saved model; boxes of a plain agent have no bounds."""
+    native, box = interface.native, interface.box
+    actions: spaces.Space[Any] = spaces.Discrete(interface.n_actions, start=interface.first_action)
     if box is not None:
         low, high = (np.reshape(bound, box.shape).astype(box.dtype) for bound in box.bounds)
-        taken = spaces.Box(low, high, dtype=np.dtype(box.dtype).type)
+        actions = spaces.Box(low, high, dtype=np.dtype(box.dtype).type)
     elif native is not None:
-        taken = native.action_space
+        actions = native.action_space
     if native is not None and not native.sees_vectors:
-        return native.observation_space, taken
+        return native.observation_space, actions
     if "sb3_low" in arrays:
         low, high = arrays["sb3_low"], arrays["sb3_high"]
-        return spaces.Box(low, high, dtype=low.dtype.type), taken
+        return spaces.Box(low, high, dtype=low.dtype.type), actions
     dtype = np.dtype(interface.dtype).type
-    return spaces.Box(-np.inf, np.inf, interface.observation_shape, dtype), taken
+    return spaces.Box(-np.inf, np.inf, interface.observation_shape, dtype), actions
 
 
 def _spec(env: VecEnv) -> EnvSpec | None:
@@ -80,10 +79,10 @@ def _spec(env: VecEnv) -> EnvSpec | None:
         inner = env.unwrapped.envs[0]
         spec: EnvSpec | None = inner.spec
         return spec and replace(spec, reward_threshold=reward_threshold(inner))
-    # The spec of an environment in another process can't be sent if a wrapper holds a lambda. Its
-    # text always can, and ends in the id: <TimeLimit<CartPoleEnv<CartPole-v1>>>.
-    found = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))
-    registered = gym.registry.get(found[1]) if found else None
+    # The spec of an environment in another process cannot be sent if a wrapper holds a lambda. Its
+    # text can, and ends in the id: <TimeLimit<CartPoleEnv<CartPole-v1>>>.
+    match = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))
+    registered = gym.registry.get(match[1]) if match else None
     if registered is None or not env.env_method("has_wrapper_attr", _LIMIT)[0]:
         return registered
     spec = copy.copy(registered)
@@ -92,7 +91,7 @@ def _spec(env: VecEnv) -> EnvSpec | None:
 
 
 def inner_env(env: VecEnv) -> gym.Env[Any, Any] | None:
-    """Return the environment that the agent sees, if it sees it as it is."""
+    """Return the environment if Stable-Baselines3 does not change its returns; else None."""
     while isinstance(env, VecMonitor):
         env = env.venv
     if not isinstance(env, DummyVecEnv):

@@ -1,4 +1,4 @@
-"""A policy of Stable-Baselines3 that asks an agent."""
+"""An agent's policy as a policy of Stable-Baselines3."""
 
 from typing import Any, NoReturn
 
@@ -11,14 +11,13 @@ from oda_rl.agents.base.agent import Agent
 
 
 class CellsPolicy(BasePolicy):
-    """What Stable-Baselines3 calls a policy: here, the cells of an agent. There is no network.
+    """The policy of an agent, without a network.
 
     Parameters
     ----------
     observation_space, action_space : gymnasium.Space
-        Of the environment.
+        Spaces of the environment.
     agent : Agent
-        Decides.
     """
 
     def __init__(
@@ -29,20 +28,17 @@ class CellsPolicy(BasePolicy):
 
     def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
         if isinstance(observation, torch.Tensor):
-            seen: Any = observation.numpy()
+            array: Any = observation.numpy()
         else:
-            seen = {name: part.numpy() for name, part in observation.items()}
-        actions, _ = self.agent.predict(seen, deterministic=deterministic)
+            array = {name: part.numpy() for name, part in observation.items()}
+        actions, _ = self.agent.predict(array, deterministic=deterministic)
         return torch.as_tensor(actions)
 
     def save(self, path: str) -> NoReturn:
-        """Raise NotImplementedError: the model is what is saved."""
+        """Raise NotImplementedError: save the model instead."""
         raise NotImplementedError("a policy of cells is saved with its model: model.save(path)")
 
     @classmethod
     def load(cls, path: str, device: torch.device | str = "auto") -> NoReturn:
-        """Raise NotImplementedError: the model is what is loaded."""
-        raise NotImplementedError(
-            "a policy of cells is loaded with its model: TwoTimescale.load(path).policy, or "
-            "FittedQ.load(path).policy"
-        )
+        """Raise NotImplementedError: load the model instead."""
+        raise NotImplementedError("a policy of cells is loaded with its model: Model.load(path)")

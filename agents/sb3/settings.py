@@ -1,25 +1,21 @@
-"""Tuned hyper-parameters for algorithms of Stable-Baselines3, and whose they are.
+"""Tuned hyper-parameters for algorithms of Stable-Baselines3.
 
-They are those of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo): hyperparams/dqn.yml at
-commit ce95481b, ppo.yml at 208b6fdf, a2c.yml at c6c209e7 and sac.yml at 00128b5d. The numbers of
-steps that they were tuned for are not taken over. LunarLander-v3 has those of LunarLander-v2.
+Source: rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo), hyperparams/dqn.yml at commit
+ce95481b, ppo.yml at 208b6fdf, a2c.yml at c6c209e7 and sac.yml at 00128b5d, without the numbers of
+steps. LunarLander-v3 has those of LunarLander-v2.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-ALGORITHMS = ("DQN", "PPO", "A2C")  # which choose among a few actions
+ALGORITHMS = ("DQN", "PPO", "A2C")  # for discrete actions
 
 Parameters = dict[str, Any]
 
 
 def linear(start: float) -> Callable[[float], float]:
-    """Fall linearly to 0, as rl-zoo's ``lin_`` does.
-
-    >>> linear(4.0)(0.25)
-    1.0
-    """
+    """Return a schedule that falls linearly to 0, as rl-zoo's ``lin_``."""
     return lambda remaining: start * remaining
 
 
@@ -93,15 +89,15 @@ class Settings:
     """Hyper-parameters of an algorithm for an environment."""
 
     parameters: Parameters
-    """As the algorithm takes them, except ``n_envs`` (environments at once) and ``normalize``
-    (observations and rewards, by ``VecNormalize``)."""
+    """Arguments of the algorithm, and ``n_envs`` (number of environments) and ``normalize`` (use
+    ``VecNormalize``)."""
 
     source: str | None
-    """The environment that rl-zoo has them for; None: they are Stable-Baselines3's defaults."""
+    """The environment in rl-zoo; None: Stable-Baselines3's defaults."""
 
 
 def settings_for(algorithm: str, env_id: str) -> Settings:
-    """Return hyper-parameters: tuned, or those of a similar task, or else defaults.
+    """Return tuned hyper-parameters, those of a similar task, or defaults.
 
     Parameters
     ----------
@@ -116,8 +112,6 @@ def settings_for(algorithm: str, env_id: str) -> Settings:
     Settings(parameters={'n_envs': 8, 'ent_coef': 0.0}, source='CartPole-v1')
     >>> settings_for("A2C", "oda_rl/BartoCartPole-v0").source
     'CartPole-v1'
-    >>> settings_for("SAC", "Pendulum-v1").parameters
-    {'learning_rate': 0.001}
     >>> settings_for("A2C", "Taxi-v3")
     Settings(parameters={}, source=None)
     """

@@ -29,7 +29,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from common.experiment import Experiment, SharedOptions, chosen, say
-from common.learning import EVALUATION_EPISODES, FITTED, MODEL, baseline
+from common.learning import EVALUATION_EPISODES, FITTED, MODEL
 from common.suite_tasks import BARTO, CARTPOLE
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
@@ -49,23 +49,23 @@ SEEN = 10_000  # observations that a rule is asked about in C
 
 @dataclass(frozen=True)
 class Aim:
-    """A task, who is imitated there, and what is aimed at."""
+    """A task, its teachers and its goal."""
 
     env_id: str
     teachers: dict[str, int]
-    """Who, and for how many steps each has learned."""
+    """Steps that each teacher has learned for."""
     cells: int
-    """At most."""
+    """Maximum number of cells."""
     steps: int
-    """Of the search, at most."""
+    """Maximum steps of the search."""
     goal: float
-    """Mean return that is aimed at."""
+    """Mean return to reach."""
     of_each: bool = False
-    """Whether the share of seeds that reach it is told."""
+    """Whether to report the share of seeds that reach it."""
     digits: int = 1
-    """Of returns, behind the point."""
+    """Decimal places of returns."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of the teacher, where it is ours."""
+    """Settings of our teacher."""
 
     def __str__(self) -> str:
         return f"{self.env_id.split('/')[-1].removesuffix('-v0')} ≥ {self.goal:g}"
@@ -100,7 +100,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Delivered:
-    """What an export asks about a rule."""
+    """A rule in the form that exports need."""
 
     policy: Any
     interface: Any
@@ -147,7 +147,9 @@ def trained(about: Aim, teacher: str, steps: int, seed: int) -> Any:
         from oda_rl import agents
 
         return getattr(agents, teacher)(about.env_id, seed=seed, **about.settings).learn(steps)
-    model, normalizer = baseline(teacher, about.env_id, lambda: gym.make(about.env_id), seed)
+    from oda_rl.agents.sb3.baselines import make_model
+
+    model, normalizer = make_model(teacher, about.env_id, lambda: gym.make(about.env_id), seed)
     model.learn(steps)
     return model if normalizer is None else Model(model, normalizer.normalize_obs)
 
@@ -190,41 +192,45 @@ def in_c(found: Distilled, budgeted: BudgetedEnv, seen: FloatArray) -> Row:
 def at_aim(rows: Rows) -> list[Rows]:
     """Return the rows of each task and teacher, with as many cells as are aimed at."""
     return [
-        own
+        line
         for task, about in AIMS.items()
         for teacher in about.teachers
-        if (own := rows.where(task=task, teacher=teacher, cells=about.cells))
+        if (line := rows.where(task=task, teacher=teacher, cells=about.cells))
     ]
 
 
-def returns(own: Rows, key: str) -> str:
-    digits, found = AIMS[own[0]["task"]].digits, own.column(key)
+def returns(line: Rows, key: str) -> str:
+    digits, found = AIMS[line[0]["task"]].digits, line.column(key)
     return f"{found.mean():.{digits}f} ({found.min():.{digits}f})"
 
 
-def above_random(own: Rows) -> float:
+def above_random(line: Rows) -> float:
     """Return what rules return above random play, as a share of what their teachers do."""
-    random = own.column("random").mean()
-    return float((own.column("mean").mean() - random) / (own.column("taught").mean() - random))
+    random = line.column("random").mean()
+    return float((line.column("mean").mean() - random) / (line.column("taught").mean() - random))
 
 
-def solved(own: Rows) -> float:
-    about = AIMS[own[0]["task"]]
-    return float((own.column("mean") >= about.goal).mean()) if about.of_each else np.nan
+def solved(line: Rows) -> float:
+    about = AIMS[line[0]["task"]]
+    return float((line.column("mean") >= about.goal).mean()) if about.of_each else np.nan
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def share(own: Rows) -> str:
-        return "-" if np.isnan(solved(own)) else f"{solved(own):.2f}"
+    def share(line: Rows) -> str:
+        return "-" if np.isnan(solved(line)) else f"{solved(line):.2f}"
 
     columns = [
-        Column("", lambda own: str(AIMS[own[0]["task"]]), once=True),
-        Column("teacher, steps", lambda own: f"`{own[0]['teacher']}`, {own[0]['taught_steps']:,}"),
+        Column("", lambda line: str(AIMS[line[0]["task"]]), once=True),
+        Column(
+            "teacher, steps", lambda line: f"`{line[0]['teacher']}`, {line[0]['taught_steps']:,}"
+        ),
         Column("seeds", count),
         Column("its return (least seed)", partial(returns, key="taught")),
         Column("the rule's", partial(returns, key="mean")),
         Column("solved", share),
-        Column("above random, of the teacher's", lambda own: f"{100.0 * above_random(own):.0f} %"),
+        Column(
+            "above random, of the teacher's", lambda line: f"{100.0 * above_random(line):.0f} %"
+        ),
         Column("cells, at most", the("cells")),
         Column("left", of(np.mean, "left", ".1f")),
         Column("numbers", of(np.mean, "numbers", ".0f")),

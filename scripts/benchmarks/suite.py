@@ -26,7 +26,7 @@ import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
 from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds
 from common.hand_rules import RULES
-from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, baseline, learn, play
+from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
 from common.suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
 from common.summaries import (
     Column,
@@ -100,8 +100,8 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
 
 
 def checkpoints(method: str, task: Task) -> tuple[int, ...]:
-    own = {ONLINE: ONLINE_CHECKPOINTS, MODEL: task.model_steps}
-    return own.get(method, task.checkpoints)
+    special = {ONLINE: ONLINE_CHECKPOINTS, MODEL: task.model_steps}
+    return special.get(method, task.checkpoints)
 
 
 def run_played(method: str, task: Task, seed: int) -> Iterator[Row]:
@@ -116,7 +116,9 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import VecNormalize
 
-    model, normalizer = baseline(method, task.env_id, lambda: make(task), seed)
+    from oda_rl.agents.sb3.baselines import make_model
+
+    model, normalizer = make_model(method, task.env_id, lambda: make(task), seed)
     taken = 0.0
     for steps in task.baseline_steps:
         further = partial(model.learn, steps - model.num_timesteps, reset_num_timesteps=taken == 0)
@@ -170,8 +172,8 @@ def planned(options: "Options") -> list[Row]:
 
 def rules_found(rows: Rows) -> Table:
     def played(method: str) -> Text:
-        def text(own: Rows) -> str:
-            other = rows.where(method=method, task=own[0]["task"])
+        def text(line: Rows) -> str:
+            other = rows.where(method=method, task=line[0]["task"])
             return returns(np.mean)(other) if other else "-"
 
         return text
@@ -190,15 +192,15 @@ def rules_found(rows: Rows) -> Table:
     ]
     of_tasks = [rows.where(method=MODEL, task=task.name) for task in TASKS]
     return Table("delivered rule, 100 episodes a seed", columns,
-                 [at for own in of_tasks for at in own.by_steps()])  # fmt: skip
+                 [at for line in of_tasks for at in line.by_steps()])  # fmt: skip
 
 
-def of_task(own: Rows) -> Task:
-    return next(task for task in TASKS if task.name == own[0]["task"])
+def of_task(line: Rows) -> Task:
+    return next(task for task in TASKS if task.name == line[0]["task"])
 
 
 def returns(summary: Any) -> Text:
-    return lambda own: f"{summary(own.column('mean')):.{of_task(own).digits}f}"
+    return lambda line: f"{summary(line.column('mean')):.{of_task(line).digits}f}"
 
 
 def shares(rows: Rows, method: str) -> Table:
@@ -215,12 +217,12 @@ def shares(rows: Rows, method: str) -> Table:
     if not fitted:
         columns.append(Column("cells", of(np.mean, "cells", ".1f")))
     of_tasks = [rows.where(method=method, task=task.name) for task in TASKS]
-    lines = [at for own in of_tasks for at in own.by_steps()[int(fitted) :]]
+    lines = [at for line in of_tasks for at in line.by_steps()[int(fitted) :]]
     return Table("delivered policy, 100 greedy episodes a seed", columns, lines)
 
 
-def aim(own: Rows) -> str:
-    return f"{own[0]['task']} ≥ {of_task(own).solved:g}"
+def aim(line: Rows) -> str:
+    return f"{line[0]['task']} ≥ {of_task(line).solved:g}"
 
 
 def beside(rows: Rows) -> Table:
@@ -231,23 +233,23 @@ def beside(rows: Rows) -> Table:
         Column("mean (least seed)", mean_and_least),
         Column("seconds", of(np.median, "seconds", ".3g")),
         Column("bytes", of(np.median, "bytes", ",.0f")),
-        Column("rl-zoo publishes", lambda own: of_task(own).published, once=True),
+        Column("rl-zoo publishes", lambda line: of_task(line).published, once=True),
     ]
     lines = [
-        own
+        line
         for task in TASKS
         for steps in task.baseline_steps
-        for own in rows.where(task=task.name, steps=steps).groups("method")
+        for line in rows.where(task=task.name, steps=steps).groups("method")
     ]
     return Table("*: with hyper-parameters of another task", columns, lines)
 
 
 def front(rows: Rows) -> Table:
-    def others(own: Rows) -> str:
+    def others(line: Rows) -> str:
         found = [
             one
             for name in BASELINES
-            for one in rows.where(task=own[0]["task"], method=name).groups("steps")
+            for one in rows.where(task=line[0]["task"], method=name).groups("steps")
         ]
         if not found:
             return "-"
@@ -255,30 +257,30 @@ def front(rows: Rows) -> Table:
         return f"{best[0]['method']} {mean_and_least(best)}, {best[0]['steps']:,}"
 
     columns = [
-        Column("", lambda own: f"{own[0]['task']}"),
-        Column("agent", lambda own: f"`{own[0]['method']}`"),
+        Column("", lambda line: f"{line[0]['task']}"),
+        Column("agent", lambda line: f"`{line[0]['method']}`"),
         Column("steps", the("steps", ",")),
         Column("seeds", count),
         Column("mean (least seed)", mean_and_least),
         Column("seconds", of(np.median, "seconds", ".2g")),
         Column("bytes", of(np.median, "bytes", ",.0f")),
         Column("best of DQN, PPO, SAC here", others),
-        Column("published", lambda own: of_task(own).published),
+        Column("published", lambda line: of_task(line).published),
     ]
     known = (rows.where(task=task, method=name, steps=steps) for task, name, steps in FRONT)
-    return Table("mean of 100 greedy episodes a seed", columns, [own for own in known if own])
+    return Table("mean of 100 greedy episodes a seed", columns, [line for line in known if line])
 
 
-def task_and_steps(own: Rows) -> str:
-    return f"{own[0]['task']}, {own[0]['steps']:,}"
+def task_and_steps(line: Rows) -> str:
+    return f"{line[0]['task']}, {line[0]['steps']:,}"
 
 
-def mean_and_least(own: Rows) -> str:
-    return f"{returns(np.mean)(own)} ({returns(np.min)(own)})"
+def mean_and_least(line: Rows) -> str:
+    return f"{returns(np.mean)(line)} ({returns(np.min)(line)})"
 
 
-def label(own: Rows) -> str:
-    method, env_id = own[0]["method"], of_task(own).env_id
+def label(line: Rows) -> str:
+    method, env_id = line[0]["method"], of_task(line).env_id
     if method not in BASELINES:
         return f"`{method}`"
     return method + ("" if settings_for(method, env_id).source == env_id else "\\*")
@@ -308,15 +310,15 @@ def draw(rows: Rows) -> Any:
         ax.remove()
     shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
-        own = rows.where(task=task.name)
+        results = rows.where(task=task.name)
         for color, method in zip(COLORS, (MODEL, FITTED, ONLINE, *BASELINES), strict=False):
             draw_quartiles(
-                ax, own.where(method=method), color=color, label=method.removesuffix("Agent")
+                ax, results.where(method=method), color=color, label=method.removesuffix("Agent")
             )
         if task.solved is not None:
             ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
         for method, style in zip(PLAYED, (":", "-."), strict=True):
-            if played := own.where(method=method):
+            if played := results.where(method=method):
                 mean = np.mean(played.column("mean"))
                 ax.axhline(mean, color="0.2", linestyle=style, linewidth=1, label=method)
         ax.set(xscale="log", xlim=DRAWN_STEPS, xticks=[10**k for k in range(2, 7)])

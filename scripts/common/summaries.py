@@ -1,7 +1,6 @@
-"""What rows of results say: choosing and summarizing them, tables, and the axes of figures.
+"""Rows of results: selecting and summarizing them, tables, and the axes of figures.
 
-A table is described by its columns and the rows that each line stands for, and written in Markdown,
-for the terminal as for the page that quotes it.
+A table consists of columns and of the rows that each line summarizes; it is written in Markdown.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,28 +18,28 @@ _MARKS = 7  # below an axis, at most
 
 
 class Rows(list[Row]):
-    """Rows of results, and how to choose among them."""
+    """Rows of results."""
 
     def where(self, **wanted: Any) -> "Rows":
-        """Return the rows that have these values."""
+        """Return the rows with these values."""
         return Rows(row for row in self if all(row[key] == wanted[key] for key in wanted))
 
     def groups(self, *keys: str) -> list["Rows"]:
-        """Return rows that agree in some columns together, in the order of their first ones."""
+        """Group rows by some columns, in the order of first appearance."""
         found: dict[tuple[Any, ...], Rows] = {}
         for row in self:
             found.setdefault(tuple(row[key] for key in keys), Rows()).append(row)
         return list(found.values())
 
     def by_steps(self) -> list["Rows"]:
-        """Return the rows of each number of steps, the least first."""
-        return sorted(self.groups("steps"), key=lambda own: own[0]["steps"])
+        """Group rows by the number of steps, in increasing order."""
+        return sorted(self.groups("steps"), key=lambda group: group[0]["steps"])
 
     def values(self, key: str) -> list[Any]:
         return list(dict.fromkeys(row[key] for row in self))
 
     def column(self, key: str) -> FloatArray:
-        """Return one figure of all rows."""
+        """Return one column."""
         return np.array([row[key] for row in self])
 
 
@@ -48,32 +47,32 @@ Text = Callable[[Rows], str]
 
 
 def the(key: str, form: str = "") -> Text:
-    """Make a text of what all rows of a line have in common."""
-    return lambda own: f"{own[0][key]:{form}}"
+    """Return the text of a value that all rows of a line share."""
+    return lambda group: f"{group[0][key]:{form}}"
 
 
 def of(summary: Callable[[FloatArray], Any], key: str, form: str) -> Text:
-    """Make a text of one figure's mean, median or the like."""
-    return lambda own: f"{summary(own.column(key)):{form}}"
+    """Return the text of a column's mean, median or similar."""
+    return lambda group: f"{summary(group.column(key)):{form}}"
 
 
 def among(text: Text, **wanted: Any) -> Text:
-    """Make a text of those rows of a line that have these values, if any have."""
-    return lambda own: text(at) if (at := own.where(**wanted)) else ""
+    """Restrict a text to the rows with these values, if there are any."""
+    return lambda group: text(at) if (at := group.where(**wanted)) else ""
 
 
-def count(own: Rows) -> str:
-    return str(len(own))
+def count(group: Rows) -> str:
+    return str(len(group))
 
 
 @dataclass(frozen=True)
 class Column:
-    """What each line of a table says of the rows it stands for."""
+    """A column of a table: the text of each line's rows."""
 
     head: str
     text: Text
     once: bool = False
-    """Not said again while the first column stays the same."""
+    """Whether to leave it empty while the first column stays the same."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +82,11 @@ class Table:
     title: str
     columns: Sequence[Column]
     lines: Sequence[Rows]
-    """What each line stands for."""
+    """The rows of each line."""
     note: str = ""
 
     def __str__(self) -> str:
-        """Return it in Markdown, without the title."""
-        texts = [[one.text(own) for one in self.columns] for own in self.lines]
+        texts = [[one.text(group) for one in self.columns] for group in self.lines]
         lines = [
             ["" if one.once and i and line[0] == texts[i - 1][0] else text
              for one, text in zip(self.columns, line, strict=True)]
@@ -99,7 +97,7 @@ class Table:
 
 
 def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
-    """Draw median and quartiles of the mean returns over steps."""
+    """Draw median and quartiles of mean returns over steps."""
     if rows:
         quartiles = [np.percentile(at.column("mean"), (25, 50, 75)) for at in rows.by_steps()]
         steps = sorted(rows.values("steps"))
@@ -109,7 +107,7 @@ def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
 
 
 def mark_steps(ax: Any, steps: Iterable[int]) -> None:
-    """Write numbers of steps below a logarithmic axis, as far as there is room."""
+    """Label a logarithmic axis with numbers of steps, as far as there is room."""
     every = sorted(steps)
     apart = (every[-1] / every[0]) ** (1 / _MARKS)
     shown = every[:1]
@@ -122,6 +120,6 @@ def mark_steps(ax: Any, steps: Iterable[int]) -> None:
 
 
 def open_axes(*axes: Any) -> None:
-    """Leave out the upper and the right side of the frames."""
+    """Remove the upper and right spines."""
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
