@@ -202,9 +202,8 @@ class Tree:
             k = len(cells.offsets)
             if k > 1:
                 nearest = cells.nearest(features)
-                self._divide(
-                    node, cells, [node.child(i, node.statistics.empty()) for i in range(k)]
-                )
+                children = [node.child(i, node.statistics.empty()) for i in range(k)]
+                self._divide(node, cells, children)
                 pending += [(child, rows[nearest == i]) for i, child in enumerate(node.children)]
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
@@ -214,12 +213,8 @@ class Tree:
         schedule = self.plan.schedule(ends_full=self.plan.refines)
         current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
         rows = data.draw(0, *data.max_draw(_FIRST_LOOK, None))
-        current.begin(
-            data.points[rows],
-            data.classes[rows],
-            np.ones(len(rows)),
-            class_weights=data.class_weights,
-        )
+        first = data.points[rows], data.classes[rows], np.ones(len(rows))
+        current.begin(*first, class_weights=data.class_weights)
         current.anneal(data)
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
@@ -247,28 +242,26 @@ class Tree:
     def _learn(self, node: Node, samples: Samples, rows: IntArray) -> IntArray:
         """Let a leaf learn until it has children; return the remaining rows."""
         while len(rows) > 0 and node.cells is None:
-            block = rows[: self._room(node, len(rows))]
-            self._take(node, samples, block)
-            node.statistics.add(samples, block, self.plan.divergence)
-            rows = rows[len(block) :]
+            room = len(rows)
+            if node.depth < self.plan.max_depth:
+                room = LEVEL_SAMPLES - sum(map(len, node.waiting))
+                if node.annealer is not None:
+                    room = node.annealer.room
+                self._take(node, samples, rows[:room])
+            node.statistics.add(samples, rows[:room], self.plan.divergence)
+            rows = rows[room:]
             if node.annealer is None:
                 if sum(map(len, node.waiting)) >= LEVEL_SAMPLES:
                     self._begin(node, samples)
             elif not node.annealer.active:
-                self._close(node)
+                cells, children = self.offspring(node)
+                node.annealer = None
+                if cells is not None:
+                    self._divide(node, cells, children)
         return rows
 
-    def _room(self, node: Node, n: int) -> int:
-        """Return how many of n samples a leaf can take before it changes."""
-        if node.depth >= self.plan.max_depth:
-            return n
-        if node.annealer is None:
-            return LEVEL_SAMPLES - sum(map(len, node.waiting))
-        return node.annealer.room
-
     def _take(self, node: Node, samples: Samples, rows: IntArray) -> None:
-        if node.depth >= self.plan.max_depth:
-            return
+        """Let a leaf collect samples, or its annealer observe them."""
         features, points = samples.features(node.depth)[rows], samples.points[rows]
         classes, weights = samples.classes[rows], samples.weights[rows]
         if node.annealer is None:
@@ -304,23 +297,14 @@ class Tree:
         if holes(waiting) is not None:
             current.anchor = mean = node.statistics.mean
             views = samples.view(mean[None])
-            for part, known in (
-                (features, views[min(node.depth, len(views) - 1)][0]),
-                (points, mean),
-            ):
+            view = views[min(node.depth, len(views) - 1)][0]
+            for part, known in ((features, view), (points, mean)):
                 unknown = np.isnan(part).all(axis=0)  # starts at the mean of a node above
                 part[:, unknown] = known[unknown]
         joined = self._joined(node, current.anchor, features, points, waiting[:, -2].astype(int))
         current.begin(joined, np.zeros(len(joined), dtype=np.int64), waiting[:, -1])
         if current.active:
             node.annealer = current
-
-    def _close(self, node: Node) -> None:
-        """Give a node the children of its annealing, if they are two or more."""
-        cells, children = self.offspring(node)
-        node.annealer = None
-        if cells is not None:
-            self._divide(node, cells, children)
 
     def _divide(self, node: Node, cells: Cells, children: list[Node]) -> None:
         node.cells = cells
