@@ -20,8 +20,7 @@ if _TYPE_CHECKING:
     from oda_rl.annealing.clusterer import ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor
     from oda_rl.densities import DensityClassifier, DensityOutlierDetector
-    from oda_rl.distributed.classifier import DistributedODAClassifier
-    from oda_rl.distributed.clusterer import DistributedODAClusterer
+    from oda_rl.distributed.estimators import DistributedODAClassifier, DistributedODAClusterer
     from oda_rl.distributed.mixture import DistributedGaussianMixture
     from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
     from oda_rl.exemplars.infex import INFEX
@@ -58,8 +57,8 @@ _LAZY = {
     "DensityClassifier": "oda_rl.densities",
     "DensityOutlierDetector": "oda_rl.densities",
     "DistributedGaussianMixture": "oda_rl.distributed.mixture",
-    "DistributedODAClassifier": "oda_rl.distributed.classifier",
-    "DistributedODAClusterer": "oda_rl.distributed.clusterer",
+    "DistributedODAClassifier": "oda_rl.distributed.estimators",
+    "DistributedODAClusterer": "oda_rl.distributed.estimators",
     "INFEX": "oda_rl.exemplars.infex",
     "InvalidFileError": "oda_rl.files.schema",
     "KernelVectorQuantization": "oda_rl.exemplars.candidates",

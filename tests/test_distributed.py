@@ -16,16 +16,18 @@ import oracles
 import pandas
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 
 from oda_rl import (
+    DistributedGaussianMixture,
     DistributedODAClassifier,
     DistributedODAClusterer,
     ODAClassifier,
     ODAClusterer,
 )
-from oda_rl.distributed.annealing import BlockAnnealing, nearest
-from oda_rl.distributed.blocks import DaskBlocks, OneBlock, Reader, Rows
+from oda_rl.distributed.annealing import BlockAnnealing
+from oda_rl.distributed.blocks import DaskBlocks, Reader
 from oda_rl.distributed.sums import Attraction, survey
 from oda_rl.divergences import (
     BregmanDivergence,
@@ -120,13 +122,8 @@ def test_the_distortion_is_that_of_one_machine(seed):
         assert many.inertia_ == pytest.approx(-len(points) * many.score(points), rel=1e-9)
         assert len(many.cluster_centers_) == n_clusters
         assert many.weights_.sum() == pytest.approx(1.0)
-
-
-def test_what_annealing_alone_comes_to_is_near():
-    for name, points, n_clusters in list(sets(0))[:3]:
-        one = ODAClusterer(n_clusters, random_state=0).fit(points)
-        many = DistributedODAClusterer(n_clusters, refine=False, random_state=0).fit(lazy(points))
-        assert many.inertia_ <= 1.05 * one.inertia_, name
+        if seed == 0 and name in ("Gaussians", "uniform", "heavy tails"):
+            assert many.set_params(refine=False).fit(lazy(points)).inertia_ <= 1.05 * one.inertia_
 
 
 def test_rows_beyond_the_sample_are_refined_by_sums():
@@ -258,34 +255,28 @@ def test_what_cannot_be_learned_from_is_refused():
     array, model = lazy(points), DistributedODAClusterer(3)
     holed = points.copy()
     holed[60, 1] = np.nan
-    with pytest.raises(ValueError, match="X, in block 2, has NaN or infinity in row 10 of it"):
-        model.fit(lazy(holed))
-    with pytest.raises(ValueError, match="X, in block .*, holds 1e\\+200"):
-        model.fit(lazy(points + 1e200))
-    with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
-        model.fit(array[:2])
-    with pytest.raises(ValueError, match="has shape"):
-        model.fit(array[:, 0])
-    with pytest.raises(ValueError, match="dtype <U"):
-        model.fit(array.astype(str))
-    with pytest.raises(ValueError, match="sample_weight is ndarray"):
-        model.fit(array, sample_weight=np.ones(100))
-    with pytest.raises(ValueError, match="sample_weight has 99 rows, X has 100"):
-        model.fit(array, sample_weight=da.ones(99))
-    with pytest.raises(ValueError, match="sample_weight holds -1 in block"):
-        model.fit(array, sample_weight=-da.ones(100))
-    with pytest.raises(ValueError, match="no row of a weight above 0"):
-        model.fit(array, sample_weight=da.zeros(100))
+    for rows, weights, message in [
+        (lazy(holed), None, "X, in block 2, has NaN or infinity in row 10 of it"),
+        (lazy(points + 1e200), None, "X, in block .*, holds 1e\\+200"),
+        (array[:2], None, "n_samples=2 should be >= n_clusters=3"),
+        (array[:, 0], None, "has shape"),
+        (array.astype(str), None, "dtype <U"),
+        (array, np.ones(100), "sample_weight is ndarray"),
+        (array, da.ones(99), "sample_weight has 99 rows, X has 100"),
+        (array, -da.ones(100), "sample_weight holds -1 in block"),
+        (array, da.zeros(100), "no row of a weight above 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(rows, sample_weight=weights)
     with pytest.raises(ValueError, match="partial_fit learns from samples in their order"):
         model.partial_fit(array)
     with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
         model.fit(array).predict(array[:, :2])
-    with pytest.raises(ValueError, match="y is None"):
-        DistributedODAClassifier().fit(array, None)
-    with pytest.raises(ValueError, match="only one class"):
-        DistributedODAClassifier().fit(array, da.zeros(100))
-    with pytest.raises(ValueError, match="continuous"):
-        DistributedODAClassifier().fit(array, lazy(points[:, 0]))
+    for labels, message in [
+        (None, "y is None"), (da.zeros(100), "only one class"), (lazy(points[:, 0]), "continuous")
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            DistributedODAClassifier().fit(array, labels)
 
 
 @pytest.mark.parametrize("kind", ["DistributedODAClusterer", "DistributedGaussianMixture"])
@@ -319,9 +310,19 @@ def kill_when(scheduler, transitions, pid):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        (DistributedODAClusterer(4, random_state=0), ("cluster_centers_", "weights_", "inertia_")),
+        (
+            DistributedGaussianMixture(4, covariance_type="full", random_state=0),
+            ("weights_", "means_", "covariances_", "lower_bound_", "n_iter_"),
+        ),
+    ],
+)
+def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits(model, names):
     points = mixture(4_000, 4, d=2)
-    wanted = DistributedODAClusterer(4, random_state=0).fit(lazy(points, n_blocks=4))
+    wanted = clone(model).fit(lazy(points, n_blocks=4))
     with (
         dask.config.set(scheduler=None),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -332,22 +333,12 @@ def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
         arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, pids[0]
         killer = threading.Thread(target=kill_when, args=arguments)
         killer.start()
-        found = DistributedODAClusterer(4, random_state=0).fit(array)
+        model.fit(array)
         killer.join()
         assert pids[0] not in client.run(os.getpid).values()
-        labels = found.predict(array).compute()
+        labels = model.predict(array).compute()
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
-    np.testing.assert_array_equal(found.cluster_centers_, wanted.cluster_centers_)
-    np.testing.assert_array_equal(found.weights_, wanted.weights_)
-    assert found.inertia_ == wanted.inertia_
+    for name in names:
+        np.testing.assert_array_equal(getattr(model, name), getattr(wanted, name))
     np.testing.assert_array_equal(labels, wanted.predict(points))
-
-
-def test_the_nearest_is_asked_for_by_class():
-    points, labels = np.array([[0.0], [1.0], [9.0]]), np.array([0, 1, 1])
-    question = nearest(
-        Reader(SquaredEuclidean(), np.array([0, 1])), np.array([[9.0], [1.0]]), np.array([0, 1])
-    )
-    sums = OneBlock(Rows(points, labels, None)).total(question)
-    np.testing.assert_array_equal(sums.distortions, [81.0, 64.0])

@@ -16,7 +16,7 @@ from rich.progress import track
 
 from oda_rl import agents, quantization
 from oda_rl.annealing import ODAClassifier, ODAClusterer, ODARegressor
-from oda_rl.distributed.clusterer import DistributedODAClusterer
+from oda_rl.distributed.estimators import DistributedODAClusterer
 from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.divergences import Mahalanobis
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization

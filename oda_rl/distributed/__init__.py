@@ -1,6 +1,5 @@
-"""Annealing, and mixtures, of data that lie in blocks, here or on many machines: sums travel.
+"""Annealing and mixtures of data in blocks, in memory or on many machines.
 
-``blocks`` asks every block the same and adds up the answers, by Dask where the blocks are Dask's;
-``sums`` is what blocks answer, and ``annealing`` leads a codebook by that. ``clusterer``,
-``classifier`` and ``mixture`` are the estimators.
+``blocks`` evaluates a question on every block and adds up the answers, which are in ``sums``;
+``annealing`` trains a codebook that way, for the ``estimators``; ``mixture`` is a Gaussian mixture.
 """

@@ -1,4 +1,4 @@
-"""A codebook led through its temperature levels by sums over blocks, and the estimators of that."""
+"""Annealing of a codebook by sums over blocks, and the base class of its estimators."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,29 +16,29 @@ from oda_rl.distributed.sums import Attraction, Moments, Sample, Sums, sampling,
 from oda_rl.divergences import resolve
 from oda_rl.samples import weighted
 
-_ROUNDS = 6  # at a temperature, at most
+_MAX_ROUNDS = 6  # at a temperature
 _SETTLED = 1e-3  # temperatures: codevectors that move less have settled
 _MIN_SPREAD = 1e-140
-_MIN_MASS = 1e-200  # of a codevector that attracts nothing: it may again
+_MIN_MASS = 1e-200  # of a codevector without samples: it may get some again
 _MAX_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
 _PER_CODEVECTOR = 10
-_RARE = 10  # a class has at least one in so many of an equal share of the sample
-_LEVELS, _SAMPLES = 0, 1  # what is drawn
+_RARE = 10  # a class has at least a tenth of an equal share of the sample
+_LEVELS, _SAMPLES = 0, 1  # parts of seeds
 
 
 @dataclass(frozen=True)
 class BlockAnnealing:
-    """Blocks to anneal a codebook on, and how."""
+    """Annealing of a codebook on blocks."""
 
     blocks: Blocks
     reader: Reader
     moments: Moments
     rows: int
-    """That a round reads for each codevector."""
+    """Rows of a round for each codevector."""
     seed: int
 
     def begin(self, current: Annealer, init: FloatArray | None) -> None:
-        """Begin with the means of the classes, from which all rows are measured."""
+        """Begin with the means of the classes."""
         means, weights = self.moments.means, self.moments.weights
         sums = self.blocks.total(nearest(self.reader, means, np.arange(len(means))))
         spreads = sums.distortions / weights
@@ -51,14 +51,14 @@ class BlockAnnealing:
         return self.blocks.total(Attraction(self.reader, *codebook, temperature, draw))
 
     def anneal(self, current: Annealer) -> None:
-        """Settle, cool and split until the schedule says that it is enough."""
+        """Settle, cool and split until the schedule ends."""
         while current.active:
             current.end_level(self._settle(current))
 
     def _settle(self, current: Annealer) -> float:
-        """Move to the fixed point of a temperature, or almost; the last round's distortion."""
+        """Move to about the fixed point of a temperature; return the last round's distortion."""
         temperature, draw = current.temperature, self._draw(current)
-        for _ in range(_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             sums = self.ask(current, temperature, draw)
             current.n_samples_seen += int(sums.counts.sum())
             before = current.codevectors
@@ -72,7 +72,7 @@ class BlockAnnealing:
         return float(priors @ (sums.distortions / sums.weights))
 
     def _draw(self, current: Annealer) -> Draw:
-        """Draw as many rows of each class as its codevectors need; the same ones at a level."""
+        """Draw the rows of a level: of each class as many as its codevectors need."""
         n_classes = len(current.class_weights)
         wanted = self.rows * np.bincount(current.labels, minlength=n_classes)
         wanted = np.maximum(wanted, LEVEL_SAMPLES)
@@ -81,31 +81,28 @@ class BlockAnnealing:
         return Draw(wanted / self.moments.counts, (self.seed, _LEVELS, len(current.history)))
 
     def sample(self, n_codevectors: int) -> tuple[Sample, bool]:
-        """Fetch a sample of bounded size; says whether it is all rows.
+        """Fetch a sample of bounded size; return whether it is all rows, too.
 
-        Of a rare class there are more than its share, which weigh less.
+        Rare classes have more than their shares, with lower weights.
         """
         counts = self.moments.counts
-        most = max(_MAX_SAMPLED, _PER_CODEVECTOR * n_codevectors)
-        shares = np.maximum(most / counts.sum(), most / (_RARE * len(counts) * counts))
+        size = max(_MAX_SAMPLED, _PER_CODEVECTOR * n_codevectors)
+        shares = np.maximum(size / counts.sum(), size / (_RARE * len(counts) * counts))
         draw = Draw(shares, (self.seed, _SAMPLES))
         d = self.moments.means.shape[1]
         question = partial(sampling, reader=self.reader, n_features=d, draw=draw)
         return self.blocks.total(question), bool((shares >= 1.0).all())
 
     def refine(self, current: Annealer) -> Sums:
-        """Refine on a sample, and go on with all rows; the sums of what that comes to.
-
-        It is never worse than what annealing came to.
-        """
-        sample, whole = self.sample(len(current.codevectors))
+        """Refine on a sample, then on all rows, unless the result is worse; return its sums."""
+        sample, complete = self.sample(len(current.codevectors))
         data = weighted(sample.points, sample.weights)
         before = self.ask(current, 0.0)
         start, masses = current.codevectors, current.masses
         rng = np.random.default_rng(len(data.points))
         refined = refine(data.points, data.weights, start, rng)
         current.replace(refined, np.full(len(refined), 1.0 / len(refined)))
-        after = self._lloyd(current, 0 if whole else FINISH[0])
+        after = self._lloyd(current, 0 if complete else FINISH[0])
         if after.distortions.sum() >= before.distortions.sum():
             current.replace(start, masses)
             after = self.ask(current, 0.0)
@@ -113,26 +110,26 @@ class BlockAnnealing:
         return after
 
     def _lloyd(self, current: Annealer, max_iter: int) -> Sums:
-        """Move codevectors to the means of their cells, and measure where they are then."""
-        least = np.inf
+        """Take steps of Lloyd's iteration; return the sums of the last codevectors."""
+        before = np.inf
         for _ in range(max_iter):
             sums = self.ask(current, 0.0)
             error = float(sums.distortions.sum())
-            if error >= least * (1.0 - FINISH[1]):
+            if error >= before * (1.0 - FINISH[1]):
                 return sums
-            least = error
+            before = error
             follow(current, sums)
         return self.ask(current, 0.0)
 
 
 def nearest(reader: Reader, codevectors: FloatArray, labels: IntArray) -> Attraction:
-    """Ask for the sums of the nearest codevectors; they are of the classes ``labels``, rising."""
+    """Return the question for sums by nearest codevectors, of the sorted classes ``labels``."""
     masses = np.full(len(codevectors), 1.0 / len(codevectors))
     return Attraction(reader, codevectors, masses, labels, 0.0)
 
 
 def follow(current: Annealer, sums: Sums) -> None:
-    """Move each codevector to the mean of what it attracts; one of nothing stays."""
+    """Move codevectors to the means of their samples; those without samples stay."""
     masses = sums.masses[:, None]
     steps = np.divide(sums.moves, masses, out=np.zeros_like(sums.moves), where=masses > 0.0)
     totals = np.bincount(current.labels, sums.masses)
@@ -141,7 +138,7 @@ def follow(current: Annealer, sums: Sums) -> None:
 
 
 class Distributed(BaseODA):
-    """An annealing estimator that learns where rows lie."""
+    """An annealing estimator that learns from blocks."""
 
     transform = by_blocks(BaseODA.transform, lambda self: np.empty((0, len(self.codevectors_))))
     score_samples = by_blocks(BaseODA.score_samples, lambda self: np.empty(0))
@@ -155,7 +152,7 @@ class Distributed(BaseODA):
         return False
 
     def _survey(self, blocks: Blocks, classes: Array | None) -> BlockAnnealing:
-        """Check the rows, and see what they are like."""
+        """Check the rows, and measure their moments."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         reader = Reader(resolve(self.divergence), classes)
         moments = blocks.total(partial(survey, reader=reader, n_features=self.n_features_in_))
@@ -175,7 +172,7 @@ class Distributed(BaseODA):
         refined: bool,
         probe: tuple[FloatArray, IntArray] | None = None,
     ) -> None:
-        """Anneal a new codebook; what its accuracy is measured on is ``probe``."""
+        """Anneal a new codebook; its accuracy is measured on ``probe``."""
         n_classes = training.reader.n_classes
         current = self._new_annealer(n_classes, training.seed, refined)
         current.probe = probe
@@ -185,7 +182,7 @@ class Distributed(BaseODA):
         self._low, self._high = training.moments.low, training.moments.high
 
     def _measured(self, blocks: Blocks) -> Sums:
-        """Check rows, and add up what the codevectors of predictions attract, each the nearest."""
+        """Check rows, and return the sums of nearest codevectors, as for predictions."""
         reader, own = Reader(self._annealer.divergence, None), self._own()
         blocks.total(partial(survey, reader=reader, n_features=self.n_features_in_))
         return blocks.total(nearest(reader, own, np.zeros(len(own), dtype=np.int64)))

@@ -1,7 +1,7 @@
-"""Blocks of rows, each of which answers where it lies; answers are added up.
+"""Map-reduce over blocks of rows, in memory or in a Dask collection.
 
-Which sums are added to which is fixed by the order of the blocks: the result has the same bits
-whoever computes it, and whenever. Fitted estimators answer for Dask's arrays and frames lazily.
+The order of additions is fixed by the order of the blocks: the result has the same bits wherever
+and whenever it is computed. Methods of fitted estimators are lazy for Dask's arrays and frames.
 """
 
 import copy
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Rows(NamedTuple):
-    """A block, as it is stored."""
+    """A block as it is stored."""
 
     points: Any
     """Shape (n, d): an array or a frame."""
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """Adds up, field by field."""
+    """A result of a block; results are added field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
@@ -45,29 +45,25 @@ class Answer:
 
 A = TypeVar("A", bound=Answer)
 Question = Callable[[Rows, int], A]
-"""Takes a block and its number. It can be pickled."""
+"""A function of a block and its number, which can be pickled."""
 
 
 class OneBlock:
-    """Rows that are here."""
+    """Rows in memory."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
     def total(self, question: Question[A]) -> A:
-        """Ask the only block."""
+        """Evaluate a question on the only block."""
         return question(self._rows, 0)
 
 
 class DaskBlocks:
-    """Rows in a Dask collection: answers are computed by Dask, wherever it keeps the blocks.
+    """Rows in a Dask collection: answers are computed where Dask keeps the blocks.
 
-    Parameters
-    ----------
-    points : dask.array.Array, shape (n, d)
-        In one block of columns; how many rows a block has need not be known.
-    labels, weights : dask.array.Array, shape (n,), or None
-        In the same blocks of rows.
+    Points are a dask.array.Array, shape (n, d), in one block of columns; labels and weights, shape
+    (n,), have the same blocks of rows, or are None. Numbers of rows may be unknown.
     """
 
     def __init__(self, points: Any, labels: Any, weights: Any) -> None:
@@ -80,7 +76,7 @@ class DaskBlocks:
         ]
 
     def total(self, question: Question[A]) -> A:
-        """Ask all blocks in one graph, and add up in pairs."""
+        """Evaluate a question on all blocks in one graph, and add up in pairs."""
         from dask.delayed import delayed
 
         shared = delayed(_Asked(question))
@@ -94,7 +90,7 @@ class DaskBlocks:
 
 
 class _Asked(NamedTuple):
-    """Keeps Dask from looking into a question, or calling it."""
+    """Keeps Dask from traversing a question, or calling it."""
 
     question: Any
 
@@ -111,12 +107,12 @@ Blocks = OneBlock | DaskBlocks
 
 
 class Draw(NamedTuple):
-    """Which rows are read: each by itself is drawn, or is not."""
+    """A random choice of rows, each drawn independently."""
 
     shares: FloatArray
-    """Shape (C,): the probability that a row of a class is; 1 or more reads all."""
+    """Probability of a row of each class, shape (C,); 1 or more reads all."""
     seed: tuple[int, ...]
-    """The same rows are drawn by the same seed, whoever reads."""
+    """The same seed draws the same rows."""
 
 
 class Chunk(NamedTuple):
@@ -132,13 +128,13 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """How rows become numbers."""
+    """Reads and checks rows."""
 
     divergence: Divergence
     classes: Array | None
     """Labels of the classes, shape (C,), sorted; None if there are none."""
     missing: bool = False
-    """Whether values may be missing (NaN), though not all of a row."""
+    """Whether values may be missing (NaN), but not all of a row."""
 
     @property
     def n_classes(self) -> int:
@@ -154,15 +150,15 @@ class Reader:
         if draw is not None and (draw.shares < 1.0).any():
             uniform = np.random.default_rng([*draw.seed, index]).random(len(points))
             chosen &= uniform < draw.shares[classes]
-        kept = None if chosen.all() else np.flatnonzero(chosen)
-        for part in chunks(len(points) if kept is None else len(kept)):
-            own: Any = part if kept is None else kept[part]
-            values = np.ascontiguousarray(points[own], dtype=np.float64)
+        order = np.flatnonzero(chosen)
+        for part in chunks(len(order)):
+            indices = order[part]
+            values = np.ascontiguousarray(points[indices], dtype=np.float64)
             embedded = np.ascontiguousarray(self.divergence.embed(values))
-            yield Chunk(embedded, classes[own], weights[own])
+            yield Chunk(embedded, classes[indices], weights[indices])
 
     def check(self, rows: Rows, index: int) -> None:
-        """Raise ValueError if a block, by its number, is not what can be learned from."""
+        """Raise ValueError if a block, by its number, has invalid rows."""
         points, where = np.asarray(rows.points), f"X, in block {index},"
         n = len(points)
         for name, column in (("y", rows.labels), ("sample_weight", rows.weights)):
@@ -172,10 +168,10 @@ class Reader:
                     "same chunks"
                 )
         weights = weights_of(rows.weights, n)
-        if not ((weights >= 0.0) & (weights <= HEAVIEST)).all():
-            bad = weights[~((weights >= 0.0) & (weights <= HEAVIEST))][0]
+        bad = weights[~((weights >= 0.0) & (weights <= HEAVIEST))]
+        if len(bad) > 0:
             raise ValueError(
-                f"sample_weight holds {bad:g} in block {index}: weights must be from 0 to "
+                f"sample_weight holds {bad[0]:g} in block {index}: weights must be from 0 to "
                 f"{HEAVIEST:g}"
             )
         for part in chunks(n):
@@ -197,7 +193,7 @@ class Reader:
 
 
 def weights_of(weights: Any, n: int) -> FloatArray:
-    """Return the weights of n rows; ones if they have none."""
+    """Return the weights of n rows, ones by default."""
     return np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
 
 
@@ -210,7 +206,7 @@ def _refuse(wrong: Any, part: slice, what: str, right: str) -> None:
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether something is a Dask collection."""
+    """Whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
 
 
@@ -246,12 +242,10 @@ def _as_column(values: Any, array: Any, name: str) -> Any:
     column = _columns(values)
     if column.ndim != 1:
         raise ValueError(f"{name} has shape {column.shape}: it must be (n,)")
-    if column.chunks[0] != array.chunks[0]:
-        known = not np.isnan([*column.chunks[0], *array.chunks[0]]).any()
-        if known and column.shape[0] != array.shape[0]:
+    if not np.isnan([*column.chunks[0], *array.chunks[0]]).any():
+        if column.shape[0] != array.shape[0]:
             raise ValueError(f"{name} has {column.shape[0]} rows, X has {array.shape[0]}")
-        if known:
-            return column.rechunk({0: array.chunks[0]})
+        return column.rechunk({0: array.chunks[0]})
     if column.numblocks[0] != array.numblocks[0]:
         raise ValueError(
             f"{name} has {column.numblocks[0]} blocks, X has {array.numblocks[0]}: give both the "
@@ -263,7 +257,7 @@ def _as_column(values: Any, array: Any, name: str) -> Any:
 def blocks_of(
     estimator: BaseEstimator, X: Any, y: Any, sample_weight: Any, *, reset: bool
 ) -> DaskBlocks:
-    """Return the blocks of collections, checked; sets what ``reset`` says the estimator learns."""
+    """Return the blocks of checked collections; ``reset`` sets the estimator's features."""
     array = _as_array(estimator, X, reset=reset)
     columns = _as_column(y, array, "y"), _as_column(sample_weight, array, "sample_weight")
     return DaskBlocks(array, *columns)
@@ -274,18 +268,18 @@ def _columns(X: Any) -> Any:
 
 
 def bare(model: BaseEstimator) -> Any:
-    """Return a copy that answers with arrays and knows no names, to be sent to the blocks."""
+    """Return a copy to be sent to the blocks: without names, labels and history."""
     check_is_fitted(model)
-    own = copy.copy(model)
+    copied = copy.copy(model)
     for attribute in _OF_ALL_ROWS:
-        own.__dict__.pop(attribute, None)
-    return own
+        copied.__dict__.pop(attribute, None)
+    return copied
 
 
 def by_blocks(method: F, like: Callable[[Any], Array]) -> F:
-    """Let a method of an estimator be asked of all blocks, lazily, if X is a Dask collection.
+    """Apply a method of an estimator to all blocks, lazily, if X is a Dask collection.
 
-    ``like`` makes an answer of no rows, of the right width and type, of a fitted estimator.
+    ``like`` returns its result for no rows, of the right width and dtype, given the estimator.
     """
 
     @wraps(method)
@@ -309,13 +303,13 @@ def _of_block(block: Any, *, model: BaseEstimator, method: str, like: Array) -> 
 
 
 def in_order(partial_fit: F) -> F:
-    """Refuse Dask collections, whose blocks a stream takes one after another."""
+    """Let ``partial_fit`` refuse Dask collections."""
 
     @wraps(partial_fit)
     def learn(self: Any, X: Any, *more: Any, **named: Any) -> Any:
         if is_lazy(X):
             raise ValueError(
-                "X is a Dask collection: partial_fit learns from samples in their order; give it "
+                "X is a Dask collection: partial_fit learns from samples in their order; pass "
                 "one block after another, or call fit"
             )
         return partial_fit(self, X, *more, **named)

@@ -1,4 +1,4 @@
-"""What a block answers: sums that add up with those of other blocks.
+"""Results of blocks, which add up.
 
 References
 ----------
@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from oda_rl._compile import compiled, integer
+from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.annealing.kernels import FARTHEST, MIN_SHARE, measure, weigh
 from oda_rl.distributed.blocks import Answer, Chunk, Draw, Reader, Rows, weights_of
@@ -22,29 +22,26 @@ from oda_rl.divergences import CALLED, QUADRATIC
 
 @dataclass(frozen=True)
 class Labels(Answer):
-    """Which labels there are."""
+    """Labels of the rows."""
 
     values: Array
-    """Sorted, each once."""
-    objects: bool
-    """Whether they are Python's objects."""
+    """Distinct and sorted."""
 
     def __add__(self, other: Self) -> Self:
-        values = np.unique(np.concatenate([self.values, other.values]))
-        return type(self)(values, self.objects or other.objects)
+        return type(self)(np.unique(np.concatenate([self.values, other.values])))
 
 
 def labels_of(rows: Rows, index: int) -> Labels:
-    """Find the labels of a block, of rows with weights above 0."""
+    """Return the labels of the rows of a block with weights above 0."""
     labels = np.asarray(rows.labels)
     if rows.weights is not None and len(labels) == len(rows.weights):
         labels = labels[np.asarray(rows.weights) > 0.0]
-    return Labels(np.unique(labels), labels.dtype == object)
+    return Labels(np.unique(labels))
 
 
 @dataclass(frozen=True)
 class Moments(Answer):
-    """What is known before learning, for each of C classes."""
+    """Moments of each of C classes."""
 
     counts: IntArray
     """Rows of weights above 0, shape (C,)."""
@@ -53,9 +50,9 @@ class Moments(Answer):
     means: FloatArray
     """Shape (C, d), in the divergence's own coordinates."""
     low: FloatArray
-    """Least values of the features, shape (d,), as they are in the data; inf if there are none."""
+    """Smallest values of the features, shape (d,), in the data's coordinates; inf if none."""
     high: FloatArray
-    """Greatest values, likewise."""
+    """Largest values, likewise."""
 
     def __add__(self, other: Self) -> Self:
         weights = self.weights + other.weights
@@ -73,10 +70,10 @@ def survey(rows: Rows, index: int, *, reader: Reader, n_features: int) -> Moment
     """Check a block, and return its moments."""
     reader.check(rows, index)
     none = Chunk(np.zeros((0, n_features)), np.zeros(0, np.int64), np.zeros(0))
-    found = _moments(none, reader)
+    moments = _moments(none, reader)
     for chunk in reader.read(rows, index):
-        found = found + _moments(chunk, reader)
-    return found
+        moments = moments + _moments(chunk, reader)
+    return moments
 
 
 def _moments(chunk: Chunk, reader: Reader) -> Moments:
@@ -95,7 +92,7 @@ def _moments(chunk: Chunk, reader: Reader) -> Moments:
 
 @dataclass(frozen=True)
 class Sums(Answer):
-    """What a codebook of K codevectors of C classes attracts."""
+    """Sums of the samples of K codevectors of C classes."""
 
     masses: FloatArray
     """Σ w r_k, shape (K,)."""
@@ -111,10 +108,10 @@ class Sums(Answer):
 
 @dataclass(frozen=True)
 class Attraction:
-    """Asks a block for the sums of a codebook.
+    """Sums of a block for a codebook.
 
-    With r_k ∝ p_k exp(−d(x, μ_k)/T) among the codevectors of the sample's own class: [ODA-TNNLS]
-    eq. 15, with the sums of Rose (1998) in place of the samples one by one.
+    r_k ∝ p_k exp(−d(x, μ_k)/T) among the codevectors of the sample's class: [ODA-TNNLS] eq. 15,
+    with the sums of Rose (1998) instead of single samples.
     """
 
     reader: Reader
@@ -129,7 +126,7 @@ class Attraction:
     draw: Draw | None = None
 
     def __call__(self, rows: Rows, index: int) -> Sums:
-        """Answer."""
+        """Return the sums of a block."""
         n, d = self.codevectors.shape
         n_classes = self.reader.n_classes
         sums = Sums(
@@ -143,7 +140,7 @@ class Attraction:
         if divergence.kernel != QUADRATIC:
             diagram = divergence.diagram(self.codevectors)
             add = _add_called if divergence.kernel == CALLED else _add_up
-        # Arrays as they are compiled for: what comes from elsewhere may be read-only.
+        # Copies, because arrays from other processes may be read-only: not what is compiled for.
         codevectors, masses = np.array(self.codevectors), np.array(self.masses)
         for chunk in self.reader.read(rows, index, self.draw):
             sums.counts[:] += np.bincount(chunk.classes, minlength=n_classes)
@@ -165,7 +162,7 @@ def _add_called(
     temperature: float, shares: FloatArray, totals: FloatArray, moves: FloatArray,
     distortions: FloatArray,
 ) -> None:  # fmt: skip
-    """Do what :func:`_add_up` does, for a divergence that Python computes."""
+    """As :func:`_add_up`, for a divergence that Python computes."""
     for c in np.unique(classes):
         rows, own = classes == c, slice(starts[c], starts[c + 1])
         scores = diagram[own, 0] + points[rows] @ diagram[own, 1:].T
@@ -186,21 +183,12 @@ def _add_called(
 
 @compiled
 def _add_up(
-    points: FloatArray,
-    classes: IntArray,
-    weights: FloatArray,
-    potentials: FloatArray,
-    codevectors: FloatArray,
-    diagram: FloatArray | None,
-    masses: FloatArray,
-    starts: IntArray,
-    temperature: float,
-    shares: FloatArray,
-    totals: FloatArray,
-    moves: FloatArray,
+    points: FloatArray, classes: IntArray, weights: FloatArray, potentials: FloatArray,
+    codevectors: FloatArray, diagram: FloatArray | None, masses: FloatArray, starts: IntArray,
+    temperature: float, shares: FloatArray, totals: FloatArray, moves: FloatArray,
     distortions: FloatArray,
-) -> None:
-    """Add what samples give each codevector to ``totals``, ``moves`` and ``distortions``.
+) -> None:  # fmt: skip
+    """Add the sums of samples to ``totals``, ``moves`` and ``distortions``.
 
     ``diagram`` is None for the quadratic divergence; ``shares``, shape (K,), is scratch. The other
     arguments are those of :func:`oda_rl.annealing.kernels.learn`.
@@ -213,12 +201,12 @@ def _add_up(
         if temperature > 0.0:
             total = weigh(masses, first, last, smallest, temperature, shares)
         else:
-            total, free = 1.0, integer(1)
+            total, winner = 1.0, first
             for k in range(first, last):
-                nearest = free > 0 and shares[k] <= smallest
-                shares[k] = 1.0 if nearest else 0.0
-                if nearest:
-                    free = 0
+                if shares[k] < shares[winner]:
+                    winner = k
+            for k in range(first, last):
+                shares[k] = 1.0 if k == winner else 0.0
         for k in range(first, last):
             if shares[k] > MIN_SHARE * total:
                 gain = weight * (shares[k] / total)
@@ -229,7 +217,7 @@ def _add_up(
 
 @dataclass(frozen=True)
 class Sample(Answer):
-    """A few of the rows."""
+    """Some of the rows."""
 
     points: FloatArray
     """Shape (n, d), in the divergence's own coordinates."""
@@ -244,42 +232,37 @@ class Sample(Answer):
 
 
 def sampling(rows: Rows, index: int, *, reader: Reader, n_features: int, draw: Draw) -> Sample:
-    """Draw rows of a block, each of which weighs so much more as others are left out."""
+    """Draw rows of a block, with weights by the inverse of their probability."""
     shares = np.minimum(draw.shares, 1.0)
-    found = [
+    drawn = [
         (chunk.points, chunk.classes, chunk.weights / shares[chunk.classes])
         for chunk in reader.read(rows, index, draw)
     ]
     none = np.zeros((0, n_features)), np.zeros(0, np.int64), np.zeros(0)
-    return Sample(*(np.concatenate(parts) for parts in zip(none, *found, strict=True)))
+    return Sample(*(np.concatenate(parts) for parts in zip(none, *drawn, strict=True)))
 
 
 @dataclass(frozen=True)
 class Score(Answer):
-    """How well a model does on rows."""
+    """Score of a model on rows."""
 
     total: float
-    """Weighted sum of what counts: log-likelihoods, or right predictions."""
+    """Weighted sum of log-likelihoods, or of correct predictions."""
     weight: float
     rows: int
 
     @property
     def mean(self) -> float:
-        """Of the rows, by weight."""
+        """Weighted mean."""
         return self.total / self.weight
 
 
-def agreement(rows: Rows, index: int, *, model: Any) -> Score:
-    """Weigh the rows of a block whose labels a model predicts."""
-    points, labels = np.asarray(rows.points), np.asarray(rows.labels)
+def scored(rows: Rows, index: int, *, model: Any) -> Score:
+    """Accuracy of a classifier on a block, or log-likelihood if it has no labels."""
+    points, scores = np.asarray(rows.points), np.zeros(0)
     weights = weights_of(rows.weights, len(points))
-    right = model.predict(points) == labels if len(points) > 0 else labels == labels
-    return Score(float(weights @ right), float(weights.sum()), len(points))
-
-
-def likelihood(rows: Rows, index: int, *, model: Any) -> Score:
-    """Add up the log-likelihoods of the rows of a block."""
-    points = np.asarray(rows.points)
-    weights = weights_of(rows.weights, len(points))
-    logs = model.score_samples(points) if len(points) > 0 else np.zeros(0)
-    return Score(float(weights @ logs), float(weights.sum()), len(points))
+    if len(points) > 0 and rows.labels is None:
+        scores = model.score_samples(points)
+    elif len(points) > 0:
+        scores = model.predict(points) == np.asarray(rows.labels)
+    return Score(float(weights @ scores), float(weights.sum()), len(points))

@@ -24,8 +24,7 @@ from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.densities import DensityClassifier, DensityOutlierDetector
-from oda_rl.distributed.classifier import DistributedODAClassifier
-from oda_rl.distributed.clusterer import DistributedODAClusterer
+from oda_rl.distributed.estimators import DistributedODAClassifier, DistributedODAClusterer
 from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture

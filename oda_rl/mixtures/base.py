@@ -126,17 +126,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return self._by_blocks(self._checked(X), lambda logs: logs.argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Responsibilities: the probability of each component given each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-
-        Returns
-        -------
-        ndarray, shape (n_samples, n_components)
-        """
+        """Responsibilities, shape (n_samples, n_components); X as for :meth:`predict`."""
         return self._by_blocks(
             self._checked(X), lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
         )
@@ -168,25 +158,13 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
             At least 0.
-
-        Returns
-        -------
-        float
         """
         return mean_score(self.score_samples(X), sample_weight)
 
     def outlier_scores(self, X: npt.ArrayLike) -> FloatArray:
-        """Negative log-likelihood of each sample.
+        """Negative log-likelihood of each sample, shape (n_samples,); X as for :meth:`predict`.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-            Compare with quantiles of the scores of known inliers.
+        Compare with quantiles of the scores of known inliers.
         """
         return -self.score_samples(X)
 
@@ -224,13 +202,17 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     def aic(self, X: npt.ArrayLike) -> float:
         """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
-        scores = self.score_samples(X)
-        return float(2.0 * (self._n_parameters() - scores.sum()))
+        return 2.0 * (self._n_parameters() - self._total(X)[0])
 
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""
+        total, n = self._total(X)
+        return self._n_parameters() * math.log(n) - 2.0 * total
+
+    def _total(self, X: npt.ArrayLike) -> tuple[float, int]:
+        """Log-likelihood of all samples, and their number."""
         scores = self.score_samples(X)
-        return float(self._n_parameters() * math.log(len(scores)) - 2.0 * scores.sum())
+        return float(scores.sum()), len(scores)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_mixture")
