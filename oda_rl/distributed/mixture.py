@@ -155,8 +155,8 @@ class Features(Answer):
 def features_of(rows: Rows, index: int, *, n_features: int) -> Features:
     """Check a block, and return the statistics of its features."""
     _READER.check(rows, index)
-    infinite = np.full(n_features, np.inf)
-    features = Features(0, 0.0, *np.zeros((3, n_features)), infinite, -infinite)
+    zeros, infinite = np.zeros(n_features), np.full(n_features, np.inf)
+    features = Features(0, 0.0, zeros, zeros, zeros, infinite, -infinite)
     for points, _, weights in _READER.read(rows, index):
         low = np.fmin.reduce(points, axis=0, initial=np.inf)
         high = np.fmax.reduce(points, axis=0, initial=-np.inf)

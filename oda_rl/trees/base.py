@@ -335,7 +335,7 @@ def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArr
             indices.append(int(np.flatnonzero(names == feature)[0]))
         elif isinstance(feature, bool | np.bool_) or not isinstance(feature, Integral):
             raise TypeError(f"{where} must have indices or names of features, got {feature!r}")
-        elif not 0 <= feature < n_features:
+        elif not 0 <= int(feature) < n_features:
             raise ValueError(f"{where} must have indices from 0 to {n_features - 1}, got {feature}")
         else:
             indices.append(int(feature))

@@ -213,8 +213,8 @@ class Tree:
         schedule = self.plan.schedule(ends_full=self.plan.refines)
         current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
         rows = data.draw(0, *data.max_draw(_FIRST_LOOK, None))
-        first = data.points[rows], data.classes[rows], np.ones(len(rows))
-        current.begin(*first, class_weights=data.class_weights)
+        weighed = data.points[rows], data.classes[rows], np.ones(len(rows))
+        current.begin(*weighed, class_weights=data.class_weights)
         current.anneal(data)
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
