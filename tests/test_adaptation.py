@@ -1,4 +1,4 @@
-"""Environments whose spaces are not Box and Discrete: what agents make of them."""
+"""Agents in environments whose spaces are not Box and Discrete."""
 
 import json
 
@@ -71,9 +71,10 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     observation = agent.env.reset(seed=3)[0]
     space.seed(0)
     seen = [agent.predict(space.sample())[0] for _ in range(50)]
-    # A table looks far ahead, and a tenth of all steps end episodes that are worth about 10. Of
-    # 16 states each action is tried some 50 times: shares of ends are off by .04, and differences
-    # of two values, which are 1, by .6. So one state of 20 may err, and three of 16 seldom do.
+    # A table looks far ahead, and a tenth of all steps end episodes with returns of about 10. In
+    # each of 16 states, an action is tried about 50 times: the standard error of the share of
+    # terminations is 0.04, and that of a difference of two values, which is 1, is 0.6. So one
+    # state of 20 may be wrong, and three of 16 rarely are.
     errs = kind is quick_rule and isinstance(space, spaces.MultiBinary)
     assert np.mean(seen) > (0.8 if errs else 0.99)
     assert space.contains(observation)
@@ -128,7 +129,7 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
 
 
 @kinds
-def test_a_loop_of_ones_own_is_in_the_environments_spaces(kind):
+def test_a_users_loop_uses_the_environments_spaces(kind):
     for env_id in ("Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"):
         env = gym.make(env_id)
         agent = kind(env, seed=0).learn(600)
@@ -153,7 +154,7 @@ def test_a_loop_of_ones_own_is_in_the_environments_spaces(kind):
         (spaces.MultiDiscrete([3, 2]), [3, 1], "must be one of MultiDiscrete"),
     ],
 )
-def test_what_is_no_observation_of_the_space(space, wrong, why):
+def test_observations_of_other_spaces_are_refused(space, wrong, why):
     agent = TwoTimescaleAgent(Combined(space, spaces.Discrete(2)), seed=0)
     with pytest.raises(ValueError, match=f"(?s)it must be one of .*{why}"):
         agent.predict(wrong)
@@ -219,7 +220,7 @@ def test_the_cliff_is_learned_as_a_table():
 
 @kinds
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1", "Blackjack-v1"])
-def test_files_and_loops_of_ones_own(kind, env_id, tmp_path):
+def test_files_and_users_loops(kind, env_id, tmp_path):
     agent = kind(env_id, seed=0, action_bins=3).learn(steps_for(kind, 1200))
     steps = agent.num_timesteps
     agent.save(tmp_path / "a.zip")
@@ -265,7 +266,7 @@ def test_gymnasiums_wrappers(kind, tmp_path):
     assert list(tmp_path.glob("film/*.mp4"))
 
 
-def test_what_is_not_supported():
+def test_unsupported_spaces_are_refused():
     unbounded = spaces.Box(-np.inf, np.inf, (1,))
     for kind in KINDS:
         with pytest.raises(ValueError, match="action_space is Box.*bound.*; .*RescaleAction"):
@@ -281,7 +282,7 @@ def test_what_is_not_supported():
 
 
 @pytest.mark.parametrize(("kind", "most"), [(TwoTimescaleAgent, 1024), (FittedQAgent, 256)])
-def test_more_components_than_can_be_learned_from_are_refused(kind, most):
+def test_too_many_components_are_refused(kind, most):
     image = spaces.Box(0, 255, (84, 84, 3), np.uint8)
     message = f"21,168 components are too many for {kind.__name__}, at most {most:,}; .*Transform"
     with pytest.raises(ValueError, match=f"observation_space is Box.*{message}"):

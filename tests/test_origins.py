@@ -1,4 +1,4 @@
-"""What is saved is what was trained in: arguments, limits, wrappers and their statistics."""
+"""Files describe the environment: arguments, time limit, wrappers and their statistics."""
 
 import sys
 
@@ -9,10 +9,10 @@ from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.origins import (
-    argument,
+    decode,
+    encode,
     from_json,
     origin_of,
-    recorded,
     separate_env,
     to_json,
 )
@@ -38,7 +38,7 @@ class Times(gym.RewardWrapper):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A module of one's own, which is on the path, and forgotten afterwards."""
+    """A user's module on the path, removed afterwards."""
     (tmp_path / "module_of_ones_own.py").write_text(OWN)
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "module_of_ones_own"
@@ -83,7 +83,7 @@ def test_a_loaded_agent_plays_where_it_was_trained(make, tmp_path):
     assert str(again.env) == str(separate_env(agent.env))
 
 
-def test_what_frozen_lake_is_like_is_not_forgotten(tmp_path):
+def test_the_arguments_of_frozen_lake_are_saved(tmp_path):
     env = gym.make("FrozenLake-v1", is_slippery=False)
     agent = FittedQAgent(env, seed=0).learn(5_000)
     agent.save(tmp_path / "a.zip")
@@ -91,19 +91,19 @@ def test_what_frozen_lake_is_like_is_not_forgotten(tmp_path):
     assert load_agent(tmp_path / "a.zip").evaluate(20, seed=0).mean() == 1.0
 
 
-def test_running_statistics_run_on_in_training_alone(tmp_path):
+def test_running_statistics_are_updated_in_training_only(tmp_path):
     env = wrappers.NormalizeObservation(gym.make("CartPole-v1"))
     agent = TwoTimescaleAgent(env, seed=0).learn(500)
     agent.save(tmp_path / "a.zip")
     mean, var, count = env.obs_rms.mean.copy(), env.obs_rms.var.copy(), env.obs_rms.count
     agent.evaluate(5)
     assert env.obs_rms.count == count
-    place = separate_env(env)
-    assert not place.update_running_mean
+    separate = separate_env(env)
+    assert not separate.update_running_mean
     loaded = load_agent(tmp_path / "a.zip")
     made = loaded._require_env()
     assert made.update_running_mean
-    for one in (place, made):
+    for one in (separate, made):
         np.testing.assert_array_equal(one.obs_rms.mean, mean)
         np.testing.assert_array_equal(one.obs_rms.var, var)
         assert one.obs_rms.count == count
@@ -129,7 +129,7 @@ def test_running_statistics_run_on_in_training_alone(tmp_path):
         ),
     ],
 )
-def test_what_no_file_holds_is_refused_by_name(make, said, tmp_path):
+def test_an_environment_that_no_file_holds_is_refused_by_name(make, said, tmp_path):
     TwoTimescaleAgent(make(), seed=0).learn(300).save(tmp_path / "a.zip")
     loaded = load_agent(tmp_path / "a.zip")
     for use in (lambda: loaded.learn(10), lambda: loaded.evaluate(1)):
@@ -139,7 +139,7 @@ def test_what_no_file_holds_is_refused_by_name(make, said, tmp_path):
     assert load_agent(tmp_path / "a.zip", env=make()).learn(10).num_timesteps >= 310
 
 
-def test_wrappers_of_ones_own(own, tmp_path):
+def test_wrappers_of_a_users_module(own, tmp_path):
     module = __import__(own)
     agent = TwoTimescaleAgent(module.Thrice(gym.make("CartPole-v1")), seed=0).learn(300)
     agent.save(tmp_path / "a.zip")
@@ -167,20 +167,20 @@ def test_an_id_that_a_module_registers(own, tmp_path):
     np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
 
 
-def test_arguments_come_back_as_they_were():
+def test_arguments_survive_encoding():
     given = {"shape": (84, (1, 2)), "a": [1, 2.5, None, True, "x"], "inner": {"b": ()}}
-    assert argument(recorded(given), "given") == given
+    assert decode(encode(given), "given") == given
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    back = argument(recorded(array), "array")
+    back = decode(encode(array), "array")
     np.testing.assert_array_equal(back, array)
     assert back.dtype == array.dtype
-    assert type(argument(recorded(np.float32(0.5)), "number")) is np.float32
+    assert type(decode(encode(np.float32(0.5)), "number")) is np.float32
     for value in (object(), {1: 2}, {"tuple": 1}, np.array([None]), [0] * 100_001):
         with pytest.raises(TypeError, match=r"of (type|more than)"):
-            recorded(value)
+            encode(value)
 
 
-def test_origins_come_back_as_they_were():
+def test_origins_survive_json():
     env = wrappers.RecordEpisodeStatistics(brief(gym.make("Pendulum-v1", g=9.0)))
     origin = origin_of(boxed(env))
     back = from_json(to_json(origin))

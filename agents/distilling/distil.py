@@ -12,7 +12,7 @@ import numpy as np
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.agent import Player
+from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.imitation import Imitation, imitate, world_of
 from oda_rl.agents.distilling.playing import BudgetedEnv
@@ -368,7 +368,7 @@ class Simplifiable(Player):
         """Return the rule of :meth:`simplify`, what it returned, and the curve over its cells."""
         if env is not None:
             self._check_spaces(env)
-        place = self._other_env() if env is None else env
+        place = self.make_separate_env() if env is None else env
         if isinstance(place, ActionChoices) and _boxed(place.env):
             place = place.env
         with _line(steps, progress_bar) as told:

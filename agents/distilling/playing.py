@@ -273,7 +273,7 @@ class BudgetedEnv:
         point: FloatArray = np.asarray(observation, dtype=np.float64).ravel()
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
             return point
-        checked: FloatArray = checked_batch(observation, self.interface)[0]
+        checked: FloatArray = checked_batch(observation, self.interface)[0][0]
         return checked
 
     def _action(self, act: npt.NDArray[Any]) -> Any:

@@ -1,7 +1,7 @@
-"""Gymnasium's wrappers around environments whose spaces are not what agents work with.
+"""Wrappers that give engines Box observations and Discrete actions.
 
-An engine sees a Box and chooses among Discrete actions. Everything else is brought to that here,
-for its training; who calls an agent has the spaces of the environment (``native``).
+Users of an agent keep the spaces of the environment
+(:class:`oda_rl.agents.environments.spaces.Native`).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -29,12 +29,7 @@ else:  # which is not generic before Gymnasium 1.4
 class NumberedObservation(
     gym.ObservationWrapper[npt.NDArray[np.float64], Any, Any], gym.utils.RecordConstructorArgs
 ):
-    """A Discrete observation as a vector of one number, each value of which is a cell of its own.
-
-    >>> env = NumberedObservation(gym.make("FrozenLake-v1"))
-    >>> env.reset(seed=0)[0], env.n_values
-    (array([0.]), 16)
-    """
+    """A Discrete observation as a vector of one number, with a cell for each value."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         gym.utils.RecordConstructorArgs.__init__(self)
@@ -51,14 +46,14 @@ class NumberedObservation(
 
 
 def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
-    """Wrap an environment, if it needs that, so that observations are a Box and actions Discrete.
+    """Wrap an environment, if necessary, so that observations are a Box and actions Discrete.
 
     Parameters
     ----------
     env : gymnasium.Env
-        Observations: Box; Discrete, each value of which becomes a cell of its own; Dict, Tuple,
-        MultiDiscrete and MultiBinary, which are flattened, Dicts by sorted keys. Actions: Discrete;
-        MultiDiscrete and MultiBinary, of which all combinations are offered; a grid of Box.
+        Observations: Box; Discrete; Dict, Tuple, MultiDiscrete and MultiBinary, which are
+        flattened, Dicts by sorted keys. Actions: Discrete; MultiDiscrete and MultiBinary, of which
+        all combinations are offered; Box, of which a grid is offered.
     action_bins : int
         Values of each component of a continuous action, from its lower to its upper bound.
 
@@ -82,11 +77,7 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
 
 
 def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-    """Wrap an environment, if it needs that, so that observations are a Box.
-
-    >>> observed(gym.make("FrozenLake-v1")).observation_space
-    Box(0.0, 15.0, (1,), float64)
-    """
+    """Wrap an environment, if necessary, so that observations are a Box."""
     if isinstance(env.observation_space, spaces.Discrete):
         return NumberedObservation(env)
     if isinstance(env.observation_space, _FLATTENED):
@@ -98,57 +89,53 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 class AdaptedVector(_VectorWrapper):
-    """What :func:`adapted` does, for a vector environment.
+    """:func:`adapted` for vector environments.
 
-    Gymnasium's own vector wrappers of observations refuse resets at the same step.
+    Gymnasium's vector wrappers of observations refuse resets at the same step.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:
         super().__init__(env)
-        seen, taken = env.single_observation_space, env.single_action_space
+        observations, actions = env.single_observation_space, env.single_action_space
         self._batched = env.observation_space
-        self._one = observed(Described(seen, taken))
-        self.n_values = int(seen.n) if isinstance(seen, spaces.Discrete) else 0
+        self._one = observed(Described(observations, actions))
+        self.n_values = int(observations.n) if isinstance(observations, spaces.Discrete) else 0
         self.single_observation_space = self._one.observation_space
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
-        self.choices: npt.NDArray[Any] | None = None  # actions by their numbers, if they have none
-        if not isinstance(taken, spaces.Discrete):
-            self.choices = action_choices(taken, action_bins)
+        self.choices: npt.NDArray[Any] | None = None  # actions by number, unless Discrete
+        if not isinstance(actions, spaces.Discrete):
+            self.choices = action_choices(actions, action_bins)
             self.single_action_space = spaces.Discrete(len(self.choices))
             self.action_space = batch_space(self.single_action_space, env.num_envs)
-
-    @property
-    def sees_vectors(self) -> bool:
-        """Whether observations are left as they are."""
-        return not isinstance(self._one, gym.ObservationWrapper)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Return observations as vectors."""
         observations, infos = self.env.reset(seed=seed, options=options)
         return self._vectors(observations), infos
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Take actions by their numbers; return observations as vectors."""
         taken = actions if self.choices is None else self.choices[actions]
         observations, *outcome, infos = self.env.step(taken)
-        if "final_obs" in infos and not self.sees_vectors:
+        if "final_obs" in infos:
             finals = [None if one is None else self._vector(one) for one in infos["final_obs"]]
             infos = {**infos, "final_obs": finals}
         return self._vectors(observations), *outcome, infos
 
     def _vectors(self, observations: Any) -> Any:
-        if self.sees_vectors:
+        if not isinstance(self._one, gym.ObservationWrapper):
             return observations
         return np.array([self._vector(one) for one in iterate(self._batched, observations)])
 
     def _vector(self, observation: Any) -> Any:
-        return self._one.observation(observation)  # type: ignore[attr-defined]
+        one = self._one
+        return (
+            one.observation(observation) if isinstance(one, gym.ObservationWrapper) else observation
+        )
 
 
 def adapted_vector(env: VectorEnv[Any, Any, Any], action_bins: int) -> VectorEnv[Any, Any, Any]:
-    """Wrap a vector environment, if it needs that, so that agents work with its spaces."""
+    """Wrap a vector environment, if necessary, so that observations are a Box, actions Discrete."""
     plain = isinstance(env.single_observation_space, spaces.Box)
     if plain and isinstance(env.single_action_space, spaces.Discrete):
         return env

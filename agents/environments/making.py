@@ -1,4 +1,4 @@
-"""Making environments from ids, with errors a person can act on."""
+"""Making environments from ids; facts about environments: rewards, time limit, generator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,18 +13,14 @@ from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl.agents.environments.spaces import AnyEnv
 
-# Modules whose wrappers leave rewards as they are, but for those named below.
+# Modules whose wrappers keep rewards, except for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
 _OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing,
                   VectorRewardWrapper, VectorNormalizeReward)  # fmt: skip
 
 
 def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -> gym.Env[Any, Any]:
-    """``gymnasium.make``; raises ValueError if there is no such environment.
-
-    >>> make_env("CartPole-v1").spec.max_episode_steps
-    500
-    """
+    """Call ``gymnasium.make``; raise ValueError if there is no such environment."""
     try:
         return gym.make(env_id, max_episode_steps=max_episode_steps, **kwargs)
     except gym.error.DependencyNotInstalled as error:
@@ -38,11 +34,7 @@ def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -
 
 
 def given_env(env: Any) -> AnyEnv:
-    """Return an environment, made if ``env`` is an id; raise TypeError if it is neither.
-
-    >>> given_env("CartPole-v1").spec.id
-    'CartPole-v1'
-    """
+    """Return an environment, made if ``env`` is an id; raise TypeError if it is neither."""
     if isinstance(env, str):
         return make_env(env)
     if not isinstance(env, gym.Env | VectorEnv):
@@ -54,9 +46,7 @@ def given_env(env: Any) -> AnyEnv:
 
 
 def reward_threshold(env: AnyEnv) -> float | None:
-    """Return the specification's threshold, if rewards are those that it is meant for.
-
-    A wrapper with a ``step`` of its own may change them, unless it is known not to.
+    """Return the specification's threshold; None if it has none or a wrapper may change rewards.
 
     >>> reward_threshold(gym.make("CartPole-v1"))
     475.0
@@ -67,7 +57,7 @@ def reward_threshold(env: AnyEnv) -> float | None:
 
 
 def _rewards_differ(env: AnyEnv) -> bool:
-    """Whether a wrapper changes rewards, or may: it has a step of its own, and is not known."""
+    """Whether a wrapper changes rewards, or may: it is unknown and has its own ``step``."""
     if not isinstance(env, gym.Wrapper | VectorWrapper):
         return any(map(_rewards_differ, getattr(env, "envs", ())))
     base = VectorWrapper if isinstance(env, VectorWrapper) else gym.Wrapper
@@ -86,7 +76,7 @@ def spec_of(env: AnyEnv) -> EnvSpec | None:
 
 
 def time_limit(env: AnyEnv) -> int | None:
-    """Return the steps after which episodes are truncated, by the specification or a wrapper.
+    """Return the steps after which the specification or a wrapper truncates episodes.
 
     >>> time_limit(gym.make("CartPole-v1")), time_limit(gym.make("CartPole-v1").unwrapped)
     (500, None)
@@ -94,8 +84,7 @@ def time_limit(env: AnyEnv) -> int | None:
     100
     """
     spec = spec_of(env)
-    told = None if spec is None else spec.max_episode_steps
-    limits = [] if told is None else [told]
+    limits = [] if spec is None or spec.max_episode_steps is None else [spec.max_episode_steps]
     layer: Any = env.unwrapped.envs[0] if hasattr(env.unwrapped, "envs") else env
     while isinstance(layer, gym.Wrapper):
         if isinstance(layer, TimeLimit):
@@ -110,16 +99,7 @@ def registered(env_id: str) -> EnvSpec | None:
 
 
 def generator_of(env: AnyEnv | None) -> dict[str, Any] | None:
-    """Return the state of the generator that an environment draws from; None if it has no PCG64.
-
-    >>> env = make_env("CartPole-v1")
-    >>> first, _ = env.reset(seed=0)
-    >>> state = generator_of(env)
-    >>> second, _ = env.reset()
-    >>> set_generator(env, state)
-    >>> bool((env.reset()[0] == second).all())
-    True
-    """
+    """Return the state of an environment's random generator; None if it is no PCG64."""
     rng = None if env is None else getattr(env.unwrapped, "_np_random", None)
     if isinstance(env, VectorEnv) or not isinstance(rng, np.random.Generator):
         return None
@@ -128,7 +108,7 @@ def generator_of(env: AnyEnv | None) -> dict[str, Any] | None:
 
 
 def set_generator(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
-    """Let an environment draw from a generator in the state that :func:`generator_of` returned."""
+    """Give an environment a generator in the state that :func:`generator_of` returned."""
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state
     env.unwrapped.np_random = rng

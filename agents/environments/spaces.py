@@ -1,8 +1,7 @@
-"""What an environment wants and gives: spaces, vectors, numbered actions, and what they are called.
+"""Spaces: conversion between the environment's observations and actions and the agent's.
 
-Inside, an agent sees vectors and numbers its actions, for which
-:mod:`oda_rl.agents.environments.adaptation` is there. Whoever calls it has what the environment
-has (:class:`Native`): numbers, dictionaries, torques.
+An agent works with vectors and numbered actions (:class:`Interface`); its users, with whatever the
+environment has (:class:`Native`): numbers, dictionaries, torques.
 """
 
 import itertools
@@ -22,7 +21,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector.utils import batch_space, iterate
 
 from oda_rl.files.schema import check_fields, require
 
@@ -61,11 +60,7 @@ class DescribedVector(VectorEnv[Any, Any, Any]):
 
 
 def described(env: Any) -> Any:
-    """Return an environment that has the spaces, if what is given is a pair of spaces.
-
-    >>> described((spaces.Discrete(4), spaces.Discrete(2))).action_space
-    Discrete(2)
-    """
+    """Return a pair of spaces as an environment that has them; anything else as it is."""
     pair = isinstance(env, tuple) and len(env) == 2
     return Described(*env) if pair and all(isinstance(one, spaces.Space) for one in env) else env
 
@@ -73,12 +68,8 @@ def described(env: Any) -> Any:
 def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
     """Return an equal space in which the keys of each Dict are sorted.
 
-    Equal Dict spaces may have their keys in different orders, and Gymnasium flattens them
-    differently. Vectors always follow this order. Raises TypeError if a key is not a string.
-
-    >>> space = spaces.Dict(speed=spaces.Discrete(2), place=spaces.Discrete(3))
-    >>> list(space), list(canonical(space)), space == canonical(space)
-    (['speed', 'place'], ['place', 'speed'], True)
+    Gymnasium flattens equal Dict spaces with differently ordered keys differently; vectors follow
+    this order. Raises TypeError if a key is not a string.
     """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
@@ -91,18 +82,14 @@ def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
 
 
 def grid_of(space: spaces.Box, bins: int) -> list[Array]:
-    """Return the values of each component, from its least to its greatest.
-
-    >>> grid_of(spaces.Box(-2.0, 2.0, (1,)), 3)
-    [array([-2.,  0.,  2.], dtype=float32)]
-    """
+    """Return evenly spaced values of each component, from its lower to its upper bound."""
     low, high = space.low.ravel(), space.high.ravel()
     kind = space.dtype if np.issubdtype(space.dtype, np.floating) else None
     return [np.linspace(a, b, bins, dtype=kind) for a, b in zip(low, high, strict=True)]
 
 
 def action_choices(space: spaces.Space[Any], bins: int) -> Array:
-    """Return the actions to choose among, in the order of their numbers; see ``adapted``."""
+    """Return the actions to choose among, shape (n_actions, *action shape); see ``adapted``."""
     if isinstance(space, spaces.Box):
         if not space.is_bounded():
             raise ValueError(
@@ -135,7 +122,7 @@ def action_choices(space: spaces.Space[Any], bins: int) -> Array:
 
 @dataclass(frozen=True)
 class ActionBox:
-    """A bounded box of continuous actions, and its units: p numbers from -1 to 1."""
+    """A bounded box of continuous actions, scaled to units: p numbers from -1 to 1."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
@@ -170,7 +157,7 @@ class ActionBox:
         return np.array([self.low, self.high])
 
     def actions(self, units: npt.NDArray[np.float64]) -> Array:
-        """Return actions, (n, *shape), of units, (n, p); beyond -1 or 1, those at the bounds."""
+        """Return the actions, shape (n, *shape), for units, shape (n, p); clipped to the box."""
         low, high = self.bounds
         actions = 0.5 * ((1.0 - units) * low + (1.0 + units) * high)
         inside: Array = np.clip(actions, low, high).astype(self.dtype)
@@ -191,7 +178,7 @@ class ActionBox:
 
 @dataclass(frozen=True)
 class Native:
-    """Spaces that are not what an agent works with; Dict observations in canonical order.
+    """The environment's own spaces where they are not the agent's; Dicts in canonical order.
 
     >>> native = Native(spaces.Discrete(3), spaces.Box(-2.0, 2.0, (1,)), bins=5)
     >>> native.points(2)
@@ -211,7 +198,7 @@ class Native:
 
     @property
     def names(self) -> Sequence[str] | None:
-        """Names of the components of an observation that is a Dict, by its keys; else None.
+        """Names of the components of a Dict observation, by its keys; None for other spaces.
 
         >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
         >>> Native(spaces.Dict(parts), spaces.Discrete(2), None).names
@@ -231,7 +218,7 @@ class Native:
 
     @property
     def n_actions(self) -> int | None:
-        """Actions that are offered; None where they need no numbers, or cannot have any."""
+        """Number of actions offered; None for continuous actions without a grid."""
         space = self.action_space
         if isinstance(space, spaces.Discrete):
             return int(space.n)
@@ -247,72 +234,73 @@ class Native:
 
     @property
     def offers_combinations(self) -> bool:
-        """Whether actions are other than numbers."""
+        """Whether the action space is not Discrete."""
         return not isinstance(self.action_space, spaces.Discrete)
 
     @property
     def grid(self) -> list[Array] | None:
-        """Values that are offered of each component of a continuous action; else None."""
+        """Offered values of each component of a continuous action; None for other actions."""
         space = self.action_space
         if not isinstance(space, spaces.Box) or self.bins is None:
             return None
         return grid_of(space, self.bins)
 
     def points(self, observation: Any) -> tuple[Array, bool]:
-        """Return an observation, or a batch of them, as vectors, and whether it is one.
+        """Return one or more observations as vectors, shape (n, d), and whether it is only one.
 
-        A batch has one more leading dimension, in each part of a Dict or Tuple. Arrays of vectors,
-        as ``codevectors`` are, stay so. Raises ValueError if the observation is not of the space.
+        A batch has one more leading dimension in each part of a Dict or Tuple; an array of vectors
+        stays as it is. Raises ValueError if an observation is not of the space.
         """
         space = self.observation_space
         if self._are_vectors(observation):
             return np.atleast_2d(observation), np.ndim(observation) == 1
         try:
             n = _batch_size(space, observation)
-            each = [observation] if n is None else [_item(space, observation, i) for i in range(n)]
+            each = [observation]
+            if n is not None:
+                each = list(iterate(batch_space(space, n), observation))
             rows = [self._vector(one) for one in each]
         except (TypeError, ValueError, IndexError, KeyError) as error:
-            text = repr(observation)
-            shown = text if len(text) <= 200 else f"{text[:200]}…"
             raise ValueError(
-                f"observation is {shown}: it must be one of {space}, or a batch ({error})"
+                f"observation is {observation!r:.200}: it must be one of {space}, or a batch "
+                f"({error})"
             ) from error
         return np.array(rows, dtype=np.float64).reshape(len(each), -1), n is None
 
     def actions(self, numbers: npt.NDArray[np.int64]) -> Array:
-        """Return the environment's actions for numbers from 0, shape (n, *action shape)."""
+        """Return the environment's actions, shape (n, *action shape), for numbers from 0."""
         return self._choices[numbers]
 
     def number(self, action: Any) -> int:
-        """Return the number of an action from 0; raise ValueError if it is none that is offered."""
+        """Return the number of an action, from 0; raise ValueError if it is not offered."""
         array = np.asarray(action)
-        found = None
+        number = None
         if array.shape == self._choices.shape[1:]:
-            found = self._numbers.get(array.astype(self._choices.dtype).tobytes())
-        if found is None:
+            number = self._numbers.get(array.astype(self._choices.dtype).tobytes())
+        if number is None:
             raise ValueError(
                 f"action is {action!r}: it must be one of the {len(self._choices)} actions of "
                 f"{self.action_space} that the agent chooses from, as act returns them"
             )
-        return found
+        return number
 
     def to_json(self) -> dict[str, Any]:
-        """Return the spaces, for :meth:`from_json`."""
+        """Return the spaces in JSON's types."""
         return {
-            "observation_space": _described(self.observation_space),
-            "action_space": _described(self.action_space),
+            "observation_space": _space_to_json(self.observation_space),
+            "action_space": _space_to_json(self.action_space),
             "bins": self.bins,
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Native":
-        """Take over what :meth:`to_json` returned."""
-        seen, taken = _made(fields["observation_space"]), _made(fields["action_space"])
+        """Make the spaces that :meth:`to_json` returned, or raise InvalidFileError."""
         require(fields.keys() == {"observation_space", "action_space", "bins"}, "native is another")
         bins = fields["bins"]
         right = bins is None or (type(bins) is int and 2 <= bins <= _MAX_BINS)
         require(right, f"native.bins is {bins!r}")
-        return cls(seen, taken, bins)
+        observations, actions = fields["observation_space"], fields["action_space"]
+        return cls(_space_from_json(observations), _space_from_json(actions), bins)
 
     @cached_property
     def _choices(self) -> Array:
@@ -340,7 +328,7 @@ class Native:
 
 
 def _named(space: spaces.Space[Any], name: str) -> Iterator[str]:
-    """Yield the names of a space's components as vectors have them; empty for unreadable keys."""
+    """Yield the names of the components of flattened observations; "" for unreadable keys."""
     if isinstance(space, spaces.Dict):
         for key, part in space.spaces.items():
             full = f"{name}.{key}" if name else key
@@ -376,7 +364,7 @@ def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
 
 
 def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
-    """Raise ValueError for what Gymnasium would flatten to something else, or to nothing."""
+    """Raise ValueError for values that Gymnasium would flatten wrongly without a word."""
     if isinstance(space, spaces.Discrete):
         first, n = np.asarray(space.start), np.asarray(space.n)
     elif isinstance(space, spaces.MultiDiscrete):
@@ -390,20 +378,11 @@ def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
         raise ValueError(f"a part is {values!r}: it must be one of {space}")
 
 
-def _item(space: spaces.Space[Any], batch: Any, i: int) -> Any:
+def _space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
     if isinstance(space, spaces.Dict):
-        return {key: _item(part, batch[key], i) for key, part in space.spaces.items()}
+        return {"Dict": {key: _space_to_json(part) for key, part in space.spaces.items()}}
     if isinstance(space, spaces.Tuple):
-        return tuple(_item(part, one, i) for part, one in zip(space.spaces, batch, strict=True))
-    return np.asarray(batch)[i]
-
-
-def _described(space: spaces.Space[Any]) -> dict[str, Any]:
-    """Say what a space is, in JSON's types."""
-    if isinstance(space, spaces.Dict):
-        return {"Dict": {key: _described(part) for key, part in space.spaces.items()}}
-    if isinstance(space, spaces.Tuple):
-        return {"Tuple": [_described(part) for part in space.spaces]}
+        return {"Tuple": [_space_to_json(part) for part in space.spaces]}
     if isinstance(space, spaces.Discrete):
         return {"Discrete": [int(space.n), int(space.start)]}
     if isinstance(space, spaces.MultiDiscrete):
@@ -415,15 +394,14 @@ def _described(space: spaces.Space[Any]) -> dict[str, Any]:
     return {"Box": [space.low.tolist(), space.high.tolist()], "dtype": str(space.dtype)}
 
 
-def _made(fields: dict[str, Any]) -> spaces.Space[Any]:
-    """Make the space that :func:`_described` described."""
+def _space_from_json(fields: dict[str, Any]) -> spaces.Space[Any]:
     (kind, value), dtype = next(iter(fields.items())), fields.get("dtype")
     if kind == "Dict":
         in_order = list(value) == sorted(value)
         require(in_order, f"the keys of a Dict are {list(value)}: they must be sorted")
-        return spaces.Dict({key: _made(part) for key, part in value.items()})
+        return spaces.Dict({key: _space_from_json(part) for key, part in value.items()})
     if kind == "Tuple":
-        return spaces.Tuple([_made(part) for part in value])
+        return spaces.Tuple([_space_from_json(part) for part in value])
     if kind == "Discrete":
         return spaces.Discrete(value[0], start=value[1])
     if kind == "MultiDiscrete":
@@ -437,27 +415,27 @@ def _made(fields: dict[str, Any]) -> spaces.Space[Any]:
 
 @dataclass(frozen=True)
 class Interface:
-    """What an agent has to know of its environment's spaces."""
+    """An environment's spaces as an agent works with them: vectors, and numbers or units."""
 
     observation_shape: tuple[int, ...]
     n_actions: int
     first_action: int
     """The environment's number for the agent's action 0."""
     dtype: str = "float64"
-    """In which observations are remembered: float32 where the environment's are."""
+    """Of remembered observations: "float32" where the environment's are, else "float64"."""
     n_values: int = 0
-    """Of an observation that is one of so many numbers, each a cell of its own; else 0."""
+    """Number of values of a Discrete observation, each a cell of its own; 0 for other spaces."""
     box: ActionBox | None = None
-    """Of continuous actions, if the agent chooses among codevectors of them."""
+    """Box of continuous actions, if the agent chooses among codevectors of them."""
     native: Native | None = None
-    """The environment's own spaces, unless vectors and numbered actions are what it has."""
+    """The environment's own spaces; None if they are Box and Discrete."""
 
     @classmethod
     def of(cls, env: AnyEnv, codevectors: int | None = None) -> "Interface":
         """Read the spaces of an environment, or of those in a vector environment.
 
-        With ``codevectors``, so many for each component of a continuous action, actions are a box.
-        Raises TypeError or ValueError if the spaces are not supported.
+        ``codevectors`` is the number of them for each component of a continuous action; None for
+        Discrete actions. Raises TypeError or ValueError if the spaces are not supported.
         """
         observations, actions = spaces_of(env)
         if not isinstance(observations, spaces.Box):
@@ -490,7 +468,7 @@ class Interface:
     @property
     def n_features(self) -> int:
         """Number of components of a flattened observation."""
-        return math.prod(self.observation_shape)  # not NumPy's: it is asked at each decision
+        return math.prod(self.observation_shape)  # faster than NumPy's, at each decision
 
     @property
     def n_components(self) -> int:
@@ -498,28 +476,28 @@ class Interface:
         return 0 if self.box is None else len(self.box.low)
 
     def of_user(self, env: AnyEnv, bins: int | None) -> "Interface":
-        """Return the same with the spaces of the environment that the user has.
+        """Return this with the spaces of the user's environment.
 
-        ``bins`` are offered of each component of a continuous action.
+        ``bins`` are the values offered of each component of a continuous action.
         """
-        seen, taken = spaces_of(env)
+        observations, actions = spaces_of(env)
         bins = None if self.box else bins
-        acts = bins is None or isinstance(taken, spaces.Discrete)
-        plain = isinstance(seen, spaces.Box) and acts
-        return replace(self, native=None if plain else Native(seen, taken, bins))
+        direct = bins is None or isinstance(actions, spaces.Discrete)
+        plain = isinstance(observations, spaces.Box) and direct
+        return replace(self, native=None if plain else Native(observations, actions, bins))
 
     def actions(self, acts: Array) -> Array:
-        """Return what the adapted environment takes for numbers, (n,), or units, (n, p)."""
+        """Return the adapted environment's actions for numbers, (n,), or units, (n, p)."""
         return self.first_action + acts if self.box is None else self.box.actions(acts)
 
     def performed(self, acts: Array) -> Array:
-        """Return the user's actions for numbers, (n,), or units of the box, (n, p)."""
+        """Return the user's actions for numbers, (n,), or units, (n, p)."""
         if self.native is None or self.box is not None:
             return self.actions(acts)
         return self.native.actions(acts)
 
     def point(self, name: str, observation: Any) -> Array:
-        """Return one observation of the user's as a vector; raise ValueError if it is none."""
+        """Return one of the user's observations as a vector, or raise ValueError."""
         if self.native is None or self.native.sees_vectors:
             return self.flatten(name, observation)
         points, _ = self.native.points(observation)
@@ -527,14 +505,8 @@ class Interface:
             raise ValueError(f"{name} is a batch of {len(points)}: it must be one observation")
         return np.asarray(points[0])
 
-    def is_one(self, observation: Any) -> bool:
-        """Whether this is one observation of the user's, not a batch."""
-        if self.native is None or self.native.sees_vectors:
-            return bool(np.shape(observation) == self.observation_shape)
-        return self.native.points(observation)[1]
-
     def flatten(self, name: str, observation: Any) -> Array:
-        """Return one observation as a vector; raise ValueError if its shape is another."""
+        """Return one observation as a vector; raise ValueError if its shape is wrong."""
         array = np.asarray(observation)
         if array.shape != self.observation_shape:
             raise ValueError(
@@ -544,22 +516,19 @@ class Interface:
         return flat(array)
 
     def vector(self, observation: Any) -> Array:
-        """Return one observation as a vector, without a check where that is free of cost.
-
-        Compiled code checks the length of what is already a vector.
-        """
+        """Return one observation as a vector; compiled code checks its length."""
         if type(observation) is np.ndarray and observation.ndim == 1:
             return observation if observation.dtype in _FLOATS else flat(observation)
         return self.flatten("observation", observation)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields, for :meth:`from_json`."""
+        """Return the fields in JSON's types."""
         native = None if self.native is None else self.native.to_json()
         return {**asdict(replace(self, native=None)), "native": native}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Interface":
-        """Take over what :meth:`to_json` returned, or raise InvalidFileError."""
+        """Make the interface that :meth:`to_json` returned, or raise InvalidFileError."""
         shape, box = tuple(fields["observation_shape"]), fields.get("box")
         if box is not None:
             box = ActionBox(**{**box, **{key: tuple(box[key]) for key in ("low", "high", "shape")}})
@@ -568,39 +537,39 @@ class Interface:
             bounded = p > 0 and len(box.low) == len(box.high) == p and np.isfinite(bounds).all()
             right = bounded and np.less_equal(*bounds).all() and box.dtype in _DTYPES
             require(bool(right), f"box is {box}: it is no bounded box")
-        told = fields.get("native")
-        native = None if told is None else Native.from_json(told)
-        own = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
-        check_fields(own)
+        native = fields.get("native")
+        native = None if native is None else Native.from_json(native)
+        new = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
+        check_fields(new)
         require(min(shape, default=1) >= 1, f"observation_shape is {shape}")
-        require(own.n_actions >= 1, f"n_actions is {own.n_actions}: it must be at least 1")
-        first = own.first_action
+        require(new.n_actions >= 1, f"n_actions is {new.n_actions}: it must be at least 1")
+        first = new.first_action
         require(box is None or first == 0, f"first_action is {first}: of a box it must be 0")
-        require(own.n_values >= 0, f"n_values is {own.n_values}: it must be at least 0")
-        require(own.dtype in _DTYPES, f"dtype is {own.dtype!r}: it must be one of {_DTYPES}")
+        require(new.n_values >= 0, f"n_values is {new.n_values}: it must be at least 0")
+        require(new.dtype in _DTYPES, f"dtype is {new.dtype!r}: it must be one of {_DTYPES}")
         if native is not None:
-            n = native.n_actions if box is None else own.n_actions
-            right = native.n_features == own.n_features and n == own.n_actions
+            n = native.n_actions if box is None else new.n_actions
+            right = native.n_features == new.n_features and n == new.n_actions
             require(right, "native has other spaces than observation_shape and n_actions say")
-        return own
+        return new
 
 
-def spaces_of(env: AnyEnv) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Return the observation and action spaces of an environment, or of those in a vector one."""
+def spaces_of(env: AnyEnv) -> Spaces:
+    """Return the observation and action space of an environment, or of those in a vector one."""
     if isinstance(env, VectorEnv):
         return env.single_observation_space, env.single_action_space
     return env.observation_space, env.action_space
 
 
 def plain(array: Array) -> Array:
-    """Contiguous, and float32 or float64: what compiled code takes."""
+    """Return a contiguous array of float32 or float64, for compiled code."""
     if array.dtype not in _FLOATS:
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
 
 
 def flat(array: Array) -> Array:
-    """One dimension, and what compiled code takes."""
+    """Return a contiguous array of one dimension, of float32 or float64, for compiled code."""
     return plain(array).reshape(-1)
 
 
@@ -611,21 +580,12 @@ def _all_names() -> dict[str, dict[str, list[str]]]:
 
 
 def names_of(env_id: str | None) -> dict[str, list[str]]:
-    """Return names of a known environment's observations, actions and action_components.
-
-    >>> names_of("MountainCar-v0")["observations"]
-    ['position', 'velocity']
-    """
+    """Return names of a known environment's observations, actions and action_components."""
     return _all_names().get(env_id or "", {})
 
 
 def matching_parts(env_id: str | None, interface: Interface) -> Sequence[str] | None:
-    """Return the known names of a continuous action's components, if there are so many.
-
-    >>> from oda_rl.agents.environments.making import make_env
-    >>> matching_parts("Pendulum-v1", Interface.of(make_env("Pendulum-v1"), 4))
-    ['torque (N m)']
-    """
+    """Return the known names of a continuous action's components, if their number matches."""
     parts = names_of(env_id).get("action_components")
     return parts if parts is not None and len(parts) == interface.n_components else None
 
@@ -633,9 +593,9 @@ def matching_parts(env_id: str | None, interface: Interface) -> Sequence[str] | 
 def matching_names(
     env_id: str | None, interface: Interface
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Return the known names, as far as there are so many components and actions.
+    """Return the known names of components and actions; None where their number does not match.
 
-    There are others if the environment was wrapped. Components of a Dict are known by its keys.
+    Components of a Dict are named by its keys.
     """
     known, native = names_of(env_id), interface.native
     names: Sequence[str] | None = known.get("observations")

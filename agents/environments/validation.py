@@ -1,4 +1,4 @@
-"""What is said of observations, rewards and actions that an agent cannot take."""
+"""Checks of observations, rewards and actions, and their error messages."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from oda_rl.agents.environments.spaces import Interface, flat
 from oda_rl.diagram import LARGEST
 
-# What compiled code reports of a bad value: bits of its events.
+# Bits of events by which compiled code reports a bad value.
 BAD_SHAPE = 64
 NOT_FINITE = 128
 
@@ -20,23 +20,19 @@ SMALL = f"a reward must be a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:
 
 
 def refuse(events: int, what: str, interface: Interface) -> None:
-    """Raise ValueError if compiled code has reported a bad value; ``what`` names it."""
+    """Raise ValueError if events report a bad value; ``what`` names it."""
     if events & BAD_SHAPE:
         raise ValueError(
             f"{what} has another shape than the observation space: it must be "
             f"{interface.observation_shape}"
         )
     if events & NOT_FINITE:
-        own = f"; {SMALL}" if "reward" in what else ""
-        raise ValueError(f"{what} is not finite: {FINITE}{own}")
+        more = f"; {SMALL}" if "reward" in what else ""
+        raise ValueError(f"{what} is not finite: {FINITE}{more}")
 
 
 def checked_reward(reward: Any, step: int | None = None) -> float:
-    """Return a reward as a float; raise ValueError if it is not one number.
-
-    >>> checked_reward(np.float32(0.5))
-    0.5
-    """
+    """Return a reward as a float; raise ValueError if it is not one number."""
     try:
         if np.ndim(reward) == 0:
             return float(reward)
@@ -59,18 +55,22 @@ def action_index(action: Any, interface: Interface) -> int:
     return index
 
 
-def checked_batch(observation: Any, interface: Interface) -> npt.NDArray[np.float64]:
-    """Return one observation or a batch of them as float64, shape (n, d), or raise ValueError."""
+def checked_batch(observation: Any, interface: Interface) -> tuple[npt.NDArray[np.float64], bool]:
+    """Return one or more observations as float64, shape (n, d), and whether it is only one.
+
+    Raises ValueError if they are not of the space, or not finite.
+    """
     shape, native = interface.observation_shape, interface.native
     if native is not None and not native.sees_vectors:
-        return checked_points(native.points(observation)[0], interface)
+        points, single = native.points(observation)
+        return checked_points(points, interface), single
     array = np.asarray(observation)
     if array.shape != shape and array.shape[1:] != shape:
         raise ValueError(
             f"observation has shape {array.shape}: it must be {shape}, or (n, "
             f"{', '.join(map(str, shape))}) for a batch"
         )
-    return checked_points(array, interface)
+    return checked_points(array, interface), array.shape == shape
 
 
 def checked_points(array: npt.NDArray[Any], interface: Interface) -> npt.NDArray[np.float64]:

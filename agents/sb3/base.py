@@ -20,7 +20,7 @@ from oda_rl.agents.base.loops import matrix
 from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env
-from oda_rl.agents.environments.origins import elsewhere
+from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.sb3.files import AnyPath, as_file, check_saved
 from oda_rl.files.schema import reading
 
@@ -125,7 +125,8 @@ class Algorithm(BaseAlgorithm):
         self.agent.env = env
         self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
         if env is None:
-            self.agent._origin = elsewhere(type(self.env).__name__, "which no file holds")
+            name = type(self.env).__name__
+            self.agent._origin = Origin(None, name, fault="which no file holds")
         if self.seed is not None:
             self.set_random_seed(self.agent.draw_env_seed())
 

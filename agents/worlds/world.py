@@ -177,8 +177,7 @@ class World:
         ValueError
             If an observation has another shape or is not finite, or an action is not in its space.
         """
-        points = checked_batch(observation, self.interface)
-        one = self.interface.is_one(observation)
+        points, one = checked_batch(observation, self.interface)
         if one:
             codes = checked_codes("action", np.asarray(action)[None], 1, self.interface)
         else:

@@ -337,7 +337,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
         env_id = f"{spec['module']}:{env_id}"
     foreign = env_id.rpartition(":")[0]
     if spec and not foreign:
-        foreign = from_json({**spec, "id": env_id}).foreign()
+        foreign = from_json({**spec, "id": env_id}).untrusted_module()
     if foreign and not trust_env:
         raise ValueError(
             f"{str(defaults.config_file or CHECKPOINT_FILE)!r} names the environment {env_id!r}, "
