@@ -1,4 +1,4 @@
-"""Logged transitions: read from wherever they come, checked, and laid out as trajectories."""
+"""Logged transitions: forms, checks, trajectories, and agents fitted to them."""
 
 from types import SimpleNamespace
 
@@ -27,7 +27,7 @@ LINE = spaces.Box(-10.0, 10.0, (2,)), spaces.Discrete(3, start=1)
 
 
 def logged(n=6):
-    """Two episodes of a walk: the first terminates, the second is cut off."""
+    """Two episodes of a walk, of which the first terminates and the second is truncated."""
     place = np.column_stack([np.arange(n), np.zeros(n)]).astype(float)
     place[n // 2 :, 0] += 2.0
     after = place + np.array([1.0, 0.0])
@@ -36,14 +36,29 @@ def logged(n=6):
     return [place, 1 + np.arange(n) % 3, np.arange(n) / 2.0, after, *over]
 
 
+def changed(name, value):
+    return {**dict(zip(FIELDS, logged(), strict=True)), name: value}
+
+
+def cartpole_log(n_steps, act):
+    """Steps in CartPole; ``act`` maps observations to actions."""
+    env, rows = gym.make("CartPole-v1"), []
+    observation, _ = env.reset(seed=0)
+    for _ in range(n_steps):
+        action = int(act(observation))
+        after, reward, terminated, truncated, _ = env.step(action)
+        rows.append((observation, action, reward, after, terminated, truncated))
+        observation = env.reset()[0] if terminated or truncated else after
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
 def interface(observations, actions, bins=5):
-    place = Described(observations, actions)
-    return Interface.of(adapted(place, bins)).of_user(place, bins)
+    env = Described(observations, actions)
+    return Interface.of(adapted(env, bins)).of_user(env, bins)
 
 
-def test_arrays_dictionaries_frames_and_transitions_say_the_same():
+def test_arrays_dictionaries_frames_and_transitions_are_equivalent():
     arrays = logged()
-    names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
     frame = pd.DataFrame({
         "x": arrays[0][:, 0], "y": arrays[0][:, 1], "action": arrays[1], "reward": arrays[2],
         "next_y": arrays[3][:, 1], "next_x": arrays[3][:, 0],
@@ -51,13 +66,13 @@ def test_arrays_dictionaries_frames_and_transitions_say_the_same():
     })  # fmt: skip
     wanted = Transitions(*arrays)
     named = Transitions.from_frame(frame, observations=["x", "y"])
-    for given in (tuple(arrays), dict(zip(names, arrays, strict=True)), frame, wanted, named):
+    for given in (tuple(arrays), dict(zip(FIELDS, arrays, strict=True)), frame, wanted, named):
         found = Transitions.of(given)
-        for name in names:
+        for name in FIELDS:
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
 
 
-def test_columns_of_a_frame_are_in_the_order_that_is_asked_for():
+def test_columns_of_a_frame_are_in_the_given_order():
     frame = pd.DataFrame({"x": [1.0], "y": [2.0], "next_x": [3.0], "next_y": [4.0],
                           "torque": [0.5], "gain": [1.0], "end": [True]})  # fmt: skip
     found = Transitions.from_frame(frame, ["y", "x"], "torque", "gain", "end", None)
@@ -72,36 +87,32 @@ def test_columns_of_a_frame_are_in_the_order_that_is_asked_for():
 @pytest.mark.filterwarnings("ignore:`[a-z_]+` is set to None:UserWarning")
 def test_minari_datasets_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))
-    env, buffers, seen = gym.make("CartPole-v1"), [], []
-    for seed in range(3):
-        places, over = [env.reset(seed=seed)[0]], False
-        taken = []
-        while not over:
-            after, reward, terminated, truncated, _ = env.step(seed % 2)
-            taken.append((places[-1], seed % 2, reward, after, terminated, truncated))
-            places.append(after)
-            over = terminated or truncated
-        _, actions, rewards, _, terminated, truncated = map(np.array, zip(*taken, strict=True))
+    rng = np.random.default_rng(0)
+    log = cartpole_log(150, lambda observation: rng.integers(2))
+    ends = np.flatnonzero(log[4]) + 1
+    assert len(ends) >= 2
+    buffers, log = [], [column[: ends[-1]] for column in log]
+    for begin, end in zip([0, *ends], ends, strict=False):
+        before, actions, rewards, after, *flags = (column[begin:end] for column in log)
         buffers.append(minari.data_collector.EpisodeBuffer(
-            id=seed, observations=np.array(places), actions=actions, rewards=list(rewards),
-            terminations=list(terminated), truncations=list(truncated)))  # fmt: skip
-        seen += taken
-    minari.create_dataset_from_buffers("cartpole/test-v0", buffers, env=env)
+            id=len(buffers), observations=np.vstack([before[:1], after]), actions=actions,
+            rewards=list(rewards), terminations=list(flags[0]),
+            truncations=list(flags[1])))  # fmt: skip
+    minari.create_dataset_from_buffers("cartpole/test-v0", buffers, env=gym.make("CartPole-v1"))
     found = Transitions.of(minari.load_dataset("cartpole/test-v0"))
-    wanted = (np.array(column) for column in zip(*seen, strict=True))
-    for name, column in zip(FIELDS, wanted, strict=True):
+    for name, column in zip(FIELDS, log, strict=True):
         np.testing.assert_array_equal(getattr(found, name), column)
 
 
 def dataset():
-    """Return what is read of a Minari dataset: two episodes with observations of a Dict space."""
+    """The part of a Minari dataset that is read: two episodes with Dict observations."""
     episodes = []
     for n in (2, 1):
         places = {"at": np.arange(n + 1), "door": np.ones((n + 1, 2), dtype=np.int8)}
         no = np.zeros(n, dtype=bool)
-        own = {"actions": np.ones(n, dtype=int), "rewards": np.ones(n)}
+        steps = {"actions": np.ones(n, dtype=int), "rewards": np.ones(n)}
         flags = {"terminations": no, "truncations": no}
-        episodes.append(SimpleNamespace(observations=places, **own, **flags))
+        episodes.append(SimpleNamespace(observations=places, **steps, **flags))
     return SimpleNamespace(iterate_episodes=lambda: iter(episodes))
 
 
@@ -110,11 +121,6 @@ def test_episodes_of_a_dataset_that_were_not_finished_count_as_cut_off():
     assert found.truncated.tolist() == [False, True, True]
     assert found.next_observations["at"].tolist() == [1, 2, 1]
     assert found.observations["door"].shape == (3, 2)
-
-
-def changed(name, value):
-    names = ("observations", "actions", "rewards", "next_observations", "terminated", "truncated")
-    return {**dict(zip(names, logged(), strict=True)), name: value}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +138,7 @@ def changed(name, value):
         ("truncated", np.zeros(7), r"truncated has shape \(7,\): it must be \(6,\)"),
     ],
 )  # fmt: skip
-def test_what_is_no_log_is_refused(name, value, message):
+def test_bad_arrays_are_refused(name, value, message):
     with pytest.raises(ValueError, match=message):
         Transitions.of(changed(name, value))
 
@@ -158,7 +164,7 @@ def test_missing_columns_are_named():
         Transitions.of(frame[["x", "action"]])
 
 
-def test_trajectories_may_be_mixed_and_end_where_they_are_over():
+def test_trajectories_may_be_interleaved_and_end_with_the_episode():
     before = np.array([[0.0], [5.0], [1.0], [6.0], [2.0]])
     after = np.array([[1.0], [6.0], [2.0], [7.0], [3.0]])
     over = np.array([False, False, True, False, False])
@@ -166,7 +172,7 @@ def test_trajectories_may_be_mixed_and_end_where_they_are_over():
     assert [rows.tolist() for rows in found] == [[0, 2], [1, 3], [4]]
 
 
-def test_rows_are_those_that_a_memory_has():
+def test_rows_of_a_memory():
     steps = read_steps(Transitions(*logged()), interface(*LINE))
     found = trajectories(steps.before, steps.after, steps.over)
     observations, rows = as_rows(steps, found)
@@ -176,7 +182,7 @@ def test_rows_are_those_that_a_memory_has():
     assert rows[:, REWARD].tolist() == [0, 0.5, 1, 0, 1.5, 2, 2.5, 0]
 
 
-def test_continuous_actions_are_those_of_the_grid_that_are_nearest():
+def test_continuous_actions_become_the_nearest_of_the_grid():
     box = spaces.Box(np.float32([-2, 0]), np.float32([2, 1]))
     known = interface(LINE[0], box, bins=3)
     given = [[-1.1, 0.2], [0.9, 0.3], [2.0, 1.0], [-2.9, 0.0], [0.0, 0.5], [1.01, 0.76]]
@@ -241,7 +247,7 @@ WALK = spaces.Box(-1.0, 2.0, (1,)), spaces.Discrete(2)
 
 
 def walks(n, seed, actions=(0, 1)):
-    """Walks on a line: its end on the right is worth 1, that on the left nothing."""
+    """Walks on a line with reward 1 at its right end."""
     rng, rows, place = np.random.default_rng(seed), [], 0.5
     for _ in range(n):
         action = int(rng.choice(actions))
@@ -274,7 +280,7 @@ def test_the_same_seed_fits_the_same_policy(walker, tmp_path):
     assert loaded.estimate_return() == walker.estimate_return()
 
 
-def test_what_was_never_done_is_not_believed():
+def test_actions_that_are_not_in_the_log_are_not_taken():
     log = walks(1500, 1, actions=(0, 0, 0, 1))
     left = log[1] == 0
     only_left = FittedQAgent(WALK, seed=0).fit([column[left] for column in log])
@@ -284,7 +290,7 @@ def test_what_was_never_done_is_not_believed():
     assert high < 0.5
 
 
-def test_the_interval_has_the_true_return(walker):
+def test_the_interval_contains_the_true_return(walker):
     found = walker.estimate_return()
     steps = (1.0 - 0.5) / 0.1  # to the right end from the middle, and the first reward at the last
     assert found.low <= 0.99 ** (steps - 1) <= found.high
@@ -293,15 +299,8 @@ def test_the_interval_has_the_true_return(walker):
 
 
 def test_learning_goes_on_from_a_log():
-    env = gym.make("CartPole-v1")
-    rows, (observation, _) = [], env.reset(seed=0)
     rng = np.random.default_rng(0)
-    for _ in range(600):
-        action = int(rng.integers(2))
-        after, reward, terminated, truncated, _ = env.step(action)
-        rows.append((observation, action, reward, after, terminated, truncated))
-        observation = env.reset()[0] if terminated or truncated else after
-    log = [np.array(column) for column in zip(*rows, strict=True)]
+    log = cartpole_log(600, lambda observation: rng.integers(2))
     agent = FittedQAgent("CartPole-v1", seed=0).fit([column[:400] for column in log])
     before = agent.policy
     agent.remember(*(column[400:] for column in log))
@@ -327,7 +326,7 @@ def test_codevectors_of_actions_are_fitted_to_logs():
         agent.remember(place, push + 3.0, log[2], after, none)
 
 
-def test_there_has_to_be_something_to_fit():
+def test_fitting_nothing_is_refused():
     with pytest.raises(ValueError, match="transitions is None, and nothing is remembered"):
         FittedQAgent(WALK).fit()
     with pytest.raises(ValueError, match="nothing is remembered"):
@@ -342,7 +341,7 @@ PLANE = spaces.Box(-2.0, 2.0, (3,), np.float64), spaces.Discrete(2)
 
 
 def ruled(n, seed):
-    """Return steps on a plane, and beside it, by a rule: 1 where the first two sum to above 0."""
+    """Steps of a rule in three dimensions: action 1 where the first two sum to above 0."""
     rng = np.random.default_rng(seed)
     place = rng.uniform(-1.0, 1.0, size=(n, 3))
     actions = (place[:, 0] + place[:, 1] > 0.0).astype(int)
@@ -364,7 +363,7 @@ def test_the_metric_of_actions_is_that_of_the_rule_behind_them():
     assert abs(vectors[:, -1] @ [0.5**0.5, 0.5**0.5, 0.0]) > 0.98
 
 
-def test_shares_are_counts_beside_the_greatest():
+def test_shares_are_counts_relative_to_the_maximum():
     seen, config = seen_of(PLANE, ruled(300, 0))
     at = place_cells(seen, None, config, np.random.default_rng(0))
     rows, _ = assign(seen, at)
@@ -377,7 +376,7 @@ def test_shares_are_counts_beside_the_greatest():
     np.testing.assert_allclose(shares_of(rows, len(counts), 2), wanted, rtol=1e-5)
 
 
-def test_what_was_never_done_near_a_state_is_not_allowed():
+def test_actions_that_are_not_in_the_log_near_a_state_are_not_allowed():
     seen, config = seen_of(PLANE, ruled(2000, 1))
     rng = np.random.default_rng(0)
     found = Behaviour.of(seen, metric_of_actions(seen, config, rng), config, rng)
@@ -387,7 +386,7 @@ def test_what_was_never_done_near_a_state_is_not_allowed():
     assert not found.allows(place, 1 - actions)[far].any()
 
 
-def test_without_rewards_that_differ_it_does_what_was_done():
+def test_with_equal_rewards_the_policy_is_the_behaviour():
     place, actions, rewards, *rest = ruled(2000, 3)
     agent = FittedQAgent(PLANE, seed=0).fit((place, actions, 0.0 * rewards, *rest))
     others, wanted, *_ = ruled(500, 4)
@@ -395,7 +394,7 @@ def test_without_rewards_that_differ_it_does_what_was_done():
 
 
 def pushed(n, seed, rule):
-    """Return one walk on a line: pushes to either side, and a reward that is greatest at 0."""
+    """A walk on a line: pushes to either side, and a reward with its maximum at 0."""
     rng, rows, place = np.random.default_rng(seed), [], 0.0
     for k in range(n):
         action = rule(place, rng)
@@ -409,7 +408,7 @@ def pushed(n, seed, rule):
 ROAD = spaces.Box(-1.0, 1.0, (1,), np.float64), spaces.Discrete(3)
 
 
-def test_a_world_of_the_log_makes_better_of_it_than_who_logged():
+def test_a_world_of_the_log_improves_on_the_behaviour():
     log = pushed(1000, 0, lambda place, rng: int(rng.integers(3)))
     agent = FittedQAgent(ROAD, seed=0).fit(log)
     assert agent.predict(np.array([[-0.7], [0.0], [0.7]]))[0].tolist() == [2, 1, 0]
@@ -439,7 +438,7 @@ def test_a_log_in_which_every_step_terminates(kind, actions):
     assert 0.0 < estimate.low <= estimate.mean <= estimate.high <= 1.0
 
 
-def test_steps_without_support_cost_as_much_as_rewards_differ():
+def test_steps_without_support_cost_the_range_of_rewards():
     log = pushed(1000, 0, lambda place, rng: 2 if place < 0.0 else 0)
     seen, config = seen_of(ROAD, log)
     rng = np.random.default_rng(0)
@@ -455,7 +454,7 @@ def test_steps_without_support_cost_as_much_as_rewards_differ():
     assert not over[:3].any()
 
 
-def test_what_cannot_be_believed_is_no_world():
+def test_a_world_that_is_not_trusted_is_none():
     place, actions, rewards, *rest = ruled(1000, 3)
     seen, config = seen_of(PLANE, (place, actions, rewards, *rest))  # rewards are noise
     rng = np.random.default_rng(0)
@@ -466,15 +465,7 @@ def test_what_cannot_be_believed_is_no_world():
 
 
 @pytest.mark.slow
-def test_an_experts_log_is_worth_about_what_the_expert_is():
-    env, rows = gym.make("CartPole-v1"), []
-    observation, _ = env.reset(seed=0)
-    for _ in range(2000):
-        action = int(0.1 * observation[0] + 0.3 * observation[1] + 5.0 * observation[2]
-                     + observation[3] > 0.0)  # fmt: skip
-        after, reward, terminated, truncated, _ = env.step(action)
-        rows.append((observation, action, reward, after, terminated, truncated))
-        observation = env.reset()[0] if terminated or truncated else after
+def test_a_policy_fitted_to_an_experts_log_is_about_as_good():
     agent = FittedQAgent("CartPole-v1", seed=0)
-    agent.fit([np.array(column) for column in zip(*rows, strict=True)])
+    agent.fit(cartpole_log(2000, lambda x: x @ [0.1, 0.3, 5.0, 1.0] > 0.0))
     assert agent.evaluate(20, seed=1).mean() > 475.0

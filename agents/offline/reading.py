@@ -1,5 +1,6 @@
-"""Logged transitions as agents learn from them: vectors, numbered actions, trajectories."""
+"""Conversion of logged transitions to vectors, numbered actions and trajectories."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,11 @@ from oda_rl.agents.environments.validation import FINITE, action_index
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.diagram import LARGEST
 
-_ROUNDING = 1e-6  # of a bin, by which a logged action may be farther from the grid
+_ROUNDING = 1e-6  # tolerance of distances from the grid, relative and absolute
 
 
 class Steps(NamedTuple):
-    """Steps of trajectories, n of them."""
+    """n steps of trajectories."""
 
     before: FloatArray
     """Observations as vectors, shape (n, d)."""
@@ -33,7 +34,7 @@ class Steps(NamedTuple):
     rewards: FloatArray
     """Shape (n,)."""
     after: FloatArray
-    """What the steps led to, shape (n, d)."""
+    """Next observations as vectors, shape (n, d)."""
     terminated: BoolArray
     """Shape (n,)."""
     over: BoolArray
@@ -44,11 +45,10 @@ def read_steps(given: Transitions, interface: Interface) -> Steps:
     """Return transitions as vectors and numbers, or raise ValueError."""
     before = checked_vectors("observations", given.observations, interface)
     after = checked_vectors("next_observations", given.next_observations, interface)
-    acts = _numbers(given.actions, interface) if interface.box is None else None
-    if acts is None:
-        acts = _units(given.actions, interface)
+    convert = _numbers if interface.box is None else _units
+    actions = convert(given.actions, interface)
     over = given.terminated | given.truncated
-    return Steps(before, acts, given.rewards, after, given.terminated, over)
+    return Steps(before, actions, given.rewards, after, given.terminated, over)
 
 
 def checked_vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
@@ -56,7 +56,7 @@ def checked_vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
     native = interface.native
     if native is not None and not native.sees_vectors:
         try:
-            if isinstance(batch, np.ndarray) and batch.dtype == object:  # dictionaries, or tuples
+            if isinstance(batch, np.ndarray) and batch.dtype == object:  # dictionaries or tuples
                 points = np.concatenate([native.points(one)[0] for one in batch])
             else:
                 points = native.points(batch)[0]
@@ -79,10 +79,7 @@ def checked_vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
 
 
 def _numbers(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
-    """Return the agent's numbers of actions, shape (n, 1), or raise ValueError.
-
-    Of continuous ones, of which a grid is offered, the number of the nearest on it.
-    """
+    """Return numbers of actions, or of the nearest on a grid, shape (n, 1), or raise ValueError."""
     native = interface.native
     if native is None or not native.offers_combinations:
         first, n = interface.first_action, interface.n_actions
@@ -102,20 +99,13 @@ def _numbers(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
         return numbers[:, None]
     if native.grid is not None:
         return _nearest(actions, native.grid)[:, None].astype(np.float64)
-    numbers = np.empty((len(actions), 1))
-    for k, action in enumerate(actions):
-        try:
-            numbers[k] = action_index(action, interface)
-        except ValueError as error:
-            raise ValueError(f"actions[{k}]: {error}") from error
-    return numbers
+    return _each(actions, lambda action: action_index(action, interface), 1)
 
 
 def _nearest(actions: npt.NDArray[Any], grid: list[FloatArray]) -> IntArray:
-    """Return the numbers of the combinations of a grid that are nearest, shape (n,).
+    """Return the numbers of the nearest points of a grid of evenly spaced values, shape (n,).
 
-    ``grid`` has the values of each component, evenly spaced; none may be farther from the nearest
-    of them than half the space between two.
+    Raises ValueError if a component is farther from a value than half the distance between values.
     """
     n, p = len(actions), len(grid)
     if actions.dtype.kind not in "biuf" or actions.size != n * p:
@@ -143,27 +133,32 @@ def _nearest(actions: npt.NDArray[Any], grid: list[FloatArray]) -> IntArray:
 def _units(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
     """Return continuous actions in units of their box, shape (n, p), or raise ValueError."""
     assert interface.box is not None
-    units = np.empty((len(actions), interface.n_components))
+    return _each(actions, interface.box.units, interface.n_components)
+
+
+def _each(actions: Any, convert: Callable[[Any], Any], size: int) -> FloatArray:
+    """Convert each action to ``size`` numbers; errors say which action was wrong."""
+    converted = np.empty((len(actions), size))
     for k, action in enumerate(actions):
         try:
-            units[k] = interface.box.units(action)
+            converted[k] = convert(action)
         except ValueError as error:
             raise ValueError(f"actions[{k}]: {error}") from error
-    return units
+    return converted
 
 
 def trajectories(
     before: FloatArray, after: FloatArray, over: BoolArray, first: BoolArray | None = None
 ) -> list[IntArray]:
-    """Return the rows of each trajectory: a step follows another that led to where it begins.
+    """Return the rows of each trajectory, in which each step begins where the last one ended.
 
-    Those of several environments may be mixed.
+    Trajectories may be interleaved.
 
     Parameters
     ----------
     before, after : ndarray, shape (n, d)
     over : ndarray of bool, shape (n,)
-        Whether nothing follows.
+        Whether the episode ended with the step.
     first : ndarray of bool, shape (n,), optional
         Whether an episode began with the step.
 
@@ -173,53 +168,52 @@ def trajectories(
     >>> [rows.tolist() for rows in trajectories(before, after, np.zeros(3, bool))]
     [[0, 2], [1]]
     """
-    found: list[list[int]] = []
-    open_ends: dict[bytes, int] = {}  # where a trajectory can go on, and which
+    parts: list[list[int]] = []
+    open_ends: dict[bytes, list[int]] = {}  # unfinished trajectories, by their last observation
     for row in range(len(before)):
-        place = None
+        part = None
         if first is None or not first[row]:
-            place = open_ends.pop((before[row] + 0.0).tobytes(), None)
-        if place is None:
-            place = len(found)
-            found.append([])
-        found[place].append(row)
+            part = open_ends.pop((before[row] + 0.0).tobytes(), None)
+        if part is None:
+            part = []
+            parts.append(part)
+        part.append(row)
         if not over[row]:
-            open_ends[(after[row] + 0.0).tobytes()] = place
-    return [np.array(rows) for rows in found]
+            open_ends[(after[row] + 0.0).tobytes()] = part
+    return [np.array(rows) for rows in parts]
 
 
 def as_rows(
-    seen: Steps, found: list[IntArray], n_components: int = 0
+    given: Steps, parts: list[IntArray], n_components: int = 0
 ) -> tuple[FloatArray, FloatArray]:
-    """Return trajectories as a :class:`oda_rl.agents.base.memory.Memory` has them.
+    """Return trajectories as rows of a :class:`oda_rl.agents.base.memory.Memory`.
 
     Parameters
     ----------
-    seen : Steps
-    found : list of ndarray
-        Rows of each trajectory, as :func:`trajectories` returns them.
+    given : Steps
+    parts : list of ndarray
+        Rows of each trajectory, from :func:`trajectories`.
     n_components : int
-        Of continuous actions; 0 where they are numbers.
+        Number of components of continuous actions; 0 for numbered actions.
 
     Returns
     -------
     observations : ndarray, shape (m, d)
     steps : ndarray, shape (m, 3 + n_components)
     """
-    lengths = np.array([len(rows) for rows in found])
-    order, last = np.concatenate(found), np.array([rows[-1] for rows in found])
-    m = len(order) + len(found)
-    ends = np.cumsum(lengths + 1) - 1
+    order, last = np.concatenate(parts), np.array([rows[-1] for rows in parts])
+    ends = np.cumsum([len(rows) + 1 for rows in parts]) - 1
+    m = len(order) + len(parts)
     taken = np.ones(m, dtype=np.bool_)
     taken[ends] = False
-    observations = np.empty((m, seen.before.shape[1]))
-    observations[taken], observations[ends] = seen.before[order], seen.after[last]
+    observations = np.empty((m, given.before.shape[1]))
+    observations[taken], observations[ends] = given.before[order], given.after[last]
     steps = np.zeros((m, COMPONENTS + n_components))
-    steps[taken, REWARD], steps[taken, MARK] = seen.rewards[order], GOES_ON
+    steps[taken, REWARD], steps[taken, MARK] = given.rewards[order], GOES_ON
     if n_components:
-        steps[taken, COMPONENTS:] = seen.actions[order]
+        steps[taken, COMPONENTS:] = given.actions[order]
     else:
-        steps[taken, ACTION] = seen.actions[order, 0]
+        steps[taken, ACTION] = given.actions[order, 0]
     steps[ends, ACTION] = -1.0
-    steps[ends, MARK] = np.where(seen.terminated[last], TERMINAL, CUT)
+    steps[ends, MARK] = np.where(given.terminated[last], TERMINAL, CUT)
     return observations, steps

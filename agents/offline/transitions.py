@@ -1,11 +1,10 @@
-"""Logged transitions: from arrays, from a data frame, from a Minari dataset."""
+"""Logged transitions from arrays, data frames and Minari datasets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.environments.validation import LARGEST_REWARD, SMALL
@@ -19,31 +18,30 @@ _NUMBERS = "biuf"  # kinds of arrays
 
 @dataclass(frozen=True, eq=False)
 class Transitions:
-    """Steps that somebody has taken, n of them, in the order in which they were taken.
+    """n logged steps, in order, for ``FittedQAgent.fit`` and ``World.fit``.
 
-    ``FittedQAgent.fit`` and ``World.fit`` take them. A step belongs to the same episode as an
-    earlier one if it begins where that one led to, unless the episode was over; so those of several
-    environments may be mixed. Whether observations and actions fit an environment is checked where
-    there is one.
+    A step continues the episode of an earlier one that ended where it begins, unless that episode
+    was over; so steps of several environments may be mixed. The agent checks whether observations
+    and actions fit its environment.
 
     Parameters
     ----------
     observations, next_observations : array_like, shape (n, ...)
-        Before and after each step, as the environment has them; of a Dict or Tuple space, a
+        Before and after each step, of the environment's space; for a Dict or Tuple space, a
         dictionary or tuple of such arrays.
     actions : array_like, shape (n,) or (n, ...)
-        As the environment has them.
+        Of the environment's space.
     rewards : array_like, shape (n,)
         Finite.
     terminated : array_like of bool, shape (n,)
-        Whether the episode terminated with the step: what comes after is worth nothing.
+        Whether the episode terminated with the step: later values are 0.
     truncated : array_like of bool, shape (n,), optional
-        Whether it was only cut off, by a limit of time, say. By default none was.
+        Whether the episode was cut off, for example by a time limit. By default none was.
 
     Raises
     ------
     ValueError
-        If lengths differ, or a reward or a flag is none.
+        If lengths differ, a reward is not finite or a flag is not True or False.
 
     Examples
     --------
@@ -63,41 +61,39 @@ class Transitions:
         n = _length(self.observations)
         if n == 0:
             raise ValueError("observations has no rows: there must be at least one step")
-        own: dict[str, Any] = {}
+        checked: dict[str, Any] = {}
         for name in ("observations", "next_observations", "actions"):
-            own[name] = _batch(name, getattr(self, name), n)
-        own["rewards"] = gains = _row("rewards", self.rewards, n)
-        wrong = ~(np.abs(gains) <= LARGEST_REWARD)
+            checked[name] = _batch(name, getattr(self, name), n)
+        checked["rewards"] = rewards = _row("rewards", self.rewards, n)
+        wrong = ~(np.abs(rewards) <= LARGEST_REWARD)
         if wrong.any():
             k = int(wrong.argmax())
-            raise ValueError(f"rewards[{k}] is {gains[k]}: {SMALL}")
-        cut = np.zeros(n, dtype=np.bool_) if self.truncated is None else self.truncated
-        for name, flags in (("terminated", self.terminated), ("truncated", cut)):
-            own[name] = _flags(name, flags, n)
-        for name, value in own.items():
+            raise ValueError(f"rewards[{k}] is {rewards[k]}: {SMALL}")
+        truncated = np.zeros(n, dtype=np.bool_) if self.truncated is None else self.truncated
+        for name, flags in (("terminated", self.terminated), ("truncated", truncated)):
+            checked[name] = _flags(name, flags, n)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
-        """Return the number of steps."""
         return len(self.rewards)
 
     @classmethod
     def of(cls, given: Any) -> "Transitions":
-        """Read transitions in whatever form they come.
+        """Convert any supported form of transitions.
 
         Parameters
         ----------
         given
-            Transitions; a sequence of the arrays that the class takes, in that order, or a
-            dictionary of them by their names; a data frame, as :meth:`from_frame` takes it; a
-            Minari dataset.
+            Transitions; a sequence of the parameters of the class, in order, or a dictionary of
+            them; a data frame for :meth:`from_frame`; or a Minari dataset.
 
         Raises
         ------
         TypeError
-            If it is nothing of that.
+            If it is of another type.
         ValueError
-            If there are other arrays than these, or as in the class.
+            If arrays are missing or unknown, and as in the class.
 
         Examples
         --------
@@ -140,21 +136,20 @@ class Transitions:
     ) -> "Transitions":
         """Read a pandas frame with a row for each step.
 
-        What a step led to is in columns of the same names with ``next_`` before them:
-        ``next_position`` beside ``position``.
+        The next observation is in columns with the prefix ``next_``: ``next_position`` for
+        ``position``.
 
         Parameters
         ----------
         frame : pandas.DataFrame
         observations : str or sequence of str, optional
-            Columns of the observation's components, in their order; one name alone where an
-            observation is one number. By default all that have a ``next_`` beside them.
+            Columns of the observation's components, in order; a string if the observation is one
+            number. By default all columns that have a counterpart with ``next_``.
         actions : str or sequence of str
-            The column of the action, or those of its components.
+            Column of the action, or of each of its components.
         rewards, terminated : str
-            Columns of these.
         truncated : str or None
-            Likewise; None if no episode was cut off.
+            None if no episode was cut off.
 
         Raises
         ------
@@ -170,33 +165,29 @@ class Transitions:
         array([[0.1],
                [0.2]])
         """
-        there = [str(name) for name in frame.columns]
-        seen = observations
-        if seen is None:
-            seen = [name for name in there if _NEXT + name in there]
-            if not seen:
-                _miss("frame", ["an observation, and what it led to, such as x and next_x"], there)
-        led_to = _NEXT + seen if isinstance(seen, str) else [_NEXT + name for name in seen]
-        wanted = [seen, led_to, actions, rewards, terminated, *([truncated] if truncated else [])]
-        _require("frame", there, [name for one in wanted for name in _names(one)])
-
-        def column(name: str | Sequence[str]) -> npt.NDArray[Any]:
-            return np.asarray(frame[name if isinstance(name, str) else list(name)])
-
-        cut = column(truncated) if truncated else None
-        return cls(column(seen), column(actions), column(rewards), column(led_to),
-                   column(terminated), cut)  # type: ignore[arg-type]  # fmt: skip
+        names = [str(name) for name in frame.columns]
+        before = observations
+        if before is None:
+            before = [name for name in names if _NEXT + name in names]
+            if not before:
+                _miss("frame", ["an observation and the next one, such as x and next_x"], names)
+        after = _NEXT + before if isinstance(before, str) else [_NEXT + name for name in before]
+        columns = [before, actions, rewards, after, terminated, *([truncated] if truncated else [])]
+        required = [name for one in columns for name in ([one] if isinstance(one, str) else one)]
+        _require("frame", names, required)
+        return cls(*(np.asarray(frame[one if isinstance(one, str) else list(one)])
+                     for one in columns))  # fmt: skip
 
     @classmethod
     def from_minari(cls, dataset: Any) -> "Transitions":
-        """Read all episodes of a Minari dataset; the extra ``offline`` brings Minari.
+        """Read all episodes of a Minari dataset (install the extra ``offline``).
 
-        The last step of an episode that neither terminated nor was truncated counts as truncated.
+        An episode that neither terminated nor was truncated counts as truncated at its end.
 
         Parameters
         ----------
         dataset : minari.MinariDataset
-            As ``minari.load_dataset`` returns it.
+            For example from ``minari.load_dataset``.
 
         Raises
         ------
@@ -219,18 +210,14 @@ class Transitions:
         return cls(*(_joined(list(column)) for column in zip(*parts, strict=True)))
 
 
-def _names(names: str | Sequence[str]) -> Sequence[str]:
-    return [names] if isinstance(names, str) else names
-
-
-def _require(what: str, there: Any, wanted: Sequence[str]) -> None:
-    missing = [name for name in wanted if name not in there]
+def _require(what: str, given: Any, required: Sequence[str]) -> None:
+    missing = [name for name in required if name not in given]
     if missing:
-        _miss(what, missing, list(map(str, there)))
+        _miss(what, missing, list(map(str, given)))
 
 
-def _miss(what: str, missing: Sequence[str], there: Sequence[str]) -> NoReturn:
-    raise ValueError(f"{what} has {', '.join(there)}: there must be {', '.join(missing)}, too")
+def _miss(what: str, missing: Sequence[str], given: Sequence[str]) -> NoReturn:
+    raise ValueError(f"{what} has {', '.join(given)}: there must be {', '.join(missing)}, too")
 
 
 def _length(given: Any) -> int:
@@ -246,7 +233,7 @@ def _length(given: Any) -> int:
 
 
 def _is_parts(given: Any) -> bool:
-    """Whether this is a tuple of arrays, as of a Tuple space, and no array."""
+    """Whether this is a tuple of arrays, for a Tuple space, rather than an array."""
     kinds = (np.ndarray, Mapping, tuple)
     return isinstance(given, tuple) and any(isinstance(part, kinds) for part in given)
 
@@ -271,7 +258,7 @@ def _flags(name: str, given: Any, n: int) -> BoolArray:
 
 
 def _batch(name: str, given: Any, n: int) -> Any:
-    """Return arrays, or dictionaries and tuples of them, each of n rows; or raise ValueError."""
+    """Return arrays of n rows, or dictionaries and tuples of them, or raise ValueError."""
     if isinstance(given, Mapping):
         return {key: _batch(f"{name}[{key!r}]", part, n) for key, part in given.items()}
     if _is_parts(given):
@@ -286,7 +273,6 @@ def _batch(name: str, given: Any, n: int) -> Any:
 
 
 def _cut(batch: Any, begin: int, end: int) -> Any:
-    """Return some rows of arrays, or of dictionaries or tuples of them."""
     if isinstance(batch, Mapping):
         return {key: _cut(part, begin, end) for key, part in batch.items()}
     if isinstance(batch, tuple):
@@ -295,7 +281,6 @@ def _cut(batch: Any, begin: int, end: int) -> Any:
 
 
 def _joined(batches: list[Any]) -> Any:
-    """Return the rows of several batches one after another."""
     first = batches[0]
     if isinstance(first, Mapping):
         return {key: _joined([one[key] for one in batches]) for key in first}
