@@ -1,13 +1,11 @@
-"""Our agents against DQN, PPO and A2C of Stable-Baselines3: one process a run, resumable.
+"""Comparison of our agents with DQN, PPO and A2C of Stable-Baselines3; it can be resumed.
 
-Every run is a process of its own, at one thread, so that its memory is its own. Before the clock
-starts it has loaded its compiled code, or torch, and learned for a moment with something else;
-how long all that took is reported as ``startup``. At each checkpoint the clock stops, and the
-policy plays 100 greedy episodes in the real environment, which begin alike for all.
+Each run is a process with one thread. Before the clock starts, it loads its compiled code, or
+torch, and trains briefly; the time for that is reported as ``startup``. At each checkpoint the
+clock stops, and the policy plays 100 greedy episodes with the same seeds for all.
 
-Where an environment has compiled dynamics, those of our agents that learn values train in one
-compiled loop with it, which those of Stable-Baselines3 cannot do. So they are timed in a Python
-loop, too, over the same steps.
+Where dynamics are compiled, our agents that learn values train in one compiled loop, which
+Stable-Baselines3 cannot do. So the same steps are also timed in a Python loop.
 """
 
 import importlib.util
@@ -49,7 +47,7 @@ EVALUATION_EPISODES = 100
 _FIRST_SEED = 57_000_000
 _EVALUATION_SEED = 10**8
 _GRID = (1, 2, 3, 5, 7)
-# Until everything has been called once.
+# Enough for everything to be called once.
 _WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
 _CALLS, _BLOCKS = 200, 5
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -59,7 +57,7 @@ Pause = Callable[[int, float], None]
 
 
 class Competitor(Protocol):
-    """What learns: see :class:`oda_rl.agents.sb3.baselines.Baseline`."""
+    """An agent, or a :class:`oda_rl.agents.sb3.baselines.Baseline`."""
 
     def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
         """Train, and call ``pause`` with steps and seconds at each checkpoint."""
@@ -69,13 +67,13 @@ class Competitor(Protocol):
 
     @property
     def n_parameters(self) -> int:
-        """Numbers that it acts by, or learns to act with."""
+        """Number of parameters of the policy."""
 
     def save_policy(self, folder: Path) -> Path:
-        """Write what it acts by."""
+        """Write the policy to a file."""
 
     def save(self, folder: Path) -> Path:
-        """Write all that it can be loaded and trained on from."""
+        """Write everything needed for further training to a file."""
 
 
 class Own:
@@ -86,76 +84,69 @@ class Own:
 
     @staticmethod
     def warm_up(algorithm: str, env_id: str) -> None:
-        """Load or compile all code that a training calls."""
+        """Load or compile all code that training calls."""
         OWN[algorithm](env_id, seed=0).learn(_WARM_UP_STEPS[algorithm])
 
     def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
-        """Train, and call ``pause`` with steps and seconds at each checkpoint."""
         for steps in checkpoints:
             self.agent.learn(steps - self.agent.num_timesteps)
             pause(steps, self.agent.training_seconds)
 
     def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the greedy action for one observation, or the actions for a batch."""
         actions: npt.NDArray[Any] = self.agent.predict(observations)[0]
         return actions
 
     @property
     def n_parameters(self) -> int:
-        """Entries of the tables that the delivered policy consists of."""
         return sum(array.size for array in self.agent.policy.parameters)
 
     def save_policy(self, folder: Path) -> Path:
-        """Write those tables, without a header."""
         path = folder / "policy"
-        parameters = self.agent.policy.parameters
-        path.write_bytes(b"".join(array.tobytes() for array in parameters))
+        path.write_bytes(b"".join(array.tobytes() for array in self.agent.policy.parameters))
         return path
 
     def save(self, folder: Path) -> Path:
-        """Write the agent, which can be trained on from there: with what it remembers."""
         self.agent.save(folder / "model.zip")
         return folder / "model.zip"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to compare."""
+    """Settings of a comparison."""
 
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
     seeds: int = 5
-    """Runs of DQN and of A2C."""
+    """Number of runs of DQN and of A2C."""
 
     own_seeds: int = 20
-    """Runs of each of our agents, and of PPO, whose seconds theirs are compared with."""
+    """Number of runs of each of our agents, and of PPO."""
 
     total_timesteps: int = 50_000
     """Environment steps of each run."""
 
     threshold: float | None = None
-    """Mean return from which a seed counts as solved; by default what the environment says."""
+    """Minimum mean return of a solved seed; by default the environment's reward threshold."""
 
     @property
     def checkpoints(self) -> list[int]:
-        """Numbers of steps after which policies are evaluated.
+        """Steps after which policies are evaluated.
 
         >>> Plan(total_timesteps=4000).checkpoints
         [1000, 2000, 3000, 4000]
         """
-        least = min(1000, self.total_timesteps)
-        grid = {digit * 10**power for power in range(12) for digit in _GRID}
-        before = sorted({n for n in grid if least <= n < self.total_timesteps})
-        return [*before, self.total_timesteps]
+        first, total = min(1000, self.total_timesteps), self.total_timesteps
+        grid = sorted(digit * 10**power for power in range(12) for digit in _GRID)
+        return [*(steps for steps in grid if first <= steps < total), total]
 
     def counts(self) -> dict[str, int]:
-        """Return how many seeds each competitor gets."""
+        """Return the number of seeds of each competitor."""
         compared = (*OWN, "PPO")
         return {name: self.own_seeds if name in compared else self.seeds for name in COMPETITORS}
 
     def settings(self) -> list[dict[str, Any]]:
-        """Return the arguments of :func:`measure` for all runs, the first seeds of all first."""
+        """Return the arguments of :func:`measure` for all runs, with all first seeds first."""
         counts = self.counts()
         return [
             {"env_id": self.env_id, "algorithm": name, "seed": _FIRST_SEED + i,
@@ -167,27 +158,26 @@ class Plan:
 
 @dataclass(frozen=True)
 class Solved:
-    """When enough seeds were solved."""
+    """The first checkpoint at which enough seeds were solved."""
 
     steps: int
-    """The first checkpoint at which they were."""
     seconds: float
-    """Of training until then, median over the seeds."""
+    """Median seconds of training up to it."""
     loop_seconds: float
     """The same in a Python loop."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was measured: a row for each run and checkpoint."""
+    """Results: a row for each run and checkpoint."""
 
     plan: Plan
     threshold: float | None
     rows: Rows
     failed: list[str]
-    """A line for each run that failed."""
+    """A line for each failed run."""
     origins: list[Origin] = field(default_factory=list)
-    """What made the rows."""
+    """Where the rows come from: commit, command and versions."""
 
 
 def compare(plan: Plan, path: str | Path, execution: Execution | None = None) -> Comparison:
@@ -196,18 +186,17 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
     Parameters
     ----------
     plan : Plan
-        What to compare.
     path : str or Path
-        File of the results, as :func:`oda_rl.runs.parallel.run_all` has it.
+        File of the results (see :func:`oda_rl.runs.parallel.run_all`).
     execution : Execution, optional
-        Where; by default one run at a time, since runs are timed.
+        By default one run at a time, since runs are timed.
 
     Raises
     ------
     TypeError
         If the environment's spaces are not a Box and Discrete.
     ValueError
-        If there is no such environment, or a number is not what it must be.
+        If there is no such environment, or a setting is out of its range.
     ImportError
         If Stable-Baselines3 is not installed.
     """
@@ -220,16 +209,15 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
 def solved_at(
     rows: Rows, counts: Mapping[str, int], share: float = SOLVED_SHARE
 ) -> dict[str, Solved | None]:
-    """Return at which checkpoint a share of each competitor's seeds is solved for the first time.
+    """Return the first checkpoint at which a share of each competitor's seeds is solved.
 
     Parameters
     ----------
     rows : list of dict
         With ``algorithm``, ``steps``, ``seconds``, ``loop_seconds`` and ``solved`` (0 or 1).
     counts : mapping
-        Seeds of each competitor, those of runs that failed included: they are not solved.
+        Number of seeds of each competitor, including failed runs, which count as unsolved.
     share : float
-        Of the seeds.
 
     Examples
     --------
@@ -237,15 +225,14 @@ def solved_at(
     >>> solved_at([{"algorithm": "PPO", **row}], {"PPO": 1, "DQN": 1})
     {'PPO': Solved(steps=1000, seconds=2.0, loop_seconds=2.0), 'DQN': None}
     """
-    found: dict[str, Solved | None] = dict.fromkeys(counts)
+    first: dict[str, Solved | None] = dict.fromkeys(counts)
     for name, count in counts.items():
-        own = [row for row in rows if row["algorithm"] == name]
-        for steps in sorted({row["steps"] for row in own}):
-            at = [row for row in own if row["steps"] == steps]
+        for steps in sorted({row["steps"] for row in rows if row["algorithm"] == name}):
+            at = [row for row in rows if (row["algorithm"], row["steps"]) == (name, steps)]
             if sum(row["solved"] for row in at) >= share * count:
-                found[name] = Solved(steps, _median(at, "seconds"), _median(at, "loop_seconds"))
+                first[name] = Solved(steps, _median(at, "seconds"), _median(at, "loop_seconds"))
                 break
-    return found
+    return first
 
 
 def _median(rows: Rows, key: str) -> float:
@@ -253,17 +240,17 @@ def _median(rows: Rows, key: str) -> float:
 
 
 def headline(comparison: Comparison) -> list[str]:
-    """Say after how many seconds of training each competitor is solved, and PPO's ratio to ours."""
+    """Return lines with the seconds until each competitor is solved, and PPO's ratio to ours."""
     plan, threshold = comparison.plan, comparison.threshold
     if threshold is None:
         return [f"{plan.env_id} has no threshold from which it is solved: --threshold gives one"]
     counts = plan.counts()
-    found = solved_at(comparison.rows, counts)
+    solved = solved_at(comparison.rows, counts)
     lines = [
         f"{plan.env_id}: wall seconds of training until {100 * SOLVED_SHARE:.0f} % of the seeds "
         f"are solved (mean return of {EVALUATION_EPISODES} greedy episodes ≥ {threshold:g})"
     ]
-    for name, when in found.items():
+    for name, when in solved.items():
         if when is None:
             text = f"not within {plan.total_timesteps:,} steps"
         else:
@@ -271,24 +258,24 @@ def headline(comparison: Comparison) -> list[str]:
             if when.loop_seconds != when.seconds:
                 text += f"; {when.loop_seconds:.3g} s in a Python loop"
         lines.append(f"{name}: {text} ({seeds_text(counts[name])})")
-    return lines + [_ratio(comparison.rows, name, found) for name in OWN]
+    return lines + [_ratio(comparison.rows, name, solved) for name in OWN]
 
 
-def _ratio(rows: Rows, name: str, found: Mapping[str, Solved | None]) -> str:
-    """Say how many times as long PPO takes."""
-    own, other = found[name], found["PPO"]
+def _ratio(rows: Rows, name: str, solved: Mapping[str, Solved | None]) -> str:
+    """Return a line with the ratio of PPO's seconds to those of one of our agents."""
+    ours, ppo = solved[name], solved["PPO"]
     label = f"PPO's seconds / {name}'s"
-    if own is None:
+    if ours is None:
         return f"{label}: unknown, because {name} is not solved"
-    if other is not None:
-        ratio, looped = other.seconds / own.seconds, other.seconds / own.loop_seconds
+    if ppo is not None:
+        ratio, looped = ppo.seconds / ours.seconds, ppo.seconds / ours.loop_seconds
         return f"{label}: {ratio:,.0f}; in a Python loop {looped:,.0f}"
-    last = [row for row in rows if row["algorithm"] == "PPO"]
-    if not last:
+    of_ppo = [row for row in rows if row["algorithm"] == "PPO"]
+    if not of_ppo:
         return f"{label}: unknown, because no run of PPO has succeeded"
-    most = max(row["steps"] for row in last)
-    seconds = _median([row for row in last if row["steps"] == most], "seconds")
-    return f"{label}: more than {seconds / own.seconds:,.0f}, because PPO is not solved"
+    last = max(row["steps"] for row in of_ppo)
+    seconds = _median([row for row in of_ppo if row["steps"] == last], "seconds")
+    return f"{label}: more than {seconds / ours.seconds:,.0f}, because PPO is not solved"
 
 
 def seeds_text(count: int) -> str:
@@ -297,7 +284,7 @@ def seeds_text(count: int) -> str:
 
 
 def origin_of_settings(algorithm: str, env_id: str) -> str:
-    """Say whose hyper-parameters a competitor has."""
+    """Return the source of a competitor's hyperparameters."""
     if algorithm in OWN:
         return "package defaults"
     source = settings_for(algorithm, env_id).source
@@ -307,14 +294,14 @@ def origin_of_settings(algorithm: str, env_id: str) -> str:
 
 
 def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> Rows:
-    """Make one run in a process of its own."""
+    """Make one run in a new process."""
     arguments = {"env_id": env_id, "algorithm": algorithm, "seed": seed, "checkpoints": checkpoints}
     command = [sys.executable, "-c", _CHILD, json.dumps({**arguments, "launched": time.time()})]
     single = dict.fromkeys(_THREADS, "1")
     done = subprocess.run(command, env={**os.environ, **single}, capture_output=True, text=True)
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(said[-1])
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RuntimeError(lines[-1])
     rows: Rows = json.loads(done.stdout.splitlines()[-1])
     return rows
 
@@ -325,10 +312,7 @@ def print_run(arguments: str) -> None:
 
 
 def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched: float) -> Rows:
-    """Train once; a row for each checkpoint.
-
-    ``launched`` is the time at which the process was started.
-    """
+    """Train once in a process started at time ``launched``; return a row for each checkpoint."""
     kind: Any = Own
     if algorithm not in OWN:
         from oda_rl.agents.sb3.baselines import Baseline
@@ -346,10 +330,13 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
         rows.append({"steps": steps, "seconds": seconds, "mean": mean, "least": least})
 
     competitor.learn(checkpoints, pause)
+    with TemporaryDirectory() as folder:
+        policy_file, file = competitor.save_policy(Path(folder)), competitor.save(Path(folder))
+        sizes = {"policy_bytes": policy_file.stat().st_size, "saved_bytes": file.stat().st_size}
     about = {
         "parameters": competitor.n_parameters,
         "peak_mb": peak_megabytes(),
-        **_sizes(competitor),
+        **sizes,
         "predict_us": _predict_microseconds(competitor, envs[0]),
         "startup": startup,
     }
@@ -363,10 +350,7 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
 
 
 def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[int]) -> list[float]:
-    """Return the seconds of training at each checkpoint without compiled dynamics.
-
-    The steps are the same: with the same seed both loops learn the same bits.
-    """
+    """Return the seconds of training at each checkpoint in a Python loop, over the same steps."""
     OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS[algorithm])
     agent: Agent = OWN[algorithm](_Stepped(make_env(env_id)), seed=seed)
     seconds = []
@@ -377,49 +361,28 @@ def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[i
 
 
 class _Stepped(gym.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that changes nothing, under which nobody looks for compiled dynamics."""
+    """A wrapper that changes nothing but hides compiled dynamics."""
 
 
 def greedy_returns(
     predict: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], envs: Sequence[Any], seed: int
 ) -> npt.NDArray[np.float64]:
-    """Play an episode in each environment, and return the returns.
-
-    Parameters
-    ----------
-    predict : callable
-        From a batch of observations to actions.
-    envs : sequence of gymnasium.Env
-        They are reset with ``seed``, ``seed + 1``, and so on.
-    seed : int
-        Of the first environment.
-    """
+    """Play an episode in each environment, seeded from ``seed`` on, and return the returns."""
     returns = np.zeros(len(envs))
     playing = list(range(len(envs)))
     observations = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
     while playing:
         actions = predict(np.array([observations[i] for i in playing]))
-        left = []
-        for i, action in zip(playing, actions, strict=True):
+        for i, action in zip(tuple(playing), actions, strict=True):
             observations[i], reward, terminated, truncated, _ = envs[i].step(action)
             returns[i] += float(reward)
-            if not (terminated or truncated):
-                left.append(i)
-        playing = left
+            if terminated or truncated:
+                playing.remove(i)
     return returns
 
 
-def _sizes(competitor: Competitor) -> dict[str, int]:
-    """Bytes of what a competitor saves."""
-    with TemporaryDirectory() as folder:
-        return {
-            "policy_bytes": competitor.save_policy(Path(folder)).stat().st_size,
-            "saved_bytes": competitor.save(Path(folder)).stat().st_size,
-        }
-
-
 def _predict_microseconds(competitor: Competitor, env: Any) -> float:
-    """Time ``predict`` of one observation: median of some blocks of calls."""
+    """Time ``predict`` of one observation: median over blocks of calls."""
     observation = env.reset(seed=0)[0]
     times = []
     for _ in range(_BLOCKS):
@@ -431,7 +394,7 @@ def _predict_microseconds(competitor: Competitor, env: Any) -> float:
 
 
 def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:
-    """Return rows in the order of the table, with whether they count as solved."""
+    """Return rows in the order of the table, with whether they are solved."""
     rows = [
         {**{key: value for key, value in row.items() if key != "checkpoints"},
          "solved": int(threshold is not None and row["mean"] >= threshold)}
@@ -441,31 +404,23 @@ def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:
 
 
 def _checked(plan: Plan) -> float | None:
-    """Check everything before something is run; return the threshold."""
+    """Check everything before the first run; return the threshold."""
     for name in ("seeds", "own_seeds", "total_timesteps"):
         checked_count(name, getattr(plan, name))
     if plan.threshold is not None and not math.isfinite(plan.threshold):
         raise ValueError(f"threshold is {plan.threshold}: it must be finite")
     env = make_env(plan.env_id)
-    _check_spaces(plan.env_id, env)
-    _require_sb3()
-    if plan.threshold is not None or env.spec is None:
-        return plan.threshold
-    return env.spec.reward_threshold
-
-
-def _check_spaces(env_id: str, env: Any) -> None:
     kinds = {"observation_space": spaces.Box, "action_space": spaces.Discrete}
     for name, kind in kinds.items():
         space = getattr(env, name)
         if not isinstance(space, kind):
             raise TypeError(
-                f"env_id is {env_id!r}, whose {name} is {space}: for a comparison it must be "
+                f"env_id is {plan.env_id!r}, whose {name} is {space}: for a comparison it must be "
                 f"{kind.__name__}"
             )
-
-
-def _require_sb3() -> None:
     for module in ("stable_baselines3", "torch"):
         if importlib.util.find_spec(module) is None:
             raise ImportError("a comparison needs Stable-Baselines3: pip install 'oda-rl[sb3]'")
+    if plan.threshold is not None or env.spec is None:
+        return plan.threshold
+    return env.spec.reward_threshold

@@ -1,4 +1,4 @@
-"""Differences between policies: in which cells, where, and at what cost."""
+"""Differences between policies: in which cells, in which states, and in return."""
 
 import difflib
 from collections.abc import Sequence
@@ -20,23 +20,26 @@ from oda_rl.agents.policies.rules import RulePolicy, number, without_units
 from oda_rl.runs.statistics import mean_interval
 
 _MAX_BOUNDS = 4
-_MIN_GAIN = 0.02  # of the harmonic mean
+_MIN_GAIN = 0.02  # of the F score
 _CANDIDATES = 64  # thresholds of a component
+
+
+Bound = tuple[int, str, float]
+"""Component, ``">"`` or ``"<"``, and threshold."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """A conjunction of bounds, and how well it says where the states lie."""
+    """A conjunction of bounds that describes a set of states."""
 
-    bounds: tuple[tuple[int, str, float], ...]
-    """Component, ``">"`` or ``"<"``, and threshold of each."""
+    bounds: tuple[Bound, ...]
     precision: float
-    """Share of the states within that are meant."""
+    """Share of the states within the bounds that are in the set."""
     recall: float
-    """Share of those that are meant that lie within."""
+    """Share of the states in the set that are within the bounds."""
 
     def said(self, names: Sequence[str]) -> str:
-        """Say it in words, by the names of the components.
+        """Return it in words, by the names of the components.
 
         >>> Bounds(((1, ">", 0.5),), 1.0, 0.9).said(["x", "speed (m/s)"])
         'speed > 0.5'
@@ -45,21 +48,15 @@ class Bounds:
         parts = [f"{short[j]} {side} {number(value)}" for j, side, value in self.bounds]
         return " and ".join(parts) or "everywhere"
 
-    def within(self, states: FloatArray) -> BoolArray:
-        """Whether states, shape (n, d), are within all bounds, shape (n,)."""
-        inside = np.ones(len(states), dtype=np.bool_)
-        for j, side, value in self.bounds:
-            inside &= _side(states[:, j], side, value)
-        return inside
 
-
-def where(states: FloatArray, meant: BoolArray) -> Bounds:
-    """Find bounds that hold in most of the states that are meant, and in few others.
+def where(states: FloatArray, members: BoolArray) -> Bounds:
+    """Find bounds that describe a set of states with high precision and recall.
 
     Parameters
     ----------
     states : ndarray, shape (n, d)
-    meant : ndarray of bool, shape (n,)
+    members : ndarray of bool, shape (n,)
+        Which states are in the set.
 
     Examples
     --------
@@ -68,93 +65,95 @@ def where(states: FloatArray, meant: BoolArray) -> Bounds:
     >>> found.said(["x"]), found.precision, found.recall
     ('x > 0.755', 1.0, 1.0)
     """
-    bounds: list[tuple[int, str, float]] = []
-    if not meant.any():
+    if not members.any():
         return Bounds((), 0.0, 1.0)
-    best = _harmonic(np.ones(len(states), dtype=np.bool_), meant)
+    bounds: list[Bound] = []
+    best = _f_score(_within(states, bounds), members)
     while len(bounds) < _MAX_BOUNDS:
-        found = _best_bound(states, meant, bounds)
-        if found[0] < best + _MIN_GAIN:
+        score, bound = _best_bound(states, members, bounds)
+        if score < best + _MIN_GAIN:
             break
-        best = found[0]
-        bounds.append(found[1])
+        best = score
+        bounds.append(bound)
     for k in range(len(bounds)):
         others = bounds[:k] + bounds[k + 1 :]
-        moved = _best_bound(states, meant, others)
-        if moved[0] > best:
-            best, bounds = moved[0], [*others, moved[1]]
+        score, bound = _best_bound(states, members, others)
+        if score > best:
+            best, bounds = score, [*others, bound]
     bounds.sort()
-    inside = Bounds(tuple(bounds), 0.0, 0.0).within(states)
-    hits = int((inside & meant).sum())
-    return Bounds(tuple(bounds), hits / max(int(inside.sum()), 1), hits / int(meant.sum()))
+    inside = _within(states, bounds)
+    hits = int((inside & members).sum())
+    return Bounds(tuple(bounds), hits / max(int(inside.sum()), 1), hits / int(members.sum()))
 
 
-def _best_bound(
-    states: FloatArray, meant: BoolArray, bounds: list[tuple[int, str, float]]
-) -> tuple[float, tuple[int, str, float]]:
-    inside = Bounds(tuple(bounds), 0.0, 0.0).within(states)
-    best = (-1.0, (0, ">", -np.inf))
+def _best_bound(states: FloatArray, members: BoolArray, bounds: list[Bound]) -> tuple[float, Bound]:
+    inside = _within(states, bounds)
+    best: tuple[float, Bound] = (-1.0, (0, ">", -np.inf))
     for j in range(states.shape[1]):
         for side in (">", "<"):
-            for value in _thresholds(states[inside, j], meant[inside]):
-                score = _harmonic(inside & _side(states[:, j], side, value), meant)
+            for value in _thresholds(states[inside, j], members[inside]):
+                bound = (j, side, float(value))
+                score = _f_score(inside & _within(states, [bound]), members)
                 if score > best[0]:
-                    best = (score, (j, side, float(value)))
+                    best = score, bound
     return best
 
 
-def _thresholds(values: FloatArray, meant: BoolArray) -> FloatArray:
-    """Return where a bound may lie: half-way between neighbours, at quantiles of what is meant."""
+def _thresholds(values: FloatArray, members: BoolArray) -> FloatArray:
+    """Return thresholds half-way between neighbouring values, at quantiles of both sets."""
     distinct = np.unique(values)
     middles = 0.5 * (distinct[1:] + distinct[:-1])
-    if len(middles) <= _CANDIDATES or not meant.any():
+    if len(middles) <= _CANDIDATES or not members.any():
         return middles[:: max(len(middles) // _CANDIDATES, 1)]
-    own = np.quantile(values[meant], np.linspace(0.0, 1.0, _CANDIDATES // 2))
-    all_ = np.quantile(values, np.linspace(0.0, 1.0, _CANDIDATES // 2))
-    at = np.concatenate([own, all_])
-    near = np.searchsorted(middles, at)
+    shares = np.linspace(0.0, 1.0, _CANDIDATES // 2)
+    quantiles = [np.quantile(part, shares) for part in (values[members], values)]
+    near = np.searchsorted(middles, np.concatenate(quantiles))
     both = np.concatenate([near - 1, near])
     return np.asarray(middles[np.unique(np.clip(both, 0, len(middles) - 1))])
 
 
-def _side(values: FloatArray, side: str, threshold: float) -> BoolArray:
-    return values > threshold if side == ">" else values < threshold
+def _within(states: FloatArray, bounds: Sequence[Bound]) -> BoolArray:
+    inside = np.ones(len(states), dtype=np.bool_)
+    for j, side, value in bounds:
+        inside &= states[:, j] > value if side == ">" else states[:, j] < value
+    return inside
 
 
-def _harmonic(inside: BoolArray, meant: BoolArray) -> float:
-    return 2.0 * float((inside & meant).sum()) / float(inside.sum() + meant.sum())
+def _f_score(inside: BoolArray, members: BoolArray) -> float:
+    """Return the harmonic mean of precision and recall."""
+    return 2.0 * float((inside & members).sum()) / float(inside.sum() + members.sum())
 
 
-_OTHERWISE = 0.02  # of the range of a component: what continuous actions may differ by
+_TOLERANCE = 0.02  # difference of continuous actions, as a share of a component's range
 _STEPS = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Difference:
-    """How a policy differs from an earlier one; ``print`` it."""
+    """Difference of a policy from an earlier one; ``print`` it."""
 
     states: FloatArray
-    """Where both were asked, shape (n, d)."""
+    """States in which the policies are compared, shape (n, d)."""
     differs: BoolArray
-    """Where they decide differently, shape (n,)."""
+    """Whether the actions differ in each state, shape (n,)."""
     share: float
-    """Of the states in which they do."""
+    """Share of the states in which they differ."""
     cells: IntArray
     """Cells of the earlier policy in the states, shape (n,)."""
     changed: dict[int, float]
-    """For each of its cells in which something is done otherwise, in which share of its states."""
+    """Share of the states in which actions differ, for each cell with such states."""
     region: Bounds
-    """Where, in a few bounds of components."""
+    """Bounds of the states in which they differ."""
     before: FloatArray
-    """Returns of the earlier policy, shape (m,); none without an environment."""
+    """Returns of the earlier policy, shape (m,); empty without an environment."""
     after: FloatArray
-    """Returns of the later one from the same starts, shape (m,)."""
+    """Returns of the later policy from the same starts, shape (m,)."""
     interval: tuple[float, float]
     """95 % confidence interval of the mean change of the return; NaN without an environment."""
     names: tuple[str, ...]
-    """Of the components."""
+    """Names of the components."""
     texts: tuple[str, str]
-    """Both rules in words; empty of what is no rule."""
+    """Both rules in words; empty for a policy that is no rule."""
 
     @property
     def change(self) -> float:
@@ -203,34 +202,33 @@ def diff(
     names: Sequence[str] | None = None,
     action_names: Sequence[str] | None = None,
 ) -> Difference:
-    """Say how a policy differs from an earlier one.
+    """Compare a policy with an earlier one.
 
     Parameters
     ----------
-    before, after : Policy, or agent
-        With observations of as many components.
+    before, after : Policy or agent
     states : array_like, shape (n, ...)
-        In which to ask both, as from ``agent.visited_states``.
+        States in which to compare actions, for example from ``agent.visited_states``.
     env : str or gymnasium.Env, optional
-        Where to play both, from the same starts, to say what the change costs.
+        Environment in which to compare returns.
     episodes : int
-        Of each there.
+        Number of episodes of each policy, from the same starts.
     seed : int, optional
-        Of these starts.
+        Seed of the starts.
     names, action_names : sequence of str, optional
-        Of the components of the observation, and of the actions, or of the components of a
-        continuous one; by default those of known environments.
+        Names of the observation's components, and of the actions or the components of a continuous
+        action; by default those of known environments.
 
     Raises
     ------
     ValueError
-        For states, names or policies of other sizes.
+        If states, names or policies do not have the same number of components.
 
     Examples
     --------
     >>> scores = np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]])
     >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 4)))
-    >>> edited = rule.edit().forbid(0, where="x[2] > .05").done()
+    >>> edited = rule.edit().forbid(0, where="x[2] > 0.05").done()
     >>> states = np.random.default_rng(0).uniform(-0.1, 0.1, (500, 4)) * [1, 1, 1, 9]
     >>> print(diff(rule, edited, states, "CartPole-v1", seed=0, episodes=20))
     ```diff
@@ -262,28 +260,33 @@ def diff(
         raise ValueError(f"names is {names!r}: it must be a sequence of {d}")
     actions = known_actions if action_names is None else action_names
     gap = np.abs(np.subtract(old.act(points), new.act(points)))
-    tolerated = 2.0 * _OTHERWISE if gap.ndim > 1 else 0.0  # units are from -1 to 1
+    tolerated = 2.0 * _TOLERANCE if gap.ndim > 1 else 0.0  # units are from -1 to 1
     differs = (gap > tolerated).reshape(len(points), -1).any(axis=1)
     cells = old.cells(points)
     shares = {k: float(differs[cells == k].mean()) for k in np.unique(cells).tolist()}
-    first, second = _returns((old, new), env, episodes, seed)
-    ends = (np.nan, np.nan)
-    if len(first):
-        ends = mean_interval(second - first)
-    texts = tuple(_said(one, components, actions, bounds) for one in (old, new))
+    first = second = np.empty(0)
+    interval = (np.nan, np.nan)
+    if env is not None:
+        budgeted = BudgetedEnv(env, max(old.n_cells, new.n_cells), _STEPS)
+        seeds = draw_seeds(np.random.default_rng(seed), checked_count("episodes", episodes))
+        first, second = (budgeted.play(one, seeds) for one in (old, new))
+        interval = mean_interval(second - first)
+    before_text, after_text = (
+        one.rules(components, actions, bounds) if isinstance(one, RulePolicy) else ""
+        for one in (old, new)
+    )
     return Difference(
         points, differs, float(differs.mean()), cells,
         {k: share for k, share in shares.items() if share > 0.0}, where(points, differs),
-        first, second, ends, components, (texts[0], texts[1]),
+        first, second, interval, components, (before_text, after_text),
     )  # fmt: skip
 
 
 def _policy(given: Any, name: str) -> Policy:
     """Return a policy, or that of an agent."""
-    found = getattr(given, "policy", given)
-    if not (hasattr(found, "act") and hasattr(found, "codevectors")):
+    policy: Policy = getattr(given, "policy", given)
+    if not (hasattr(policy, "act") and hasattr(policy, "codevectors")):
         raise ValueError(f"{name} is {given!r}: it must be a policy, or an agent")
-    policy: Policy = found
     return policy
 
 
@@ -302,27 +305,3 @@ def _known(
         actions = matching_parts(env_id, interface)
     bounds = None if interface.box is None else interface.box.bounds
     return numbered if names is None else tuple(names), actions, bounds
-
-
-def _said(
-    policy: Policy,
-    names: Sequence[str],
-    actions: Sequence[str] | None,
-    bounds: FloatArray | None,
-) -> str:
-    return policy.rules(names, actions, bounds) if isinstance(policy, RulePolicy) else ""
-
-
-def _returns(
-    policies: tuple[Policy, Policy],
-    env: str | gym.Env[Any, Any] | None,
-    episodes: int,
-    seed: int | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the returns of both from common starts."""
-    if env is None:
-        return np.empty(0), np.empty(0)
-    budgeted = BudgetedEnv(env, max(one.n_cells for one in policies), _STEPS)
-    seeds = draw_seeds(np.random.default_rng(seed), checked_count("episodes", episodes))
-    first, second = (budgeted.play(one, seeds) for one in policies)
-    return first, second
