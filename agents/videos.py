@@ -31,7 +31,7 @@ def write_video(agent: "Agent", folder: Path, seed: int) -> list[Path]:
 
     try:
         filmed = gym.wrappers.RecordVideo(
-            agent.filmable_env(), str(folder), episode_trigger=lambda number: True,
+            agent.make_separate_env("rgb_array"), str(folder), episode_trigger=lambda number: True,
             name_prefix="episode", disable_logger=True,
         )  # fmt: skip
         agent.evaluate(_EPISODES, env=filmed, seed=seed)

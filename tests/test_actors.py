@@ -1,4 +1,4 @@
-"""Training by actors: whole episodes, played by Dask workers, of which one may die."""
+"""Training by actors: episodes played by Dask workers, of which one may die."""
 
 import importlib
 import os
@@ -59,20 +59,20 @@ def cluster():
 
 
 def in_turns(agent, steps, count):
-    """What so many actors come to, by playing one episode after the other here."""
+    """Train with ``count`` actors, whose episodes are played here one by one."""
     agent.begin_episode()
-    head, taken, ended = agent._actors_learner(Actors(count)), 0, []
-    head.begin(count)
-    asked = [(env_state, head.task(env_state, steps)) for env_state in range(count)]
+    learner, taken, ended = agent._actors_learner(Actors(count)), 0, []
+    learner.begin(count)
+    requests = [(i, learner.task(i, steps)) for i in range(count)]
     while taken < steps:
-        env_state, errand = asked.pop(0)
-        episode = errand.play().cut(steps - taken)
-        head.learn(env_state, episode)
+        i, task = requests.pop(0)
+        episode = task.play().cut(steps - taken)
+        learner.learn(i, episode)
         taken += episode.length
         if episode.over:
             ended.append((episode.total, episode.length, 0.0))
         if taken < steps:
-            asked.append((env_state, head.task(env_state, steps - taken)))
+            requests.append((i, learner.task(i, steps - taken)))
     agent.episodes.append(np.array(ended).reshape(-1, 3))
     return agent
 
@@ -81,14 +81,14 @@ def slow_agent(pause=PAUSE, seed=0):
     return FittedQAgent(gym.make("Slow-v0", pause=pause), seed=seed)
 
 
-def test_processes_learn_what_is_learned_in_turns(cluster):
+def test_processes_learn_the_same_as_in_turns(cluster):
     agent = slow_agent().learn(2000, actors=Actors(2, cluster.scheduler_address))
     assert agent.num_timesteps == 2000
     test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
     assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 200  # of 500
 
 
-def test_of_a_killed_actor_nothing_else_is_lost(cluster):
+def test_episodes_of_a_killed_actor_are_played_again(cluster):
     with Client(cluster) as client:
         pids = list(client.run(os.getpid).values())
     killed = []
@@ -108,7 +108,7 @@ def test_of_a_killed_actor_nothing_else_is_lost(cluster):
 
 
 @pytest.mark.slow
-def test_an_environment_that_kills_every_actor_is_told_of(cluster):
+def test_an_environment_that_kills_every_actor_is_reported(cluster):
     agent = FittedQAgent(gym.make("Slow-v0", deadly=True), seed=0)
     with pytest.raises(ChildProcessError, match="workers: each of 2 actors that began the same"):
         agent.learn(100, actors=Actors(1, cluster.scheduler_address))
@@ -139,7 +139,7 @@ def test_steps_are_those_of_the_environment(threads):
 
 @pytest.mark.parametrize("steps", [1, 30, 57, 700])
 @pytest.mark.parametrize("count", [1, 3])
-def test_so_many_steps_are_learned_from_and_no_more(threads, steps, count):
+def test_the_number_of_steps_is_exact(threads, steps, count):
     actors = Actors(count, threads.address)
     agent = FittedQAgent("Varied-v0", seed=2).learn(steps, actors=actors)
     assert agent.num_timesteps == steps
@@ -184,7 +184,7 @@ def test_episodes_that_never_end_are_cut(threads):
     assert len(agent.history) > 0
 
 
-def test_training_goes_on_after_a_checkpoint(threads, tmp_path):
+def test_training_is_resumed_from_a_checkpoint(threads, tmp_path):
     file, seen = tmp_path / "checkpoint.zip", []
 
     def stop(agent):
@@ -223,7 +223,7 @@ def test_ctrl_c_does_not_wait_for_episodes(threads, tmp_path):
     assert agent.num_timesteps == 0
 
 
-def test_nonsense_and_what_breaks_are_told(threads):
+def test_bad_values_of_an_environment_are_reported(threads):
     gym.register("SaysNonsense-v0", lambda: Nonsense(Slow()), max_episode_steps=500)
     agent = FittedQAgent("SaysNonsense-v0", seed=0)
     with pytest.raises(ValueError, match="step [0-9]+ of an episode .*not finite"):
@@ -231,7 +231,7 @@ def test_nonsense_and_what_breaks_are_told(threads):
     assert np.isfinite(agent.q_values).all()
 
 
-def test_what_actors_cannot_import_is_told(cluster, tmp_path, monkeypatch):
+def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monkeypatch):
     (tmp_path / "only_here.py").write_text(
         "from environments import Slow\n\n\nclass Robot(Slow):\n    pass\n", encoding="utf-8"
     )
@@ -252,7 +252,7 @@ def test_what_actors_cannot_import_is_told(cluster, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])
-def test_agents_that_play_themselves(kind):
+def test_agents_without_actors(kind):
     with pytest.raises(ValueError, match="workers is 2: .*plays itself; FittedQAgent"):
         kind("CartPole-v1", seed=0).learn(100, actors=Actors(2))
 
@@ -269,7 +269,7 @@ def test_agents_that_play_themselves(kind):
     ],
     ids=["vector", "nameless", "statistics"],
 )
-def test_environments_of_which_there_are_no_copies(env, message):
+def test_environments_that_cannot_be_copied(env, message):
     with pytest.raises(ValueError, match=f"workers is 2, and each needs a copy.*{message}"):
         FittedQAgent(env(), seed=0).learn(100, actors=Actors(2))
 
@@ -344,7 +344,7 @@ def usual_ctrl_c():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_a_scheduler_that_is_lost_is_told_of():
+def test_a_lost_scheduler_is_reported():
     with LocalCluster(processes=False, **TWO) as own:
 
         def lose(agent):

@@ -1,4 +1,4 @@
-"""Checkpoints: a training that was killed and resumed ends with the same bits."""
+"""Checkpoints: a killed and resumed training ends with the same bits."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
         assert_same(content(one.learn(case.steps // 3), out), goes_on)
 
 
-def test_what_is_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path):
+def test_an_agent_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path):
     agent = TwoTimescaleAgent(BARTO, seed=0).learn(20_000)
     engine = agent._engine
     many = engine.n_cells
@@ -92,7 +92,7 @@ def test_what_is_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path)
 
 
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "MountainCarContinuous-v0"])
-def test_so_it_is_in_other_environments(env_id, tmp_path):
+def test_learning_after_a_load_continues_the_environments_randomness(env_id, tmp_path):
     out = tmp_path / "agent.zip"
     agent = FittedQAgent(env_id, seed=1).learn(500)
     agent.save(out)
@@ -132,9 +132,6 @@ def steps_in(file):
     return load_archive(file)[0]["training"]["steps"]
 
 
-# ---------------------------------------------------------------- other environments
-
-
 @pytest.mark.parametrize(
     "make",
     [
@@ -144,7 +141,7 @@ def steps_in(file):
     ],
     ids=["no dynamics", "a wrapper that draws", "several"],
 )
-def test_others_go_on_from_a_reset(make, tmp_path):
+def test_environments_without_a_state_continue_from_a_reset(make, tmp_path):
     file = tmp_path / "checkpoint.zip"
     with stopped_after(4), pytest.raises(Stopped):
         TwoTimescaleAgent(make(), seed=0).learn(1500, checkpoint=file, checkpoint_every=200)
@@ -177,7 +174,7 @@ def stop_and_go(file, agent, seen):
 
 
 @pytest.mark.slow
-def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
+def test_resuming_where_the_world_is_not_trusted(tmp_path, monkeypatch):
     # Learned from: the world, then values, of which a rule is made; the last has no checkpoints.
     monkeypatch.setattr(fallback, "_JUDGED_AGAIN", 1.0)
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
@@ -195,9 +192,6 @@ def test_where_the_world_is_not_believed(tmp_path, monkeypatch):
     found = ModelAgent.load(file, "CartPole-v1")
     assert_same(content(found, out), whole)
     assert len([steps for steps in seen if steps % 400 and steps < 6000]) >= 1  # before the rule
-
-
-# ---------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -237,7 +231,7 @@ def test_only_a_checkpoint_is_resumed(tmp_path):
         {"every": 0}, {"seed": -1}, {"more": 1},
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(change, tmp_path):
+def test_invalid_metadata_are_refused(change, tmp_path):
     file = tmp_path / "checkpoint.zip"
     with stopped_after(2), pytest.raises(Stopped):
         TwoTimescaleAgent(BARTO, seed=0).learn(500, checkpoint=file, checkpoint_every=200)
@@ -248,7 +242,7 @@ def test_what_cannot_be_is_refused(change, tmp_path):
         TwoTimescaleAgent.load(file)
 
 
-def test_a_file_that_cannot_be_written_is_told_before_training(tmp_path):
+def test_a_file_that_cannot_be_written_is_refused_before_training(tmp_path):
     (tmp_path / "file").write_text("")
     agent = TwoTimescaleAgent(BARTO, seed=0)
     with pytest.raises(OSError, match="file"):
@@ -296,9 +290,6 @@ def test_a_lock_ends_with_its_process(tmp_path):
         os.killpg(holder.pid, signal.SIGKILL)
 
 
-# ---------------------------------------------------------------- signals
-
-
 @pytest.fixture
 def usual_signals():
     kinds = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -310,26 +301,27 @@ def usual_signals():
         signal.signal(one, handler)
 
 
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGHUP])
-def test_other_signals_are_treated_as_ctrl_c(kind, usual_signals):
+@pytest.mark.parametrize(
+    ("kind", "handler"),
+    [
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGINT, signal.SIG_IGN),  # as in the background of a shell
+        (signal.SIGINT, signal.default_int_handler),
+    ],
+)
+def test_the_first_signal_is_noted_and_ctrl_c_after_it_raises(kind, handler, usual_signals):
+    signal.signal(kind, handler)
     with deferred_interrupt() as interrupt:
         os.kill(os.getpid(), kind)
         assert interrupt.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
-    with ending_as_interrupts(), pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), kind)
-    assert signal.getsignal(kind) is signal.SIG_DFL
-
-
-def test_a_second_ctrl_c_stops_also_where_the_shell_ignores_it(usual_signals):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with deferred_interrupt() as interrupt:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert interrupt.requested
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(kind) is handler
+    if kind is not signal.SIGINT:
+        with ending_as_interrupts(), pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), kind)
+        assert signal.getsignal(kind) is handler
 
 
 def test_under_nohup_a_closed_window_ends_nothing(usual_signals):

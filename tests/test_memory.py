@@ -1,4 +1,4 @@
-"""The memory against lists of transitions, and its returns against their definitions."""
+"""The memory against lists of transitions, and returns against their definitions."""
 
 import numba
 import numpy as np
@@ -32,7 +32,7 @@ def remember(observations, steps, raw, step):
 
 
 def wander(write, oracle, n_steps, rng, n_values=3):
-    """Random steps between few places, with ends, fresh starts and forgotten beginnings."""
+    """Random steps between few places, with ends, new starts and missing calls of ``begin``."""
     place = (0.0, 0.0)
     for _ in range(n_steps):
         if rng.random() < 0.3:
@@ -50,7 +50,7 @@ def wander(write, oracle, n_steps, rng, n_values=3):
 
 
 class Writer:
-    """Calls the compiled functions on arrays of one's own, or on those of a memory."""
+    """Calls the compiled functions on the arrays of a ring or a memory."""
 
     def __init__(self, owner, env_state=None):
         self.owner, self.env_state = owner, new_env_state() if env_state is None else env_state
@@ -104,22 +104,25 @@ def test_latest_rows_of_several_rings_are_one_after_the_other():
     assert (none.points.shape, none.steps.shape) == ((0, 2), (0, 3))
 
 
-@pytest.mark.parametrize("end", [{"terminated": True}, {"terminated": False}])
-def test_a_step_from_where_the_last_one_led_goes_on_unless_that_was_the_end(end):
+@pytest.mark.parametrize(
+    ("terminated", "marks", "places"),
+    [
+        (True, [GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2]),
+        (False, [GOES_ON, GOES_ON, TERMINAL], [0, 1, 2]),
+    ],
+)
+def test_a_step_continues_the_last_one_unless_that_terminated(terminated, marks, places):
     ring = Ring(10, d=1)
     writer = Writer(ring)
-    for place, after, terminated in ((0.0, 1.0, end["terminated"]), (1.0, 2.0, True)):
+    for place, after, ended in ((0.0, 1.0, terminated), (1.0, 2.0, True)):
         writer.begin((place,))
-        writer.remember(1, 0.5, (after,), terminated)
+        writer.remember(1, 0.5, (after,), ended)
     n = writer.env_state.last_row + 1
-    marks, places = ring.steps[:n, MARK].tolist(), ring.observations[:n, 0].tolist()
-    if end["terminated"]:
-        assert (marks, places) == ([GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2])
-    else:
-        assert (marks, places) == ([GOES_ON, GOES_ON, TERMINAL], [0, 1, 2])
+    assert ring.steps[:n, MARK].tolist() == marks
+    assert ring.observations[:n, 0].tolist() == places
 
 
-def test_what_was_rounded_is_recognised():
+def test_rounded_observations_are_recognised():
     # Environments may declare float32 and return float64.
     ring = Ring(10, d=1, dtype=np.float32)
     writer = Writer(ring)
@@ -213,7 +216,7 @@ def test_a_memory_comes_back_from_its_state():
 
 
 def add(remembered, env_state, number, length, terminated=True):
-    """Write a whole trajectory, whose observations are its number."""
+    """Write a trajectory whose observations are its number."""
     writer = Writer(remembered, env_state)
     writer.begin((float(number),))
     for t in range(length):
@@ -254,25 +257,20 @@ def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(s
             assert remembered.observations[n, 0] == 1000.0
 
 
-def test_a_latest_trajectory_beyond_the_bound_is_kept_alone():
-    remembered, env_state = Memory(1, np.float64, 50, np.random.default_rng(0)), new_env_state()
-    add(remembered, env_state, 0, 20)
-    add(remembered, env_state, 1, 70)
-    kept = remembered.thin_out(env_state)
-    np.testing.assert_array_equal(kept, np.repeat([False, True], [21, 71]))
-    assert remembered.rows(env_state) == 71
-
-
-def test_nothing_is_dropped_within_the_bound_or_from_nothing():
+def test_nothing_is_dropped_within_the_bound_and_all_but_the_latest_for_a_longer_one():
     remembered, env_state = Memory(1, np.float64, 50, np.random.default_rng(0)), new_env_state()
     assert remembered.thin_out(env_state) is None
     add(remembered, env_state, 0, 20)
     add(remembered, env_state, 1, 30)
     assert remembered.thin_out(env_state) is None
+    add(remembered, env_state, 2, 70)
+    kept = remembered.thin_out(env_state)
+    np.testing.assert_array_equal(kept, np.repeat([False, True], [52, 71]))
+    assert remembered.rows(env_state) == 71
 
 
 @pytest.mark.slow
-def test_every_trajectory_is_as_likely_to_be_kept():
+def test_all_trajectories_are_equally_likely_to_be_kept():
     n, trials = 30, 3000
     counts = np.zeros(n)
     rng = np.random.default_rng(0)
@@ -294,7 +292,7 @@ def test_every_trajectory_is_as_likely_to_be_kept():
     assert abs(np.corrcoef(np.arange(29), counts[:-1])[0, 1]) < 0.6  # old or new: 3.2/√29
 
 
-def test_new_trajectories_are_no_likelier_to_be_kept_where_long_ones_leave_room():
+def test_short_trajectories_that_fit_beside_long_ones_are_equally_likely_to_be_kept():
     n, trials = 24, 2000
     counts = np.zeros(n)
     rng = np.random.default_rng(1)

@@ -354,7 +354,7 @@ def test_compiled_calls_keep_no_reference(kind):
 
 
 def test_the_log_of_episodes_is_bounded(monkeypatch):
-    monkeypatch.setattr(history, "KEPT", 4000)
+    monkeypatch.setattr(history, "MAX_EPISODES", 4000)
     monkeypatch.setattr(history, "_MAX_GROUPS", 20)
     rng = np.random.default_rng(0)
     returns, lengths = rng.normal(size=123_457), rng.integers(1, 100, size=123_457).astype(float)
@@ -379,7 +379,7 @@ def test_the_log_of_episodes_is_bounded(monkeypatch):
 
 
 def test_groups_of_episodes_are_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "KEPT", 2000)
+    monkeypatch.setattr(history, "MAX_EPISODES", 2000)
     agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(700)
     for _ in range(5):
         agent.episodes.append(np.tile([[2.0, 3.0, 4.0]], (1000, 1)))

@@ -12,7 +12,6 @@ from environments import BARTO, quick_rule, steps_for
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import EpisodeLog
 from oda_rl.agents.base.loops import train_compiled
-from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -43,20 +42,6 @@ def test_ctrl_c_leaves_the_agent_between_two_steps(kind):
     np.testing.assert_array_equal(agent.q_values, same.q_values)
     agent.learn(300)
     assert agent.num_timesteps == 800
-
-
-def test_a_second_ctrl_c_raises_at_once():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have ignored it
-    try:
-        with deferred_interrupt() as interrupt:
-            assert not interrupt.requested
-            os.kill(os.getpid(), signal.SIGINT)
-            assert interrupt.requested
-            with pytest.raises(KeyboardInterrupt):
-                os.kill(os.getpid(), signal.SIGINT)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @kinds

@@ -1,4 +1,4 @@
-"""Actors: processes that play whole episodes while another one learns from them, through Dask."""
+"""Actors: Dask workers that play episodes, from which an agent learns in its own process."""
 
 import signal
 from collections import deque
@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.loops import NO_EPISODE, Progress
-from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD
+from oda_rl.agents.base.memory import CUT, MARK, REWARD
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.origins import Origin, origin_of
 from oda_rl.agents.environments.spaces import AnyEnv
@@ -23,23 +23,21 @@ _INTERRUPT_SECONDS = 0.1  # from one look for Ctrl-C to the next
 
 @dataclass(frozen=True)
 class Actors:
-    """Processes that play whole episodes, each in an environment of its own.
+    """Processes that play episodes, each in its own environment: ``agent.learn(actors=...)``.
 
-    They are Dask workers, for environments that take milliseconds a step: see
-    ``agent.learn(actors=...)``. As many episodes as there are actors are under way at once, each
-    with the policy that was the newest when it was asked for. The agent learns from them in the
-    order in which it has asked, whoever plays them, and however long that takes. So the same seed
-    and the same number of actors give the same bits, if a reset with a seed makes an environment
-    begin anew in all that it has; even if actors are killed, whose episodes others play again.
+    They are Dask workers, for environments that take milliseconds a step. Each episode is played
+    with the newest policy at the time of its request; the agent learns from episodes in the order
+    of the requests. So the same seed and number of actors give the same bits, even if actors are
+    killed, provided that a seeded reset restarts everything in the environment.
 
     Parameters
     ----------
     workers : int
-        How many; at least 1.
+        Number of actors, at least 1.
     address : str, optional
-        Of the scheduler of a Dask cluster, ``tcp://host:port``, which should have so many threads,
-        and whose workers need this package and the environment. By default so many processes are
-        started on this machine; as they import the main module, a script needs
+        Address of the scheduler of a Dask cluster, ``tcp://host:port``, which should have as many
+        threads, and whose workers need this package and the environment. By default, processes are
+        started on this machine; they import the main module, so a script needs
         ``if __name__ == "__main__":``.
 
     Raises
@@ -47,7 +45,7 @@ class Actors:
     ValueError
         If ``workers`` is no integer of at least 1.
     TypeError
-        If ``address`` is no text.
+        If ``address`` is no string.
 
     Examples
     --------
@@ -59,7 +57,6 @@ class Actors:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        """Check."""
         if type(self.workers) is not int or self.workers < 1:
             raise ValueError(f"workers is {self.workers!r}: it must be an integer of at least 1")
         if not isinstance(self.address, str | None):
@@ -70,12 +67,9 @@ class Actors:
 
     @contextmanager
     def at_work(self, modules: Iterable[str]) -> Iterator[Any]:
-        """Give a Dask client; processes that were started for it end with it.
+        """Give a Dask client, and end the processes that were started for it.
 
-        Raises
-        ------
-        ImportError
-            If Dask is not installed, or there is a worker that cannot import one of the modules.
+        Raises ImportError if Dask is missing, or a worker cannot import one of the modules.
         """
         try:
             from distributed.diagnostics.plugin import WorkerPlugin
@@ -86,7 +80,7 @@ class Actors:
         from oda_rl.runs.parallel import dask_client
 
         class IgnoreInterrupts(WorkerPlugin):
-            """Leaves Ctrl-C, which a terminal sends to all processes, to the one that learns."""
+            """Leaves Ctrl-C, which a terminal sends to all processes, to the learner."""
 
             def setup(self, worker: Any) -> None:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -94,7 +88,7 @@ class Actors:
         with dask_client(self.workers, self.address) as client:
             if self.address is None:
                 client.register_plugin(IgnoreInterrupts())
-            for module in modules:  # a worker that cannot read a task would end without a word
+            for module in modules:  # a worker that cannot read a task would end without an error
                 try:
                     client.run(exec, f"import {module}")
                 except ImportError as error:
@@ -106,62 +100,59 @@ class Actors:
 
 @dataclass(frozen=True)
 class Episode:
-    """What an actor has played, as a memory has it (:mod:`oda_rl.agents.base.memory`)."""
+    """An actor's episode as rows of a memory (:mod:`oda_rl.agents.base.memory`)."""
 
     observations: npt.NDArray[Any]
     """Shape (length + 1, d)."""
     steps: FloatArray
     """Shape (length + 1, 3 or more)."""
     over: bool
-    """Whether it has ended; else it has been cut."""
+    """Whether it has ended; False if it has been cut."""
 
     @property
     def length(self) -> int:
-        """Steps."""
+        """Number of steps."""
         return len(self.steps) - 1
 
     @property
     def total(self) -> float:
-        """The return, added up in the order of the steps."""
+        """Return, added up in the order of the steps."""
         return float(sum(self.steps[:-1, REWARD].tolist()))
 
-    def cut(self, most: int) -> "Episode":
-        """Return its first steps, if there are more than that."""
-        if self.length <= most:
+    def cut(self, max_steps: int) -> "Episode":
+        """Return its first ``max_steps`` steps, or all."""
+        if self.length <= max_steps:
             return self
-        steps = self.steps[: most + 1].copy()
-        assert steps[most, MARK] == GOES_ON
-        steps[most, :MARK] = self.steps[-1, :MARK]
-        steps[most, MARK] = CUT
-        return replace(self, observations=self.observations[: most + 1], steps=steps, over=False)
+        steps, observations = self.steps[: max_steps + 1].copy(), self.observations[: max_steps + 1]
+        steps[max_steps, :MARK] = self.steps[-1, :MARK]
+        steps[max_steps, MARK] = CUT
+        return replace(self, observations=observations, steps=steps, over=False)
 
 
 def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) -> Progress:
-    """Train from where the run is, in new episodes that actors play.
+    """Train from where the run is, on new episodes that actors play.
 
-    Episodes are learned from in the order in which they were asked for, and each is asked for when
-    a certain other one has been learned from: what is learned does not depend on anybody's speed.
-    What goes beyond the last step is left out.
+    The order of episodes and requests does not depend on the speed of actors.
 
     Parameters
     ----------
     learner
-        Learns from the episodes. It has ``begin(n_actors)``, ``task(i, max_steps)``, how the i-th
-        actor's next episode is to be played, with a method ``play`` that returns an
-        :class:`Episode`; and ``learn(i, episode)``.
+        Has ``begin(n_actors)``; ``task(i, max_steps)``, which returns a task for the i-th actor,
+        whose method ``play`` returns an :class:`Episode`; and ``learn(i, episode)``.
     client
-        Of Dask.
+        Dask client.
     """
     learner.begin(n_actors)
-    asked: deque[tuple[int, Any]] = deque()
+    requests: deque[tuple[int, Any]] = deque()
 
-    def ask(i: int) -> None:
-        asked.append((i, client.submit(learner.task(i, run.total - run.steps).play, pure=False)))
+    def request(i: int) -> None:
+        play = learner.task(i, run.total - run.steps).play
+        requests.append((i, client.submit(play, pure=False)))
 
     for i in range(n_actors):
-        ask(i)
+        request(i)
     while not run.over:
-        i, future = asked.popleft()
+        i, future = requests.popleft()
         while not _done(future):
             if run.interrupt.requested:
                 yield run.steps, NO_EPISODE
@@ -169,16 +160,16 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
         learner.learn(i, episode)
         run.at(run.steps + episode.length, None)
         if not run.over:
-            ask(i)
+            request(i)
         row = [episode.total, float(episode.length), float(episode.length)]
         yield run.steps, np.array([row]) if episode.over else NO_EPISODE
 
 
 def _done(future: Any) -> bool:
-    """Wait a little; returns whether an episode has ended."""
+    """Wait a little, and return whether an episode has ended."""
     import distributed
 
-    wait: Any = distributed.wait  # which has no types
+    wait: Any = distributed.wait  # it has no types
     with suppress(distributed.CancelledError):
         try:
             wait(future, timeout=_INTERRUPT_SECONDS)
@@ -188,7 +179,7 @@ def _done(future: Any) -> bool:
 
 
 def _result(future: Any) -> Episode:
-    """Return an episode that has ended; what the environment raised is raised here."""
+    """Return a finished episode, or raise the environment's error."""
     from distributed import CancelledError, KilledWorker
 
     try:
@@ -204,13 +195,10 @@ def _result(future: Any) -> Episode:
 
 
 def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
-    """Return the origin of an environment that each actor can have of its own.
+    """Return the origin of an environment from which each actor can make its own.
 
-    Raises
-    ------
-    ValueError
-        If it is a vector environment, cannot be made anew, or carries running statistics, which
-        actors would not share.
+    Raises ValueError if it is a vector environment, cannot be made anew, or has running statistics,
+    which actors would not share.
     """
     origin = origin_of(env, module)
     obstacle = origin.obstacle
@@ -230,19 +218,9 @@ def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
 
 
 def modules_of(origin: Origin) -> Iterator[str]:
-    """Yield the modules that an environment is made from, those apart that are the main one.
-
-    >>> import gymnasium as gym
-    >>> sorted(modules_of(origin_of(gym.make("CartPole-v1"))))
-    ['gymnasium.envs.classic_control.cartpole']
-    """
-    spec = origin.spec
-    makers = [None if spec is None else spec.entry_point, *(one.kind for one in origin.wrappers)]
-    for maker in makers:
-        name = maker.partition(":")[0] if isinstance(maker, str) else _module(maker)
-        if name not in ("", "__main__"):
+    """Yield the modules that an environment is made from, except the main module."""
+    entry_point = None if origin.spec is None else origin.spec.entry_point
+    for maker in (entry_point, *(layer.kind for layer in origin.wrappers)):
+        name = maker.partition(":")[0] if isinstance(maker, str) else maker.__module__
+        if maker is not None and name != "__main__":
             yield name
-
-
-def _module(maker: Any) -> str:
-    return str(getattr(maker, "__module__", ""))

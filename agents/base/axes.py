@@ -1,15 +1,13 @@
-"""Whether the components of an observation mean something, or are mixtures of what does.
+"""Whether the components of an observation are natural axes, or mixtures of such axes.
 
-The linear law of changes is sparse where components are a position, its speed, an angle: each one's
-next value depends on few of them. That is information, because cells are measured in standard
-deviations of the components until a metric has been learned. In observations that were rotated, or
-mapped linearly, the law is as dense as in any other axes. Distances are then those that no linear
-map changes, in whitened coordinates (:class:`oda_rl.metric.Units`).
+The linear law of changes is sparse where components are a position, its velocity, an angle: the
+next value of each depends on few of them. In rotated or linearly mixed observations the law is as
+dense as in any other axes; distances are then measured in whitened coordinates, which no linear map
+changes (:class:`oda_rl.metric.Units`).
 
-With x and Δ in standard deviations, less what the actions explain, Δ = B x. The number of
-components in row i is ``|B_i|_1 / |B_i|_2``, from 1 to √d (Hoyer 2004). Rows are weighted by
-R² / (1.01 - R²): a law that holds exactly, such as a position that changes by its speed, counts
-most.
+With x and Δ in standard deviations, after regression on the actions, Δ = B x. The effective number
+of components in row i is ``|B_i|_1 / |B_i|_2``, from 1 to √d (Hoyer 2004). Rows have weights
+R² / (1.01 - R²), so that exact laws, such as velocity changing a position, count most.
 
 References
 ----------
@@ -27,31 +25,30 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 
-_MAX_STEPS = 2000  # the law is fitted to so many, or up to twice as many
-_STEPS_PER_COEFFICIENT = 40  # of a row of the law, at least
+_MAX_STEPS = 2000  # the law is fitted to at most twice as many
+_STEPS_PER_COEFFICIENT = 40  # minimum, for the coefficients of a row
 _MAX_COMPONENTS = 32
-_N_TURNS = 200
-_DENSE = 0.35  # from 0, one component in each row, to 1, all alike
-_NOISE = 0.01  # share of a change's variance that cannot be told from none
-_MIN_VARIANCE = 1e-9  # of the largest, that a direction needs for a slope along it
-_TINY = 1e-300  # keeps 0/0 from being NaN
+_N_ROTATIONS = 200
+_DENSE = 0.35  # from 0, one component in each row, to 1, all equal
+_NOISE = 0.01  # negligible share of a change's variance
+_MIN_VARIANCE = 1e-9  # relative to the maximum, for a slope along a direction
+_TINY = 1e-300  # makes 0/0 equal 0
 
 
 @one_thread()
 def informative(observations: Observations, steps: FloatArray) -> bool:
-    """Whether the law of changes is sparser in the components than in turned axes.
+    """Whether the law of changes is sparser in the components than in rotated axes.
 
     Parameters
     ----------
     observations : ndarray, shape (n, d)
-        Rows of trajectories, as in :mod:`oda_rl.agents.base.memory`.
     steps : ndarray, shape (n, 3 or more)
-        Their steps.
+        Rows of trajectories, as in :mod:`oda_rl.agents.base.memory`.
 
     Returns
     -------
     bool
-        True also where it cannot be told: too few steps, one component, or more than 32.
+        True also if undecided: with too few steps, one component, or more than 32.
 
     Examples
     --------
@@ -72,33 +69,23 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     if law is None:
         return True
     slopes, points, changes = law
-    given = density(slopes, points, changes.diagonal())
-    if given <= _DENSE:
+    unrotated = density(slopes, points, changes.diagonal())
+    if unrotated <= _DENSE:
         return True
-    turns = _turns(len(slopes))
+    turns = _rotations(len(slopes))
     back = turns.transpose(0, 2, 1)
     variances = (turns @ changes * turns).sum(axis=2)
-    return bool(given < density(turns @ slopes @ back, turns @ points @ back, variances).min())
+    return bool(unrotated < density(turns @ slopes @ back, turns @ points @ back, variances).min())
 
 
 def law_of_changes(
     observations: Observations, steps: FloatArray, rows: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-    """Fit Δ = B x by least squares, after both are cleared of what the actions explain.
+    """Fit Δ = B x by least squares, after regression of both on the actions.
 
-    Parameters
-    ----------
-    observations, steps : ndarray
-        As in :func:`informative`.
-    rows : ndarray of int64, shape (m,)
-        Rows from which steps were taken.
-
-    Returns
-    -------
-    tuple of ndarray, or None
-        B and the second moments of x and of Δ, each of shape (k, k), for the k components that
-        vary, in their standard deviations. None if there are too few steps, or fewer than two
-        directions that vary.
+    ``rows``, shape (m,), are those from which steps were taken. Returns B and the second moments of
+    x and of Δ, each of shape (k, k), for the k components that vary, in standard deviations. None
+    if there are too few steps, or fewer than two directions that vary.
     """
     here = observations[rows].astype(np.float64)
     mean, covariance = metric.covariance(here)
@@ -112,21 +99,22 @@ def law_of_changes(
         causes = np.column_stack([np.ones(n), parts])
     else:
         causes = (actions[:, None] == np.arange(n_causes)).astype(np.float64)
-    x, after = ((own - mean)[:, varying] * scale[varying] for own in (here, observations[rows + 1]))
+    pair = here, observations[rows + 1]
+    x, after = ((points - mean)[:, varying] * scale[varying] for points in pair)
     both = np.hstack([x, after - x])
     both -= causes @ np.linalg.lstsq(causes, both, rcond=None)[0]
     moments = both.T @ both / n
     points, mixed, changes = moments[:d, :d], moments[d:, :d], moments[d:, d:]
     variances, vectors = np.linalg.eigh(points)
-    known = variances > _MIN_VARIANCE * variances[-1]
-    if known.sum() < 2:
+    large = variances > _MIN_VARIANCE * variances[-1]
+    if large.sum() < 2:
         return None
-    vectors = vectors[:, known]
-    return mixed @ (vectors / variances[known]) @ vectors.T, points, changes
+    vectors = vectors[:, large]
+    return mixed @ (vectors / variances[large]) @ vectors.T, points, changes
 
 
 def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
-    """How dense laws are, from 0 (one component in each row) to 1 (all alike).
+    """Return the density of laws, from 0 (one component in each row) to 1 (all equal).
 
     Laws and the moments of points have shape (..., d, d), the variances of changes (..., d).
     """
@@ -140,7 +128,7 @@ def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> Float
 
 
 @functools.lru_cache(maxsize=8)
-def _turns(d: int) -> FloatArray:
-    """Return orthogonal matrices, always the same ones, shape (m, d, d)."""
-    drawn = np.random.default_rng(d).normal(size=(_N_TURNS, d, d))
+def _rotations(d: int) -> FloatArray:
+    """Return the same random orthogonal matrices in each call, shape (m, d, d)."""
+    drawn = np.random.default_rng(d).normal(size=(_N_ROTATIONS, d, d))
     return np.asarray(np.linalg.qr(drawn)[0])

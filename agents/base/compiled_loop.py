@@ -1,8 +1,7 @@
 """Agent and environment in one compiled loop: for training, and for greedy episodes.
 
-There is one of each. What differs from agent to agent and from environment to environment are a
-few small functions, whose names stand in the loops; copies are made with the right ones in their
-place.
+The loops call functions of the agent and of the environment by names of this module; each agent and
+environment gets a compiled copy of the loop with its functions in their place.
 """
 
 import hashlib
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import bound_copy, compiled, spliced
+from oda_rl._compile import bound_copy, compiled
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
@@ -24,30 +23,26 @@ from oda_rl.envs.dynamics import Compiled
 
 
 class Rule(NamedTuple):
-    """What an agent does in the loop; functions that are spliced into it."""
+    """Functions of an agent that are inlined into the loop."""
 
     name: str
     unpack: Callable[..., Any]
     """(arrays, 0) to a NamedTuple with ``state``, ``trajectory`` and whatever the others need."""
     start: Callable[..., int]
-    """(agent, observation) to events: an episode begins there, or goes on."""
+    """(agent, observation) to events: an episode begins there, or continues."""
     choose: Callable[..., int]
-    """(agent) to an action from 0; negative: random numbers are used up."""
+    """(agent) to an action from 0; negative if random numbers are used up."""
     learn: Callable[..., int]
     """(agent, observation, reward, terminated, truncated) to events."""
-
-
-_Functions = tuple[Callable[..., Any], Callable[..., Any], bool]
-"""Step and look of dynamics; whether actions are chosen by their numbers."""
 
 
 def _unbound(*arguments: Any) -> Any:
     raise NotImplementedError
 
 
-# Names that stand in the loops, and sizes, which are constants there: loops over them are unrolled.
+# Names that the copies replace; the sizes are constants there, so that loops are unrolled.
 n_state = n_features = 0
-unpack = start = choose = learn = decide = step = look = advance = _unbound
+unpack = start = choose = learn = decide = step = look = _unbound
 
 
 def _train(
@@ -58,11 +53,12 @@ def _train(
     episodes: FloatArray,
     arrays: tuple[Any, ...],
 ) -> tuple[int, int, int]:
-    """Train until the budget or the room for episodes is used up, or an event needs attention.
+    """Train until the budget or the starts are used up, or an event needs attention.
 
-    ``environment`` is (parameters, choices, position, observation); the last two, the state and
-    what is seen in it, are advanced. ``starts``, shape (n ≤ room, n_state + d), says where the next
-    episodes begin; finished ones are written to ``episodes``, shape (room, 3), as (return, length,
+    ``environment`` is (parameters, choices, state, observation): ``choices`` are the environment's
+    actions by their numbers; state and observation are updated.
+    ``starts``, shape (n, n_state + d), are states and observations at the beginning of the next
+    episodes; finished ones are written to ``episodes``, shape (n or more, 3), as (return, length,
     steps taken in this call).
 
     Returns
@@ -79,7 +75,7 @@ def _train(
         if action < 0:
             events = UNIFORMS
             break
-        reward, terminated = advance(parameters, choices, position, action)
+        reward, terminated = step(parameters, position, choices[action])
         look(parameters, position, observation)
         taken += 1
         truncated = env_state.episode_length + 1 >= max_episode_steps
@@ -112,14 +108,11 @@ def _play(
     returns: FloatArray,
     seen: FloatArray,
 ) -> tuple[int, int, float]:
-    """Play greedily, an episode from each start, as long as the budget lasts.
-
-    Nothing is learned. What is acted on is written to ``seen``, as far as there is room. An episode
-    whose rewards add up to less than ``floor`` is given up: its return is minus infinity.
+    """Play a greedy episode from each start, within the budget of steps (see :func:`play_from`).
 
     Returns
     -------
-    episodes that have ended, steps taken, greatest reward
+    finished episodes, steps taken, maximum reward
     """
     parameters, choices, position, observation = environment
     taken, ended, greatest = 0, 0, -np.inf
@@ -138,7 +131,7 @@ def _play(
                 for j in range(n_features):
                     seen[taken, j] = observation[j]
             action = decide(arrays, observation)
-            reward, terminated = advance(parameters, choices, position, action)
+            reward, terminated = step(parameters, position, choices[action])
             look(parameters, position, observation)
             length += 1
             taken += 1
@@ -153,60 +146,37 @@ def _play(
     return ended, taken, greatest
 
 
-def _numbered(
-    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
-) -> tuple[float, bool]:
-    outcome: tuple[float, bool] = step(parameters, position, number)
-    return outcome
-
-
-def _chosen(
-    parameters: FloatArray, choices: npt.NDArray[Any], position: FloatArray, number: int
-) -> tuple[float, bool]:
-    outcome: tuple[float, bool] = step(parameters, position, choices[number])
-    return outcome
-
-
 def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, int, int]]:
     """Return the compiled loop that trains an agent with a rule in an environment."""
-    return _bound(_train, rule.name, _functions(environment), environment.sizes, rule)
-
-
-def _functions(environment: Compiled) -> _Functions:
     dynamics = environment.dynamics
-    return dynamics.step, dynamics.look, environment.choices is not None
+    return _compile(_train, rule.name, dynamics.step, dynamics.look, environment.sizes, rule)
 
 
 @cache
-def _bound(
+def _compile(
     loop: FunctionType,
     name: str,
-    functions: _Functions,
+    step: Callable[..., Any],
+    look: Callable[..., Any],
     sizes: tuple[int, int, int],
     hooks: Rule | Callable[..., int],
 ) -> Callable[..., Any]:
     """Compile a loop with functions in place of their names.
 
-    Compiled code is kept on disk by the name of a function, and is stale when this package has
-    changed: so the name tells the files of the functions, which may be a user's, as they are.
+    Compiled code is cached by the name of a function until this package changes, but a user's
+    functions may change, too: so the name has a digest of their files.
     """
-    step, look, boxed = functions
-    own: dict[str, Any] = {"decide": hooks}
-    if isinstance(hooks, Rule):
-        own = hooks._asdict()
-    advance = spliced(bound_copy(_chosen if boxed else _numbered, "", step=step))
-    parts = step, look, *(part for part in own.values() if callable(part))
-    digest = hashlib.sha256(b"".join(sorted({_source(part) for part in parts}))).hexdigest()[:12]
-    sized = "_".join(map(str, sizes))
-    label = f"_{name}_{step.__name__}_{sized}_{digest}"
-    names: dict[str, Any] = {"advance": advance, "look": look}
-    names |= {"n_state": sizes[0], "n_features": sizes[1]}
-    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **own | names))
+    names: dict[str, Any] = hooks._asdict() if isinstance(hooks, Rule) else {"decide": hooks}
+    names |= {"step": step, "look": look, "n_state": sizes[0], "n_features": sizes[1]}
+    sources = sorted({_source(part) for part in names.values() if callable(part)})
+    digest = hashlib.sha256(b"".join(sources)).hexdigest()[:12]
+    label = "_".join(["", name, step.__name__, *map(str, sizes), digest])
+    bound: Callable[..., Any] = compiled(bound_copy(loop, label, **names))
     return bound
 
 
 def _source(function: Any) -> bytes:
-    """Return the file of a function, or its code if it was not read from one."""
+    """Return the file of a function, or its code if it has no file."""
     code = getattr(function, "py_func", function).__code__
     file = Path(code.co_filename)
     if not file.is_file():
@@ -215,34 +185,40 @@ def _source(function: Any) -> bytes:
 
 
 def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[Any, ...]:
-    """Return an environment as the loops take it, at the observation that it last returned."""
-    choices = np.zeros(0) if environment.choices is None else environment.choices
-    seen = np.array(observation, dtype=np.float64).ravel()
-    return environment.dynamics.parameters, choices, environment.read_state(), seen
+    """Return (parameters, choices, state, observation) for the loops."""
+    point = np.array(observation, dtype=np.float64).ravel()
+    return environment.dynamics.parameters, _choices(environment), environment.read_state(), point
+
+
+def _choices(environment: Compiled) -> npt.NDArray[Any]:
+    """Return the actions in the order of their numbers."""
+    if environment.choices is not None:
+        return environment.choices
+    return np.arange(environment.env.action_space.n)  # type: ignore[attr-defined]
 
 
 def play_compiled(
     environment: Compiled, policy: InLoops, observation: FloatArray, n_episodes: int
 ) -> FloatArray:
-    """Play episodes greedily in an environment that has been reset to where ``observation`` is.
+    """Play greedy episodes, the first from the reset that returned ``observation``.
 
     Returns the returns, shape (n_episodes,).
     """
-    own = environment_arrays(environment, observation)
+    _, _, state, point = environment_arrays(environment, observation)
     later = environment.starts(environment.env.np_random, n_episodes - 1)
-    starts = np.concatenate([np.concatenate(own[2:])[None], later])
-    return play_from(environment, policy, starts)[0]
+    starts = np.concatenate([np.concatenate([state, point])[None], later])
+    return play_from(environment, policy, starts).returns
 
 
 class Played(NamedTuple):
-    """Episodes that were played greedily."""
+    """Greedy episodes."""
 
     returns: FloatArray
-    """Of those that have ended, shape (n,)."""
+    """Returns of finished episodes, shape (n,)."""
     steps: int
-    """Taken, also in one that has not."""
+    """Steps taken, including those of an unfinished episode."""
     greatest: float
-    """Reward."""
+    """Maximum reward."""
 
 
 def play_from(
@@ -255,14 +231,14 @@ def play_from(
 ) -> Played:
     """Play an episode from each of the starts, as :meth:`Compiled.starts` returns them.
 
-    No more than ``budget`` steps are taken. Observations that are acted on are written to ``seen``,
-    shape (m, d), as far as there is room. An episode is given up, and returns minus infinity, when
-    its rewards add up to less than ``floor``.
+    At most ``budget`` steps are taken. The first m observations acted on are written to ``seen``,
+    shape (m, d). An episode ends, with return minus infinity, when the sum of its rewards is less
+    than ``floor``.
     """
-    loop = _bound(_play, policy.kind, _functions(environment), environment.sizes, policy.decide)
-    n_state, n_features, _ = environment.sizes
-    choices = np.zeros(0) if environment.choices is None else environment.choices
-    scratch = environment.dynamics.parameters, choices, np.zeros(n_state), np.zeros(n_features)
+    dynamics, sizes = environment.dynamics, environment.sizes
+    loop = _compile(_play, policy.kind, dynamics.step, dynamics.look, sizes, policy.decide)
+    n_state, n_features, _ = sizes
+    scratch = dynamics.parameters, _choices(environment), np.zeros(n_state), np.zeros(n_features)
     returns, room = np.empty(len(starts)), np.empty((0, n_features)) if seen is None else seen
     longest = environment.max_episode_steps
     ended, taken, greatest = loop(

@@ -1,4 +1,4 @@
-"""What the engines of all agents share: named state, random numbers, and what is done at events."""
+"""Base classes of engines, which hold the state of an agent that compiled code works on."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -41,12 +41,12 @@ _BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart s
 
 
 class VectorStep(NamedTuple):
-    """A step of n environments, not all of which need have made one."""
+    """A step of n environments, some of which may have been reset instead."""
 
     after: npt.NDArray[Any]
-    """What the step led to: shape (n, d), of float32 or float64, as are the observations."""
+    """Observations after the step, shape (n, d), of float32 or float64."""
     observations: npt.NDArray[Any]
-    """What to act on next: another where an episode has begun since. Shape (n, d)."""
+    """Observations to act on, shape (n, d): others where an episode has begun since."""
     rewards: FloatArray
     """Shape (n,), as all of the following."""
     terminated: BoolArray
@@ -54,18 +54,17 @@ class VectorStep(NamedTuple):
     learns: BoolArray
     """Which environments have made a step."""
     acts: BoolArray
-    """Which ones need an action."""
+    """Which environments need an action."""
     begins: BoolArray
-    """Which of those begin an episode."""
+    """Which environments begin an episode."""
 
 
 class Engine(ABC):
-    """The state of an agent, which compiled code works on, and what that cannot do itself.
+    """The state of an agent, and the work that compiled code leaves to Python at *events*.
 
     Parameters
     ----------
     interface : Interface
-        Of the environment.
     width : int
         Minimum length of a row of the workspace.
     explore : numpy.random.Generator
@@ -73,21 +72,21 @@ class Engine(ABC):
     """
 
     rule: ClassVar[Rule]
-    """What it does in a compiled loop, if it ``fuses``."""
+    """Its functions for the compiled loop, if it ``fuses``."""
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
     own_events: ClassVar[int] = UNIFORMS
-    """Events in compiled loops that nobody else has to know of."""
+    """Events in compiled loops that only the engine has to attend to."""
     choose: ClassVar[Callable[..., int]]
-    """Compiled: (observation, *arrays) to an action, or minus events to attend to."""
+    """Compiled: (observation, *arrays) to an action, or minus events."""
     step: ClassVar[Callable[..., int]]
     """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
-    minus events to attend to."""
+    minus events."""
     update: Callable[..., int]
     """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
     events."""
     arrays: tuple[Any, ...]
-    """What these take; others may take their place in :meth:`attend`."""
+    """Arguments of these; :meth:`attend` may replace them."""
     state: Any
     """Named state, which begins with :class:`oda_rl.agents.base.state.Counters`."""
 
@@ -103,12 +102,12 @@ class Engine(ABC):
     @property
     @abstractmethod
     def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that the rule opens in a compiled loop."""
+        """Arrays that ``rule.unpack`` takes."""
 
     @property
     @abstractmethod
     def epsilon(self) -> float:
-        """Present probability of a random action."""
+        """Current probability of a random action."""
 
     @property
     @abstractmethod
@@ -117,17 +116,17 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def n_envs(self) -> int:
-        """Number of environments learned from at once; at most 1 along one trajectory."""
+    def env_states(self) -> list[EnvState]:
+        """State of each environment."""
 
     @property
-    @abstractmethod
-    def env_states(self) -> list[EnvState]:
-        """What belongs to each environment."""
+    def n_envs(self) -> int:
+        """Number of environments learned from at once; 0 or 1 along one trajectory."""
+        return len(self.env_states)
 
     @abstractmethod
     def set_n_envs(self, count: int) -> None:
-        """Prepare to learn from ``count`` environments at once, none of which has begun yet."""
+        """Prepare to learn from ``count`` environments at once, before their first step."""
 
     @abstractmethod
     def leave_envs(self) -> None:
@@ -137,13 +136,13 @@ class Engine(ABC):
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
 
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
+        Returns the actions, from 0, shape (n,), and the return and length of episodes that have
+        ended, shape (m, 2).
         """
 
     @abstractmethod
     def begin_episode(self) -> None:
-        """Forget episodes that were not finished."""
+        """Abandon unfinished episodes."""
 
     @abstractmethod
     def withdraw_choice(self) -> None:
@@ -151,18 +150,18 @@ class Engine(ABC):
 
     @abstractmethod
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
+        """Return all arrays to save, without the history."""
 
     @abstractmethod
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
+        """Restore the arrays that :meth:`state_arrays` returned."""
 
     @abstractmethod
     def _attend(self, events: int) -> None:
-        """Do what compiled code could not, bad values and used up random numbers apart."""
+        """Attend to events other than bad values and used up random numbers."""
 
     def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action (from 0) for a flattened observation."""
+        """Choose an action, from 0, for a flattened observation."""
         while True:
             code = type(self).choose(vector, *self.arrays)
             if code >= 0:
@@ -170,23 +169,14 @@ class Engine(ABC):
             self.attend(-code, "observation")
 
     def chosen(self, vector: npt.NDArray[Any]) -> int:
-        """Return the action that was chosen for this observation before the agent was saved."""
+        """Return the action that was chosen for an observation before the agent was saved."""
         return self.env_states[0].action
 
     def attend(self, events: int, what: str) -> None:
-        """Do what compiled code could not.
+        """Attend to events, bits that compiled code has returned.
 
-        Parameters
-        ----------
-        events : int
-            Bits that it has returned.
-        what : str
-            What to name in the error if a value was bad.
-
-        Raises
-        ------
-        ValueError
-            If the shape of an observation was wrong, or it or the reward was not finite.
+        Raises ValueError, which names ``what``, if the shape of an observation was wrong, or it or
+        the reward was not finite.
         """
         refuse(events, what, self.interface)
         if events & UNIFORMS:
@@ -200,12 +190,9 @@ class Engine(ABC):
         return len(self.history) + self._levels_dropped
 
     def note_level(self, level: Level) -> None:
-        """Add to the history; of a very long one, only the later half is kept.
+        """Add to the history, of which the earlier half is dropped when it is very long.
 
-        Raises
-        ------
-        ValueError
-            If a codevector is not finite.
+        Raises ValueError if a codevector is not finite.
         """
         if not np.isfinite(level.codevectors).all():
             raise ValueError(
@@ -220,11 +207,11 @@ class Engine(ABC):
 
     @property
     def bytes_per_step(self) -> int:
-        """Maximum growth of the agent's file in a step."""
+        """Maximum growth of the agent's file in a step, in bytes."""
         return 0
 
-    def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (most have nothing to do)
-        """Note episodes that ended in compiled code, shape (n, 3): return, length, and more."""
+    def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (most engines do nothing)
+        """Note episodes that ended in compiled code, shape (n, 3): return, length, steps."""
 
     def draw_seed(self) -> int:
         """Draw a seed for exploration elsewhere."""
@@ -237,21 +224,20 @@ class Engine(ABC):
 
 
 class InterpretedEngine(Engine):
-    """Base of engines that say in Python what they do (:meth:`decide`) and learn (:meth:`learn`).
+    """Base of engines that decide (:meth:`decide`) and learn (:meth:`learn`) in plain Python.
 
-    In several environments it goes from one to the next; where the dynamics are compiled, too, it
-    learns step by step. It counts steps and episodes, and knows where the observations were.
+    It learns step by step even if the dynamics are compiled, goes through several environments one
+    by one, and tracks the mean and range of observations.
 
     Parameters
     ----------
     interface : Interface
-        Of the environment.
     explore : numpy.random.Generator
         Decides on exploration: ``self._explore``.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
-    """Names of the arrays, of a shape that does not change, that it learns."""
+    """Names of the learned arrays to save, whose shapes must not change."""
     epsilon: float = 0.0
     arrays = loop_arrays = ()
     fuses = False
@@ -265,17 +251,17 @@ class InterpretedEngine(Engine):
 
     @abstractmethod
     def decide(self, point: FloatArray) -> int:
-        """Choose an action, from 0, in a state, exploring as training asks for."""
+        """Choose an action, from 0, with exploration."""
 
     @abstractmethod
     def learn(
         self, point: FloatArray, action: int, reward: float, after: FloatArray, terminated: bool
     ) -> None:
-        """Learn from one step; where it ``terminated``, nothing comes after it."""
+        """Learn from one step, after which nothing follows if it ``terminated``."""
 
     @property
     def extent(self) -> Extent:
-        """Where the observations were that it learned from."""
+        """Mean of the observations, and their maximum distances from it."""
         mean, _, low, high = self._moments
         return Extent(mean.copy(), np.maximum(high - mean, mean - low))
 
@@ -287,10 +273,6 @@ class InterpretedEngine(Engine):
     @property
     def env_states(self) -> list[EnvState]:
         return self._env_states
-
-    @property
-    def n_envs(self) -> int:
-        return len(self._env_states)
 
     def set_n_envs(self, count: int) -> None:
         self._env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
@@ -305,7 +287,7 @@ class InterpretedEngine(Engine):
             env_state.assign({"episode_return": 0.0, "episode_length": 0})
 
     def withdraw_choice(self) -> None:
-        """Keep the last choice: it cost nothing but random numbers."""
+        """Keep the last choice, which has changed nothing but the random generator."""
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         return self._decide(self.env_states[0], vector, "observation")
@@ -313,7 +295,6 @@ class InterpretedEngine(Engine):
     def step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
-        """Learn from the last action's outcome; choose the next action, or return minus events."""
         events = self._learn(self.env_states[0], vector, reward, terminated, truncated)
         return -events if events else self._decide(self.env_states[0], vector, BAD_STEP)
 
@@ -326,7 +307,6 @@ class InterpretedEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
-        """Learn from one transition; returns events."""
         events = badness(vector, self.interface)
         if not events:
             self._acted_on[0], self.env_states[0].action = vector, action
@@ -362,7 +342,7 @@ class InterpretedEngine(Engine):
             getattr(self, name)[:] = arrays[name]
 
     def _attend(self, events: int) -> None:
-        pass  # at the end of an episode nothing is left to do
+        pass
 
     def _decide(self, env_state: EnvState, vector: npt.NDArray[Any], what: str) -> int:
         refuse(badness(vector, self.interface), what, self.interface)
@@ -378,7 +358,7 @@ class InterpretedEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
-        """Learn from what the last action led to; returns events."""
+        """Learn from the outcome of the last action; return events."""
         events = badness(vector, self.interface)
         if events or not abs(reward) <= LARGEST_REWARD:
             return events or NOT_FINITE
@@ -393,7 +373,7 @@ class InterpretedEngine(Engine):
         return EPISODE_END
 
     def _count(self, point: FloatArray) -> None:
-        """Count a step from there, and update mean and variance (Welford's recursion)."""
+        """Count a step, and update mean, variance (Welford's recursion) and range."""
         self.state.steps += 1
         if self.state.steps == 1:
             self._moments[[0, 2, 3]] = point
@@ -406,7 +386,7 @@ class InterpretedEngine(Engine):
 
 
 def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
-    """Return the event of an observation that is bad; 0 of a good one."""
+    """Return the event for a bad observation; 0 for a good one."""
     if vector.shape != (interface.n_features,):
         return BAD_SHAPE
     largest = np.abs(vector.astype(np.float64)).max()
@@ -414,24 +394,16 @@ def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
 
 
 class Performer(Protocol):
-    """An engine that knows what the number of an action stands for in the present state."""
+    """An engine that turns numbers into continuous actions, depending on the state."""
 
     interface: Interface
 
     def perform(self, number: int) -> npt.NDArray[Any]:
-        """Return the action of the environment, and remember that it is done."""
+        """Return the environment's action for a number, and remember it."""
 
 
 class Performed(gym.ActionWrapper[Any, Any, Any]):
-    """An environment with a box of actions, in which training chooses them by numbers.
-
-    Parameters
-    ----------
-    env : gymnasium.Env
-        With a box of actions.
-    performer : Performer
-        Knows what the numbers stand for.
-    """
+    """An environment with a box of actions, of which training chooses one by its number."""
 
     def __init__(self, env: gym.Env[Any, Any], performer: Performer) -> None:
         super().__init__(env)
@@ -439,5 +411,4 @@ class Performed(gym.ActionWrapper[Any, Any, Any]):
         self._performer = performer
 
     def action(self, action: Any) -> npt.NDArray[Any]:
-        """Return the action that a number stands for."""
         return self._performer.perform(int(action))

@@ -1,4 +1,4 @@
-"""Agents as files, and run folders."""
+"""Saving and loading agents: files, run folders, checkpoints."""
 
 import json
 import re
@@ -48,16 +48,15 @@ OF_AGENT = (
     "report.html",
     *(f"{name}.png" for name in FIGURES),
 )  # fmt: skip
-"""What a run folder has of its agent; with another agent all of that is another, or goes."""
+"""Files of a run folder that are replaced or removed when another agent is saved there."""
 _FORMAT = 1
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
 _MAX_VERSIONS = 50
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
-_OF_SB3 = {"sb3_low", "sb3_high"}  # of an algorithm of Stable-Baselines3, which an agent is in
+_OF_SB3 = {"sb3_low", "sb3_high"}  # written by the algorithms for Stable-Baselines3
 
 SHARED: dict[str, Member] = {**EPISODES, **LEVELS}
-"""What the file of any agent has."""
-
+"""Members of every agent's file."""
 
 AnyAgent = TypeVar("AnyAgent", bound="Agent")
 
@@ -70,7 +69,7 @@ def save(agent: "Agent", path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise ValueError(f"path is {str(path)!r}: it must be a folder or end in .zip")
     refuse_links(*(path / name for name in OF_AGENT))
-    for name in OF_AGENT[1:]:  # before: nobody may take them for those of the new agent
+    for name in OF_AGENT[1:]:  # first, so that they are never taken for those of the new agent
         (path / name).unlink(missing_ok=True)
     metadata = save_file(agent, path / AGENT_FILE)
     config = {
@@ -93,8 +92,8 @@ def save_file(
     more_metadata: Mapping[str, Any] | None = None,
     more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
-    """Save an agent, and what else belongs to it, to a file; return the metadata."""
-    own_metadata, own_arrays = agent._to_file()
+    """Save an agent, with further metadata and arrays, to a file; return the metadata."""
+    agent_metadata, agent_arrays = agent._to_file()
     origin = agent.origin
     metadata = {
         "kind": type(agent).__name__,
@@ -105,14 +104,14 @@ def save_file(
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
         "versions": present_versions(),
-        **own_metadata,
+        **agent_metadata,
         **(more_metadata or {}),
     }
     arrays = {
         "episodes": agent.episodes.rows,
         **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
         **history_to_arrays(agent.history),
-        **own_arrays,
+        **agent_arrays,
         **(more_arrays or {}),
     }
     load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
@@ -133,7 +132,7 @@ def restored(
     env: str | AnyEnv | None = None,
     *parts: Any,
 ) -> AnyAgent:
-    """Make an agent of what :func:`read` returned; ``parts`` go to its ``_from_file``."""
+    """Make an agent from the result of :func:`read`; ``parts`` go to its ``_from_file``."""
     _check_format(file, metadata, cls.__name__)
     with reading(file):
         shared = {name: arrays[name] for name in SHARED if name in arrays}
@@ -141,16 +140,16 @@ def restored(
         env_id = metadata["env_id"]
         legal = env_id is None or (isinstance(env_id, str) and _ENV_ID.fullmatch(env_id))
         require(legal, f"env_id is {env_id!r}: it must be the id of an environment")
-        told = metadata["env_spec"]
-        origin = None if told is None else from_json(told)
+        env_spec = metadata["env_spec"]
+        origin = None if env_spec is None else from_json(env_spec)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
         training = {name: arrays[name] for name in TRAINING if name in arrays}
         require("training" in metadata or not training, "training_ is in it without its metadata")
         rng = metadata["env_rng"]
         others = SHARED.keys() | TRAINING.keys() | _OF_SB3
-        own = {name: array for name, array in arrays.items() if name not in others}
+        learned = {name: array for name, array in arrays.items() if name not in others}
         log = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
-        agent = cls._from_file(metadata, own, *parts)
+        agent = cls._from_file(metadata, learned, *parts)
         agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
         seconds = metadata["training_seconds"]
@@ -167,37 +166,35 @@ def restored(
 
 
 def present_versions() -> dict[str, str]:
-    """Return the versions of oda_rl, of Python, and of the libraries that results depend on."""
-    from oda_rl.runs.results import versions  # takes a while
+    """Return the versions of oda_rl, Python and the libraries that results depend on."""
+    from oda_rl.runs.results import versions  # slow to import
 
     package = __name__.partition(".")[0]
     return {package: str(import_module(package).__version__), **versions()}
 
 
-def _checked_versions(told: Any) -> dict[str, str]:
-    """Return what a file says that it was saved with, or raise InvalidFileError."""
+def _checked_versions(versions: Any) -> dict[str, str]:
     legal = (
-        isinstance(told, dict)
-        and len(told) <= _MAX_VERSIONS
+        isinstance(versions, dict)
+        and len(versions) <= _MAX_VERSIONS
         and all(isinstance(text, str) and _VERSION.fullmatch(text)
-                for pair in told.items() for text in pair)
+                for pair in versions.items() for text in pair)
     )  # fmt: skip
     require(legal, "versions must be names and versions")
-    return dict(told)
+    return dict(versions)
 
 
 def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
-    """Raise InvalidFileError unless a file holds an agent of a class in the known format."""
-    form, found = metadata.get("format"), metadata.get("kind")
-    if found != kind or type(form) is not int or form != _FORMAT:
+    given, form = metadata.get("kind"), metadata.get("format")
+    if given != kind or type(form) is not int or form != _FORMAT:
         raise InvalidFileError(
-            f"{str(file)!r} holds {found!r} in format {form!r}: it must hold {kind!r} in format "
+            f"{str(file)!r} holds {given!r} in format {form!r}: it must hold {kind!r} in format "
             f"{_FORMAT}, which this version of oda_rl reads"
         )
 
 
 def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:
-    """Return the file of a file or a run folder, and the metadata and arrays that it holds."""
+    """Return the file at a path or in a run folder, and its metadata and arrays."""
     file = path / AGENT_FILE if path.is_dir() else path
     if not file.exists():
         what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"
@@ -207,15 +204,15 @@ def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The file that checkpoints of a training are written to, each replacing the last."""
+    """The file for the checkpoints of a training, each of which replaces the last."""
 
     path: Path
     every: int
-    """Steps."""
+    """Steps between checkpoints."""
 
     @classmethod
     def of(cls, checkpoint: str | Path | None, checkpoint_every: int | None) -> Self | None:
-        """Check the arguments of ``learn``; return None if there are to be none."""
+        """Check the arguments of ``learn``; return None for no checkpoints."""
         if checkpoint is None and checkpoint_every is None:
             return None
         if checkpoint is None:
@@ -234,8 +231,8 @@ class Checkpoints:
         return cls(path, checked_count("checkpoint_every", checkpoint_every))
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """Lock the file for this training; remove what a killed one left behind."""
+    def locked(self) -> Iterator[None]:
+        """Lock the file for this training; remove temporary files of a killed one."""
         refuse_links(self.path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = self.path.with_name(f".{self.path.name}.lock")

@@ -1,7 +1,7 @@
-"""Agent and environment, step after step: from Python, or in one compiled function.
+"""Training loops: step by step, in compiled code, in vector environments; and greedy play.
 
-Each training loop is a generator of pairs: steps taken so far, and the episodes that have ended
-since the last pair, shape (n, 3), as (return, length, steps since the last pair).
+Each training loop yields the steps taken so far and the episodes that have ended since it last
+yielded, shape (n, 3), as (return, length, steps since then).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,9 +31,9 @@ _COMPILED_EPISODES = 1024
 
 
 def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
-    """Train on any environment, from where the run is."""
+    """Train in any environment, from where the run is."""
     if run.over:
-        return  # all that is left is another learner's part
+        return
     observation, interrupt, total = run.observation, run.interrupt, run.total
     vector, first_action = engine.interface.vector, engine.interface.first_action
     step, arrays = engine.step, engine.arrays
@@ -50,7 +50,7 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
                 reward = checked_reward(reward, steps)
             try:
                 code = step(observation, reward, terminated, truncated, *arrays)
-            except errors.NumbaError:  # an observation of another kind than the first
+            except errors.NumbaError:  # from an observation of another type than the first
                 vector(observation)
                 raise
             if code >= 0 and not interrupt.requested:
@@ -70,20 +70,20 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
             if code < 0 and steps < total:
                 action = engine.act(vector(observation))
         if end == total and code >= 0:
-            engine.withdraw_choice()  # the last step chose an action that nobody will take
+            engine.withdraw_choice()  # the last chosen action will not be taken
         run.at(end, observation, chosen=end < total)
         yield end, NO_EPISODE
 
 
 def last_episode(engine: Engine, moment: float) -> FloatArray:
-    """Return the episode that has just ended, shape (1, 3), with ``moment`` in the last column."""
+    """Return the last finished episode, shape (1, 3), with ``moment`` in the last column."""
     return np.array([[engine.state.last_return, float(engine.state.last_length), moment]])
 
 
 def train_compiled(
     engine: Engine, env: gym.Env[Any, Any], compiled: Compiled, run: TrainingRun
 ) -> Progress:
-    """Train in compiled code, from where the run is, with the compiled dynamics of ``env``."""
+    """Train in compiled code, from where the run is, in the compiled dynamics of ``env``."""
     loop, resets = train_loop(engine.rule, compiled), Resets(compiled)
     arrays = environment_arrays(compiled, run.observation)
     room = np.empty((1 if run.one_by_one else _COMPILED_EPISODES, 3))
@@ -91,7 +91,7 @@ def train_compiled(
     while not run.over:
         starts, budget = resets.starts(len(room)), run.stop(_COMPILED_STEPS) - steps
         events = taken = written = 0
-        while True:  # until there is an event that is not only the engine's
+        while True:  # until an event is not only the engine's
             where = compiled.max_episode_steps, starts[written:], budget - taken, room[written:]
             events, more, ended = loop(arrays, *where, engine.loop_arrays)
             room[written : written + ended, 2] += taken
@@ -114,8 +114,8 @@ def train_compiled(
         if present is None or not np.array_equal(present, compiled.dynamics.parameters):
             changed = compiled_dynamics(env)
             if changed is None:
-                seen, space = arrays[3], env.observation_space
-                run.observation = seen.astype(space.dtype).reshape(space.shape)
+                space = env.observation_space
+                run.observation = arrays[3].astype(space.dtype).reshape(space.shape)
                 yield from train_stepwise(engine, env, run)
                 return
             compiled, resets = changed, Resets(changed)
@@ -125,7 +125,7 @@ def train_compiled(
 def play(
     env: gym.Env[Any, Any], policy: Callable[[Any], Any], seed: int | None
 ) -> Iterator[tuple[Any, float, bool]]:
-    """Play for ever; yields (observation acted on, reward, whether the episode has ended)."""
+    """Play forever; yield the observation acted on, the reward, and whether the episode ended."""
     observation, _ = env.reset(seed=seed)
     while True:
         before = observation
@@ -137,10 +137,10 @@ def play(
 
 
 class _VectorResets:
-    """Tells steps from resets in environments that reset themselves.
+    """Separates steps from resets in a vector environment.
 
-    Without ``metadata["autoreset_mode"]`` they are taken to reset at the next step, as Gymnasium's
-    own do; ``AutoresetMode.DISABLED`` is refused (ValueError).
+    Without ``metadata["autoreset_mode"]`` it is assumed to reset at the next step, like
+    Gymnasium's; ``AutoresetMode.DISABLED`` raises ValueError.
     """
 
     def __init__(self, env: VectorEnv[Any, Any, Any], interface: Interface) -> None:
@@ -163,7 +163,7 @@ class _VectorResets:
         truncated: Any,
         infos: dict[str, Any],
     ) -> VectorStep:
-        """Convert what ``env.step`` returned for compiled code."""
+        """Convert the result of ``env.step``."""
         ends, cuts = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
         points = after = matrix(observations, self._interface)
         over, made = ends | cuts, self._acted
@@ -176,12 +176,12 @@ class _VectorResets:
         else:
             begins, self._over = self._over, over
             acts = self._acted = ~over
-        gains = np.asarray(rewards, dtype=np.float64)
-        return VectorStep(after, points, gains, ends, cuts, made, acts, begins)
+        rewards = np.asarray(rewards, dtype=np.float64)
+        return VectorStep(after, points, rewards, ends, cuts, made, acts, begins)
 
 
 def first_step(observations: Any, interface: Interface) -> VectorStep:
-    """Return the beginning of episodes in all environments as a step that none has made."""
+    """Return the first observations of all environments as a step that none has made."""
     points = matrix(observations, interface)
     n = len(points)
     no = np.zeros(n, dtype=np.bool_)
@@ -189,7 +189,7 @@ def first_step(observations: Any, interface: Interface) -> VectorStep:
 
 
 def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
-    """Return the observations of n environments, of float32 or float64, in shape (n, d)."""
+    """Return the observations of n environments as float32 or float64, shape (n, d)."""
     if interface.native is not None and not interface.native.sees_vectors:
         observations = interface.native.points(observations)[0]
     array = np.asarray(observations)
@@ -202,9 +202,9 @@ def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
 
 
 def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], run: TrainingRun) -> Progress:
-    """Train in several environments at once, from what their reset returned.
+    """Train in several environments at once, from their reset.
 
-    In whole steps of them all, so that there may be some more than asked for; a reset is no step.
+    All environments step together, so there may be a few more steps than asked for.
     """
     resets, begun = _VectorResets(env, engine.interface), engine.state.steps - run.steps
     engine.set_n_envs(env.num_envs)

@@ -1,14 +1,12 @@
-"""What an agent has been through: trajectories in two arrays, for compiled code to write and read.
+"""Memory of trajectories in two arrays, which compiled code writes and reads.
 
-``observations``, shape (capacity, d), and ``steps``, shape (capacity, 3): row i holds an
-observation and, where a step was taken from it, (action, reward, ``GOES_ON``); the next row is what
-the step led to. The last row of a trajectory has no step, and instead of ``GOES_ON`` the mark
-``TERMINAL``, which is worth nothing, or ``CUT``, whose value has to be guessed. So every
-observation is stored once.
+Row i of ``observations``, shape (capacity, d), and ``steps``, shape (capacity, 3), holds an
+observation and the step taken from it, (action, reward, ``GOES_ON``); the next row holds the
+observation after the step. The last row of a trajectory has no step, but the mark ``TERMINAL``,
+with value 0, or ``CUT``, with a value to estimate. So each observation is stored once.
 
-Which row was written last, and whether the next one holds an observation from which a trajectory
-may begin, is in the :class:`~oda_rl.agents.base.state.EnvState` of the environment. Rows go round:
-the first one follows the last.
+The :class:`~oda_rl.agents.base.state.EnvState` of the environment says which row was written last,
+and whether the next one holds the start of a trajectory. The first row follows the last.
 """
 
 from collections.abc import Mapping
@@ -31,14 +29,14 @@ SCHEMA: dict[str, Member] = {
     "memory_keys": real("episodes_kept", "[0, 1)"),
     "memory_highest_key": real("", "(0, 1]"),
 }
-"""What a file has of a :class:`Memory`; of single precision where the environment is."""
+"""Members of a file; in single precision where the environment's observations are."""
 
 _FIRST_CAPACITY = 1024
-_MARGIN = 4  # rows that are kept free: an episode of one step takes two
+_MARGIN = 4  # free rows: an episode of one step takes two
 
 
 class Trajectory(NamedTuple):
-    """Where compiled code writes what happens in one environment."""
+    """Arrays for compiled code to write the steps of one environment to."""
 
     observations: Observations
     steps: FloatArray
@@ -47,7 +45,7 @@ class Trajectory(NamedTuple):
 
 @spliced
 def begin(to: Trajectory, vector: Observations) -> None:
-    """Note the observation that the next step starts from, unless it is the latest row's."""
+    """Write the observation from which the next step starts, unless the last row holds it."""
     observations, last = to.observations, to.env_state.last_row
     if last >= 0 and to.steps[last, MARK] == CUT:
         differing = integer(0)
@@ -67,10 +65,7 @@ def begin(to: Trajectory, vector: Observations) -> None:
 
 @spliced
 def remember(to: Trajectory, reward: float, vector: Observations, terminated: bool) -> None:
-    """Note the last action from where :func:`begin` was, or the last step led to, and its outcome.
-
-    ``vector`` is the observation that it led to.
-    """
+    """Write the last action and its outcome; ``vector`` is the observation after the step."""
     observations, steps, env_state = to.observations, to.steps, to.env_state
     capacity = observations.shape[0]
     row = env_state.last_row + env_state.fresh
@@ -92,10 +87,9 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
 
 
 def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
-    """Raise InvalidFileError unless marks and actions, which compiled code indexes by, are legal.
+    """Raise InvalidFileError unless marks and actions, which compiled code indexes by, are valid.
 
-    ``name`` is that of the array, for the message; ``steps``, shape (n, 3 or more), are rows of a
-    memory, with actions from 0 to ``n_actions`` - 1.
+    ``steps`` has shape (n, 3 or more); ``name`` is for the message.
     """
     marks, actions = steps[:, MARK], steps[:, ACTION]
     require(np.isin(marks, (UNUSED, GOES_ON, TERMINAL, CUT)).all(), f"{name} has an unknown mark")
@@ -114,13 +108,12 @@ def watkins_targets(
     trace_decay: float,
     targets: FloatArray,
 ) -> None:
-    """Write Watkins' λ-return of each row of trajectories, shape (n,), as are their ``cells``.
+    """Write Watkins' λ-return of each row of trajectories, shape (n,), which lies in its cell.
 
-    ``values``, shape (cells,), are those of the ``greedy`` actions. Where the next action taken was
-    not greedy, the return ends with the value; rows without a step keep their value (0 after the
-    end).
+    ``values``, shape (n_cells,), are those of the ``greedy`` actions. Where the next action was not
+    greedy, the return ends with the value; rows without a step have their value (0 if terminal).
     """
-    future = 0.0  # what leading to the row that was done last is worth
+    future = 0.0  # the return from the next row on
     for i in range(steps.shape[0] - 1, -1, -1):
         cell = cells[i]
         value = values[cell]
@@ -137,7 +130,7 @@ def watkins_targets(
 
 @compiled
 def discounted_returns(steps: FloatArray, gamma: float) -> tuple[float, float]:
-    """Maximum and minimum of 0 and the discounted returns to the end of a trajectory."""
+    """Return the maximum and minimum of 0 and all discounted returns to the trajectory's end."""
     highest, lowest, future = 0.0, 0.0, 0.0
     for i in range(steps.shape[0] - 1, -1, -1):
         if steps[i, MARK] != GOES_ON:
@@ -152,7 +145,7 @@ def discounted_returns(steps: FloatArray, gamma: float) -> tuple[float, float]:
 
 
 class Memory:
-    """All trajectories, or a bounded, fair sample of complete ones.
+    """All trajectories, or a bounded uniform sample of complete ones.
 
     Parameters
     ----------
@@ -161,13 +154,13 @@ class Memory:
     dtype : numpy.dtype
         Of the observations.
     max_steps : int or None
-        Bound; trajectories are then drawn by a reservoir: each has a random key, and those with the
-        lowest are kept, as many as there is room for. A key above one that was ever dropped does
-        not enter, so that old and new ones are as likely to be there. The latest always is.
+        Bound for a reservoir: each trajectory has a random key, and as many as fit are kept, by
+        the lowest keys. Keys above one that was ever dropped are dropped, so that old and new
+        trajectories are equally likely to be there. The latest always is.
     rng : numpy.random.Generator
         Draws the keys of the reservoir.
     n_components : int
-        Of continuous actions, which have further columns of ``steps``, from ``COMPONENTS`` on.
+        Number of components of continuous actions, in columns of ``steps`` from ``COMPONENTS`` on.
 
     Attributes
     ----------
@@ -188,26 +181,30 @@ class Memory:
         self.max_steps = max_steps
         self._rng = rng
         self._keys: FloatArray = np.zeros(0)  # of finished trajectories, in their order
-        self._highest_key = 1.0  # those with a higher one have been dropped, and will be
+        self._highest_key = 1.0  # trajectories with higher keys are dropped
 
     def rows(self, env_state: EnvState) -> int:
-        """Count the rows written so far, by the state of the environment that writes them."""
+        """Return the number of rows written."""
         return env_state.last_row + 1
 
     def make_room(self, env_state: EnvState, more: int = 0) -> bool:
-        """Make sure that ``more`` rows and a few fit; return whether the arrays are new ones."""
+        """Make room for ``more`` rows and a few; return whether the arrays were replaced."""
         capacity, needed = len(self.observations), self.rows(env_state) + more + _MARGIN
         if needed <= capacity:
             return False
-        for name in ("observations", "steps"):
-            old = getattr(self, name)
-            new = np.zeros((max(capacity + capacity // 2, needed), *old.shape[1:]), old.dtype)
-            new[:capacity] = old
-            setattr(self, name, new)
+        self._resize(max(capacity + capacity // 2, needed), self.observations, self.steps)
         return True
 
+    def _resize(self, capacity: int, observations: Observations, steps: FloatArray) -> None:
+        """Replace the arrays by larger ones that begin with these rows."""
+        for name, rows in (("observations", observations), ("steps", steps)):
+            old = getattr(self, name)
+            new = np.zeros((capacity, *old.shape[1:]), old.dtype)
+            new[: len(rows)] = rows
+            setattr(self, name, new)
+
     def append(self, observations: Observations, steps: FloatArray, env_state: EnvState) -> None:
-        """Take over a trajectory, shape (n, d) and (n, 3), that was remembered elsewhere."""
+        """Append a trajectory from elsewhere, shape (n, d) and (n, 3)."""
         self.make_room(env_state, len(steps))
         begin = self.rows(env_state)
         self.observations[begin : begin + len(steps)] = observations
@@ -217,7 +214,7 @@ class Memory:
     def thin_out(self, env_state: EnvState) -> BoolArray | None:
         """Drop complete trajectories if there are too many steps.
 
-        Returns which rows have been kept, or None if all have.
+        Returns whether each row has been kept, shape (n,); None if all have.
         """
         n = self.rows(env_state)
         if self.max_steps is None or n == 0:
@@ -240,33 +237,33 @@ class Memory:
         rows = np.repeat(kept, lengths)
         m = int(rows.sum())
         for array in (self.observations, self.steps):
-            free = array[n].copy()  # may hold the beginning of the next trajectory
+            start = array[n].copy()  # may hold the start of the next trajectory
             array[:m] = array[:n][rows]
-            array[m] = free
+            array[m] = start
         env_state.last_row = m - 1
         return rows
 
-    def forget(self, most: int, env_state: EnvState) -> tuple[int, int]:
-        """Keep the latest trajectories, of at most so many steps in all, and at least one.
+    def forget(self, max_steps: int, env_state: EnvState) -> tuple[int, int]:
+        """Keep only the latest trajectories, of at most ``max_steps`` in all, and at least one.
 
-        Returns how many trajectories are left, and their steps.
+        Returns the number of trajectories left, and of their steps.
         """
         n = self.rows(env_state)
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
         begins = np.concatenate([[0], ends])
         steps = n - begins - np.arange(len(begins), 0, -1)  # from each on
-        first = min(int(np.searchsorted(-steps, -most)), len(ends))
+        first = min(int(np.searchsorted(-steps, -max_steps)), len(ends))
         begin = int(begins[first])
         for array in (self.observations, self.steps):
-            array[: n + 1 - begin] = array[begin : n + 1].copy()  # also a beginning after the last
+            array[: n + 1 - begin] = array[begin : n + 1].copy()  # and the start of the next one
         env_state.last_row = n - 1 - begin
         self._keys = self._keys[first:] / self._highest_key  # as if none had been dropped
         self._highest_key = 1.0
         return len(begins) - first, int(steps[first])
 
     def state(self, env_state: EnvState) -> dict[str, Observations]:
-        """Return all that has to be saved."""
-        n = self.rows(env_state) + 1  # with a beginning that may be noted there
+        """Return all arrays to save."""
+        n = self.rows(env_state) + 1  # with a start that may be written there
         return {
             "observations": self.observations[:n],
             "steps": self.steps[:n],
@@ -275,13 +272,8 @@ class Memory:
         }
 
     def restore(self, state: Mapping[str, Observations]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Restore the arrays that :meth:`state` returned."""
         n = len(state["observations"])
-        capacity = max(_FIRST_CAPACITY, n + n // 2)
-        for name in ("observations", "steps"):
-            old = getattr(self, name)
-            new = np.zeros((capacity, *old.shape[1:]), old.dtype)
-            new[:n] = state[name]
-            setattr(self, name, new)
+        self._resize(max(_FIRST_CAPACITY, n + n // 2), state["observations"], state["steps"])
         self._keys = np.array(state["keys"])
         self._highest_key = float(state["highest_key"])

@@ -1,4 +1,4 @@
-"""What is shown while a training goes on, how long it takes, and how Ctrl-C ends it."""
+"""Progress lines, the stopwatch, and Ctrl-C during training."""
 
 import signal
 import threading
@@ -12,20 +12,19 @@ if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
 _REDRAW_SECONDS = 0.1
-_SIGNALS = ("SIGTERM", "SIGHUP")  # of which Windows has not all
+_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 Report = Callable[["Agent", int], None]
 
 
 class Stopwatch:
-    """Seconds since it was made, without those in which it was stopped."""
+    """Seconds since it was made, without pauses."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds that have passed."""
         return time.perf_counter() - self._begun
 
     @contextmanager
@@ -37,49 +36,40 @@ class Stopwatch:
 
 
 @contextmanager
-def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[float]], None]]:
-    """Show a live line: episodes that were played, and their mean return."""
+def _live_line(
+    text: str, total: int, visible: bool, begun: int = 0, status: str = "", transient: bool = False
+) -> Iterator[Callable[[int, str], None]]:
+    """Show a live bar, and give a function to update what is completed, and its status."""
     if not visible:
-        yield lambda returns: None
+        yield lambda completed, status: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed}/{task.total} greedy episodes {task.fields[status]}"),
-    )
-    with Progress(*columns, refresh_per_second=10, transient=True) as progress:
-        task = progress.add_task("evaluating", total=total, status="")
+    columns = BarColumn(bar_width=20), TextColumn(text), TimeRemainingColumn()
+    with Progress(*columns, refresh_per_second=10, transient=transient) as progress:
+        task = progress.add_task("", total=total, completed=begun, status=status)
+        yield lambda completed, status: progress.update(task, completed=completed, status=status)
 
-        def report(returns: Sequence[float]) -> None:
-            mean = sum(returns) / len(returns)
-            progress.update(task, completed=len(returns), status=f"return {mean:.1f}")
 
-        yield report
+@contextmanager
+def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[float]], None]]:
+    """Show a live line with the number of greedy episodes and their mean return."""
+    text = "{task.completed}/{task.total} greedy episodes {task.fields[status]}"
+    with _live_line(text, total, visible, transient=True) as update:
+        yield lambda returns: update(len(returns), f"return {sum(returns) / len(returns):.1f}")
 
 
 @contextmanager
 def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
     """Show a live line: steps, steps/s, return of the last episodes, cells, temperature.
 
-    ``begun`` are steps that have been taken before.
+    ``begun`` is the number of steps that were taken before.
     """
-    if not visible:
-        yield lambda agent, steps: None, Stopwatch()
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, refresh_per_second=10) as progress:
-        task = progress.add_task(
-            "training", total=total, completed=begun, status="compiling, in the first run"
-        )
+    text = "{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"
+    status = "compiling, in the first run"
+    with _live_line(text, total, visible, begun, status) as update:
         drawn, started = 0.0, time.perf_counter()
-        first: tuple[int, float] | None = None  # step and time of the first report
+        first: tuple[int, float] | None = None  # steps and time of the first report
 
         def report(agent: "Agent", steps: int) -> None:
             nonlocal drawn, first
@@ -87,17 +77,15 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
             # Compiling ends before the first report: later speeds are counted from there.
             since = first or (begun, started)
             first = first or (steps, now)
-            if now - drawn < _REDRAW_SECONDS and steps < total:
+            if not visible or (now - drawn < _REDRAW_SECONDS and steps < total):
                 return
             drawn = now
             speed = (steps - since[0]) / max(now - since[1], 1e-9)
-            progress.update(
-                task,
-                completed=steps,
-                status=f"{speed:,.0f}/s return {agent.episodes.recent_return():.1f} "
-                f"{agent.n_cells} cells"
-                + (f" T {agent.temperature:.3g}" if agent.temperature > 0.0 else ""),
-            )
+            status = f"{speed:,.0f}/s return {agent.episodes.recent_return():.1f} "
+            status += f"{agent.n_cells} cells"
+            if agent.temperature > 0.0:
+                status += f" T {agent.temperature:.3g}"
+            update(steps, status)
 
         yield report, Stopwatch()
 
@@ -109,7 +97,7 @@ class Interrupt:
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C has been pressed again: stop at once, whatever is left undone."""
+    """Ctrl-C has been pressed again: stop at once."""
 
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -117,10 +105,10 @@ Handler = Callable[[int, FrameType | None], Any]
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
-    """Note the first Ctrl-C instead of raising, so that no update is left half done.
+    """Note the first Ctrl-C instead of raising, so that no update is interrupted.
 
-    A second one raises :class:`Stopped` at once, whatever was to be done before. SIGTERM and
-    SIGHUP are treated as Ctrl-C. Outside of the main thread nothing is changed.
+    A second one raises :class:`Stopped` at once. SIGTERM and SIGHUP are treated as Ctrl-C. Outside
+    of the main thread nothing changes.
     """
     interrupt = Interrupt()
 
@@ -145,9 +133,9 @@ def ending_as_interrupts() -> Iterator[None]:
 
 
 def _others() -> list[signal.Signals]:
-    """Return those that are not ignored, as they are under nohup."""
-    found = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    return [one for one in found if signal.getsignal(one) is not signal.SIG_IGN]
+    """Return SIGTERM and SIGHUP, unless they are ignored, as under nohup."""
+    existing = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    return [one for one in existing if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 @contextmanager

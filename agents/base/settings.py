@@ -1,4 +1,4 @@
-"""What all settings share: ranges that stand beside their fields, and are checked from there."""
+"""Base of settings, with ranges that are declared beside the fields and checked from there."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -7,9 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from oda_rl.files.schema import Span
+
 
 class Settings(Protocol):
-    """What the engine reads of an agent's settings."""
+    """Settings that every agent has."""
 
     @property
     def action_bins(self) -> int:
@@ -17,7 +19,7 @@ class Settings(Protocol):
 
 
 class Range(NamedTuple):
-    """What a setting may be, as ``Annotated`` beside its type."""
+    """Valid values of a setting, for ``Annotated`` beside its type."""
 
     text: str
     """Completes "it must be"."""
@@ -25,28 +27,23 @@ class Range(NamedTuple):
 
 
 def within(interval: str) -> Range:
-    """Return a range such as "(0, 1]", which 1 belongs to and 0 does not."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-
-    def holds(value: float) -> bool:
-        above = value > low or (value == low and interval[0] == "[")
-        return above and (value < high or (value == high and interval[-1] == "]"))
-
-    return Range(f"in {interval}", holds)
+    """Return a range such as "(0, 1]", which includes 1 but not 0."""
+    span = Span(interval)
+    return Range(f"in {interval}", lambda value: not span.wrong(np.array(float(value)), {}).any())
 
 
-def at_least(least: int) -> Range:
-    """Return the range of what is not below a number."""
-    return Range(f"at least {least}", lambda value: value >= least)
+def at_least(low: int) -> Range:
+    """Return the range of numbers from ``low`` on."""
+    return Range(f"at least {low}", lambda value: value >= low)
 
 
 def one_of(*names: str) -> Range:
-    """Return the range of a choice between names."""
+    """Return a choice between names."""
     return Range(" or ".join(map(repr, names)), lambda value: value in names)
 
 
 def or_none(other: Range) -> Range:
-    """Return a range that None belongs to as well."""
+    """Return a range that includes None."""
     return Range(f"{other.text}, or None", lambda value: value is None or other.holds(value))
 
 
@@ -55,14 +52,14 @@ NOT_NEGATIVE = Range("finite and at least 0", lambda value: 0.0 <= value < math.
 
 
 def are_counts(value: Any) -> bool:
-    """Whether this is an integer of at least 1, or some of them."""
+    """Whether a value is an integer of at least 1, or a tuple of some."""
     values = value if isinstance(value, tuple) else (value,)
     return all(isinstance(n, int) and n >= 1 for n in values) and len(values) > 0
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Base of settings: ValueError names the one that is out of its ranges, and what is right.
+    """Base of settings: a value out of its range raises ValueError.
 
     Arrays and lists become tuples, so that settings can be compared and written to files.
 
@@ -78,7 +75,6 @@ class Checked:
     """
 
     def __post_init__(self) -> None:
-        """Check every field."""
         for field in fields(self):
             value = _plain(getattr(self, field.name))
             object.__setattr__(self, field.name, value)
@@ -88,7 +84,7 @@ class Checked:
 
 
 def _plain(value: Any) -> Any:
-    """Return arrays and lists as tuples, of Python's own numbers."""
+    """Return arrays and lists as tuples of Python's numbers."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""How far a training has come, and where the environment is: what it takes to go on with it."""
+"""The progress of a training, and its snapshot in a checkpoint."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,46 +16,45 @@ TRAINING: dict[str, Member] = {
     "training_state": real("n_state", optional=True),
     "training_observation": real("d", optional=True),
 }
-"""Arrays of a checkpoint beside an agent's: of the environment, if its state can be saved."""
+"""Members of a checkpoint for the environment's state, if that can be saved."""
 
 _NEVER = 2**62
 
 
 @dataclass
 class TrainingRun:
-    """A training under way.
+    """A training in progress.
 
-    The training loops note in it how far they have come before they yield, so that a checkpoint can
-    be taken there; a loop that is given one that is ``resumed`` goes on from there.
+    Training loops record their progress in it before they yield, so that a checkpoint can be
+    written; they continue from there if it is ``resumed``.
     """
 
     total: int
-    """Environment steps of all of it."""
+    """Environment steps in all."""
     interrupt: Interrupt = field(default_factory=Interrupt)
     one_by_one: bool = False
     """Whether loops yield at the end of each episode."""
     every: int | None = None
-    """Steps from one checkpoint to the next; None: there are none."""
+    """Steps between checkpoints; None for no checkpoints."""
     steps: int = 0
-    """Taken so far."""
+    """Steps taken so far."""
     observation: Any = None
-    """What the next action is for."""
+    """Observation for the next action."""
     chosen: bool = False
-    """Whether that has been chosen already."""
+    """Whether the next action has been chosen."""
     resumed: bool = False
-    """Whether the environment is in the middle of it."""
+    """Whether the environment is already where the training continues."""
     part: int | None = None
-    """At how many steps another learner has taken over, if one has."""
+    """Steps at which another learner has taken over; None if none has."""
     can_stop: bool = True
-    """Whether a checkpoint can be taken."""
+    """Whether a checkpoint can be written now."""
     actors: tuple[Any, Any, int] | None = None
-    """First arguments of :func:`train_by_actors`, if others play."""
+    """First arguments of :func:`train_by_actors`; None without actors."""
     _due: int = _NEVER
     _outer: "TrainingRun | None" = None
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to do."""
         return self.steps >= self.total
 
     @property
@@ -64,19 +63,19 @@ class TrainingRun:
         return self.can_stop and self.steps >= self._due
 
     def schedule(self, now: bool = False) -> None:
-        """Set when the next checkpoint is due: after ``every`` steps, or at once."""
+        """Schedule the next checkpoint: at the next multiple of ``every``, or at once."""
         if self.every is not None:
             self._due = self.steps if now else (self.steps // self.every + 1) * self.every
 
     def stop(self, max_steps: int) -> int:
-        """Return the step up to which a loop may go without a stop."""
+        """Return the step up to which a loop may run without a stop."""
         end = min(self.steps + max_steps, self.total, max(self._due, self.steps + 1))
         if self._outer is not None:
             end = min(end, self._outer.stop(max_steps) - self._begun)
         return end
 
     def at(self, steps: int, observation: Any, chosen: bool = False) -> None:
-        """Note how far it has come."""
+        """Record the progress."""
         self.steps, self.observation, self.chosen = steps, observation, chosen
         if self._outer is not None:
             self._outer.at(self._begun + steps, observation, chosen)
@@ -99,7 +98,7 @@ class TrainingRun:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A training as a checkpoint has it."""
+    """A training in a checkpoint."""
 
     total: int
     steps: int
@@ -107,26 +106,26 @@ class Snapshot:
     part: int | None
     every: int | None
     seed: int | None
-    """Of the agent, if it was given one."""
+    """Seed of the agent; None if it was given none."""
     elapsed: int
-    """Steps of the running episode, as the environment's limit counts them."""
+    """Steps of the running episode, for the environment's time limit."""
     state: FloatArray | None
-    """Of the environment, shape (n_state,); None if it goes on from a reset."""
+    """State of the environment, shape (n_state,); None if training continues from a reset."""
     observation: FloatArray | None
     """Shape (d,)."""
 
     @classmethod
     def of(cls, run: TrainingRun, env: AnyEnv, seed: int | None) -> "Snapshot":
-        """Take one of a run that can stop."""
-        place = stateful(env) if isinstance(env, gym.Env) and run.actors is None else None
-        known = run.total, run.steps, run.chosen, run.part, run.every, seed
-        if place is None:
-            return cls(*known, 0, None, None)
+        """Take a snapshot of a run and its environment."""
+        compiled = stateful(env) if isinstance(env, gym.Env) and run.actors is None else None
+        progress = run.total, run.steps, run.chosen, run.part, run.every, seed
+        if compiled is None:
+            return cls(*progress, 0, None, None)
         observation = np.array(run.observation, dtype=np.float64).ravel()
-        return cls(*known, place.elapsed_steps, place.read_state(), observation)
+        return cls(*progress, compiled.elapsed_steps, compiled.read_state(), observation)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return metadata and arrays, for a file."""
+        """Return metadata and arrays for a file."""
         metadata = dict(vars(self))
         state, observation = metadata.pop("state"), metadata.pop("observation")
         if state is None:
@@ -135,7 +134,7 @@ class Snapshot:
 
     @classmethod
     def from_file(cls, metadata: Any, arrays: dict[str, FloatArray]) -> "Snapshot":
-        """Make one of what :meth:`to_file` returned, or raise InvalidFileError."""
+        """Make a snapshot from metadata and arrays of a file, or raise InvalidFileError."""
         names = {"total", "steps", "chosen", "part", "every", "seed", "elapsed"}
         right = isinstance(metadata, dict) and metadata.keys() == names
         require(right, f"training must have {sorted(names)}")
@@ -156,27 +155,25 @@ class Snapshot:
             number(value, f"training.{name}", span, metadata)
         check(arrays, TRAINING, {})
         require(len(arrays) in (0, 2), "training_ has a state or an observation, but not both")
-        place = arrays.get("training_state"), arrays.get("training_observation")
-        return cls(**metadata, state=place[0], observation=place[1])
+        state, observation = arrays.get("training_state"), arrays.get("training_observation")
+        return cls(**metadata, state=state, observation=observation)
 
     def enter(self, env: gym.Env[Any, Any]) -> Any:
-        """Put an environment where it was, and return the observation; None if it cannot be put.
+        """Restore the environment's state and return the observation; None if it was not saved.
 
-        Raises
-        ------
-        ValueError
-            If the environment is another.
+        Raises ValueError if the state or observation has a different size.
         """
-        place = stateful(env)
-        if self.state is None or self.observation is None or place is None:
+        compiled = stateful(env)
+        if self.state is None or self.observation is None or compiled is None:
             return None
         first = np.asarray(env.reset()[0])
-        shape = place.read_state().shape
+        shape = compiled.read_state().shape
         if (shape, first.size) != (self.state.shape, self.observation.size):
             raise ValueError(
                 f"env has a state of shape {shape} and observations of {first.size} numbers: the "
                 f"training was in one of {self.state.shape} and {self.observation.size}"
             )
-        place.write_state(self.state, self.elapsed)
-        seen = self.observation.reshape(first.shape)
-        return seen.astype(first.dtype) if (seen.astype(first.dtype) == seen).all() else seen
+        compiled.write_state(self.state, self.elapsed)
+        observation = self.observation.reshape(first.shape)
+        rounded = observation.astype(first.dtype)
+        return rounded if (rounded == observation).all() else observation

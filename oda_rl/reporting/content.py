@@ -11,8 +11,8 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
-from oda_rl.agents.base.agent import Player
 from oda_rl.agents.base.files import present_versions
+from oda_rl.agents.base.player import Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin, from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -200,7 +200,7 @@ class ReportPlayer(Player):
         """
         if self._origin is not None and self._origin.wrappers:
             return None
-        env = self._other_env()
+        env = self.make_separate_env()
         try:
             dynamics = known_dynamics(cast(Any, env))
             kind = type(env.unwrapped).__name__

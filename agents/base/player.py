@@ -1,0 +1,334 @@
+"""Base of everything that acts by a policy in an environment."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import numpy.typing as npt
+from gymnasium.vector import VectorEnv
+
+from oda_rl._threads import one_thread
+from oda_rl._types import FloatArray
+from oda_rl.agents.base.compiled_loop import play_compiled
+from oda_rl.agents.base.loops import play
+from oda_rl.agents.base.progress import episodes_line
+from oda_rl.agents.base.settings import Settings, checked_count
+from oda_rl.agents.environments.adaptation import adapted, adapted_vector
+from oda_rl.agents.environments.making import generator_of, make_env, set_generator
+from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.environments.validation import checked_batch, checked_points
+from oda_rl.agents.policies.contract import Policy
+from oda_rl.envs.dynamics import compiled_dynamics
+
+
+class Player(ABC):
+    """Base of everything that acts by a policy in an environment."""
+
+    config: Settings
+    env_id: str | None
+    named_by_file: bool = False
+    """Whether the environment is named by a file, for which no module may be imported."""
+    interface: Interface
+
+    _max_features = 1024  # the cost of a step grows faster than the number of components
+    _rngs: dict[str, np.random.Generator]
+    _env_seeded = False
+    _env_rng: dict[str, Any] | None = None  # generator state of the environment, from a file
+    _env: AnyEnv | None = None
+    _origin: Origin | None = None  # of an environment that has not been made
+    _env_module: str | None = None  # module that registers the id
+    _adapted_env: AnyEnv | None = None  # the environment with the spaces that engines work with
+
+    @property
+    def env(self) -> AnyEnv | None:
+        """Environment of training, as given or made from an id; None if there is none yet.
+
+        Setting one with other spaces than it was trained with raises ValueError.
+        """
+        return self._env
+
+    @env.setter
+    def env(self, env: AnyEnv | None) -> None:
+        if env is not None:
+            self._check_spaces(env)
+        self._attach(env)
+
+    def _attach(self, env: AnyEnv | None) -> None:
+        self._env, self._adapted_env = env, None if env is None else self._adapted(env)
+
+    def _check_spaces(self, env: AnyEnv) -> None:
+        """Raise ValueError if an environment has other spaces than the agent was trained with."""
+        interface = self._interface_of(self._adapted(env)).of_user(env, self._bins)
+        if interface != self.interface:
+            raise ValueError(f"env has {interface}: the agent was trained with {self.interface}")
+
+    @property
+    def origin(self) -> Origin | None:
+        """Description of its environment at present; None if only its id is known."""
+        return self._origin if self._env is None else origin_of(self._env, self._env_module)
+
+    @property
+    @abstractmethod
+    def policy(self) -> Policy:
+        """Policy that the agent has learned; it needs nothing else to act."""
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells (aggregate states) of the policy."""
+        return self.policy.n_cells
+
+    @property
+    def q_values(self) -> FloatArray:
+        """Value of each action at each codevector, shape (n_cells, n_actions)."""
+        return self.policy.q_values
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """Codevectors of the cells in the observation's units, shape (n_cells, d)."""
+        return self.policy.codevectors
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Current probability of a random action, or random decision, in training."""
+
+    @one_thread()
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, Any]:
+        """Return the policy's action for one observation, or the actions for a batch.
+
+        The signature is that of Stable-Baselines3, whose ``evaluate_policy`` takes this agent.
+
+        Parameters
+        ----------
+        observation
+            One observation of the environment's space, or a batch with one more leading dimension
+            (of each part of a Dict or Tuple). Instead of Dicts and Tuples, vectors such as
+            ``codevectors`` are accepted: parts of a Dict follow one another by sorted keys.
+        state, episode_start
+            Ignored; ``state`` is returned.
+        deterministic : bool
+            False explores as training does at present, but repeats no action.
+
+        Returns
+        -------
+        action
+            Of the environment's action space: numpy.int64, or ndarray; for a batch, shape (n, ...).
+        state
+
+        Raises
+        ------
+        ValueError
+            If the observation is not of the space, or not finite.
+        """
+        points, single = checked_batch(observation, self.interface)
+        acts = self.policy.act(points)
+        if not deterministic:
+            explore = self._rngs["predict"].random(len(acts)) < self.epsilon
+            acts = np.where(explore.reshape(-1, *[1] * (acts.ndim - 1)), self._random(acts), acts)
+        actions = self.interface.performed(acts)
+        return (actions[0] if single else actions), state
+
+    @one_thread()
+    def cell(self, observation: Any) -> Any:
+        """Return the cell of one observation (int), or those of a batch, shape (n,).
+
+        Raises ValueError as :meth:`predict` does.
+        """
+        points, single = checked_batch(observation, self.interface)
+        cells = self.policy.cells(points)
+        return int(cells[0]) if single else cells
+
+    @one_thread()
+    def evaluate(
+        self,
+        n_eval_episodes: int = 100,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+        progress_bar: bool = False,
+    ) -> FloatArray:
+        """Play greedy episodes and return the returns, shape (n_eval_episodes,); learn nothing.
+
+        Parameters
+        ----------
+        n_eval_episodes : int
+            At least 1.
+        env : gymnasium.Env, optional
+            Environment to play in. By default one like the agent's is made, with the present
+            running statistics of its wrappers, and closed afterwards.
+        seed : int, optional
+            Seed of the environment's first reset.
+        progress_bar : bool
+            Show progress, unless episodes are played in compiled code.
+
+        Raises
+        ------
+        ValueError
+            If ``env`` has other spaces than the agent was trained with, or is not given and no
+            other environment can be made.
+        """
+        count = checked_count("n_eval_episodes", n_eval_episodes)
+        with self._evaluation_env(env) as made, episodes_line(count, progress_bar) as report:
+            compiled, policy = compiled_dynamics(made), self.policy.in_loops
+            if compiled is not None and compiled.time_limit is not None and policy is not None:
+                return play_compiled(compiled, policy, made.reset(seed=seed)[0], count)
+            returns = [0.0]
+            for _, reward, done in play(made, self._greedy, seed):
+                returns[-1] += reward
+                if done:
+                    report(returns)
+                    if len(returns) == count:
+                        break
+                    returns.append(0.0)
+        return np.array(returns)
+
+    @one_thread()
+    def visited_states(
+        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
+    ) -> FloatArray:
+        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
+
+        ``env`` and ``seed`` are as in :meth:`evaluate`.
+        """
+        count = checked_count("n_steps", n_steps)
+        with self._evaluation_env(env) as made:
+            steps = islice(play(made, self._greedy, seed), count)
+            states = [np.ravel(observation) for observation, _, _ in steps]
+        return np.array(states, dtype=np.float64)
+
+    def draw_env_seed(self) -> int:
+        """Draw a seed for the environment's reset."""
+        return int(self._rngs["env"].integers(2**31))
+
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Draw random actions in the form and shape of these actions of a policy."""
+        return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
+
+    def _greedy(self, observation: Any) -> Any:
+        """Return the greedy action, for the adapted environment, in its observation."""
+        point = checked_points(observation, self.interface)
+        return self.interface.actions(self.policy.act(point))[0]
+
+    @property
+    def _bins(self) -> int:
+        """Number of values of each component of a continuous action in a grid of actions."""
+        return self.config.action_bins
+
+    def _interface(self) -> Interface:
+        """Read the spaces of its environment."""
+        assert self._env is not None
+        assert self._adapted_env is not None
+        interface = self._interface_of(self._adapted_env)
+        if interface.n_features > self._max_features:
+            raise ValueError(
+                f"observation_space is {spaces_of(self._env)[0]}: its {interface.n_features:,} "
+                f"components are too many for {type(self).__name__}, at most "
+                f"{self._max_features:,}; gymnasium.wrappers.TransformObservation can make a few "
+                "features of them, ResizeObservation and GrayscaleObservation smaller images"
+            )
+        return interface.of_user(self._env, self._bins)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        """Read the spaces of an adapted environment."""
+        return Interface.of(env)
+
+    def _reset_env(self, env: AnyEnv) -> Any:
+        """Reset, with a seed the first time, and return the observation."""
+        self._restore_env_rng(env)
+        seed = None if self._env_seeded else self.draw_env_seed()
+        self._env_seeded = True
+        return env.reset(seed=seed)[0]
+
+    def _restore_env_rng(self, env: AnyEnv, reset: bool = True) -> None:
+        """Continue the random numbers of the saved agent's environment in this environment.
+
+        The seeded reset is for other generators that an environment may have.
+        """
+        state, self._env_rng = self._env_rng, None
+        if state is not None and isinstance(env, gym.Env):
+            if reset:
+                rng = copy.deepcopy(self._rngs["env"])
+                env.unwrapped.reset(seed=int(rng.integers(2**31)))
+            set_generator(env, state)
+            self._env_seeded = True
+
+    def _env_generator(self) -> dict[str, Any] | None:
+        """Return the state of its environment's generator, once it has learned there."""
+        return generator_of(self._env) if self._env_seeded else self._env_rng
+
+    def _require_env(self) -> AnyEnv:
+        """Return the adapted environment; make it if necessary."""
+        if self._adapted_env is None:
+            self._attach(self._remake_env(learning=True))
+        assert self._adapted_env is not None
+        return self._adapted_env
+
+    def _remake_env(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make an environment as a file describes the one that the agent was trained in."""
+        origin, env_id = self._origin, self.env_id
+        obstacle = None if origin is None else origin.obstacle
+        if obstacle is not None:
+            raise ValueError(
+                f"env is None, and the agent was trained in {obstacle}: give env= to load, or to "
+                "evaluate"
+            )
+        if origin is None and env_id is None:
+            raise ValueError(
+                "env is None: set agent.env, or load the agent with load(path, env=...); evaluate "
+                "takes env=, too"
+            )
+        module = str(env_id).rpartition(":")[0] if origin is None else origin.untrusted_module()
+        if module and self.named_by_file:
+            raise ValueError(
+                f"env is None, and the file names {env_id!r}, for which the module {module!r} "
+                "would be imported: load it with load(path, env=...), or --trust-env in the "
+                "command, if that is what you want"
+            )
+        if origin is not None:
+            made = origin.make(learning, render_mode)
+        else:
+            made = make_env(str(env_id), **({"render_mode": render_mode} if render_mode else {}))
+        self._check_spaces(made)
+        return made
+
+    def make_separate_env(self, render_mode: str | None = None) -> gym.Env[Any, Any]:
+        """Make another environment like its own, or like those in its vector environment."""
+        if self._env is None:
+            return self._remake_env(learning=False, render_mode=render_mode)
+        return separate_env(self._env, render_mode)
+
+    def _adapted(self, env: AnyEnv) -> AnyEnv:
+        """Wrap an environment so that it has the spaces that engines work with."""
+        if isinstance(env, VectorEnv):
+            return adapted_vector(env, self._bins)
+        return adapted(env, self._bins)
+
+    @contextmanager
+    def _evaluation_env(self, env: gym.Env[Any, Any] | None) -> Iterator[gym.Env[Any, Any]]:
+        """Give the adapted environment to play in: the given one, or a new one, closed after."""
+        made = self.make_separate_env() if env is None else env
+        if isinstance(made, VectorEnv):
+            raise TypeError(
+                f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
+                "plays in several"
+            )
+        if env is not None:
+            self._check_spaces(env)
+        adapted_env = self._adapted(made)
+        assert isinstance(adapted_env, gym.Env)
+        try:
+            yield adapted_env
+        finally:
+            if env is None:
+                adapted_env.close()
