@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -56,28 +56,8 @@ _CHILD = "import sys; from oda_rl.agents.comparison import print_run; print_run(
 Pause = Callable[[int, float], None]
 
 
-class Competitor(Protocol):
-    """An agent, or a :class:`oda_rl.agents.sb3.baselines.Baseline`."""
-
-    def learn(self, checkpoints: Sequence[int], pause: Pause) -> None:
-        """Train, and call ``pause`` with steps and seconds at each checkpoint."""
-
-    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the greedy action for one observation, or the actions for a batch."""
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters of the policy."""
-
-    def save_policy(self, folder: Path) -> Path:
-        """Write the policy to a file."""
-
-    def save(self, folder: Path) -> Path:
-        """Write everything needed for further training to a file."""
-
-
 class Own:
-    """One of our agents, with its defaults."""
+    """One of our agents, with its defaults; see :class:`oda_rl.agents.sb3.baselines.Baseline`."""
 
     def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
         self.agent: Agent = OWN[algorithm](env_id, seed=seed)
@@ -320,7 +300,7 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
         kind = Baseline
     kind.warm_up(algorithm, env_id)
     startup = time.time() - launched
-    competitor: Competitor = kind(algorithm, env_id, seed)
+    competitor = kind(algorithm, env_id, seed)
     envs = [make_env(env_id) for _ in range(EVALUATION_EPISODES)]
     rows: Rows = []
 
@@ -381,7 +361,7 @@ def greedy_returns(
     return returns
 
 
-def _predict_microseconds(competitor: Competitor, env: Any) -> float:
+def _predict_microseconds(competitor: Any, env: Any) -> float:
     """Time ``predict`` of one observation: median over blocks of calls."""
     observation = env.reset(seed=0)[0]
     times = []

@@ -161,34 +161,29 @@ class Difference:
         return float((self.after - self.before).mean()) if len(self.after) else np.nan
 
     def __str__(self) -> str:
-        return "\n".join([*self._rules(), *self._where(), *self._costs()])
-
-    def _rules(self) -> list[str]:
+        n, lines = len(self.states), []
         before, after = (text.splitlines() for text in self.texts)
-        if before == after:
-            return []
-        lines = list(difflib.unified_diff(before, after, "before", "after", lineterm="", n=99))
-        return ["```diff", *lines[:2], *lines[3:], "```", ""]
-
-    def _where(self) -> list[str]:
-        n = len(self.states)
-        if not self.differs.any():
-            return [f"They decide alike in all of {n:,} states."]
-        cells = ", ".join(f"{share:.1%} of cell {k}" for k, share in self.changed.items())
-        return [
-            f"They decide differently in {self.share:.1%} of {n:,} states: {cells}.",
-            f"Where: {self.region.said(self.names)} (precision {self.region.precision:.2f}, "
-            f"recall {self.region.recall:.2f}).",
-        ]
-
-    def _costs(self) -> list[str]:
-        if len(self.after) == 0:
-            return []
-        low, high = self.interval
-        return [
-            f"Return: {self.before.mean():.4g} before, {self.after.mean():.4g} after: "
-            f"{self.change:+.4g} ({low:+.4g} to {high:+.4g}) from {len(self.after)} common starts."
-        ]
+        if before != after:
+            rules = difflib.unified_diff(before, after, "before", "after", lineterm="", n=99)
+            first, second, _, *rest = rules
+            lines += ["```diff", first, second, *rest, "```", ""]
+        if self.differs.any():
+            cells = ", ".join(f"{share:.1%} of cell {k}" for k, share in self.changed.items())
+            lines += [
+                f"They decide differently in {self.share:.1%} of {n:,} states: {cells}.",
+                f"Where: {self.region.said(self.names)} (precision {self.region.precision:.2f}, "
+                f"recall {self.region.recall:.2f}).",
+            ]
+        else:
+            lines.append(f"They decide alike in all of {n:,} states.")
+        if len(self.after):
+            low, high = self.interval
+            lines.append(
+                f"Return: {self.before.mean():.4g} before, {self.after.mean():.4g} after: "
+                f"{self.change:+.4g} ({low:+.4g} to {high:+.4g}) from {len(self.after)} common "
+                "starts."
+            )
+        return "\n".join(lines)
 
 
 @one_thread()

@@ -220,7 +220,7 @@ def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
 def modules_of(origin: Origin) -> Iterator[str]:
     """Yield the modules that an environment is made from, except the main module."""
     entry_point = None if origin.spec is None else origin.spec.entry_point
-    for maker in (entry_point, *(layer.kind for layer in origin.wrappers)):
-        name = maker.partition(":")[0] if isinstance(maker, str) else maker.__module__
-        if maker is not None and name != "__main__":
+    for maker in filter(None, (entry_point, *(layer.kind for layer in origin.wrappers))):
+        name = maker.partition(":")[0] if isinstance(maker, str) else str(maker.__module__)
+        if name != "__main__":
             yield name

@@ -17,7 +17,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import play_compiled
 from oda_rl.agents.base.loops import play
 from oda_rl.agents.base.progress import episodes_line
-from oda_rl.agents.base.settings import Settings, checked_count
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import generator_of, make_env, set_generator
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
@@ -30,7 +30,8 @@ from oda_rl.envs.dynamics import compiled_dynamics
 class Player(ABC):
     """Base of everything that acts by a policy in an environment."""
 
-    config: Settings
+    config: Any
+    """Settings, ``action_bins`` among them."""
     env_id: str | None
     named_by_file: bool = False
     """Whether the environment is named by a file, for which no module may be imported."""
@@ -223,7 +224,7 @@ class Player(ABC):
     @property
     def _bins(self) -> int:
         """Number of values of each component of a continuous action in a grid of actions."""
-        return self.config.action_bins
+        return int(self.config.action_bins)
 
     def _interface(self) -> Interface:
         """Read the spaces of its environment."""

@@ -3,19 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oda_rl.files.schema import Span
-
-
-class Settings(Protocol):
-    """Settings that every agent has."""
-
-    @property
-    def action_bins(self) -> int:
-        """Values of each component of a continuous action."""
 
 
 class Range(NamedTuple):

@@ -178,15 +178,7 @@ class ActionBox:
 
 @dataclass(frozen=True)
 class Native:
-    """The environment's own spaces where they are not the agent's; Dicts in canonical order.
-
-    >>> native = Native(spaces.Discrete(3), spaces.Box(-2.0, 2.0, (1,)), bins=5)
-    >>> native.points(2)
-    (array([[2.]]), True)
-    >>> native.actions(np.array([0, 3])), native.number(np.float32([1.0]))
-    (array([[-2.],
-           [ 1.]], dtype=float32), 3)
-    """
+    """The environment's own spaces where they are not the agent's; Dicts in canonical order."""
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]

@@ -1,6 +1,6 @@
 """Logged transitions from arrays, data frames and Minari datasets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -202,12 +202,16 @@ class Transitions:
             terminated = np.asarray(episode.terminations, dtype=np.bool_)
             truncated = np.array(episode.truncations, dtype=np.bool_)
             truncated[-1] |= not terminated[-1]
-            before, after = _cut(episode.observations, 0, n), _cut(episode.observations, 1, n + 1)
-            parts.append((before, _cut(episode.actions, 0, n), np.asarray(episode.rewards), after,
-                          terminated, truncated))  # fmt: skip
+            before = _map(lambda array, n=n: array[:n], episode.observations)
+            after = _map(lambda array, n=n: array[1 : n + 1], episode.observations)
+            actions = _map(lambda array, n=n: array[:n], episode.actions)
+            parts.append(
+                (before, actions, np.asarray(episode.rewards), after, terminated, truncated)
+            )
         if not parts:
             raise ValueError("dataset has no steps: there must be at least one")
-        return cls(*(_joined(list(column)) for column in zip(*parts, strict=True)))
+        return cls(*(_map(lambda *arrays: np.concatenate(arrays), *column)
+                     for column in zip(*parts, strict=True)))  # fmt: skip
 
 
 def _require(what: str, given: Any, required: Sequence[str]) -> None:
@@ -272,18 +276,11 @@ def _batch(name: str, given: Any, n: int) -> Any:
     return array
 
 
-def _cut(batch: Any, begin: int, end: int) -> Any:
-    if isinstance(batch, Mapping):
-        return {key: _cut(part, begin, end) for key, part in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple(_cut(part, begin, end) for part in batch)
-    return np.asarray(batch)[begin:end]
-
-
-def _joined(batches: list[Any]) -> Any:
+def _map(convert: Callable[..., Any], *batches: Any) -> Any:
+    """Convert arrays, or the corresponding arrays of dictionaries or tuples."""
     first = batches[0]
     if isinstance(first, Mapping):
-        return {key: _joined([one[key] for one in batches]) for key in first}
+        return {key: _map(convert, *(batch[key] for batch in batches)) for key in first}
     if isinstance(first, tuple):
-        return tuple(_joined(list(parts)) for parts in zip(*batches, strict=True))
-    return np.concatenate(batches)
+        return tuple(_map(convert, *parts) for parts in zip(*batches, strict=True))
+    return convert(*map(np.asarray, batches))
