@@ -299,7 +299,8 @@ class Player(ABC):
         if origin is not None:
             made = origin.make(learning, render_mode)
         else:
-            made = make_env(str(env_id), **({"render_mode": render_mode} if render_mode else {}))
+            kwargs: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
+            made = make_env(str(env_id), **kwargs)
         self._check_spaces(made)
         return made
 

@@ -110,7 +110,7 @@ class ModelAgent(Simplifiable, Agent):
     True
     """
 
-    config: ModelConfig  # type: ignore[assignment]
+    config: ModelConfig
     _engine: ModelEngine
 
     _config_class = ModelConfig
