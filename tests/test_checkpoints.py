@@ -57,14 +57,6 @@ def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
     assert_same(content(case.load(file).resume(), out), whole)  # nothing was left
 
 
-@pytest.mark.parametrize("name", ["oda, fused", "fitted, in Python", "model"])
-def test_checkpoints_change_nothing(name, tmp_path):
-    case = CASES[name]
-    whole = content(case.agent().learn(case.steps), tmp_path / "a.zip")
-    kept = {"checkpoint": tmp_path / "c.zip", "checkpoint_every": 33}
-    assert_same(content(case.agent().learn(case.steps, **kept), tmp_path / "a.zip"), whole)
-
-
 @pytest.mark.parametrize("name", ["som, fused", "infex, in Python", "bounded, fused", "model"])
 def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
     case, out = CASES[name], tmp_path / "agent.zip"
