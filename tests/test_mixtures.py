@@ -1,6 +1,5 @@
 import re
 import tracemalloc
-import warnings
 
 import numpy as np
 import oracles
@@ -132,14 +131,13 @@ def test_gradient_steps_are_those_of_finite_differences(covariance_type):
         np.testing.assert_allclose(found, slope, rtol=5e-3, atol=5e-3)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_spectral_form_stays_orthonormal_and_its_gradient_turns_it():
     rng = np.random.default_rng(2)
     points = rng.normal(size=(3000, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.5, 0.2], [0, 0, 0.4]])
     model = SGDGaussianMixture(1, covariance_type="full", update="sgd", learning_rate=0.002)
     model.set_params(max_iter=20, random_state=0, tol=0.0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points)
+    model.fit(points)
     axes = model._mixture.axes[0]
     np.testing.assert_allclose(axes @ axes.T, np.eye(3), atol=1e-10)
     np.testing.assert_allclose(model.covariances_[0], np.cov(points.T), atol=0.2)
@@ -285,12 +283,12 @@ def test_responsibilities_are_tempered_until_components_have_found_their_places(
     assert betas[-1] == 1.0
 
 
-def test_tempering_does_not_merge_what_lies_apart():
-    for n_features in (2, 64):
-        points, _ = make_blobs(600, n_features=n_features, centers=8, random_state=3)
-        model = SGDGaussianMixture(8, random_state=0).fit(points)
-        theirs = GaussianMixture(8, covariance_type="diag", n_init=5, random_state=0).fit(points)
-        assert model.score(points) > theirs.score(points) - 0.02
+@pytest.mark.parametrize("n_features", [2, 64])
+def test_tempering_does_not_merge_separate_clusters(n_features):
+    points, _ = make_blobs(600, n_features=n_features, centers=8, random_state=3)
+    model = SGDGaussianMixture(8, random_state=0).fit(points)
+    theirs = GaussianMixture(8, covariance_type="diag", n_init=5, random_state=0).fit(points)
+    assert model.score(points) > theirs.score(points) - 0.02
 
 
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
@@ -321,7 +319,7 @@ def test_numbers_of_scikit_learns_own_class(covariance_type):
     theirs = GaussianMixture(3, covariance_type=covariance_type)
     for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
         setattr(theirs, name, getattr(model, name))
-    np.testing.assert_allclose(theirs.score_samples(points), model.score_samples(points))
+    assert model.score(points) == pytest.approx(theirs.score(points))
     assert model.aic(points) == pytest.approx(theirs.aic(points))
     assert model.bic(points) == pytest.approx(theirs.bic(points))
     best = GaussianMixture(3, covariance_type=covariance_type, n_init=5, random_state=0)
@@ -335,21 +333,17 @@ def test_numbers_of_scikit_learns_own_class(covariance_type):
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
 def test_one_by_one_equals_blocks(dtype, batch_size, covariance_type):
     points = np.random.default_rng(0).normal(size=(600, 2)).astype(dtype)
-    models = [
-        SGDGaussianMixture(
-            4, batch_size=batch_size, covariance_type=covariance_type, random_state=0
-        )
-        for _ in range(2)
-    ]
-    models[0].partial_fit(points)
+    settings = {"batch_size": batch_size, "covariance_type": covariance_type, "random_state": 0}
+    one, other = (SGDGaussianMixture(4, **settings) for _ in range(2))
+    one.partial_fit(points)
     for point in points:
-        models[1].partial_fit(point[None])
-    assert models[0].means_.dtype == dtype
-    np.testing.assert_array_equal(models[0].means_, models[1].means_)
-    np.testing.assert_array_equal(models[0].covariances_, models[1].covariances_)
-    np.testing.assert_array_equal(models[0].weights_, models[1].weights_)
+        other.partial_fit(point[None])
+    assert one.means_.dtype == dtype
+    for name in ("means_", "covariances_", "weights_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_on_digits_it_needs_no_k_means_and_annealing_matters():
     points = load_digits().data.astype(np.float32) / 16.0
     train, test = points[:1297], points[1297:]
@@ -360,12 +354,10 @@ def test_on_digits_it_needs_no_k_means_and_annealing_matters():
     ).fit(train)
     assert natural.score(test) > comparator.score(test) - 0.3
     assert len(np.unique(natural.predict(train))) >= 60
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        plain = SGDGaussianMixture(64, update="sgd", max_iter=40, random_state=0).fit(train)
-        sparse = plain.set_params(width=0.01)
-        annealed = plain.score(test)
-        sparse.fit(train)
+    plain = SGDGaussianMixture(64, update="sgd", max_iter=40, random_state=0).fit(train)
+    annealed = plain.score(test)
+    assert len(np.unique(plain.predict(train))) >= 50
+    sparse = plain.set_params(width=0.01).fit(train)
     assert len(np.unique(sparse.predict(train))) < 30  # a sparse-component solution
     assert sparse.score(test) < annealed - 5.0
 
@@ -408,12 +400,11 @@ def test_a_sample_far_outside_everything():
     assert model.score(points) > -4.0
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scoring_takes_little_memory_beside_the_samples():
     points = np.random.default_rng(0).normal(size=(100_000, 64))
     model = SGDGaussianMixture(32, batch_size=100, max_iter=1, width=0.1, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points[:2000])
+    model.fit(points[:2000])
     model.score(points[:10])
     tracemalloc.start()
     model.score(points)
@@ -422,15 +413,12 @@ def test_scoring_takes_little_memory_beside_the_samples():
     assert peak < 10e6  # a fifth of the samples' own 51 MB
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_many_features_and_no_nan():
     rng = np.random.default_rng(0)
-    patterns = rng.uniform(size=(5, 3072)).astype(np.float32)
-    points = patterns[rng.integers(5, size=1500)] + rng.normal(scale=0.1, size=(1500, 3072))
-    points = points.astype(np.float32)
-    model = SGDGaussianMixture(9, batch_size=10, max_iter=5, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points)
+    patterns = rng.uniform(size=(5, 3072))[rng.integers(5, size=1500)]
+    points = (patterns + rng.normal(scale=0.1, size=(1500, 3072))).astype(np.float32)
+    model = SGDGaussianMixture(9, batch_size=10, max_iter=5, random_state=0).fit(points)
     assert np.isfinite(model.score_samples(points)).all()
     assert model.means_.dtype == np.float32
 
@@ -481,31 +469,22 @@ def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("seed", range(3))
-def test_the_printed_algorithm_uses_its_components_on_digits(seed):
-    points = np.random.default_rng(seed).permutation(load_digits().data)[:1297] / 16.0
-    model = SGDGaussianMixture(64, update="sgd", max_iter=30, random_state=seed).fit(points)
-    assert len(np.unique(model.predict(points))) >= 50
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "learner",
     [
-        SGDGaussianMixture(64, random_state=0),
-        SGDGaussianMixture(64, update="sgd", max_iter=30, random_state=0),
-        SGDGaussianMixture(64, covariance_type="tied_spherical", random_state=0),
-        SGDGaussianMixture(64, forgetting=0.01, max_iter=10, random_state=0),
-        StochasticEMGaussianMixture(64, random_state=0),
-        StochasticEMGaussianMixture(64, init="random", random_state=0),
-        DistributedGaussianMixture(16, random_state=0),
-        DensityOutlierDetector(random_state=0),
+        SGDGaussianMixture(64),
+        SGDGaussianMixture(64, update="sgd", max_iter=30),
+        SGDGaussianMixture(64, forgetting=0.01, max_iter=10),
+        StochasticEMGaussianMixture(64),
+        DistributedGaussianMixture(16),
+        DensityOutlierDetector(),
     ],
 )
 def test_no_held_out_digit_lies_far_below_the_others(learner):
     for seed in range(3):
         points = np.random.default_rng(seed).permutation(load_digits().data) / 16.0
-        scores = clone(learner).fit(points[:1297]).score_samples(points[1297:])
+        model = clone(learner).set_params(random_state=0).fit(points[:1297])
+        scores = model.score_samples(points[1297:])
         low, median, high = np.percentile(scores, [25, 50, 75])
         assert scores.min() > median - 100.0 * (high - low)
 
@@ -572,30 +551,19 @@ def test_the_floor_is_a_share_of_the_mean_variance_of_features_that_vary(learner
         assert variances_above(model) > -1e-9
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("learner", FLOORED)
-@pytest.mark.parametrize("factor", [1e-6, 1e3])
-def test_a_floor_may_be_given_in_the_square_of_the_data_s_unit(learner, factor):
-    points = factor * collapsing()
-    learner = clone(learner).set_params(variance_floor=0.5 * factor**2)
-    model = learner.fit(points)
-    np.testing.assert_allclose(model.variance_floor_, 0.5 * factor**2)
-    assert variances_above(model) == pytest.approx(0.0, abs=1e-6)
-    if not learner._spherical():
-        same = clone(learner).set_params(variance_floor=[0.5 * factor**2] * 3).fit(points)
-        np.testing.assert_allclose(same.score_samples(points), model.score_samples(points))
-
-
 ANISOTROPIC = [model for model in FLOORED if not model._spherical()]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("learner", ANISOTROPIC)
-def test_each_feature_may_have_a_floor_of_its_own(learner, tmp_path):
-    floors = np.array([0.5, 0.01, 0.2])
+@pytest.mark.parametrize("learner", FLOORED)
+def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
+    scaled = clone(learner).set_params(variance_floor=0.5e-12).fit(1e-6 * collapsing())
+    np.testing.assert_allclose(scaled.variance_floor_, 0.5e-12)
+    assert variances_above(scaled) == pytest.approx(0.0, abs=1e-6)
+    floors = 0.5 if learner._spherical() else np.array([0.5, 0.01, 0.2])
     learner = clone(learner).set_params(variance_floor=floors)
     model = clone(learner).fit(collapsing())
-    np.testing.assert_allclose(model.variance_floor_, floors)
+    np.testing.assert_allclose(model.variance_floor_, floors * np.ones(3))
     assert variances_above(model) == pytest.approx(0.0, abs=1e-6)
     model.save(tmp_path / "model.zip")
     loaded = type(model).load(tmp_path / "model.zip")
@@ -631,6 +599,7 @@ def test_constant_features_change_nothing_else(learner):
     plain = clone(learner).set_params(n_components=4).fit(points)
     padded = np.column_stack([np.full((600, 20), 7.0), points])
     model = clone(plain).fit(padded)
+    assert model.weights_ @ model.means_[:, 0] == pytest.approx(7.0, rel=0.01)
     constant = -10.0 * np.log(2.0 * np.pi * plain.variance_floor_[0])  # of a density at its top
     assert model.score(padded) == pytest.approx(plain.score(points) + constant, abs=1.0)
     for labels_of in (plain.predict(points), model.predict(padded)):
@@ -641,15 +610,10 @@ def test_constant_features_change_nothing_else(learner):
     ("floor", "more", "message"),
     [
         (0.0, {}, "The 'variance_floor' parameter of"),
-        (-1.0, {}, "The 'variance_floor' parameter of"),
         (np.inf, {}, "The 'variance_floor' parameter of"),
-        (np.nan, {}, "The 'variance_floor' parameter of"),
-        ("mean", {}, "The 'variance_floor' parameter of"),
         ([1.0, 2.0], {}, "variance_floor has shape (2,): it must be a number, or have one for"),
-        ([[1.0], [2.0], [3.0]], {}, "variance_floor has shape (3, 1): it must be a number, or"),
         ([1.0, 0.0, 1.0], {}, "variance_floor holds 0: its values must be above 0"),
         ([1.0, np.nan, 1.0], {}, "Input variance_floor contains NaN"),
-        ([1.0, np.inf, 1.0], {}, "Input variance_floor contains infinity"),
         ([1.0] * 3, {"covariance_type": "tied_spherical"}, "have one variance, so it must be a"),
         (1e-40, {}, "variance_floor is 1e-40: it must be at least 1e-30 times the mean variance"),
     ],
@@ -658,12 +622,14 @@ def test_constant_features_change_nothing_else(learner):
     "kind", [SGDGaussianMixture, StochasticEMGaussianMixture, DistributedGaussianMixture]
 )
 def test_floors_that_cannot_be(kind, floor, more, message):
-    points = collapsing(30)
     model = kind(2, variance_floor=floor, **more)
     for method in ("fit", "partial_fit"):
         if hasattr(model, method):
             with pytest.raises(ValueError, match=re.escape(message)):
-                getattr(model, method)(points)
+                getattr(model, method)(collapsing(30))
+    if floor == [1.0] * 3 and kind is SGDGaussianMixture:  # forgetting has one variance, too
+        with pytest.raises(ValueError, match=re.escape(message)):
+            kind(2, variance_floor=floor, forgetting=0.1).partial_fit(collapsing(30))
 
 
 def test_a_stream_may_begin_far_below_the_floor():
@@ -674,19 +640,9 @@ def test_a_stream_may_begin_far_below_the_floor():
     assert np.isfinite(model.partial_fit(points).score(points))
 
 
-def test_a_stream_that_forgets_has_one_floor():
-    with pytest.raises(ValueError, match="spherical covariances have one variance, so it must be"):
-        SGDGaussianMixture(2, forgetting=0.1, variance_floor=[1.0] * 3).partial_fit(collapsing(30))
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", MIXTURES[:2] + MIXTURES[4:])
-def test_features_that_are_always_the_same(learner):
-    points, _ = make_blobs(300, centers=3, random_state=0)
-    constant = np.column_stack([points, np.full(300, 0.1)])
-    model = clone(learner).fit(constant)
-    assert np.isfinite(model.score_samples(constant)).all()
-    assert model.weights_ @ model.means_[:, 2] == pytest.approx(0.1, rel=0.01)
+def test_samples_that_are_all_the_same(learner):
     same = clone(learner).fit(np.full((20, 2), 0.3))
     np.testing.assert_allclose(same.weights_ @ same.means_, 0.3, rtol=0.05)
     assert np.isfinite(same.score(np.full((20, 2), 0.3)))
@@ -724,14 +680,8 @@ def test_it_is_no_worse_than_em_from_k_means(name):
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         SGDGaussianMixture(**parameters).fit([[0.0], [1.0], [2.0]])
-
-
-def test_a_stream_whose_width_changes():
-    model = SGDGaussianMixture(2).partial_fit(np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="3 features, but SGDGaussianMixture is expecting 2"):
-        model.partial_fit(np.zeros((3, 3)))
     with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
-        model.sample(0)
+        SGDGaussianMixture(2).partial_fit(np.zeros((3, 2))).sample(0)
 
 
 def test_the_grid_of_components_is_drawn_as_images():
@@ -758,5 +708,5 @@ def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type)
     expected = model.covariances_[0]
     expected = expected if expected.ndim == 2 else np.diag(np.broadcast_to(expected, 2))
     np.testing.assert_allclose(axes.T @ np.diag(radii**2) @ axes, expected, atol=1e-8)
-    with pytest.raises(ValueError, match="must have shape"):
+    with pytest.raises(ValueError, match=r"needs shape \(n, 2\)"):
         plot_mixture_density(model, np.zeros((5, 3)))

@@ -240,14 +240,14 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
                 "distances overflow"
             )
         self.bandwidth_ = bandwidth
-        found = find()
-        self.exemplars_, self.weights_ = found.positions * bandwidth, found.weights
-        self.objective_value_, self.duality_gap_ = found.value, found.gap
-        self.certificate_, self.history_ = found.certificate, found.history
-        self.n_iter_ = len(found.history)
+        solution = find()
+        self.exemplars_, self.weights_ = solution.positions * bandwidth, solution.weights
+        self.objective_value_, self.duality_gap_ = solution.value, solution.gap
+        self.certificate_, self.history_ = solution.certificate, solution.history
+        self.n_iter_ = len(solution.history)
         self.labels_ = np.asarray(self._shares(points, largest=True))
-        if found.failure is not None:
-            raise NotConvergedError(found.failure, self)
+        if solution.failure is not None:
+            raise NotConvergedError(solution.failure, self)
         if 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
             warnings.warn(
                 f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar",

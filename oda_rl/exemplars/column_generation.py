@@ -26,7 +26,7 @@ _RANDOM_STARTS = 32
 _EM_STEPS = 20
 _ADDED = 0.01  # of the best price's excess: a mode with less is not added
 _TWINS = 0.1  # bandwidths: nearer exemplars are merged if the objective allows
-_KEPT = 0.01  # of the bound: columns whose price is lower by more are dropped
+_MAX_LOSS = 0.01  # of the bound: columns whose price is lower by more are dropped
 _PROGRESS = 1e-4  # of the objective: after a round that gains less no column is dropped
 _MASTER_TOLERANCE = 1e-10
 _CONTENDING = 0.01  # of the bound: modes that are lower by more are not finished
@@ -101,9 +101,9 @@ class Exemplars(NamedTuple):
     """Why the tolerance was not reached, if it was not."""
 
 
-def price_gap(problem: Problem, height: float, found: Proportions) -> float:
+def price_gap(problem: Problem, height: float, master: Proportions) -> float:
     """Duality gap, if no exemplar has a price above ``height``."""
-    excess = max(height - found.bound, 0.0)
+    excess = max(height - master.bound, 0.0)
     return math.log1p(excess) if problem.objective == "log_likelihood" else excess
 
 
@@ -121,18 +121,20 @@ def select(
     """
     samples = Samples(points, problem.kernel, masses)
     responses = samples.responses(candidates - samples.origin)
-    found = best_proportions(
+    master = best_proportions(
         responses, problem.objective, penalty=problem.penalty, tolerance=0.1 * tolerance,
         masses=masses,
     )  # fmt: skip
-    gap = price_gap(problem, float((found.prices @ responses).max()), found)
-    weights = found.weights if problem.objective != "margin" else _corner(responses, found.weights)
+    gap = price_gap(problem, float((master.prices @ responses).max()), master)
+    weights = (
+        master.weights if problem.objective != "margin" else _corner(responses, master.weights)
+    )
     used = weights > 0.0
     combined = responses[:, used] @ weights[used]
     value = objective_value(problem.objective, combined, problem.penalty, masses)
     history = [Round(value, gap, int(used.sum()))]
     failure = None
-    if not found.converged:
+    if not master.converged:
         failure = f"the duality gap is {gap:.3g}, above tol={tolerance:g}: raise tol"
     return Exemplars(candidates[used], weights[used], value, gap, "exact", history, failure)
 
@@ -204,28 +206,28 @@ class Search:
 
     def advance(self) -> bool:
         """Make one round; return whether the gap is small enough, by pricing from all samples."""
-        found = self._master()
-        samples, prices = self.samples, found.prices
+        master = self._master()
+        samples, prices = self.samples, master.prices
         combined = self.responses @ self.weights
-        unit = self.problem.relative(combined, found.value, samples.masses)
+        unit = self.problem.relative(combined, master.value, samples.masses)
         tolerance = self.tolerance * unit
-        floor = found.bound - _CONTENDING * abs(found.bound)
+        floor = master.bound - _CONTENDING * abs(master.bound)
         known = np.concatenate([self._modes, self.exemplars])
         modes, heights = samples.modes(prices, self.starts(prices), known)
-        roughly = price_gap(self.problem, heights[0], found) <= _ROUGHLY * tolerance
+        roughly = price_gap(self.problem, heights[0], master) <= _ROUGHLY * tolerance
         if roughly or not self.problem.slides:
             modes, heights = samples.finished(prices, modes, heights, floor)
-        if self.certified and price_gap(self.problem, heights[0], found) <= tolerance:
+        if self.certified and price_gap(self.problem, heights[0], master) <= tolerance:
             modes, heights = samples.modes(prices, samples.points, modes)
             modes, heights = samples.finished(prices, modes, heights, floor)
-        gap = price_gap(self.problem, heights[0], found)
-        self.history.append(Round(found.value, gap, int((self.weights > 0.0).sum())))
+        gap = price_gap(self.problem, heights[0], master)
+        self.history.append(Round(master.value, gap, int((self.weights > 0.0).sum())))
         self._priced = self.exemplars, self.weights, self.responses
         if gap <= tolerance:
             return True
         self._modes = modes
-        excess = float(heights[0]) - found.bound
-        self._add(modes[heights > found.bound + _ADDED * excess])
+        excess = float(heights[0]) - master.bound
+        self._add(modes[heights > master.bound + _ADDED * excess])
         return False
 
     def solution(self) -> Exemplars:
@@ -251,11 +253,11 @@ class Search:
             return self._weigh(_MASTER_TOLERANCE)
         self._weigh(1e-7)
         self._slide()
-        found = self._weigh(_MASTER_TOLERANCE)
+        master = self._weigh(_MASTER_TOLERANCE)
         order = np.argsort(-self.weights)
         first = order[leaders(self.exemplars[order], _TWINS)]
         if len(first) == len(order):
-            return found
+            return master
         before = self.exemplars, self.weights, self.responses
         nearest = squared_distances(self.exemplars, self.exemplars[first]).argmin(axis=1)
         self.weights = np.bincount(nearest, before[1])
@@ -265,10 +267,10 @@ class Search:
         self.responses = self.samples.responses(self.exemplars)
         self._slide()
         merged = self._weigh(_MASTER_TOLERANCE)
-        if merged.value >= found.value - _MASTER_TOLERANCE:
+        if merged.value >= master.value - _MASTER_TOLERANCE:
             return merged
         self.exemplars, self.weights, self.responses = before
-        return found
+        return master
 
     def _slide(self) -> None:
         """Move exemplars and weights by EM steps."""
@@ -282,21 +284,21 @@ class Search:
 
     def _weigh(self, tolerance: float) -> Proportions:
         """Solve the master problem and drop exemplars without weight."""
-        found = best_proportions(
+        master = best_proportions(
             self.responses, self.problem.objective, penalty=self.problem.penalty,
             start=self.weights, tolerance=tolerance, masses=self.samples.masses,
         )  # fmt: skip
-        used = found.weights > 0.0
+        used = master.weights > 0.0
         # Exemplars that cannot move replace one another again and again: keep the dear ones.
         if not self.problem.slides:
-            prices = found.prices @ self.responses
-            used |= prices > found.bound - _KEPT * abs(found.bound)
-            if found.value - self._best <= _PROGRESS * abs(found.value):
+            prices = master.prices @ self.responses
+            used |= prices > master.bound - _MAX_LOSS * abs(master.bound)
+            if master.value - self._best <= _PROGRESS * abs(master.value):
                 used[:] = True  # otherwise dropped exemplars may come back for ever
-            self._best = max(self._best, found.value)
-        self.weights = found.weights[used]
+            self._best = max(self._best, master.value)
+        self.weights = master.weights[used]
         self.exemplars, self.responses = self.exemplars[used], self.responses[:, used]
-        return found
+        return master
 
     def _add(self, modes: FloatArray) -> None:
         new = self.samples.responses(modes)

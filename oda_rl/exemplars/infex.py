@@ -43,8 +43,10 @@ def _search_within(
     if not search.problem.slides:
         search.begin(start)
         search.run(max_rounds)
-        found = search.solution()
-        return found if len(found.weights) <= limit else _heaviest(found, limit, search, start)
+        optimum = search.solution()
+        return (
+            optimum if len(optimum.weights) <= limit else _heaviest(optimum, limit, search, start)
+        )
     if search.begin(start, limit):
         search.run(max_rounds, limit)
         if search.history[-1].n_exemplars <= limit:
@@ -56,10 +58,12 @@ def _search_within(
     return mixture.solution()
 
 
-def _heaviest(found: Exemplars, limit: int, search: Search, start: FloatArray | None) -> Exemplars:
+def _heaviest(
+    optimum: Exemplars, limit: int, search: Search, start: FloatArray | None
+) -> Exemplars:
     """Weight the heaviest exemplars again, or those of the start if they are better."""
     samples, (objective, _, penalty) = search.samples, search.problem
-    heaviest = found.positions[np.sort(np.argsort(-found.weights, kind="stable")[:limit])]
+    heaviest = optimum.positions[np.sort(np.argsort(-optimum.weights, kind="stable")[:limit])]
     best = None
     for positions in (heaviest, start):
         if positions is None:
@@ -70,14 +74,14 @@ def _heaviest(found: Exemplars, limit: int, search: Search, start: FloatArray | 
         weighted = best_proportions(responses, objective, penalty=penalty, masses=samples.masses)
         if best is None or weighted.value > best.value:
             value, used = weighted.value, weighted.weights > 0.0
-            gap = found.value + found.gap - value
-            history = [*found.history, Round(value, gap, int(used.sum()))]
+            gap = optimum.value + optimum.gap - value
+            history = [*optimum.history, Round(value, gap, int(used.sum()))]
             chosen = positions[used], weighted.weights[used]
-            best = Exemplars(*chosen, value, gap, found.certificate, history)
+            best = Exemplars(*chosen, value, gap, optimum.certificate, history)
     if best is None:
         raise TooFewExemplarsError(
-            f"max_exemplars is {limit}: the heaviest {limit} of {len(found.weights)} exemplars "
-            f"leave samples without a response; {len(found.weights)} are enough at this bandwidth"
+            f"max_exemplars is {limit}: the heaviest {limit} of {len(optimum.weights)} exemplars "
+            f"leave samples without a response; {len(optimum.weights)} are enough at this bandwidth"
         )
     return best
 
@@ -149,9 +153,9 @@ class _BoundedMixture:
     def _place(self, exemplars: FloatArray) -> None:
         self.exemplars = exemplars
         squares = squared_distances(self.samples.points, exemplars)
-        least = squares.min(axis=1)
-        self._highest = -0.5 * least
-        self.responses = self.samples.kernel.response(squares - least[:, None])
+        nearest = squares.min(axis=1)
+        self._highest = -0.5 * nearest
+        self.responses = self.samples.kernel.response(squares - nearest[:, None])
 
     def _log_densities(self) -> FloatArray:
         return np.asarray(np.log(self.responses @ self.weights) + self._highest)
@@ -163,11 +167,11 @@ class _BoundedMixture:
 
     def _weigh(self, weights: FloatArray) -> None:
         """Find the best weights, and drop the exemplars without weight."""
-        found = best_proportions(
+        best = best_proportions(
             self.responses, start=weights, tolerance=_MASTER_TOLERANCE, masses=self.samples.masses
         )
-        used = found.weights > 0.0
-        self.weights = found.weights[used]
+        used = best.weights > 0.0
+        self.weights = best.weights[used]
         self._place(self.exemplars[used])
 
     def _slide(self) -> None:
@@ -189,22 +193,22 @@ class _BoundedMixture:
             shares = np.minimum(self._shares(), 1.0 - 1e-12)
             missed = -self.samples.weighed(np.log1p(-shares)).sum(axis=0)
             n = max(self.limit, int((1.0 - _TURNOVER) * len(missed)))
-            kept = np.sort(np.argsort(-missed, kind="stable")[:n])
-            self.weights = self.weights[kept] / self.weights[kept].sum()
-            self._place(self.exemplars[kept])
+            chosen = np.sort(np.argsort(-missed, kind="stable")[:n])
+            self.weights = self.weights[chosen] / self.weights[chosen].sum()
+            self._place(self.exemplars[chosen])
 
     def _priced(
         self, logs: FloatArray, starts: FloatArray, known: FloatArray, *, to_the_end: bool = False
     ) -> tuple[FloatArray, FloatArray]:
         """Modes of the prices of log densities, and the logarithms of their heights."""
-        samples, least = self.samples, logs.min()
-        prices = self.samples.weighed(np.exp(least - logs)) / len(logs)
+        samples, lowest = self.samples, logs.min()
+        prices = self.samples.weighed(np.exp(lowest - logs)) / len(logs)
         modes, heights = samples.modes(prices, starts, known)
         if to_the_end:
             floor = (1.0 - _CONTENDING) * float(heights[0])
             modes, heights = samples.finished(prices, modes, heights, floor)
         with np.errstate(divide="ignore"):
-            return modes, np.log(heights) - least
+            return modes, np.log(heights) - lowest
 
 
 _FOLDS = 3
@@ -399,7 +403,7 @@ class INFEX(ExemplarMixture):
         return float(bandwidths[int(np.argmax(scores))])
 
     def _held_out(
-        self, points: FloatArray, weights: FloatArray, held: BoolArray, bandwidth: float
+        self, points: FloatArray, weights: FloatArray, test: BoolArray, bandwidth: float
     ) -> float:
         """Weighted sum of held-out log-densities; -∞ if samples have no response."""
         model = INFEX(
@@ -410,9 +414,9 @@ class INFEX(ExemplarMixture):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a bandwidth too small is not chosen
             try:
-                model.fit(points[~held], sample_weight=weights[~held])
+                model.fit(points[~test], sample_weight=weights[~test])
             except NotConvergedError as error:
                 model = error.solution  # type: ignore[assignment]
             except TooFewExemplarsError:
                 return -math.inf
-        return float(weights[held] @ model.score_samples(points[held]))
+        return float(weights[test] @ model.score_samples(points[test]))

@@ -94,11 +94,11 @@ def squared_distances(points: Array, others: Array, squares: Array | None = None
     """Squared Euclidean distances, shape (n, m); ``squares`` are squared norms of ``others``."""
     if squares is None:
         squares = np.einsum("ij,ij->i", others, others)
-    own = np.einsum("ij,ij->i", points, points)
-    if points.dtype == np.float64 and max(squares.max(initial=0.0), own.max(initial=0.0)) > _LONG:
+    norms = np.einsum("ij,ij->i", points, points)
+    if points.dtype == np.float64 and max(squares.max(initial=0.0), norms.max(initial=0.0)) > _LONG:
         return np.asarray(cdist(points, others, "sqeuclidean"))
     distances: Array = (-2.0 * points) @ others.T
-    distances += own[:, None]
+    distances += norms[:, None]
     distances += squares
     return np.maximum(distances, 0.0, out=distances)
 

@@ -66,10 +66,10 @@ def objective_value(
     if objective == "mean_variance":
         mean = average(responses, masses)
         return float(mean - penalty * average((responses - mean) ** 2, masses))
-    least = responses.min()
+    margin = responses.min()
     if objective == "margin":
-        return float(least)
-    return float(least - penalty * average((responses - least) ** 2, masses))
+        return float(margin)
+    return float(margin - penalty * average((responses - margin) ** 2, masses))
 
 
 def best_proportions(
@@ -292,11 +292,11 @@ def _margin(
         for predicting in (True, False):
             # dη = pushed/s - ω - stiffness ds, and ds = K dq - dρ + of_slacks.
             drive = pushed / slacks - pushes - stiffness * of_slacks
-            own = solve(responses.T @ drive - of_weights + (cost / weights - costs))
+            d_free = solve(responses.T @ drive - of_weights + (cost / weights - costs))
             missing = 1.0 - float(weights.sum())
-            sides = [-of_margin - drive.sum() - to_margin @ own, missing - own.sum()]
+            sides = [-of_margin - drive.sum() - to_margin @ d_free, missing - d_free.sum()]
             d_margin, d_level = np.linalg.solve(left, sides)
-            d_weights = own - d_margin * by_margin - d_level * by_level
+            d_weights = d_free - d_margin * by_margin - d_level * by_level
             d_slacks = responses @ d_weights - d_margin + of_slacks
             d_pushes = (pushed - pushes * d_slacks) / slacks - pushes
             d_costs = (cost - costs * d_weights) / weights - costs

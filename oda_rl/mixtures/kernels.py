@@ -203,16 +203,16 @@ def write_logs(
     than ``margin``. The last row is scratch.
     """
     d, progress = points.shape[1], progress_of(mixture.progress, 0)
-    held = mixture.spherical or progress.phase != RELEASED
-    variance = progress.variance if held else 0.0
+    shared = mixture.spherical or progress.phase != RELEASED
+    variance = progress.variance if shared else 0.0
     constants = logs[-1]
     for k in range(logs.shape[1]):
-        constants[k] = math.log(mixture.weights[k]) + (0.0 if held else mixture.half_log_dets[k])
+        constants[k] = math.log(mixture.weights[k]) + (0.0 if shared else mixture.half_log_dets[k])
     # The first features tell which components are likely; only these are measured to the end.
     first = min(_CHUNK, d) if _separable(mixture.axes, room) else d
     for b in range(rows.shape[0]):
         i, likely = rows[b], 0
-        half_log = 0.5 * n_known(points, i, room) * math.log(variance) if held else 0.0
+        half_log = 0.5 * n_known(points, i, room) * math.log(variance) if shared else 0.0
         for k in range(logs.shape[1]):
             log = _log_part(points, i, mixture, mixture.axes, k, 0, first, variance, room)
             logs[b, k] = constants[k] + (log - half_log)

@@ -174,7 +174,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
 
     Each block overwrites the last.
     """
-    least = max(float(np.finfo(points.dtype).min) / 8.0, _MIN_SCORE)
+    lowest = max(float(np.finfo(points.dtype).min) / 8.0, _MIN_SCORE)
     buffer = np.empty((min(len(points), _CHUNK) + 1, len(mixture.weights)))
     for begin in range(0, len(points), _CHUNK):
         block = points[begin : begin + _CHUNK]
@@ -183,7 +183,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
         kernels.write_logs(block, np.arange(len(block)), mixture, 1.0, np.inf, buffer, room)
         known = points.shape[1] if missing is None else (~missing).sum(axis=1, keepdims=True)
         logs -= 0.5 * known * math.log(2.0 * math.pi)
-        yield np.maximum(logs, least, out=logs)
+        yield np.maximum(logs, lowest, out=logs)
 
 
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:

@@ -178,7 +178,7 @@ class SGDGaussianMixture(StreamingMixture):
             At least ``n_components`` samples; NaN where values are missing.
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
+            At least 0; a weight of 2 is the same as two samples.
 
         Returns
         -------
@@ -283,8 +283,8 @@ class SGDGaussianMixture(StreamingMixture):
         """Learn from samples in their order; what does not fill a batch waits."""
         if self.batch_size > 1:
             points = np.concatenate([self._waiting, points])
-            whole = len(points) - len(points) % self.batch_size
-            self._waiting, points = points[whole:].copy(), points[:whole]
+            n_full = len(points) - len(points) % self.batch_size
+            self._waiting, points = points[n_full:].copy(), points[:n_full]
         if len(points) > 0:
             self._show(points, np.arange(len(points)))
 
