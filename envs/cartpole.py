@@ -1,7 +1,7 @@
 """The cart-pole of 1983, with friction: compiled dynamics, a Gymnasium Env, a VectorEnv."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,67 +15,53 @@ from oda_rl._types import BoolArray, Float32Array, FloatArray, IntArray
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
 POLE_FRICTION = 0.000002
-# No play that starts within the reset's bounds gets faster: to gain speed v at acceleration a takes
-# v²/2a of way, and there are 4.8 m (a < 11 m/s²) and 24° (a < 20 rad/s²).
+# An upper bound: speed v at acceleration a takes a distance of v²/2a, and there are 4.8 m
+# (a < 11 m/s²) and 24° (a < 20 rad/s²).
 MAX_SPEED = 20.0
 
 
-# Slots of the parameter vector that the compiled dynamics read. Total mass and the product of pole
-# mass and length are slots of their own because Gymnasium's CartPole stores them so.
-(
-    GRAVITY,
-    TOTAL_MASS,
-    POLE_MASS,
-    HALF_LENGTH,
-    POLE_MASS_LENGTH,
-    FORCE,
-    TIME_STEP,
-    FRICTION_CART,
-    FRICTION_POLE,
-    X_THRESHOLD,
-    THETA_THRESHOLD,
-    SEMI_IMPLICIT,
-    STEP_REWARD,
-    FAILURE_REWARD,
-) = range(14)
+class CartPole(NamedTuple):
+    """Constants of a cart-pole; products are as Gymnasium's CartPole stores them."""
+
+    gravity: float
+    total_mass: float
+    masspole: float
+    length: float
+    polemass_length: float
+    force_mag: float
+    tau: float
+    friction_cart: float
+    friction_pole: float
+    x_threshold: float
+    theta_threshold_radians: float
+    semi_implicit: float
+    step_reward: float
+    failure_reward: float
 
 
 def cartpole_parameters(env: CartPoleEnv | CartPoleVectorEnv) -> FloatArray:
-    """Read a cart-pole's constants, shape (14,), from the environment object.
-
-    Gymnasium's CartPole has no friction: its two friction slots are 0.
-    """
+    """Read :class:`CartPole` from an environment, shape (14,); Gymnasium's has no friction."""
     sutton = env._sutton_barto_reward
-    return np.array(
-        [
-            env.gravity,
-            env.total_mass,
-            env.masspole,
-            env.length,
-            env.polemass_length,
-            env.force_mag,
-            env.tau,
-            getattr(env, "friction_cart", 0.0),
-            getattr(env, "friction_pole", 0.0),
-            env.x_threshold,
-            env.theta_threshold_radians,
-            float(env.kinematics_integrator != "euler"),
-            0.0 if sutton else 1.0,
-            -1.0 if sutton else 1.0,
-        ]
-    )
+    return np.array([
+        *(float(getattr(env, name, 0.0)) for name in CartPole._fields[:11]),
+        float(env.kinematics_integrator != "euler"),
+        0.0 if sutton else 1.0, -1.0 if sutton else 1.0,
+    ])  # fmt: skip
 
 
 @spliced
 def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> tuple[float, bool]:
-    """Advance ``state`` = (x, x_dot, theta, theta_dot) in place by one time step.
+    """Advance ``state`` = (x, x_dot, theta, theta_dot) in place; return reward and failure.
 
-    The operations stand in the order in which Gymnasium's CartPole has them, so that without
-    friction the results agree to the last bit. Returns the reward, and whether the cart-pole has
-    failed.
+    The operations are in the order of Gymnasium's CartPole, so that results without friction agree
+    to the last bit.
     """
+    p = parameters
+    pole = CartPole(
+        p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10], p[11], p[12], p[13]
+    )
     x, x_dot, theta, theta_dot = state[0], state[1], state[2], state[3]
-    force = parameters[FORCE] if action == 1 else -parameters[FORCE]
+    force = pole.force_mag if action == 1 else -pole.force_mag
     cos_theta = math.cos(theta)
     sin_theta = math.sin(theta)
     direction = 0.0
@@ -83,48 +69,39 @@ def cartpole_step(parameters: FloatArray, state: FloatArray, action: int) -> tup
         direction = 1.0
     elif x_dot < 0.0:
         direction = -1.0
-    total_mass = parameters[TOTAL_MASS]
-    pole_mass_length = parameters[POLE_MASS_LENGTH]
     push = (
         force
-        + pole_mass_length * (theta_dot * theta_dot) * sin_theta
-        - parameters[FRICTION_CART] * direction
-    ) / total_mass
-    hinge = parameters[FRICTION_POLE] * theta_dot / pole_mass_length
-    theta_acc = (parameters[GRAVITY] * sin_theta - cos_theta * push - hinge) / (
-        parameters[HALF_LENGTH]
-        * (4.0 / 3.0 - parameters[POLE_MASS] * (cos_theta * cos_theta) / total_mass)
+        + pole.polemass_length * (theta_dot * theta_dot) * sin_theta
+        - pole.friction_cart * direction
+    ) / pole.total_mass
+    hinge = pole.friction_pole * theta_dot / pole.polemass_length
+    theta_acc = (pole.gravity * sin_theta - cos_theta * push - hinge) / (
+        pole.length * (4.0 / 3.0 - pole.masspole * (cos_theta * cos_theta) / pole.total_mass)
     )
-    x_acc = push - pole_mass_length * theta_acc * cos_theta / total_mass
-    tau = parameters[TIME_STEP]
-    state[1], state[3] = x_dot + tau * x_acc, theta_dot + tau * theta_acc
-    if parameters[SEMI_IMPLICIT] != 0.0:
+    x_acc = push - pole.polemass_length * theta_acc * cos_theta / pole.total_mass
+    state[1], state[3] = x_dot + pole.tau * x_acc, theta_dot + pole.tau * theta_acc
+    if pole.semi_implicit != 0.0:
         x_dot, theta_dot = state[1], state[3]
-    x, theta = x + tau * x_dot, theta + tau * theta_dot
+    x, theta = x + pole.tau * x_dot, theta + pole.tau * theta_dot
     state[0], state[2] = x, theta
-    x_limit = parameters[X_THRESHOLD]
-    theta_limit = parameters[THETA_THRESHOLD]
     # Not a conditional expression: compiled, that takes half as long again.
-    reward = parameters[STEP_REWARD]
-    failed = bool((abs(x) > x_limit) | (abs(theta) > theta_limit))
+    reward = pole.step_reward
+    failed = bool((abs(x) > pole.x_threshold) | (abs(theta) > pole.theta_threshold_radians))
     if failed:
-        reward = parameters[FAILURE_REWARD]
+        reward = pole.failure_reward
     return reward, failed
 
 
 @spliced
 def look(parameters: FloatArray, state: FloatArray, observation: FloatArray) -> None:
     """Write the state in single precision."""
-    for j in range(4):
+    for j in range(state.shape[0]):
         observation[j] = np.float32(state[j])
 
 
 @allocating
 def cartpole_step_batch(
-    parameters: FloatArray,
-    states: FloatArray,
-    actions: IntArray,
-    terminated: BoolArray,
+    parameters: FloatArray, states: FloatArray, actions: IntArray, terminated: BoolArray
 ) -> None:
     """Advance every column of ``states``, shape (4, n), in place; ``terminated`` has shape (n,)."""
     state = np.empty(4)
@@ -179,8 +156,8 @@ class BartoCartPoleEnv(CartPoleEnv):
     | 2   | pole angle θ          | -0.418 (-24°)    | 0.418 (24°)     | rad   |
     | 3   | pole angular velocity | -20              | 20              | rad/s |
 
-    The bounds of position and angle are twice the thresholds of failure, so that the failing
-    observation is inside; those of the velocities are beyond what can be reached.
+    The bounds of position and angle are twice the thresholds of failure, to contain the failing
+    observation; those of the velocities cannot be reached.
 
     ## Rewards
 
@@ -236,7 +213,7 @@ class BartoCartPoleEnv(CartPoleEnv):
         self.friction_pole = _friction("friction_pole", friction_pole)
 
     def step(self, action: Any) -> tuple[Float32Array, float, bool, bool, dict[str, Any]]:
-        """Push the cart; see the class for what comes back."""
+        """Push the cart to the left (0) or right (1)."""
         if not self.action_space.contains(action):
             raise ValueError(f"action is {action!r}: it must be 0 (left) or 1 (right)")
         if self.state is None:
@@ -302,13 +279,7 @@ class BartoCartPoleVectorEnv(CartPoleVectorEnv):
 
     def step(
         self, action: npt.NDArray[np.integer[Any]]
-    ) -> tuple[
-        Float32Array,
-        Float32Array,
-        BoolArray,
-        BoolArray,
-        dict[str, Any],
-    ]:
+    ) -> tuple[Float32Array, Float32Array, BoolArray, BoolArray, dict[str, Any]]:
         """Step every copy; ``action`` has shape (num_envs,)."""
         if not self.action_space.contains(action):
             raise ValueError(

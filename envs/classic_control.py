@@ -1,8 +1,8 @@
 """Dynamics of Gymnasium's classic control tasks, compiled.
 
-The operations stand in the order in which Gymnasium has them, so that results agree to the last
-bit where its sine is that of the C library; :mod:`oda_rl.envs.dynamics` makes sure of it. A square
-of one number is the C library's power there, which once in a thousand times is not the product.
+The operations are in Gymnasium's order, so that results agree to the last bit if its sine is that
+of the C library, which :mod:`oda_rl.envs.dynamics` checks. Squares there are the C library's power,
+which once in a thousand times is not the product.
 
 References
 ----------
@@ -11,6 +11,7 @@ arXiv:2407.17032, 2024: ``gymnasium.envs.classic_control``.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,17 +21,22 @@ from oda_rl._compile import spliced
 from oda_rl._types import Float32Array, FloatArray
 
 
+def constants(env: object, names: Iterable[str]) -> list[float]:
+    """Read attributes of an environment."""
+    return [float(getattr(env, name)) for name in names]
+
+
 def in_single_precision(states: FloatArray) -> FloatArray:
-    """Return what resets to states show where these are observed, shape (n, d)."""
+    """Round the states of resets, shape (n, d), to observations."""
     return states.astype(np.float32).astype(np.float64)
 
 
-_TWO = 2.0  # which compiled code must not know: it would multiply
+_TWO = 2.0  # a variable for compiled code, which would multiply otherwise
 
 
 @spliced
 def beyond(number: float, square: float) -> float:
-    """Return what the square of a number is more than its rounded ``square``, without an error.
+    """Return the exact difference of the square of a number and its rounded ``square``.
 
     References
     ----------
@@ -45,10 +51,10 @@ def beyond(number: float, square: float) -> float:
 
 @spliced
 def squared(number: float, two: float) -> float:
-    """Return ``number ** two``, as the C library has it, for a ``two`` of 2.
+    """Return ``number ** two`` of the C library, for a ``two`` of 2.
 
-    That is off by less than .55 of the last digit, and so the product wherever this is not close
-    to the middle of two numbers.
+    Its error is below 0.55 units in the last place, so it is the product unless the exact square is
+    close to the middle of two numbers.
     """
     square = number * number
     if square + 1.125 * beyond(number, square) != square:
@@ -57,7 +63,7 @@ def squared(number: float, two: float) -> float:
 
 
 class MountainCar(NamedTuple):
-    """What is constant in MountainCar."""
+    """Constants of MountainCar."""
 
     force: float
     gravity: float
@@ -84,24 +90,18 @@ def mountain_car_step(parameters: FloatArray, state: FloatArray, action: int) ->
     return -1.0, bool(position >= car.goal_position and velocity >= car.goal_velocity)
 
 
-@spliced
-def mountain_car_look(parameters: FloatArray, state: FloatArray, observation: FloatArray) -> None:
-    """Write position and velocity in single precision."""
-    observation[0], observation[1] = np.float32(state[0]), np.float32(state[1])
-
-
 def mountain_car_parameters(env: MountainCarEnv) -> FloatArray:
     """Read the constants from an environment."""
-    return np.array([float(getattr(env, name)) for name in MountainCar._fields])
+    return np.array(constants(env, MountainCar._fields))
 
 
 def mountain_car_resets(rng: np.random.Generator, n: int) -> FloatArray:
-    """Return the states that the next n resets lead to, shape (n, 2)."""
+    """Return the states of the next n resets, shape (n, 2)."""
     return np.column_stack([rng.uniform(-0.6, -0.4, size=n), np.zeros(n)])
 
 
 class Pendulum(NamedTuple):
-    """What is constant in Pendulum."""
+    """Constants of Pendulum."""
 
     g: float
     m: float
@@ -116,13 +116,11 @@ class Pendulum(NamedTuple):
 def pendulum_step(
     parameters: FloatArray, state: FloatArray, action: Float32Array
 ) -> tuple[float, bool]:
-    """Advance ``state`` = (angle, velocity) by one step; returns reward and that it never ends.
-
-    The torque is of single precision, as it is there.
-    """
+    """Advance ``state`` = (angle, velocity) by one step; returns reward and that it never ends."""
     p = parameters
     rod = Pendulum(p[0], p[1], p[2], p[3], p[4], p[5], p[6])
     angle, velocity = state[0], state[1]
+    # In single precision, as in Gymnasium.
     torque = np.float32(min(max(action[0], -rod.max_torque), rod.max_torque))
     upright = ((angle + math.pi) % (2.0 * math.pi)) - math.pi
     effort = np.float32(np.float32(0.001) * np.float32(torque ** np.float32(rod.two)))
@@ -144,23 +142,23 @@ def pendulum_look(parameters: FloatArray, state: FloatArray, observation: FloatA
 
 def pendulum_parameters(env: PendulumEnv) -> FloatArray:
     """Read the constants from an environment."""
-    return np.array([*(float(getattr(env, name)) for name in Pendulum._fields[:-1]), _TWO])
+    return np.array([*constants(env, Pendulum._fields[:-1]), _TWO])
 
 
 def pendulum_resets(rng: np.random.Generator, n: int) -> FloatArray:
-    """Return the states that the next n resets lead to, shape (n, 2)."""
+    """Return the states of the next n resets, shape (n, 2)."""
     high = np.array([np.pi, 1.0])
     return rng.uniform(-high, high, size=(n, 2))
 
 
 def pendulum_first_observations(states: FloatArray) -> FloatArray:
-    """Return what resets to these states show, shape (n, 3)."""
+    """Return the observations of resets to states, shape (n, 3)."""
     columns = np.cos(states[:, 0]), np.sin(states[:, 0]), states[:, 1]
     return in_single_precision(np.column_stack(columns))
 
 
 class Acrobot(NamedTuple):
-    """What is constant in Acrobot: of its links, and its limits."""
+    """Constants of Acrobot."""
 
     dt: float
     LINK_MASS_1: float
@@ -183,7 +181,7 @@ _GRAVITY = 9.8
 
 @spliced
 def acrobot_step(parameters: FloatArray, state: FloatArray, action: int) -> tuple[float, bool]:
-    """Advance ``state`` = two angles and two velocities by one step of Runge and Kutta's method.
+    """Advance ``state`` = two angles and two velocities by a Runge-Kutta step.
 
     Returns the reward, and whether the tip is high enough.
     """
@@ -211,10 +209,10 @@ def acrobot_step(parameters: FloatArray, state: FloatArray, action: int) -> tupl
             + (m1 * c1 + m2 * l1) * _GRAVITY * math.cos(a - math.pi / 2.0)
             + phi2
         )
-        rest = torque + d2 / d1 * phi1
+        drive = torque + d2 / d1 * phi1
         if arm.nips == 0.0:
-            rest -= m2 * l1 * c2 * squared(da, arm.two) * sine
-        d_speed2 = (rest - phi2) / (m2 * (c2 * c2) + inertia - squared(d2, arm.two) / d1)
+            drive -= m2 * l1 * c2 * squared(da, arm.two) * sine
+        d_speed2 = (drive - phi2) / (m2 * (c2 * c2) + inertia - squared(d2, arm.two) / d1)
         d_speed1 = -(d2 * d_speed2 + phi1) / d1
         d_first, d_second = da, db
         weight = 1.0 if stage == 0 or stage == 3 else 2.0
@@ -251,18 +249,17 @@ def acrobot_look(parameters: FloatArray, state: FloatArray, observation: FloatAr
 
 def acrobot_parameters(env: AcrobotEnv) -> FloatArray:
     """Read the constants from an environment."""
-    names = Acrobot._fields[:9]
-    own = [float(getattr(env, name)) for name in names]
-    return np.array([*own, float(env.book_or_nips == "nips"), env.AVAIL_TORQUE[0], _TWO])
+    nips = float(env.book_or_nips == "nips")
+    return np.array([*constants(env, Acrobot._fields[:9]), nips, env.AVAIL_TORQUE[0], _TWO])
 
 
 def acrobot_resets(rng: np.random.Generator, n: int) -> FloatArray:
-    """Return the states that the next n resets lead to, shape (n, 4)."""
-    return rng.uniform(-0.1, 0.1, size=(n, 4)).astype(np.float32).astype(np.float64)
+    """Return the states of the next n resets, shape (n, 4)."""
+    return in_single_precision(rng.uniform(-0.1, 0.1, size=(n, 4)))
 
 
 def acrobot_first_observations(states: FloatArray) -> FloatArray:
-    """Return what resets to these states show: there, cosines are those of single precision."""
+    """Return the observations of resets to states, with cosines in single precision."""
     a, b, da, db = states.astype(np.float32).T
     columns = np.cos(a), np.sin(a), np.cos(b), np.sin(b), da, db
     return np.column_stack(columns).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Environments with compiled dynamics, and whether an environment object still has them."""
+"""Compiled dynamics of environments, and checks that they equal the environment's step."""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from oda_rl.envs import classic_control as classic
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step, look
 from oda_rl.envs.wrappers import ActionChoices
 
-# What gymnasium.make puts around an environment; none of it changes what a step does.
+# Wrappers of gymnasium.make, which do not change a step.
 _TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
 _PROBED_STEPS, _PROBED_EPISODE = 64, 16
 _BARE = {"env", "_action_space", "_observation_space", "_metadata", "_cached_spec", "_saved_kwargs"}
@@ -26,34 +26,33 @@ _TRUSTED: set[tuple[type, bytes]] = set()  # kinds of environments, with their c
 
 @dataclass(frozen=True)
 class Dynamics:
-    """An environment as compiled code: two functions, made by ``numba.njit`` or the like.
+    """An environment as compiled functions, made by ``numba.njit`` or the like.
 
-    They allocate nothing and draw nothing; what they compute is what the environment's ``step``
-    does, to the last bit.
+    They allocate nothing, draw no random numbers, and equal the environment's ``step`` to the last
+    bit.
     """
 
     step: Callable[[FloatArray, FloatArray, Any], tuple[float, bool]]
     """``step(parameters, state, action)`` advances ``state``, shape (n_state,), in place, and
-    returns the reward and whether the episode has terminated. ``action`` is a number from 0 where
-    actions are Discrete, or else an array of the action's shape."""
+    returns the reward and whether the episode has terminated. ``action`` is an integer from 0 for
+    Discrete actions, otherwise an array."""
     look: Callable[[FloatArray, FloatArray, FloatArray], None]
-    """``look(parameters, state, observation)`` writes what is seen in a state, shape (d,): numbers
-    of single precision where the observation space has them."""
+    """``look(parameters, state, observation)`` writes the observation of a state, shape (d,),
+    rounded to single precision where the observation space is."""
     resets: Callable[[np.random.Generator, int], FloatArray]
-    """``resets(rng, n)`` returns the states that the next n calls of ``reset()`` lead to, shape (n,
-    n_state), and draws from the environment's generator what those would."""
+    """``resets(rng, n)`` returns the states of the next n calls of ``reset()``, shape (n, n_state),
+    and draws from the environment's generator as those would."""
     parameters: FloatArray
     """Constants, of any shape (n,)."""
     first_observations: Callable[[FloatArray], FloatArray] | None = None
-    """What ``reset()`` returns in such states, shape (n, d); None: what ``look`` writes,
-    which takes longer."""
+    """Observations of ``reset()`` in such states, shape (n, d); None: slower, by ``look``."""
 
 
 class CompiledEnv(Protocol):
-    """An environment that offers compiled dynamics beside its own ``step`` and ``reset``.
+    """An environment that offers compiled dynamics in addition to ``step`` and ``reset``.
 
-    Agents then train on it in one compiled loop, as long as it is in no other wrappers than those
-    of ``gymnasium.make``, and nothing of it has been replaced.
+    Agents train on it in one compiled loop if it has no other wrappers than those of
+    ``gymnasium.make``, and no method has been replaced.
     """
 
     state: Any
@@ -65,14 +64,14 @@ class CompiledEnv(Protocol):
 
 @dataclass(frozen=True)
 class Stateful:
-    """An environment object of which all that later steps depend on can be read and replaced."""
+    """An environment whose complete state can be read and replaced."""
 
     env: gym.Env[Any, Any]
     time_limit: TimeLimit[Any, Any] | None
 
     @property
     def elapsed_steps(self) -> int:
-        """Steps of the episode, as far as a limit counts them."""
+        """Steps of the episode that a time limit has counted."""
         return (self.time_limit and self.time_limit._elapsed_steps) or 0
 
     def read_state(self) -> FloatArray:
@@ -88,15 +87,15 @@ class Stateful:
 
 @dataclass(frozen=True)
 class Compiled(Stateful):
-    """An environment object whose steps compiled code can take in its place."""
+    """An environment whose steps compiled code can take in its place."""
 
     dynamics: Dynamics
     choices: Array | None
-    """Actions by their numbers, where these are not Discrete."""
+    """Actions by index, if they are not Discrete."""
 
     @property
     def constants(self) -> FloatArray | None:
-        """Parameters as the environment has them now; None if it steps in another way now."""
+        """Present parameters of the environment; None if its dynamics are no longer compiled."""
         present = _dynamics_of(self.env)
         return None if present is None else present.parameters
 
@@ -113,7 +112,7 @@ class Compiled(Stateful):
         return len(self.dynamics.resets(np.random.default_rng(0), 0).T), seen, n
 
     def starts(self, rng: np.random.Generator, n: int) -> FloatArray:
-        """Return states of n resets and what is seen there, shape (n, n_state + d)."""
+        """Return states of n resets and their observations, shape (n, n_state + d)."""
         states = np.ascontiguousarray(self.dynamics.resets(rng, n), dtype=np.float64)
         if self.dynamics.first_observations is not None:
             seen = self.dynamics.first_observations(states)
@@ -126,35 +125,24 @@ class Compiled(Stateful):
 
 
 class Resets:
-    """What an environment's resets lead to, for compiled code, which draws nothing itself.
-
-    Parameters
-    ----------
-    compiled : Compiled
-        The environment. Its generator stays where its resets take it.
-    """
+    """Starts of an environment's next episodes, for compiled code, which cannot draw them."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
         self._ahead = copy.deepcopy(compiled.env.np_random)
         self._starts = compiled.starts(self._ahead, 0)
 
-    def starts(self, most: int) -> FloatArray:
-        """Return what the next resets lead to: at least one, shape (n, n_state + d)."""
+    def starts(self, limit: int) -> FloatArray:
+        """Return at least one and at most ``limit`` next starts, shape (n, n_state + d)."""
         if len(self._starts) == 0:
             self._starts = self._compiled.starts(self._ahead, _RESETS)
-        return self._starts[:most]
+        return self._starts[:limit]
 
     def pass_by(self, n: int) -> None:
-        """Note that so many of them have been made."""
+        """Count n resets as made: the environment's generator draws them."""
         if n > 0:
             self._compiled.dynamics.resets(self._compiled.env.np_random, n)
             self._starts = self._starts[n:]
-
-
-def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
-    """Return the states that the next n resets of a cart-pole lead to, shape (n, 4)."""
-    return rng.uniform(-0.05, 0.05, size=(n, 4))
 
 
 def cartpole_dynamics(env: Any) -> Dynamics:
@@ -163,19 +151,18 @@ def cartpole_dynamics(env: Any) -> Dynamics:
     >>> float(cartpole_dynamics(gym.make("CartPole-v1").unwrapped).parameters[0])
     9.8
     """
+
+    def resets(rng: np.random.Generator, n: int) -> FloatArray:
+        return rng.uniform(-0.05, 0.05, size=(n, 4))
+
     parameters = cartpole_parameters(env)
-    seen = classic.in_single_precision
-    return Dynamics(cartpole_step, look, cartpole_resets, parameters, seen)
+    return Dynamics(cartpole_step, look, resets, parameters, classic.in_single_precision)
 
 
 def _mountain_car(env: Any) -> Dynamics:
-    return Dynamics(
-        classic.mountain_car_step,
-        classic.mountain_car_look,
-        classic.mountain_car_resets,
-        classic.mountain_car_parameters(env),
-        classic.in_single_precision,
-    )
+    parameters = classic.mountain_car_parameters(env)
+    resets, first = classic.mountain_car_resets, classic.in_single_precision
+    return Dynamics(classic.mountain_car_step, look, resets, parameters, first)
 
 
 def _pendulum(env: Any) -> Dynamics:
@@ -211,10 +198,10 @@ _KNOWN: dict[type, Callable[[Any], Dynamics | None]] = {
 
 
 def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:
-    """Return the dynamics of an environment that is known here, whatever its actions, or None.
+    """Return the dynamics of an environment of a known class, with its constants, or None.
 
-    Those are BartoCartPole, and Gymnasium's CartPole, MountainCar, Pendulum and Acrobot, with the
-    constants of the object; wrappers are not looked at.
+    Those are BartoCartPole, and Gymnasium's CartPole, MountainCar, Pendulum and Acrobot; wrappers
+    are ignored.
 
     >>> known_dynamics(gym.make("MountainCar-v0")).parameters[:2]
     array([0.001 , 0.0025])
@@ -227,14 +214,12 @@ def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:
 
 
 def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
-    """Return compiled dynamics that equal the environment's own, or None if there are none.
+    """Return compiled dynamics that equal the environment's steps, or None.
 
-    There are some for BartoCartPole, for Gymnasium's CartPole, MountainCar, Pendulum and Acrobot,
-    with the constants of the object, and for every :class:`CompiledEnv`; inside no other wrappers
-    than those of ``gymnasium.make``, and a choice of actions. A subclass, another wrapper, a
-    replaced method, a window to draw in, or an Acrobot with noise or uneven torques gives None; so
-    does a numpy whose sine differs from the C library's in the last bit, because results would then
-    not be the same as step by step.
+    There are some for the classes of :func:`known_dynamics` and for every :class:`CompiledEnv`,
+    inside the wrappers of ``gymnasium.make`` and :class:`ActionChoices`. A subclass, another
+    wrapper, a replaced method, a render mode, or an Acrobot with noise or uneven torques gives
+    None; so does a numpy whose sine differs from the C library's in the last bit.
 
     Raises
     ------
@@ -246,7 +231,8 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     if known is None or any(type(layer) not in _TRANSPARENT for layer in layers):
         return None
     layer = known.env
-    choices = next((one.choices for one in layers[::-1] if isinstance(one, ActionChoices)), None)
+    wrappers = [wrapper for wrapper in layers if isinstance(wrapper, ActionChoices)]
+    choices = wrappers[-1].choices if wrappers else None
     if choices is None and not isinstance(layer.action_space, gym.spaces.Discrete):
         return None
     dynamics = _dynamics_of(layer)
@@ -272,16 +258,15 @@ def _offers(layer: gym.Env[Any, Any]) -> bool:
 
 
 def _dynamics_of(layer: Any) -> Dynamics | None:
-    """Return what an environment offers, or what is known of it, if those are dynamics."""
+    """Return the dynamics that an environment offers, or those of its class."""
     found = layer.dynamics() if _offers(layer) else _KNOWN[type(layer)](layer)
     return found if isinstance(found, Dynamics) else None
 
 
 def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
-    """Return an environment whose state can be read and replaced, or None if it cannot.
+    """Return an environment if its state can be read and replaced, otherwise None.
 
-    It can where there are compiled dynamics, whether compiled code takes the steps or not, also
-    inside wrappers that keep nothing of their own, and whatever its actions.
+    It can if it has compiled dynamics, used or not, and wrappers without state.
 
     >>> stateful(gym.make("Pendulum-v1")) is None, stateful(gym.make("FrozenLake-v1")) is None
     (False, True)
@@ -307,7 +292,7 @@ def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]
 
 
 def _difference(found: Compiled) -> str | None:
-    """Play a few steps both ways; say what differs."""
+    """Take a few steps both ways, and say what differs."""
     env, dynamics = copy.deepcopy(found.env), found.dynamics
     ahead = np.random.default_rng(0)
     env.np_random = np.random.default_rng(0)
@@ -337,5 +322,5 @@ def _difference(found: Compiled) -> str | None:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what was compiled: Python's sine is that of the C library, too."""
+    """Return the Python function: its sine is that of the C library, too."""
     return getattr(function, "py_func", function)

@@ -1,4 +1,4 @@
-"""Small worlds whose reward is hard to find.
+"""Small environments with sparse rewards.
 
 References
 ----------
@@ -14,19 +14,19 @@ from gymnasium import spaces
 
 
 class DeepSea(gym.Env[Any, Any]):
-    """A grid of ``size`` by ``size``, from its top left a step down each time.
+    """A grid of ``size`` by ``size``, from the top left a row down each step.
 
-    To go right costs .01 / size; only who always does so finds the reward of 1. Which action is
-    right is drawn for each cell, once.
+    A step to the right costs 0.01 / size; only the rightmost path ends with the reward of 1. Which
+    action goes right is drawn once for each cell.
 
     Parameters
     ----------
     size : int
-        Rows, and columns.
+        Number of rows, and of columns.
     numbers : int
-        Of an observation: 1, the cell's number; or 2, row and column.
+        Observation: 1, the cell's index; or 2, row and column.
     swap : int or None
-        Seed of the actions' meanings; None: 1 is right everywhere.
+        Seed of the actions' directions; None: 1 is right everywhere.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class DeepSea(gym.Env[Any, Any]):
         if swap is not None:
             self._right = np.random.default_rng(swap).integers(2, size=(size, size))
 
-    def _seen(self) -> Any:
+    def _observation(self) -> Any:
         row = min(self._row, self.size - 1)
         if self.numbers == 2:
             return np.array([row, self._column]) / self.size
@@ -55,10 +55,10 @@ class DeepSea(gym.Env[Any, Any]):
         """Begin at the top left."""
         super().reset(seed=seed)
         self._row, self._column = 0, 0
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Dive a row, to the left or to the right."""
+        """Go a row down, to the left or to the right."""
         reward = 0.0
         last = self.size - 1
         if action == self._right[self._row, self._column]:
@@ -69,7 +69,7 @@ class DeepSea(gym.Env[Any, Any]):
         else:
             self._column = max(self._column - 1, 0)
         self._row += 1
-        return self._seen(), reward, self._row == self.size, False, {}
+        return self._observation(), reward, self._row == self.size, False, {}
 
 
 class TwoRooms(gym.Env[Any, Any]):
@@ -78,7 +78,7 @@ class TwoRooms(gym.Env[Any, Any]):
     Parameters
     ----------
     numbers : int
-        Of an observation: 1, the cell's number; or 2, x and y.
+        Observation: 1, the cell's index; or 2, x and y.
 
     Examples
     --------
@@ -92,11 +92,10 @@ class TwoRooms(gym.Env[Any, Any]):
         self.action_space = spaces.Discrete(4)
         self.observation_space: Any = spaces.Discrete(55)
         if numbers == 2:
-            self.observation_space = spaces.Box(
-                np.zeros(2), np.array([10.0, 4.0]), (2,), np.float64
-            )
+            high = np.array([10.0, 4.0])
+            self.observation_space = spaces.Box(np.zeros(2), high, (2,), np.float64)
 
-    def _seen(self) -> Any:
+    def _observation(self) -> Any:
         x, y = self._at
         return np.array([x, y], dtype=float) if self.numbers == 2 else 5 * x + y
 
@@ -105,30 +104,29 @@ class TwoRooms(gym.Env[Any, Any]):
         super().reset(seed=seed)
         self._at = (0, 0)
         self._steps = 0
-        return self._seen(), {}
+        return self._observation(), {}
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Go right, left, up or down, where no wall is."""
+        """Go right, left, up or down, unless there is a wall."""
         dx, dy = ((1, 0), (-1, 0), (0, 1), (0, -1))[action]
         x, y = self._at[0] + dx, self._at[1] + dy
         if 0 <= x <= 10 and 0 <= y <= 4 and (x != 5 or y == 2):
             self._at = (x, y)
         self._steps += 1
-        found = self._at == (10, 4)
-        return self._seen(), float(found), found, self._steps >= 200, {}
+        goal = self._at == (10, 4)
+        return self._observation(), float(goal), goal, self._steps >= 200, {}
 
 
 class DoorKey(gym.Env[Any, Any]):
     """MiniGrid's DoorKey-5x5: fetch the key, open the door, and go to the far corner behind it.
 
-    Two rooms of one column each, and of three cells, with a door between that is locked. Where the
-    key lies, where the door is and where the agent begins is drawn for each episode. Actions: turn
-    left, turn right, forward, pick up, drop, toggle the door, nothing. What is found pays
-    1 - 0.9·(steps / 250).
+    Two rooms of one column and three rows each, with a locked door between. The places of the key,
+    the door and the agent are drawn for each episode. Actions: turn left, turn right, forward, pick
+    up, drop, toggle the door, nothing. The reward at the goal is 1 - 0.9·(steps / 250).
 
     An observation is nine numbers: the agent's column, row and direction (0 to 3: right, down,
     left, up), the key's column and row (0, 0 while it is carried), whether it is carried, the
-    door's column and row, and whether it is open. A door that is closed again is locked again.
+    door's column and row, and whether it is open. A closed door is locked again.
 
     Examples
     --------
@@ -143,7 +141,7 @@ class DoorKey(gym.Env[Any, Any]):
     max_steps = 250
     _key: tuple[int, int] | None  # None: it is carried
 
-    def _seen(self) -> Any:
+    def _observation(self) -> Any:
         return np.array([
             *self._at, self._direction, *(self._key or (0, 0)), self._key is None,
             *self._door, self._open,
@@ -153,11 +151,11 @@ class DoorKey(gym.Env[Any, Any]):
         """Place the agent and the key in the left room, and the door."""
         super().reset(seed=seed)
         self._door = (2, int(self.np_random.integers(1, 3)))
-        own, other = (1 + self.np_random.permutation(3)[:2]).tolist()
-        self._at, self._key = (1, own), (1, other)
+        row, key_row = (1 + self.np_random.permutation(3)[:2]).tolist()
+        self._at, self._key = (1, row), (1, key_row)
         self._direction = int(self.np_random.integers(4))
         self._open, self._steps = False, 0
-        return self._seen(), {}
+        return self._observation(), {}
 
     def _free(self, place: tuple[int, int]) -> bool:
         if place == self._door:
@@ -165,7 +163,7 @@ class DoorKey(gym.Env[Any, Any]):
         return place[0] in (1, 3) and 1 <= place[1] <= 3 and place != self._key
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Do one of the seven things."""
+        """Take one of the seven actions."""
         dx, dy = ((1, 0), (0, 1), (-1, 0), (0, -1))[self._direction]
         front = (self._at[0] + dx, self._at[1] + dy)
         self._steps += 1
@@ -179,6 +177,6 @@ class DoorKey(gym.Env[Any, Any]):
             self._key = front
         elif action == 5 and front == self._door:
             self._open = not self._open and self._key is None
-        found = self._at == (3, 3)
-        reward = 1.0 - 0.9 * self._steps / self.max_steps if found else 0.0
-        return self._seen(), reward, found, self._steps >= self.max_steps, {}
+        goal = self._at == (3, 3)
+        reward = 1.0 - 0.9 * self._steps / self.max_steps if goal else 0.0
+        return self._observation(), reward, goal, self._steps >= self.max_steps, {}

@@ -10,14 +10,7 @@ from oda_rl._types import Array
 
 
 class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
-    """Offers some actions of an environment by their numbers.
-
-    Parameters
-    ----------
-    env : gymnasium.Env
-        With whatever actions.
-    choices : ndarray, shape (n, *action shape)
-        Those that are offered.
+    """Offers ``choices`` of an environment's actions, shape (n, *action shape), by index.
 
     Examples
     --------
@@ -34,5 +27,5 @@ class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         self.action_space = spaces.Discrete(len(choices))
 
     def action(self, action: Any) -> Any:
-        """Return the action that a number stands for."""
+        """Return the action of an index."""
         return self.choices[action]

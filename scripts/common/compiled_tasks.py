@@ -66,11 +66,9 @@ def step(task, state, action):
 @njit(cache=True)
 def look(task, state, observation):
     """Write the observation of a state."""
-    if task.kind == CARTPOLE:
-        for i in range(4):
+    if task.kind == CARTPOLE or task.kind == MOUNTAIN_CAR:
+        for i in range(4 if task.kind == CARTPOLE else 2):
             observation[i] = np.float32(state[i])
-    elif task.kind == MOUNTAIN_CAR:
-        classic.mountain_car_look(task.parameters, state, observation)
     elif task.kind == ACROBOT:
         classic.acrobot_look(task.parameters, state, observation)
     else:
