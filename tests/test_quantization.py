@@ -113,19 +113,12 @@ def test_samples_on_top_of_codevectors_of_two_classes(name):
 
 
 @pytest.mark.parametrize("name", ["glvq", "rslvq"])
-def test_a_class_without_codevectors_moves_nothing(name):
+def test_a_class_without_codevectors_and_a_single_class_move_nothing(name):
     codevectors, labels, points, targets, order = problem()
     kernel = getattr(competition, name)
-    moved = run(kernel, codevectors, labels, points, np.full_like(targets, 7), order)
-    np.testing.assert_array_equal(moved, codevectors)
-
-
-@pytest.mark.parametrize("name", ["glvq", "rslvq"])
-def test_one_class_alone_moves_nothing(name):
-    codevectors, labels, points, targets, order = problem()
-    kernel = getattr(competition, name)
-    moved = run(kernel, codevectors, 0 * labels, points, 0 * targets, order)
-    np.testing.assert_array_equal(moved, codevectors)
+    for own, others in ((labels, np.full_like(targets, 7)), (0 * labels, 0 * targets)):
+        moved = run(kernel, codevectors, own, points, others, order)
+        np.testing.assert_array_equal(moved, codevectors)
 
 
 def gradient(function, codevectors, step=1e-6):
@@ -200,14 +193,6 @@ def test_one_pass_of_stochastic_vq_is_definition_1():
     assert len(quantizer.labels_) == 50
 
 
-def test_stochastic_vq_leaves_its_start_and_the_data_alone():
-    points, _ = make_blobs(100, centers=3, random_state=0)
-    before, start = points.copy(), points[:3]
-    StochasticVQ(3, init=start, random_state=0).fit(points)
-    StochasticVQ(3, random_state=0).fit(points)
-    np.testing.assert_array_equal(points, before)
-
-
 def test_stochastic_vq_approaches_k_means_from_the_same_start():
     points, _ = make_blobs(1000, centers=5, random_state=0)
     start = KMeans(5, n_init=1, max_iter=1, random_state=0).fit(points).cluster_centers_
@@ -232,16 +217,6 @@ def test_clusterers_agree_with_themselves(estimator):
     assert names.tolist() == [f"{type(fitted).__name__.lower()}{k}" for k in range(3)]
     copied = pickle.loads(pickle.dumps(fitted))
     assert copied.history_ == fitted.history_
-
-
-@pytest.mark.parametrize("estimator", SEEDED)
-def test_same_seed_same_bits_and_other_seeds_others(estimator):
-    points, targets = make_blobs(200, centers=6, cluster_std=3, random_state=0)
-    targets = targets % 2
-    first = clone(estimator).fit(points, targets).codevectors_
-    np.testing.assert_array_equal(clone(estimator).fit(points, targets).codevectors_, first)
-    other = clone(estimator).set_params(random_state=1).fit(points, targets).codevectors_
-    assert not np.array_equal(other, first)
 
 
 @pytest.mark.parametrize("estimator", SEEDED)
@@ -423,26 +398,17 @@ def test_ward_merges_the_pair_that_costs_least():
 @pytest.mark.parametrize(
     ("estimator", "message"),
     [
-        (
-            StochasticVQ(0),
-            r"The 'n_clusters' parameter of StochasticVQ must be an int in the range",
-        ),
         (StochasticVQ(2.5), r"'n_clusters' parameter .* Got 2.5 instead"),
-        (StochasticVQ(max_iter=0), r"'max_iter' parameter .* Got 0 instead"),
         (StochasticVQ(init="k-means++"), r"'init' parameter .* Got 'k-means\+\+' instead"),
         (StochasticVQ(21), r"n_samples=20 should be >= n_clusters=21\."),
         (StochasticVQ(2, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
         (StochasticVQ(2, init=np.zeros((2, 3))), r"initial codevectors \(2, 3\) .* \(2, 2\)"),
         (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),
-        (LVQ(0), r"'n_prototypes' parameter of LVQ"),
         (LVQ(algorithm="lvq4"), r"'algorithm' parameter .* Got 'lvq4' instead"),
-        (LVQ(rate=0.0), r"'rate' parameter .* Got 0.0 instead"),
         (LVQ(rate=1.0), r"'rate' parameter .* Got 1.0 instead"),
         (LVQ(init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
-        (BatchDeterministicAnnealing(0), r"'n_clusters' parameter of BatchDeterministicAnnealing"),
         (BatchDeterministicAnnealing(21), r"n_samples=20 should be >= n_clusters=21\."),
         (BatchDeterministicAnnealing(cooling=1.0), r"'cooling' parameter .* Got 1.0 instead"),
-        (BatchDeterministicAnnealing(tol=-1.0), r"'tol' parameter .* Got -1.0 instead"),
         (BatchDeterministicAnnealing(min_temperature=0.0), r"'min_temperature' .* Got 0.0 instead"),
     ],
 )
@@ -450,11 +416,6 @@ def test_bad_arguments(estimator, message):
     points = np.arange(40.0).reshape(20, 2)
     with pytest.raises(ValueError, match=message):
         estimator.fit(points, np.arange(20) % 2)
-
-
-def test_lvq_wants_classes():
-    with pytest.raises(ValueError, match="Unknown label type: continuous"):
-        LVQ().fit([[0.0], [1.0]], [0.1, 0.2])
 
 
 def test_partial_fit_wants_enough_to_start_with():

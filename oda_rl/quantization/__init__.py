@@ -1,7 +1,4 @@
-"""The learners that annealing is compared with: competitive, self-organising, and batch annealing.
-
-``kernels`` are their compiled steps; ``neighbourhood`` is that of the map.
-"""
+"""Comparators of online annealing: vector quantization, self-organising maps, batch annealing."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,8 @@
 """Batch deterministic annealing (Rose 1998), as a scikit-learn estimator.
 
-The same fixed points as online annealing's, with sums over the whole data set: what the papers
-compare it with. It has a loop of its own: the closest pair merges first, and what is left is
-measured anew, where :func:`oda_rl.annealing.cells.merge` goes through the pairs once. That gives
-other codevectors, and a comparator should not change with what it is compared with.
+The papers compare online annealing with it, so it shares no code with that: the closest pair
+merges first, and distances are updated, where :func:`oda_rl.annealing.cells.merge` goes through
+the pairs once.
 """
 
 import math
@@ -32,33 +31,22 @@ from oda_rl.quantization.vq import VectorQuantizer, check_enough
 from oda_rl.samples import Weighted, weighted
 
 _MIN_MASS = 1e-5
-_MERGE_BELOW = 0.3  # in temperatures
+_MERGE_BELOW = 0.3  # temperatures
 _SHIFT = 0.1  # of a split codevector, in square roots of the temperature
-_BLOCK = 1_000_000  # shares that batch annealing holds in memory at a time
+_BLOCK = 1_000_000  # shares in memory at a time
 
 
 class AnnealingRecord(NamedTuple):
-    """One temperature of a batch annealing.
-
-    Numbers alone: there are no arrays as in :class:`oda_rl.annealing.levels.Level`, because nothing
-    returns to an earlier level.
-
-    Parameters
-    ----------
-    temperature : float
-        In squared units of the data.
-    n_clusters : int
-        Codevectors once those too light or too close have gone.
-    distortion : float
-        Mean squared distance from the nearest of them.
-    n_samples_seen : int
-        Number of samples times iterations so far.
-    """
+    """One temperature of a batch annealing."""
 
     temperature: float
+    """In squared units of the data."""
     n_clusters: int
+    """Number of codevectors after pruning and merging."""
     distortion: float
+    """Mean squared distance from the nearest of them."""
     n_samples_seen: int
+    """Number of samples times iterations so far."""
 
 
 AnnealingRecord.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
@@ -78,19 +66,18 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
         r_k(x) ∝ p_k exp(−|x − μ_k|²/T),   p_k = mean of r_k,   μ_k = mean of x weighted by r_k,
 
-    merges codevectors with a squared distance below .3 T, cools, and splits each into two. A pair
-    stays apart only if T is below the critical temperature of its cluster. From ``n_clusters``
-    codevectors on (if a split overshoots, Ward's cheapest pairs merge) the number stays.
+    merges codevectors with a squared distance below 0.3 T, cools, and splits each into two. A pair
+    stays apart only if T is below the critical temperature of its cluster. At ``n_clusters``
+    codevectors the number is fixed; excess pairs merge, the cheapest (Ward) first.
 
     Parameters
     ----------
     n_clusters : int, default=8
-        Most codevectors, ≥ 1. There are fewer if the last temperature does not support as many,
-        as with fewer distinct samples.
+        Maximal number of codevectors, ≥ 1; fewer if the last temperature supports no more.
     cooling : float, default=0.8
         Each temperature over the one before, in (0, 1).
     max_iter : int, default=100
-        Most iterations at a temperature, ≥ 1.
+        Maximal number of iterations at a temperature, ≥ 1.
     tol : float, default=1e-4
         Iterate until no codevector moves farther than ``tol`` times √T; ≥ 0.
     min_temperature : float, default=1e-3
@@ -149,31 +136,21 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Place the codevectors.
+        """Anneal.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
-            At least ``n_clusters`` samples.
+            ValueError if there are fewer than ``n_clusters`` samples.
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples.
+            At least 0; a weight of 2 is the same as a repeated row.
         """
         points = checked_points(self, X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
         check_enough(data.size, self.n_clusters)
         rng = check_random_state(self.random_state)
-        # In units of the data's own every temperature is a plain number, and distances from
-        # products do not cancel.
+        # Standardised, so that distances from products do not cancel.
         mean = np.average(data.points, axis=0, weights=data.weights)
         centred = data.points - mean
         variance = float(np.average((centred**2).sum(axis=1), weights=data.weights))
@@ -187,10 +164,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     def _anneal(
         self, data: Weighted, variance: float, rng: np.random.RandomState
     ) -> tuple[FloatArray, FloatArray]:
-        """Anneal from temperature 2 down to ``min_temperature``, and keep the records.
-
-        ``variance`` takes temperatures back to the units of the data.
-        """
+        """Anneal from temperature 2, times the data's ``variance``, and record the history."""
         masses, codevectors = np.ones(1), np.zeros((1, data.points.shape[1]))
         shares = data.weights / data.weights.sum()
         temperature = max(2.0, self.min_temperature)
@@ -209,8 +183,9 @@ class BatchDeterministicAnnealing(VectorQuantizer):
                 growing = len(masses) < self.n_clusters
             self.temperature_ = temperature * variance
             distortion = float(nearest(data.points, codevectors)[1] @ shares) * variance
-            seen = self.n_iter_ * data.size
-            self.history_.append(AnnealingRecord(self.temperature_, len(masses), distortion, seen))
+            n_seen = self.n_iter_ * data.size
+            record = AnnealingRecord(self.temperature_, len(masses), distortion, n_seen)
+            self.history_.append(record)
             if temperature <= self.min_temperature:
                 return masses, codevectors
             temperature = max(self.cooling * temperature, self.min_temperature)
@@ -227,7 +202,7 @@ def _settle(
     max_iter: int,
     tol: float,
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Iterate to the fixed point at one temperature; masses, codevectors, iterations made."""
+    """Iterate to the fixed point; return masses, codevectors and the number of iterations."""
     n_iter, shift = 0, np.inf
     while n_iter < max_iter and shift > tol**2 * temperature:
         masses, moved = _iterate(points, shares, masses, codevectors, temperature)
@@ -244,13 +219,10 @@ def _iterate(
     codevectors: FloatArray,
     temperature: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Masses and codevectors after one iteration; one that attracts nothing stays where it is.
-
-    ``shares``, shape (n,), are those of the points in the whole, of sum 1.
-    """
+    """Masses and codevectors after one iteration; the points' ``shares``, shape (n,), sum to 1."""
     totals = np.zeros(len(masses))
     sums = np.zeros_like(codevectors)
-    with np.errstate(divide="ignore"):  # of a mass of 0
+    with np.errstate(divide="ignore"):  # a mass may be 0
         offsets = np.log(masses) - (codevectors**2).sum(axis=1) / temperature
     slopes = codevectors.T * (2.0 / temperature)
     for rows in gen_batches(len(points), max(1, _BLOCK // len(masses))):
@@ -267,17 +239,17 @@ def _iterate(
 
 
 def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Drop what attracts next to nothing."""
-    kept = masses >= min(_MIN_MASS, masses.max())
-    return masses[kept] / masses[kept].sum(), codevectors[kept]
+    """Drop codevectors of negligible mass."""
+    heavy = masses >= min(_MIN_MASS, masses.max())
+    return masses[heavy] / masses[heavy].sum(), codevectors[heavy]
 
 
 def _merge_down(
     masses: FloatArray, codevectors: FloatArray, n_clusters: int, closest: float = 0.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Merge pairs of a squared distance below ``closest``, the closest first.
+    """Merge the closest pairs until squared distances are at least ``closest``.
 
-    Then those that raise the distortion least (Ward), down to ``n_clusters``.
+    Then merge those that raise the distortion least (Ward), down to ``n_clusters``.
     """
     masses, codevectors, apart = masses.copy(), codevectors.copy(), False
     while len(masses) > 1:
@@ -299,7 +271,7 @@ def _merge_down(
 def _split(
     masses: FloatArray, codevectors: FloatArray, temperature: float, rng: np.random.RandomState
 ) -> tuple[FloatArray, FloatArray]:
-    """Split each codevector into two, shifted by .1 √T both ways in a random direction."""
+    """Split each codevector into two, shifted by 0.1 √T both ways in a random direction."""
     shifts = rng.normal(size=codevectors.shape)
     norms = np.sqrt((shifts**2).sum(axis=1, keepdims=True))
     shifts *= _SHIFT * math.sqrt(temperature) / norms

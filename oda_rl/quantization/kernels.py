@@ -1,22 +1,21 @@
-"""Codevectors that compete for samples: compiled functions that move them, one sample at a time.
+"""Compiled functions that move codevectors, one sample at a time.
 
 :func:`compete` is stochastic vector quantization; :func:`lvq1`, :func:`glvq` and :func:`rslvq` move
-the codevectors of a classifier, wherever those come from; :func:`learn_map` those of a map. They
-take
+the codevectors of a classifier, :func:`learn_map` those of a map. Their arguments:
 
 ``codevectors``, shape (K, d)
     Changed in place.
 ``labels``, shape (K,), int64
     The class of each codevector.
 ``points``, shape (n, d), and ``targets``, shape (n,), int64
-    The samples and their classes. Where a value is missing (NaN), distances are those in the
-    others, and codevectors move in the others alone (Samad and Harp, 1992).
+    The samples and their classes. Where a value is missing (NaN), distances and moves are in the
+    observed features (Samad and Harp, 1992).
 ``order``, shape (m,), int64
-    Which samples are shown, one after another. To a classifier with a step size that falls from
-    ``rate``, below 1, to 0 linearly over these m presentations.
+    Rows of the samples, in order of presentation.
+``rate``, below 1
+    First step size of a classifier; it falls to 0 linearly over the m presentations.
 
-They know no absolute length: scaled data gives scaled codevectors. A sample so far away that its
-squared distance is no longer a number is passed over, so what was finite remains so.
+Scaled data gives scaled codevectors. A sample whose squared distance overflows is skipped.
 
 References
 ----------
@@ -36,9 +35,9 @@ from oda_rl.diagram import move as move_cell
 from oda_rl.divergences import SquaredEuclidean, quadratic_gradient
 from oda_rl.samples import cell_means, observed_shares
 
-_MIN_PULL = 1e-6  # of the step size: a weaker pull on a codevector is left out
+_MIN_PULL = 1e-6  # relative step size: weaker moves are left out
 _MIN_MAP_PULL = 1e-9  # likewise on a map
-_FARTHEST = 40.0  # in temperatures: exp(-40) is lost beside 1
+_FARTHEST = 40.0  # temperatures: exp(-40) is lost beside 1
 _SLOPE = 4.0  # of GLVQ's sigmoid
 _MAX_PASSES = 300  # of Lloyd's iteration
 
@@ -54,7 +53,7 @@ def move(codevectors: FloatArray, k: int, points: FloatArray, i: int, step: floa
 
 @inlined
 def _boltzmann(gap: float, temperature: float) -> float:
-    # exp(-gap / temperature), and its limit at temperature 0.
+    """exp(-gap / temperature), and its limit at temperature 0."""
     if gap <= 0.0:
         return 1.0
     if gap > _FARTHEST * temperature:
@@ -83,12 +82,9 @@ def _assign(
 def compete(
     codevectors: FloatArray, counts: FloatArray, points: FloatArray, order: IntArray
 ) -> float:
-    """Move the winner of each sample by 1/(1 + .9 n), n the samples it had before.
+    """Move the winner of each sample by 1/(1 + 0.9 n), n its former count.
 
-    Returns
-    -------
-    float
-        Sum of the squared distances from the winners before they moved.
+    Returns the sum of the squared distances from the winners before they moved.
     """
     total = 0.0
     for t in range(order.shape[0]):
@@ -111,15 +107,6 @@ def lvq1(
     rate: float,
 ) -> None:
     """Move the winner towards samples of its class and away from others (Kohonen's LVQ1).
-
-    Examples
-    --------
-    >>> codevectors, labels = np.array([[0.0], [4.0]]), np.array([0, 1])
-    >>> points, targets = np.array([[1.0], [3.0]]), np.array([0, 0])
-    >>> lvq1(codevectors, labels, points, targets, order=np.array([0, 1]), rate=0.5)
-    >>> codevectors
-    array([[0.5 ],
-           [4.25]])
 
     References
     ----------
@@ -147,10 +134,10 @@ def glvq(
 ) -> None:
     """Descend a sigmoid f of (d⁺ − d⁻)/(d⁺ + d⁻) (generalized LVQ).
 
-    d⁺ and d⁻ are the squared distances of a sample from the nearest codevector of its own class and
-    of any other; the first moves towards the sample by rate f′ d⁻/(d⁺ + d⁻), the second away from
-    it by rate f′ d⁺/(d⁺ + d⁻). That is the gradient times (d⁺ + d⁻)/4, which rids it of the unit of
-    length. A sample of a class that has no codevector, or of the only class, moves nothing.
+    d⁺ and d⁻ are the squared distances of a sample from the nearest codevector of its class and of
+    any other; the first moves towards the sample by rate f′ d⁻/(d⁺ + d⁻), the second away from it
+    by rate f′ d⁺/(d⁺ + d⁻): the gradient times (d⁺ + d⁻)/4, which has no unit of length. Nothing
+    moves if there is only one class, or no codevector of the sample's class.
 
     References
     ----------
@@ -189,14 +176,14 @@ def rslvq(
 ) -> None:
     """Ascend log p(c|x), with p(k|x) ∝ p_k exp(−|x − μ_k|²/T) (robust soft LVQ).
 
-    Codevectors of the sample's own class move towards it by rate p(k|c, x) (1 − p(c|x)), others
-    away from it by rate p(k|x). That is the gradient times T/2, which rids it of the unit of
-    length. A sample of a class that has no codevector moves nothing.
+    Codevectors of the sample's class move towards it by rate p(k|c, x) (1 − p(c|x)), others away
+    from it by rate p(k|x): the gradient times T/2, which has no unit of length. A sample of a
+    class without codevectors is skipped.
 
     Parameters
     ----------
     masses : ndarray, shape (K,)
-        The p_k, ≥ 0; only their ratios matter. They stay as they are.
+        The p_k, ≥ 0; only their ratios matter.
     temperature : float
         T ≥ 0, in squared units of the data. At 0 only the nearest of either kind moves.
 
@@ -209,39 +196,39 @@ def rslvq(
     weights = np.empty(n_codevectors)
     for t in range(n_shown):
         i = order[t]
-        own, nearest = np.inf, np.inf
+        near, nearest = np.inf, np.inf  # of the class, and of all
         for k in range(n_codevectors):
             weights[k] = squared_distance(points, i, codevectors, k, d)
             if masses[k] > 0.0:
                 nearest = min(nearest, weights[k])
                 if labels[k] == targets[i]:
-                    own = min(own, weights[k])
-        if own == np.inf:
+                    near = min(near, weights[k])
+        if near == np.inf:
             continue
-        # Each kind has its own reference, so that neither sum underflows.
+        # Two references, so that neither sum underflows.
         right, wrong = 0.0, 0.0
         for k in range(n_codevectors):
             if labels[k] == targets[i]:
-                weights[k] = masses[k] * _boltzmann(weights[k] - own, temperature)
+                weights[k] = masses[k] * _boltzmann(weights[k] - near, temperature)
                 right += weights[k]
             else:
                 weights[k] = masses[k] * _boltzmann(weights[k] - nearest, temperature)
                 wrong += weights[k]
-        total = wrong + right * _boltzmann(own - nearest, temperature)
-        mistaken = wrong / total  # 1 - p(c|x), and no pull is stronger
-        if mistaken <= _MIN_PULL:
+        total = wrong + right * _boltzmann(near - nearest, temperature)
+        error = wrong / total  # 1 - p(c|x), and no pull is stronger
+        if error <= _MIN_PULL:
             continue
         step = rate * (1.0 - t / n_shown)
         for k in range(n_codevectors):
-            own_class = labels[k] == targets[i]
-            pull = weights[k] / right * mistaken if own_class else -weights[k] / total
+            same = labels[k] == targets[i]
+            pull = weights[k] / right * error if same else -weights[k] / total
             if abs(pull) > _MIN_PULL:
                 move(codevectors, k, points, i, step * pull)
 
 
 @inlined
 def _gaussian(steps: int, n: int, periodic: bool, width: float) -> float:
-    # Of the distance between two places of a line of n.
+    """Pull at a distance of grid positions on a line of n."""
     apart = float(abs(steps))
     if periodic:
         apart = min(apart, n - apart)
@@ -249,7 +236,7 @@ def _gaussian(steps: int, n: int, periodic: bool, width: float) -> float:
 
 
 class Grid(NamedTuple):
-    """Where the codevectors stand."""
+    """Shape of a map."""
 
     n_rows: int
     n_columns: int
@@ -258,20 +245,12 @@ class Grid(NamedTuple):
 
 @compiled
 def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
-    """Write the pull on each codevector, 1 for the winner, to ``out``, shape (≥ K,).
-
-    Examples
-    --------
-    >>> out = np.empty(4)
-    >>> write_pulls(1, Grid(1, 4, False), 1.0, out)
-    >>> out.round(2)
-    array([0.61, 1.  , 0.61, 0.14])
-    """
+    """Write the pull on each codevector, 1 for the winner, to ``out``, shape (≥ K,)."""
     n_rows, n_columns, periodic = grid
     row, column = winner // n_columns, winner % n_columns
     for c in range(n_columns):
         out[c] = _gaussian(c - column, n_columns, periodic, width)
-    for r in range(n_rows - 1, -1, -1):  # the first row last: it holds the columns' factors
+    for r in range(n_rows - 1, -1, -1):  # row 0 last: it holds the columns' factors
         factor = _gaussian(r - row, n_rows, periodic, width)
         for c in range(n_columns):
             out[r * n_columns + c] = factor * out[c]
@@ -281,7 +260,7 @@ def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
 def observe_map(
     codevectors: Codevectors, grid: Grid, point: FloatArray, rate: float, width: float
 ) -> None:
-    """Let one sample pull the codevectors of a map; each counts the samples that it has won."""
+    """Move the codevectors of a map towards one sample; its winner's count rises by 1."""
     n_cells = grid.n_rows * grid.n_columns
     winner = assign(codevectors.diagram, n_cells, point)
     codevectors.cells[winner, 0] += 1.0
@@ -305,16 +284,12 @@ def learn_map(
     widths: FloatArray,
     pulls: FloatArray,
 ) -> float:
-    """Let points, shape (n, d), pull the codevectors of a map in an order, shape (m,).
+    """Move the codevectors of a map towards points.
 
     ``hits``, shape (K,), counts the samples that each codevector wins; ``shares``, shape (n,), are
-    those of the features of a point that are observed. ``rates`` and ``widths``, shape (m,), are
-    those of each presentation; ``pulls``, shape (K,), is scratch.
-
-    Returns
-    -------
-    float
-        Sum of the squared distances, expected of all features, from the winners before they moved.
+    the shares of observed features. ``rates`` and ``widths``, shape (m,), are those of each
+    presentation; ``pulls``, shape (K,), is scratch. Returns the sum of the squared distances,
+    scaled up to all features, from the winners before they moved.
     """
     total = 0.0
     for t in range(order.shape[0]):
@@ -322,7 +297,7 @@ def learn_map(
         winner, smallest = nearest_codevector(points, i, codevectors)
         total += smallest / shares[i]
         if not smallest < np.inf:
-            continue  # too far away for its distance to be a number
+            continue
         hits[winner] += 1
         write_pulls(winner, grid, widths[t], pulls)
         for k in range(codevectors.shape[0]):
@@ -332,10 +307,7 @@ def learn_map(
 
 
 def nearest(points: FloatArray, codevectors: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Nearest codevector of each point, shape (n,), and its squared distance, shape (n,).
-
-    Where values are missing that is what the whole distance is expected to be.
-    """
+    """Nearest codevector of each point, and squared distances scaled up to all features; (n,)."""
     labels = np.empty(len(points), dtype=np.int64)
     distances = np.empty(len(points))
     _assign(points, codevectors, labels, distances)
@@ -343,31 +315,12 @@ def nearest(points: FloatArray, codevectors: FloatArray) -> tuple[IntArray, Floa
 
 
 def lloyd(points: FloatArray, weights: FloatArray, codevectors: FloatArray) -> FloatArray:
-    """Move codevectors to the means of what is observed in their cells, until none moves.
+    """Lloyd's iteration, with ``weights``, shape (n,), in the observed features, to a fixed point.
 
-    Every pass lowers the weighted sum of the squared distances in what is observed (k-POD of Chi,
-    Chi and Baraniuk, "k-POD: a method for k-means clustering of missing data", The American
-    Statistician 70, 2016, by the distances of Dixon). What no sample of a cell has stays.
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        NaN where values are missing.
-    weights : ndarray, shape (n,)
-        At least 0.
-    codevectors : ndarray, shape (K, d)
-        Where to start.
-
-    Returns
-    -------
-    ndarray, shape (K, d)
-
-    Examples
-    --------
-    >>> points = np.array([[0.0, 1.0], [np.nan, 3.0], [9.0, np.nan], [8.0, 7.0]])
-    >>> lloyd(points, np.ones(4), np.array([[0.0, 1.0], [9.0, 9.0]]))
-    array([[0. , 2. ],
-           [8.5, 7. ]])
+    Every pass lowers the weighted sum of the squared distances in the observed features (k-POD of
+    Chi, Chi and Baraniuk, "k-POD: a method for k-means clustering of missing data", The American
+    Statistician 70, 2016). A component that no sample of the cell has does not move. Returns the
+    codevectors, shape (K, d).
     """
     before = None
     for _ in range(_MAX_PASSES):

@@ -1,15 +1,14 @@
-"""A metric that tells classes apart, learned together with the codevectors: matrix RSLVQ.
+"""Matrix RSLVQ: a metric that separates classes, learned together with the codevectors.
 
-Of a point x the score of codevector k is log w_k − |Ω (x − μ_k)|², and a class has the sum of its
-codevectors' exponentials. Ω, shape (d, d), and all μ_k minimise the mean log loss of the classes
-by L-BFGS, from what annealing has found. Squares of Ω's entries cost something: directions
-that tell no classes apart vanish from the metric. So do moves of codevectors, which would else
-leave the data behind, as the same decisions follow from a smaller Ω and codevectors farther away.
+The density of a class at x is Σ_k w_k exp(−|Ω (x − μ_k)|²) over its codevectors. L-BFGS minimises
+the mean log loss of the classes over Ω, shape (d, d), and all μ_k. A penalty on Ω removes
+directions that separate no classes; one on moves keeps the codevectors near the data, as a smaller
+Ω with codevectors farther away decides alike.
 
 References
 ----------
 P. Schneider, M. Biehl, B. Hammer, "Distance learning in discriminative vector quantization", Neural
-Computation 21 (2009), 2942-2969. There a sample moves Ω and the codevectors at a time.
+Computation 21 (2009), 2942-2969, with stochastic updates.
 D. C. Liu, J. Nocedal, "On the limited memory BFGS method for large scale optimization",
 Mathematical Programming 45 (1989), 503-528.
 """
@@ -21,19 +20,19 @@ import numpy as np
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 
-_STEPS = 60  # of L-BFGS: later ones gain little on samples not seen
-_MIN_PROBABILITY = 1e-6  # one sample among strangers does not decide
-_FLOOR = 1e-6  # of the old metric and of the new: what keeps it positive definite
+_STEPS = 60  # of L-BFGS: more gain little on held-out samples
+_MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
+_FLOOR = 1e-6  # relative ridge that keeps the metric positive definite
 
 
 class LearnedMetric(NamedTuple):
-    """What was learned, in the coordinates of the points."""
+    """Codevectors and metric, in the coordinates of the points."""
 
     codevectors: FloatArray
     """Shape (K, d)."""
     matrix: FloatArray
     """M, shape (d, d), symmetric and positive definite: a class's density at x is
-    Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as it was."""
+    Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as given."""
 
 
 def cross_entropy(
@@ -46,24 +45,12 @@ def cross_entropy(
     shares: FloatArray,
     penalty: float,
 ) -> tuple[float, FloatArray]:
-    """Mean log loss of classes, with the penalty, and its gradient.
+    """Mean log loss of classes, plus the penalty, and its gradient.
 
-    |Ω x|² is in all scores of x and cancels, so that they are affine in x: no product is of points
-    and Ω.
-
-    ``parameters``, shape (d (d + K),), are Ω, row by row, then the codevectors, which were at
-    ``places``, with their shares of the data and classes, rising from 0 to C - 1. ``shares`` are
-    those that the samples have of them all. The penalty is one of the sum of the squares of Ω, and
-    of the weighted mean square of the codevectors' moves.
-
-    Examples
-    --------
-    >>> loss, gradient = cross_entropy(
-    ...     np.array([1.0, -1.0, 1.0]), np.array([[-1.0], [1.0]]), np.full(2, 0.5),
-    ...     np.array([0, 1]), np.array([[0.0]]), np.array([0]), np.ones(1), 0.0,
-    ... )
-    >>> round(loss, 4), gradient.round(4)
-    (0.6931, array([ 0., -1., -1.]))
+    ``parameters``, shape (d (d + K),), are Ω, row by row, then the codevectors, which started at
+    ``places`` and have ``weights`` and ``labels``, rising from 0 to C - 1. ``shares`` of the
+    samples sum to 1. The penalty is on the sum of the squares of Ω, and on the weighted mean square
+    of the codevectors' moves. |Ω x|² is in all scores of x and cancels: they are affine in x.
     """
     d = points.shape[1]
     omega, codevectors = parameters[: d * d].reshape(d, d), parameters[d * d :].reshape(-1, d)
@@ -75,11 +62,11 @@ def cross_entropy(
     parts = np.exp(scores, out=scores)
     parts /= parts.sum(axis=1, keepdims=True)
     starts = np.flatnonzero(np.diff(labels, prepend=-1))
-    own = np.add.reduceat(parts, starts, axis=1)[np.arange(len(points)), classes]
-    loss = -float(shares @ np.log(own + _MIN_PROBABILITY))
+    right = np.add.reduceat(parts, starts, axis=1)[np.arange(len(points)), classes]
+    loss = -float(shares @ np.log(right + _MIN_PROBABILITY))
 
-    pulls = np.where(labels == classes[:, None], 1.0 - own[:, None], -own[:, None])
-    pulls *= parts * (-shares / (own + _MIN_PROBABILITY))[:, None]
+    pulls = np.where(labels == classes[:, None], 1.0 - right[:, None], -right[:, None])
+    pulls *= parts * (-shares / (right + _MIN_PROBABILITY))[:, None]
     of_slopes, of_offsets = 2.0 * pulls.T @ points, pulls.sum(axis=0)
     of_images = of_slopes @ omega.T - 2.0 * of_offsets[:, None] * images
     of_omega = images.T @ of_slopes + of_images.T @ codevectors + 2.0 * penalty * omega
@@ -101,21 +88,10 @@ def learn_metric(
     sample_weight: FloatArray,
     penalty: float,
 ) -> LearnedMetric:
-    """Learn a metric and move codevectors, to tell classes apart.
+    """Learn a metric and move codevectors, shape (K, d), to separate classes.
 
-    It starts from ``codevectors``, shape (K, d), with ``weights``, masses times the priors of their
-    classes, and ``labels``, rising from 0 to C - 1; T is that of the densities. The penalty, at
-    least 0, is of the squares of Ω and of moves, where the mean variance of a feature is 1.
-
-    Examples
-    --------
-    >>> points = np.random.default_rng(0).normal(size=(300, 2))
-    >>> classes = (points[:, 0] > 0.0).astype(int)
-    >>> start = np.array([[-1.0, 0.0], [1.0, 0.0]])
-    >>> halves = np.full(2, 0.5), np.array([0, 1])
-    >>> learned = learn_metric(start, *halves, 1.0, points, classes, np.ones(300), 0.01)
-    >>> bool(learned.matrix[0, 0] > 100.0 * learned.matrix[1, 1])
-    True
+    ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
+    that of the densities. The penalty, at least 0, is relative to a mean variance of 1.
     """
     from scipy.optimize import minimize
 

@@ -22,18 +22,17 @@ _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and wid
 
 @estimator
 class SOM(TakesMissing, OnlineQuantizer):
-    """Self-organising map: codevectors on a grid, whose neighbours learn along.
+    """Self-organising map: codevectors on a grid that move together with their neighbours.
 
-    What is near on the map is near in the data. Rate and width of the neighbourhood fall
-    exponentially from their first values to their last. Values may be missing (NaN), but of each
-    sample and, at first, of each feature something must be observed.
+    Rate and width of the neighbourhood fall exponentially from their first values to their last.
+    Values may be missing (NaN), but no sample may lack all, nor, at first, any feature.
 
     Parameters
     ----------
     shape : int or tuple of int, default=8
         Codevectors of a chain, or rows and columns of a grid, each ≥ 1.
     periodic : bool, default=False
-        Whether the sides of the grid are glued together: a ring, or a torus.
+        Whether opposite sides of the grid are neighbours: a ring, or a torus.
     max_iter : int, default=10
         Passes of ``fit`` over the samples, ≥ 1, each in a new random order.
     learning_rate : float, default=0.5
@@ -41,17 +40,16 @@ class SOM(TakesMissing, OnlineQuantizer):
     final_learning_rate : float, default=0.01
         Last rate, in (0, 1].
     width : float or None, default=None
-        First standard deviation of the neighbourhood, in steps of the grid; None: half of the
-        longest side.
+        First standard deviation of the neighbourhood, in grid steps; None: half of the longest
+        side.
     final_width : float, default=0.5
         Last standard deviation; positive.
     decay_samples : int or None, default=None
-        Presentations during which rate and width fall; afterwards they stay. None: all of
-        ``fit``'s, or 100 for each codevector in ``partial_fit``.
+        Samples during which rate and width fall; afterwards they stay. None: all of ``fit``, or 100
+        for each codevector in ``partial_fit``.
     init : "pca", "random" or array-like, default="pca"
         Where the codevectors start: a rectangle in the plane of the first two principal components,
-        samples drawn at random, or an array of shape (n_codevectors, n_features), row after row of
-        the grid.
+        random samples, or an array of shape (n_codevectors, n_features), row after row.
     random_state : int, RandomState instance or None, default=None
         Draws a random start and the order of the samples.
 
@@ -62,16 +60,9 @@ class SOM(TakesMissing, OnlineQuantizer):
     positions_ : ndarray, shape (n_codevectors, 2)
         Row and column of each.
     hits_ : ndarray, shape (n_codevectors,)
-        Samples that each has won while learning.
-    labels_ : ndarray, shape (n_samples,)
-        Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.
-    n_features_in_ : int
-        Number of features.
-    n_iter_ : int
-        Passes made; each ``partial_fit`` is one.
-    history_ : list of tuple (int, float)
-        After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved. Of more than 10,000 passes two are made one.
+        Number of samples that each has won while learning.
+    labels_, n_features_in_, n_iter_, history_
+        As for :class:`StochasticVQ`.
 
     References
     ----------
@@ -106,7 +97,7 @@ class SOM(TakesMissing, OnlineQuantizer):
     }
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             n = self._grid[0] * self._grid[1]
             require(n == sizes["K"], f"{where}._grid has {n} places: it must have {sizes['K']}")
@@ -117,19 +108,9 @@ class SOM(TakesMissing, OnlineQuantizer):
         return np.argwhere(np.ones(self._grid, dtype=np.bool_))
 
     def topographic_error(self, X: npt.ArrayLike) -> float:
-        """Share of samples whose two nearest codevectors are not neighbours on the map.
+        """Share of samples, in [0, 1], whose two nearest codevectors are not neighbours on the map.
 
         Neighbours differ by at most one row and one column.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-
-        Returns
-        -------
-        float
-            In [0, 1]; the nearer to 0 the better is the topology of the data kept.
         """
         distances = self.transform(X)
         rows = np.arange(len(distances))
@@ -141,14 +122,9 @@ class SOM(TakesMissing, OnlineQuantizer):
         return float((apart.max(axis=1) > 1).mean())
 
     def u_matrix(self) -> FloatArray:
-        """Mean distance of each codevector from its neighbours in row and column.
+        """Mean distance from the neighbours in row and column, shape (rows, columns).
 
-        Ridges of it are borders of clusters (Ultsch and Siemon, 1990).
-
-        Returns
-        -------
-        ndarray, shape (rows, columns)
-            0 for a map of one codevector.
+        Its ridges are borders of clusters (Ultsch and Siemon, 1990).
         """
         n_rows, n_columns = self._grid
         codevectors = self.cluster_centers_.reshape(n_rows, n_columns, -1)
@@ -157,11 +133,11 @@ class SOM(TakesMissing, OnlineQuantizer):
             if n == 1:
                 continue
             gaps = np.linalg.norm(np.roll(codevectors, -1, axis) - codevectors, axis=2)
-            joined = np.ones(self._grid)
-            if not self.periodic or n == 2:  # of two, both sides are the same pair
-                joined[(slice(None),) * axis + (-1,)] = 0.0
-            total += gaps * joined + np.roll(gaps * joined, 1, axis)
-            count += joined + np.roll(joined, 1, axis)
+            pairs = np.ones(self._grid)
+            if not self.periodic or n == 2:  # with two, both sides are the same pair
+                pairs[(slice(None),) * axis + (-1,)] = 0.0
+            total += gaps * pairs + np.roll(gaps * pairs, 1, axis)
+            count += pairs + np.roll(pairs, 1, axis)
         return total / np.maximum(count, 1.0)
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
@@ -179,8 +155,8 @@ class SOM(TakesMissing, OnlineQuantizer):
 
     def _pass(self, points: FloatArray, order: IntArray, n_passes: int | None) -> float:
         planned = n_passes * len(order) if n_passes else _STREAM_SAMPLES * len(self.hits_)
-        seen = self.history_[-1][0] if self.history_ else 0
-        share = np.minimum((seen + np.arange(len(order))) / (self.decay_samples or planned), 1.0)
+        before = self.history_[-1][0] if self.history_ else 0
+        share = np.minimum((before + np.arange(len(order))) / (self.decay_samples or planned), 1.0)
         first = self.width or max(self._grid) / 2.0
         rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
         widths = first * (self.final_width / first) ** share
@@ -193,15 +169,8 @@ class SOM(TakesMissing, OnlineQuantizer):
 
 
 def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a chain or a grid.
+    """Rows and columns of a chain or a grid; ValueError if it is neither.
 
-    Raises
-    ------
-    ValueError
-        If it is neither.
-
-    Examples
-    --------
     >>> grid_shape(5), grid_shape((2, 3))
     ((1, 5), (2, 3))
     """
@@ -213,12 +182,12 @@ def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
 
 
 def _principal_rectangle(data: Weighted, n_rows: int, n_columns: int) -> FloatArray:
-    """Two standard deviations of the first principal components, the longer side along the first.
+    """Grid, shape (n_rows * n_columns, d), of one standard deviation of two principal components.
 
-    Shape (n_rows * n_columns, d).
+    Either way from the mean, with the longer side along the first component.
     """
     n, d = data.points.shape
-    few = d <= max(n, _MANY_FEATURES)  # else there are fewer products of samples than of features
+    few = d <= max(n, _MANY_FEATURES)  # else the products of samples are fewer
     shares = data.weights / data.weights.sum()
     mean = shares @ data.points
     centred = np.sqrt(shares)[:, None] * (data.points - mean)

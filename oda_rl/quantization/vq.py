@@ -1,7 +1,4 @@
-"""Stochastic vector quantization and learning vector quantization, as scikit-learn estimators.
-
-What the papers compare online deterministic annealing with, for the squared Euclidean distance.
-"""
+"""Stochastic and learning vector quantization, with the squared Euclidean distance."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, Self
@@ -39,7 +36,7 @@ from oda_rl.files.schema import (
     whole,
 )
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
-from oda_rl.samples import Weighted, drawn, observed_shares, weighted
+from oda_rl.samples import Weighted, counted, drawn, observed_shares, weighted
 
 _MAX_PASSES = 10_000
 
@@ -64,38 +61,36 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
 
 
 def joined(history: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Make one entry of every two of a history of passes; the last one may stay as it is.
+    """Merge entries of a history of passes in pairs.
 
     >>> joined([(10, 4.0), (40, 2.0), (50, 1.0)])
     [(40, 2.5), (50, 1.0)]
     """
-    found, before = [], 0
+    pairs, before = [], 0
     for (middle, first), (end, second) in zip(history[::2], history[1::2], strict=False):
         total = first * (middle - before) + second * (end - middle)
-        found.append((end, total / (end - before)))
+        pairs.append((end, total / (end - before)))
         before = end
-    return found + history[2 * len(found) :]
+    return pairs + history[2 * len(pairs) :]
 
 
 class VectorQuantizer(
     Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
-    """What can be asked of codevectors, however they were found."""
+    """Estimators with codevectors: predict, transform, score."""
 
     LEARNED: ClassVar[dict[str, Any]] = {
         "cluster_centers_": Optional(real("K, d")),
         "labels_": Optional(whole("n_labels", "[0, K)")),
         "n_iter_": Optional(whole()),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
 
     cluster_centers_: FloatArray
     labels_: IntArray
     n_iter_: int
-    _owed: float
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         check_fitted((name in vars(self) for name in self.LEARNED), where)
 
     @property
@@ -108,57 +103,25 @@ class VectorQuantizer(
         return len(self.cluster_centers_)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Find the nearest codevector of each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-            Rows of ``cluster_centers_``.
-        """
+        """Nearest codevector of each sample, shape (n_samples,): rows of ``cluster_centers_``."""
         return nearest(fitted_points(self, X), self.cluster_centers_)[0]
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Measure the squared distances of each sample from all codevectors.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples, n_clusters)
-        """
+        """Squared distances from the codevectors, shape (n_samples, n_clusters)."""
         points = fitted_points(self, X)
         distances = np.empty((len(points), len(self.cluster_centers_)))
         measure(points, self.cluster_centers_, distances)
         return distances / observed_shares(points)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
-        """Give the opposite of the mean squared distance from the nearest codevector.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0.
-
-        Returns
-        -------
-        float
-            At most 0; the nearer to 0 the better.
-        """
+        """Negative weighted mean squared distance from the nearest codevector."""
         points = fitted_points(self, X)
         weights = checked_weights(sample_weight, points)
         return -float(np.average(nearest(points, self.cluster_centers_)[1], weights=weights))
 
 
 class OnlineQuantizer(VectorQuantizer):
-    """A quantizer that is shown one sample after another."""
+    """Quantizers that learn from one sample after another."""
 
     LEARNED: ClassVar[dict[str, Any]] = {
         **VectorQuantizer.LEARNED,
@@ -169,21 +132,18 @@ class OnlineQuantizer(VectorQuantizer):
     max_iter: int
     random_state: Any
     history_: list[tuple[int, float]]
+    _owed: float
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Place the codevectors anew.
+        """Learn in ``max_iter`` passes over the samples.
 
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
+            At least 0; a weight of 2 is the same as a repeated row.
 
         Raises
         ------
@@ -195,31 +155,16 @@ class OnlineQuantizer(VectorQuantizer):
         rng = check_random_state(self.random_state)
         self._begin(data, rng)
         for _ in range(self.max_iter):
-            self._note(data.size, self._pass(data.points, data.shown(rng), self.max_iter))
+            self._record(data.size, self._pass(data.points, data.shown(rng), self.max_iter))
         self.labels_ = nearest(points, self.cluster_centers_)[0]
         return self
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Let more samples attract the codevectors, once each and in the order given.
+        """Learn from more samples, once each and in the order given; see :meth:`fit`.
 
-        The samples of the first call also say where the codevectors start, unless ``init`` does.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0: how often each sample is shown; fractions add up.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            As for :meth:`fit`.
+        Codevectors start from the samples of the first call, unless ``init`` says where. A sample
+        is repeated as often as it weighs; fractions add up.
         """
         first = not hasattr(self, "cluster_centers_")
         points = checked_points(self, X, reset=first)
@@ -228,7 +173,7 @@ class OnlineQuantizer(VectorQuantizer):
             self._begin(data, check_random_state(self.random_state))
         order, self._owed = stream_rows(sample_weight, points, self._owed)
         self.cluster_centers_ = self.cluster_centers_.copy()
-        self._note(len(order), self._pass(points, order, None))
+        self._record(len(order), self._pass(points, order, None))
         self.labels_ = nearest(points, self.cluster_centers_)[0]
         return self
 
@@ -237,30 +182,30 @@ class OnlineQuantizer(VectorQuantizer):
         self._start(data, rng)
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
-        """Set ``cluster_centers_`` and what else learning begins with."""
+        """Set ``cluster_centers_`` and other attributes to start from."""
         raise NotImplementedError
 
     def _pass(self, points: FloatArray, order: IntArray, n_passes: int | None) -> float:
-        """Show points; return the sum of their squared distances. ``n_passes`` of a fit."""
+        """Learn from points; return the sum of their squared distances. ``n_passes``: of a fit."""
         raise NotImplementedError
 
-    def _note(self, n: int, total: float) -> None:
-        """Note a pass over n samples, and the sum of their squared distances."""
+    def _record(self, n: int, total: float) -> None:
+        """Record a pass over n samples with a sum of their squared distances."""
         self.n_iter_ += 1
-        if n == 0:  # of fractions of weights that do not add up yet
+        if n == 0:  # weights below 1 that do not add up to 1 yet
             return
-        seen = self.history_[-1][0] if self.history_ else 0
-        self.history_.append((seen + n, total / n))
+        before = self.history_[-1][0] if self.history_ else 0
+        self.history_.append((before + n, total / n))
         if len(self.history_) > _MAX_PASSES:
             self.history_ = joined(self.history_)
 
 
 @estimator
 class StochasticVQ(OnlineQuantizer):
-    """Online competitive learning: each sample attracts its nearest codevector, and no other.
+    """Online competitive learning: each sample moves its nearest codevector only.
 
-    The step size of a codevector is 1/(1 + .9 n), where n counts the samples it has won and its
-    first position.
+    The step size of a codevector is 1/(1 + 0.9 n), where n counts its first position and the
+    samples that it has won.
 
     Parameters
     ----------
@@ -282,10 +227,10 @@ class StochasticVQ(OnlineQuantizer):
     n_features_in_ : int
         Number of features.
     n_iter_ : int
-        Passes made; each ``partial_fit`` is one.
+        Number of passes; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
-        After each pass: samples seen so far, and their mean squared distance in that pass from
-        their winner, measured before it moved. Of more than 10,000 passes two are made one.
+        After each pass: total number of samples, and the pass's mean squared distance from the
+        winner before it moved. Beyond 10,000 entries they are merged in pairs.
 
     References
     ----------
@@ -336,23 +281,23 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     n_prototypes : int, default=1
         Codevectors of each class, ≥ 1; a class with fewer samples gets one for each.
     algorithm : {"lvq1", "glvq", "rslvq"}, default="lvq1"
-        :func:`lvq1`, :func:`glvq` or :func:`rslvq`. The temperature of the last is 2σ², with σ² the
-        mean squared distance, per feature, of the samples from the nearest codevector of their
-        class at the start; all its masses are equal.
+        :func:`lvq1`, :func:`glvq` or :func:`rslvq`, the last with equal masses and temperature 2σ²,
+        where σ² is the mean squared distance, per feature, of the samples from the nearest
+        codevector of their class at the start.
     max_iter : int, default=30
         Passes over the samples, ≥ 1, each in a new random order.
     rate : float, default=0.05
         First step size, in (0, 1); it falls to 0 linearly.
     init : "random" or array-like, default="random"
         Where the codevectors start. "random" draws samples of their class. An array has shape
-        (n_classes * n_prototypes, n_features): first the codevectors of ``classes_[0]``, and so on.
+        (n_classes * n_prototypes, n_features), sorted by class.
     random_state : int, RandomState instance or None, default=None
         Draws the start and the order of the samples.
 
     Attributes
     ----------
     codevectors_ : ndarray, shape (n_codevectors, n_features)
-        Those of ``classes_[0]`` first.
+        The codevectors, sorted by class.
     codevector_labels_ : ndarray, shape (n_codevectors,)
         Class label of each codevector.
     classes_ : ndarray, shape (n_classes,)
@@ -360,7 +305,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     n_features_in_ : int
         Number of features.
     n_iter_ : int
-        Passes made.
+        Number of passes.
 
     Examples
     --------
@@ -383,17 +328,16 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         "classes_": Optional(ANYTHING),
         "n_iter_": Optional(whole()),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
             check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Place the codevectors anew.
+        """Learn in ``max_iter`` passes over the samples.
 
         Parameters
         ----------
@@ -401,11 +345,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         y : array-like, shape (n_samples,)
             Class labels.
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Returns
-        -------
-        self
+            At least 0; a weight of 2 is the same as a repeated row.
 
         Raises
         ------
@@ -413,37 +353,25 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
             If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
         """
         points, classes = checked_labels(self, X, y, reset=True)
-        weights = checked_weights(sample_weight, points)
-        shown = weights > 0.0
-        self.classes_, indices = np.unique(classes[shown], return_inverse=True)
-        data = weighted(points[shown], weights[shown], indices.astype(np.int64))
-        points, targets, _ = data
+        points, classes, weights = counted(points, classes, checked_weights(sample_weight, points))
+        self.classes_, indices = np.unique(classes, return_inverse=True)
+        data = weighted(points, weights, indices.astype(np.int64))
         rng = check_random_state(self.random_state)
         codevectors, labels = self._start(data, rng)
         order = np.concatenate([data.shown(rng) for _ in range(self.max_iter)])
+        samples = data.points, data.classes, order, self.rate
         if self.algorithm == "rslvq":
             temperature = _class_temperature(codevectors, labels, data)
-            masses = np.ones(len(labels))
-            rslvq(codevectors, masses, labels, temperature, points, targets, order, self.rate)
+            rslvq(codevectors, np.ones(len(labels)), labels, temperature, *samples)
         else:
-            learn = lvq1 if self.algorithm == "lvq1" else glvq
-            learn(codevectors, labels, points, targets, order, self.rate)
+            (lvq1 if self.algorithm == "lvq1" else glvq)(codevectors, labels, *samples)
         self.codevectors_ = codevectors
         self.codevector_labels_ = self.classes_[labels]
         self.n_iter_ = self.max_iter
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Give each sample the class of its nearest codevector.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-        """
+        """Class of the nearest codevector of each sample, shape (n_samples,)."""
         winners, _ = nearest(fitted_points(self, X), self.codevectors_)
         labels: Array = self.codevector_labels_[winners]
         return labels
@@ -455,11 +383,11 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
             n_codevectors = n_classes * self.n_prototypes
             codevectors = checked_codevectors(self.init, n_codevectors, points.shape[1])
             return codevectors, np.repeat(np.arange(n_classes), self.n_prototypes)
-        members = [np.flatnonzero(targets == label) for label in range(n_classes)]
-        chosen = np.concatenate(
-            [own[drawn(weights[own], min(self.n_prototypes, len(own)), rng)] for own in members]
-        )
-        return points[chosen], targets[chosen]
+        chosen = []
+        for label in range(n_classes):
+            rows = np.flatnonzero(targets == label)
+            chosen.append(rows[drawn(weights[rows], min(self.n_prototypes, len(rows)), rng)])
+        return points[np.concatenate(chosen)], targets[np.concatenate(chosen)]
 
 
 def _class_temperature(codevectors: FloatArray, labels: IntArray, data: Weighted) -> float:
@@ -467,6 +395,6 @@ def _class_temperature(codevectors: FloatArray, labels: IntArray, data: Weighted
     points, targets, weights = data
     total = 0.0
     for label in np.unique(targets):
-        own = targets == label
-        total += float(nearest(points[own], codevectors[labels == label])[1] @ weights[own])
+        rows = targets == label
+        total += float(nearest(points[rows], codevectors[labels == label])[1] @ weights[rows])
     return float(2.0 * total / (float(weights.sum()) * points.shape[1]))
