@@ -72,22 +72,6 @@ def test_the_diagram_keeps_in_step_with_the_codevectors():
     np.testing.assert_allclose(book.diagram[:5], exact, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("m", [3, 400])
-def test_settling_forgets_the_first_half(m):
-    rng = np.random.default_rng(0)
-    book, points = Codebook(rng.normal(size=(4, 2))), rng.normal(size=(50, 2))
-    masses, codevectors = book.masses.copy(), book.codevectors.copy()
-    order = rng.integers(50, size=m)
-    settle(book.arrays, 4, points, order, 0.7)
-    for t, i in enumerate(order):
-        step_size = 1 / (t + 2) if t + 2 < m / 2 else 2 / m
-        masses, codevectors = oracles.oda_observe(
-            masses, codevectors, book.metric, points[i], 0.7, step_size
-        )
-    np.testing.assert_allclose(book.masses, masses, rtol=1e-9)
-    np.testing.assert_allclose(book.codevectors, codevectors, rtol=1e-8)
-
-
 def test_far_samples_do_not_overflow():
     book = Codebook([[0.0], [1.0]])
     for x in (1e8, -1e8, 1e-300, 0.0):
@@ -141,13 +125,6 @@ def test_prune_drops_light_cells_but_not_the_last():
     np.testing.assert_array_equal(light.cells[0], [1.0, 5.0])
 
 
-def test_merge_takes_the_weighted_mean():
-    book = Codebook([[0.0], [1.0], [10.0]], masses=[0.1, 0.3, 0.6])
-    lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 0.0, 2.0)
-    np.testing.assert_allclose(book.cells[:2], [[0.4, 0.75], [0.6, 10.0]])
-    np.testing.assert_allclose(lineage, [[0.1, 0.3, 0.0], [0.0, 0.0, 0.6]])
-
-
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("euclidean", [False, True])
@@ -171,12 +148,6 @@ def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d, euclidean
         for row, own in zip(rows, consist, strict=True):
             row[own] = before[own]
         np.testing.assert_array_equal(lineage, rows)
-
-
-def test_closeness_is_measured_in_the_metric():
-    book = Codebook([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], metric=np.diag([100.0, 0.01]))
-    lineage = annealing.prune_and_merge(book.cells, book.metric, 3, 0.0, 1.0)
-    np.testing.assert_array_equal(lineage > 0, [[1, 0, 1], [0, 1, 0]])
 
 
 def test_split_halves_mass_and_keeps_the_mean():

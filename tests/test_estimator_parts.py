@@ -7,7 +7,7 @@ import pytest
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.base import log_cell_volumes
-from oda_rl.annealing.fine_tuning import (
+from oda_rl.annealing.classifier import (
     Candidate,
     best_temperature,
     candidates,
@@ -144,18 +144,6 @@ def test_constant_features_have_no_volume():
     np.testing.assert_allclose(np.exp(volumes), [1.0, 3.0], rtol=1e-3)
     point = np.ones(2), np.ones(2)
     assert log_cell_volumes(lambda x: np.zeros(len(x), int), 1, *point).tolist() == [0.0]
-
-
-def test_density_comes_nearer_with_more_cells_and_samples():
-    rng = np.random.default_rng(0)
-    grid = np.linspace(0.02, 2.98, 100)[:, None]
-    truth = np.where(grid[:, 0] < 1, 0.7, 0.15)
-    errors = []
-    for n, k in ((200, 5), (20_000, 60)):
-        points = np.where(rng.random(n) < 0.7, rng.uniform(0, 1, n), rng.uniform(1, 3, n))
-        model = ODAClusterer(k, random_state=0).fit(points[:, None])
-        errors.append(np.abs(np.exp(model.score_samples(grid)) - truth).mean())
-    assert errors[1] < 0.5 * errors[0]
 
 
 def test_local_models_are_least_squares_where_points_are_many():

@@ -182,17 +182,6 @@ def test_ratios_of_weights_and_the_scale_of_points_change_nothing(factor):
     np.testing.assert_array_equal(other, refined * factor)
 
 
-@pytest.mark.parametrize("factor", [1e-6, 1e6])
-def test_assignments_do_not_depend_on_the_scale(factor):
-    points, weights, start, _ = problem(1)
-    refined = refine(points, weights, start, np.random.default_rng(2))
-    other = refine(points * factor, weights, start * factor, np.random.default_rng(2))
-    np.testing.assert_array_equal(
-        squared_distances(points * factor, other).argmin(axis=1),
-        squared_distances(points, refined).argmin(axis=1),
-    )
-
-
 def test_far_from_the_origin():
     points, weights, start, _ = problem(1)
     refined = refine(points, weights, start, np.random.default_rng(2))

@@ -1,16 +1,15 @@
-"""Online deterministic annealing of whole codebooks: at a temperature, and between two.
+"""Online deterministic annealing of codebooks, one for each class.
 
-The codebook of every class starts with one codevector. At each temperature it settles on samples
-(:func:`oda_rl.annealing.kernels.learn`); then codevectors that have run together merge, idle ones
-are dropped, the level goes into the history, the temperature falls, and every codevector splits
-into a pair, which stays apart only if the temperature is below its cell's critical one.
+A codebook starts with one codevector. At each temperature it settles on samples
+(:func:`oda_rl.annealing.kernels.learn`); then codevectors that coincide merge, idle ones are
+dropped, the level goes into the history, the temperature falls, and every codevector splits into a
+pair, which stays apart only below the critical temperature of its cell.
 
-A full codebook still splits at every level, and the cheapest merges bring it back to its size. Two
-codevectors that share a cluster merge, and two clusters that share a codevector come apart: this
-is how codevectors move across empty space. When that no longer lowers the distortion, splitting
-ends.
+A full codebook still splits at every level, and the cheapest merges bring it back to its size: two
+codevectors in one cluster merge, and two clusters with one codevector come apart. Splitting ends
+when that no longer lowers the distortion.
 
-Everything is relative to the data's own scale: the mean divergence from the class mean.
+Temperatures are relative to the data's scale, the mean divergence from the class mean.
 """
 
 from typing import Any, ClassVar
@@ -26,32 +25,34 @@ from oda_rl.annealing.levels import (
     Distribution,
     Level,
     Schedule,
-    check_labels,
+    check_rising,
 )
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import MISSING, Each, Maybe, Several, Sizes, flags, real, require, whole
-from oda_rl.samples import cell_means, filled, first_missing_row, holes
+from oda_rl.samples import cell_means, filled, first_missing_row
 
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SHIFT = 0.1  # of a split, in square roots of the temperature
-_MERGE = 0.3  # pairs closer than this many temperatures are one
-_SETTLED = 0.9  # share of the distortion that a level leaves to a full codebook that has settled
+_MERGE = 0.3  # temperatures: closer pairs are one
+_SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
 _MIN_MASS = 1e-5
 _FROZEN_COOLING = 0.5
+_FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
+_NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
-_LEVELS_FOR_A_CLASS = 5  # that appears when annealing has ended
+_LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
 
 
 class Annealer:
     """A codebook, its temperature and its history.
 
-    Points go in and codevectors come out in the divergence's own coordinates
-    (:meth:`oda_rl.divergences.Divergence.embed`), but for those in the history.
+    Points and codevectors are in the divergence's coordinates
+    (:meth:`oda_rl.divergences.Divergence.embed`), but for those in the history. The first
+    ``n_features`` components of a point are features; the others are averaged along.
 
-    The first ``n_features`` components of a point are features; the others are averaged along.
-    Where annealing has ended (not ``active``) what comes after only moves codevectors. The accuracy
-    of a level is measured on ``probe``, points and their classes. ``codevectors``, shape
-    (K, d + q), are class after class, as are their ``masses``, which sum to 1 in each class.
+    ``codevectors``, shape (K, d + q), are sorted by class, as are their ``masses``, which sum to 1
+    in each class. When annealing has ended (not ``active``) codevectors only move. The accuracy of
+    a level is measured on ``probe``, points and their classes.
     """
 
     SCHEMA: ClassVar[dict[str, Any]] = {
@@ -79,14 +80,9 @@ class Annealer:
         "_viewed": Maybe(flags("V, K")),
         "_observed": Maybe(real("K, D", "[0, inf)")),
     }
-    """What a file may say; d, features of the estimator, is known then."""
 
     def __init__(
-        self,
-        schedule: Schedule,
-        divergence: Divergence,
-        n_features: int,
-        rng: np.random.Generator,
+        self, schedule: Schedule, divergence: Divergence, n_features: int, rng: np.random.Generator
     ) -> None:
         self.schedule, self.divergence, self._rng = schedule, divergence, rng
         self.n_features = n_features
@@ -96,12 +92,7 @@ class Annealer:
         self.probe: tuple[FloatArray, IntArray] | None = None
         self._full_at = np.inf  # the temperature at which the codebook was full
         self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
-        self._level_samples = 0
-        self._clocks: FloatArray  # weight of each class's samples at the level
-        self._seen: FloatArray  # sum of their divergences, and of their weights
         self._observed: FloatArray | None  # masses of components, where values are missing
-        self._parents: FloatArray
-        self._opened: tuple[FloatArray, FloatArray]
         self._viewed: BoolArray | None = None
 
     def begin(
@@ -113,10 +104,9 @@ class Annealer:
         class_weights: FloatArray | None = None,
         init: FloatArray | None = None,
     ) -> None:
-        """Start with the mean of each class of these points, or with codevectors ``init``.
+        """Start with the mean of each class of these points, which also give the scale.
 
-        The points give the scale; they are not learned from again. ``init``, shape (K, d), with K
-        a multiple of the number of classes, is dealt out to the classes in equal parts.
+        Or with codevectors ``init``, shape (K, d): an equal number for each class.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
         means = class_means(points, classes, weights)
@@ -129,7 +119,7 @@ class Annealer:
         self, means: FloatArray, spreads: FloatArray, class_weights: FloatArray, n_samples: int,
         init: FloatArray | None,
     ) -> None:  # fmt: skip
-        """Start with classes' means, shape (C, d + q), from which they have these ``spreads``."""
+        """Start with the classes' means, shape (C, d + q), and mean divergences from them."""
         n_classes, d = len(means), self.n_features
         self.class_weights = class_weights
         self.scale = float(spreads @ class_weights / class_weights.sum())
@@ -150,10 +140,10 @@ class Annealer:
         self._open()
 
     def _add_class(self, point: FloatArray) -> None:
-        """Give a class that has not been seen before a codevector of its own.
+        """Give a new class a codevector.
 
-        If annealing has ended it goes on from a few levels before, so that the class may split;
-        not if there are as many codevectors as there may be.
+        If annealing has ended and the codebook is not full, the temperature rises by a few levels,
+        so that the class may split.
         """
         mean = self.weights() @ self.codevectors
         self.codevectors = np.concatenate([self.codevectors, filled(point, mean)[None]])
@@ -170,9 +160,9 @@ class Annealer:
             self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
 
     def observe(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
-        """Learn from a stream, in its order; the same in blocks of any size.
+        """Learn from a stream, in its order; the size of blocks makes no difference.
 
-        Classes that have not been seen before are numbered on in the order of their appearance.
+        New classes are numbered in the order of their appearance.
         """
         known = len(self.class_weights)
         if classes.max(initial=-1) >= known:
@@ -194,7 +184,7 @@ class Annealer:
                 self._end_level()
 
     def anneal(self, data: Distribution) -> None:
-        """Learn from data, drawn class by class, until the schedule says that it is enough."""
+        """Learn from data, drawn class by class, until the schedule ends."""
         n = len(data.points)
         while self.active:
             remaining = self.schedule.max_samples - self.n_samples_seen
@@ -207,24 +197,21 @@ class Annealer:
             self._end_level(n)
 
     def end_level(self, distortion: float) -> None:
-        """End a level whose sums said what its samples' mean divergence is."""
+        """End a level with a known mean divergence of its samples."""
         self._seen[:] = distortion, 1.0
         self._end_level()
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         n_classes, d = len(self.class_weights), self.n_features
         require(d == sizes["d"], f"{where}.n_features is {d}: it must be {sizes['d']}")
         require(sizes["D"] >= d and sizes["opened"] >= d, f"{where} has too few features")
-        check_labels(self.labels, where)
+        check_rising(self.labels, where)
         require(self.labels[-1] == n_classes - 1, f"{where}.labels has not {n_classes} classes")
-        before = None
         for i, level in enumerate(self.history):
-            came = None if level.lineage is None else level.lineage.shape[1]
-            follows = came is None or before is None or came > 0
-            require(follows, f"{where}.history[{i}].lineage is of no codevectors")
+            empty = i > 0 and level.lineage is not None and level.lineage.shape[1] == 0
+            require(not empty, f"{where}.history[{i}].lineage is of no codevectors")
             require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
-            before = level
         require(len(self.history) > 0, f"{where}.history is empty")
         hot = not self.active or (self.temperature > 0.0 and self.room > 0)
         require(hot, f"{where} is active, at a level that is over")
@@ -234,16 +221,27 @@ class Annealer:
         self.codevectors, self.masses = codevectors, masses
         self._open()
 
+    def measure_by(self, divergence: Divergence) -> None:
+        """Go on with the same codevectors and another divergence of the same kernel."""
+        former, d, axes = self.divergence, self.n_features, np.eye(self.n_features)
+        if np.array_equal(divergence.embed(axes), former.embed(axes)):
+            return
+
+        def moved(points: FloatArray) -> FloatArray:
+            return np.column_stack([divergence.embed(former.restore(points[:, :d])), points[:, d:]])
+
+        if self.probe is not None:
+            self.probe = moved(self.probe[0]), self.probe[1]
+        self.divergence = divergence
+        self.replace(moved(self.codevectors), self.masses)
+
     def settle(self, distortion: float) -> None:
-        """Go on as after all samples, of which the mean divergence was that: by steps as short."""
+        """Make steps as short as after all samples, whose mean divergence is ``distortion``."""
         self._clocks = self.class_weights.copy()
         self._seen[:] = distortion * self._clocks.sum(), self._clocks.sum()
 
     def return_to(self, i: int) -> None:
-        """Go back to where the codebook stood when level ``i`` of its history ended.
-
-        Annealing will go on from there if there was more to come.
-        """
+        """Go back to the end of level ``i`` of the history; annealing may go on from there."""
         level = self.history[i]
         self.history = self.history[: i + 1]
         own = self.divergence.embed(level.codevectors)
@@ -266,9 +264,9 @@ class Annealer:
         return np.asarray(self.masses * priors[self.labels])
 
     def view(self, limit: int | None) -> Codebook:
-        """Return the codebook as it is, merged down to at most ``limit`` codevectors.
+        """Return the codebook, merged down to at most ``limit`` codevectors.
 
-        In the middle of a level there may be more: pairs that have yet to show whether they stay.
+        Within a level there may be more: pairs that may merge again when it ends.
         """
         if limit is None or len(self.labels) <= limit:
             return Codebook(self.codevectors.copy(), self.weights(), self.labels)
@@ -287,7 +285,7 @@ class Annealer:
         return float(total / weight) if weight else self.history[-1].distortion
 
     def reduce_to(self, n_codevectors: int) -> None:
-        """Merge, the cheapest pair of one class first, until so many are left."""
+        """Merge, the cheapest pair of one class first, until ``n_codevectors`` are left."""
         if len(self.labels) > n_codevectors:
             self._merge_down(n_codevectors)
             self._open()
@@ -325,7 +323,9 @@ class Annealer:
     @property
     def room(self) -> int:
         """How many samples the temperature level still takes."""
-        return self.schedule.room(len(self.labels), self._level_samples, self.n_samples_seen)
+        wanted = max(self.schedule.samples_per_codevector * len(self.labels), LEVEL_SAMPLES)
+        remaining = max(self.schedule.max_samples - self.n_samples_seen, 0)
+        return int(min(np.ceil(wanted) - self._level_samples, remaining))
 
     def _end_level(self, n_points: float = np.inf) -> None:
         distortion = self.distortion()
@@ -354,8 +354,17 @@ class Annealer:
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
-        return self.schedule.is_over(
-            self.temperature, distortion, accuracy, self.n_samples_seen, self.scale, self._frozen_at
+        """Whether annealing ends with a level of such results."""
+        schedule, frozen = self.schedule, bool(np.isfinite(self._frozen_at))
+        coldest = max(schedule.min_temperature, _NEGLIGIBLE) * self.scale
+        if frozen:
+            coldest = max(coldest, _FROZEN_RANGE * self._frozen_at)
+        return (
+            self.temperature <= coldest
+            or distortion <= max(schedule.target_distortion, _NEGLIGIBLE * self.scale)
+            or self.n_samples_seen >= schedule.max_samples
+            or (schedule.ends_full and frozen)
+            or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
         )
 
     def _merge_close(self) -> None:
@@ -370,7 +379,7 @@ class Annealer:
         self._follow(merge(cells, len(cells), alive, near), cells)
 
     def _merge_down(self, n_codevectors: int) -> float:
-        """Merge; return by how much that raises the distortion."""
+        """Merge, and return by how much that raises the distortion."""
         flat = self.divergence.flat(self.codevectors[:, : self.n_features])
         lineage = ward_merge(flat, self.weights(), self.labels, n_codevectors)
         shares = lineage / lineage.sum(axis=1, keepdims=True)
@@ -381,7 +390,7 @@ class Annealer:
         return float(lineage.sum(axis=0) @ self.divergence.rowwise(before[:, :d], merged[into, :d]))
 
     def _follow(self, lineage: FloatArray, cells: FloatArray) -> None:
-        """Take over merged cells; every row of the lineage is of one class."""
+        """Take over merged cells; each row of the lineage is of one class."""
         n = len(lineage)
         self.masses, self.codevectors = cells[:n, 0].copy(), cells[:n, 1:].copy()
         self.labels = self.labels[lineage.argmax(axis=1)]
@@ -427,14 +436,10 @@ class Annealer:
 
 
 def class_means(points: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
-    """Weighted mean of each class, shape (C, D), of what is observed.
+    """Weighted mean of the observed values of each class, shape (C, D).
 
-    Of a feature that is never observed in a class it is that of all; if it is in none, 0.
+    For a feature that is never observed in a class it is that of all classes, or else 0.
     """
-    totals = np.bincount(classes, weights)
-    if holes(points) is None:
-        sums = [np.bincount(classes, weights * column) for column in points.T]
-        return np.asarray(np.column_stack(sums) / totals[:, None])
-    nothing = np.zeros((1, points.shape[1]))
-    common = cell_means(points, weights, np.zeros_like(classes), nothing)
-    return cell_means(points, weights, classes, np.repeat(common, len(totals), axis=0))
+    zeros = np.zeros((1, points.shape[1]))
+    common = cell_means(points, weights, np.zeros_like(classes), zeros)
+    return cell_means(points, weights, classes, common.repeat(classes.max() + 1, axis=0))

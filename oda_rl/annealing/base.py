@@ -1,4 +1,4 @@
-"""What the annealing estimators share: validation, streams, earlier levels, files."""
+"""Base class of the annealing estimators: validation, streams, earlier levels, files."""
 
 import copy
 from collections.abc import Callable
@@ -24,7 +24,6 @@ from oda_rl._validation import (
     fitted_points,
 )
 from oda_rl.annealing.annealer import PROBE, Annealer
-from oda_rl.annealing.fine_tuning import measure_by
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Distribution, Level, Schedule
 from oda_rl.divergences import NAMED, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
@@ -37,6 +36,7 @@ from oda_rl.files.schema import (
     Optional,
     Several,
     Sizes,
+    check_fitted,
     flags,
     real,
     require,
@@ -45,7 +45,7 @@ from oda_rl.files.schema import (
 from oda_rl.samples import counted, holes
 
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
-MAX_BOX_DIMENSION = 12  # beyond it no affordable number of points fills a box
+MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16
 
 _STORED: dict[str, type] = {
@@ -54,13 +54,9 @@ _STORED: dict[str, type] = {
 }
 
 
-SLOW, FAST, FASTEST = 0.8, 0.6, 0.5  # factors of the temperature
-SAMPLES = 20  # of a level for each codevector
-
-
 @estimator
 class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
-    """Common part of the estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
+    """Estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
     _: KW_ONLY
@@ -103,11 +99,10 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         "labels_": Optional(whole("n_labels", "[0, M)")),
         "inertia_": Optional(real("", "[0, inf)")),
     }
-    """What a file may say of what was learned; parameters have their own ranges."""
 
     @property
     def cluster_centers_(self) -> FloatArray:
-        """The codevectors, by the name that KMeans gives them."""
+        """Another name of ``codevectors_``, as KMeans has it."""
         return self.codevectors_
 
     @property
@@ -115,54 +110,33 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return len(self.codevectors_)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Divergences of points from the codevectors.
+        """Divergences of points, shape (n, d), from the codevectors, shape (n, K).
 
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence. With the squared Euclidean one values may be missing
-            (NaN): distances are those in what is observed, times d over how many features that is.
-
-        Returns
-        -------
-        ndarray, shape (n, K)
+        Where values are missing, squared distances in the observed features are scaled up to all.
         """
         return self._of_each(self._embedded(X), lambda points, divergences: divergences)
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-density of the histogram over the cells: each one's mass by its volume.
+        """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
 
-        Volumes are those inside the box of the data seen; outside it the density is 0. The estimate
-        is consistent as the cells become many and small.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n,)
+        Volumes are those inside the bounding box of the training data; outside the density is 0.
 
         Raises
         ------
         ValueError
-            If more than 12 features vary: nothing measures volumes there. If values are missing.
+            If more than 12 features vary, or values of X, shape (n, d), are missing.
         """
         self._embedded(X)
         points = checked_points(self, X, reset=False)
-        divergence, own = self._annealer.divergence, self._own()
-
-        def assign(points: FloatArray) -> IntArray:
-            return self._nearest(divergence.embed(points), own)
-
-        return log_density(points, assign, self.weights_, self._low, self._high)
+        embed = self._annealer.divergence.embed
+        return log_density(
+            points, lambda x: self._nearest(embed(x)), self.weights_, self._low, self._high
+        )
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model as it was when a temperature level ended, without refitting.
 
-        What came after annealing (refinement, fine-tuning, a learned metric) is not in it. It can
-        be trained on with ``partial_fit``, and goes on annealing from there.
+        Refinement, fine-tuning and a learned metric are undone. ``partial_fit`` anneals on.
 
         Parameters
         ----------
@@ -179,38 +153,38 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         check_is_fitted(self)
         if (level is None) == (n_clusters is None):
             raise ValueError("give either level or n_clusters")
+        levels = range(len(self.history_))
         if n_clusters is not None:
-            sizes = np.array([entry.n_clusters for entry in self.history_])
-            fitting = np.flatnonzero(sizes <= n_clusters)
-            if len(fitting) == 0:
-                raise ValueError(f"n_clusters must be at least {sizes.min()}, got {n_clusters}")
-            level = int(fitting[-1])
-        if not -len(self.history_) <= level < len(self.history_):  # type: ignore[operator]
-            raise ValueError(f"level must be below {len(self.history_)}, got {level}")
+            sizes = [entry.n_clusters for entry in self.history_]
+            if min(sizes) > n_clusters:
+                raise ValueError(f"n_clusters must be at least {min(sizes)}, got {n_clusters}")
+            level = max(i for i in levels if sizes[i] <= n_clusters)
+        assert level is not None
+        if not -len(levels) <= level < len(levels):
+            raise ValueError(f"level must be below {len(levels)}, got {level}")
         model = copy.copy(self)
         model._annealer = copy.deepcopy(self._annealer)
-        measure_by(model._annealer, divergences.resolve(self.divergence))
-        model._annealer.return_to(range(len(self.history_))[level])  # type: ignore[index]
+        model._annealer.measure_by(divergences.resolve(self.divergence))
+        model._annealer.return_to(levels[level])
         model._publish()
         model._step_back()
         for name in {"labels_", "inertia_"} & set(vars(model)):
             delattr(model, name)
         return model
 
-    # What a subclass may have to say.
+    # Subclasses may override these.
 
     def _takes_missing(self) -> bool:
-        """Whether distances are sums over features, of which some may be left out."""
         return divergences.is_euclidean(self.divergence)
 
     def _takes_single(self) -> bool:
         return divergences.is_euclidean(self.divergence)
 
     def _step_back(self) -> None:
-        """Bring what a subclass has learned besides to the level that was returned to."""
+        """Bring other learned attributes to the level that was returned to."""
 
     def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
-        """Factor of the temperature from level to level, and samples of one for each codevector."""
+        """Cooling factor, and samples of a level for each codevector."""
         return float(self.cooling), int(self.samples_per_cluster)
 
     def _max_codevectors(self, n_classes: int) -> int:
@@ -220,7 +194,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """Set the public attributes from the annealer's state."""
         current = self._annealer
         self._codebook = current.view(limit)
-        self.codevectors_ = current.divergence.restore(self._own())
+        self.codevectors_ = current.divergence.restore(self._embedded_codevectors())
         if self._single:
             self.codevectors_ = self.codevectors_.astype(np.float32)
         self.weights_ = self._codebook.weights
@@ -235,18 +209,16 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         points = fitted_points(self, X)
         divergence = self._annealer.divergence
         divergence.check(points)
-        # A learned metric takes samples in single precision, too, and they remain what they are.
+        # Single precision remains, with a learned metric, too.
         return np.asarray(divergence.embed(points), dtype=points.dtype)
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
-        learned = [name for name in ("_annealer", "_codebook", "_low", "_high", "_waiting",
-                                     "codevectors_", "weights_", "codevector_labels_")
-                   if hasattr(self, name)]  # fmt: skip
-        require(len(learned) in (0, 8), f"{where} has been fitted by half")
-        if learned:
-            own = self.codevector_labels_
-            right = isinstance(own, np.ndarray) and own.shape == (sizes["M"],)
+        """Raise InvalidFileError if a file's fields do not fit together."""
+        names = ("_annealer", "_codebook", "_low", "_high", "_waiting", "codevectors_", "weights_",
+                 "codevector_labels_")  # fmt: skip
+        if check_fitted((hasattr(self, name) for name in names), where):
+            labels = self.codevector_labels_
+            right = isinstance(labels, np.ndarray) and labels.shape == (sizes["M"],)
             require(right, f"{where}.codevector_labels_ are not of {sizes['M']} codevectors")
             kernel = divergences.resolve(self.divergence).kernel
             same = kernel == self._annealer.divergence.kernel
@@ -272,37 +244,34 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     # The codebook.
 
-    def _own(self) -> FloatArray:
+    def _embedded_codevectors(self) -> FloatArray:
         """Codevectors in the divergence's coordinates, shape (K, d)."""
         return self._codebook.codevectors[:, : self.n_features_in_]
 
-    def _nearest(self, points: FloatArray, codevectors: FloatArray) -> IntArray:
+    def _nearest(self, points: FloatArray) -> IntArray:
         """Nearest codevector of embedded points, shape (n,)."""
-        between = self._annealer.divergence.between
+        between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
         parts = [between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))]
         return np.concatenate(parts)
 
     def _of_each(
-        self, points: FloatArray, of: Callable[[FloatArray, FloatArray], FloatArray]
+        self, points: FloatArray, function: Callable[[FloatArray, FloatArray], FloatArray]
     ) -> FloatArray:
-        """Return what is made of embedded points and their divergences, shape (n, K).
-
-        In blocks: of points in single precision so is that.
-        """
-        between, own = self._annealer.divergence.between, self._own()
-        found = np.empty((len(points), len(own)), dtype=points.dtype)
+        """Call a function of embedded points and their divergences, shape (n, K), in blocks."""
+        between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
+        values = np.empty((len(points), len(codevectors)), dtype=points.dtype)
         largest = np.finfo(points.dtype).max
         for rows in chunks(len(points)):
-            block = of(points[rows], between(points[rows], own))
-            found[rows] = np.minimum(block, largest)
-        return found
+            block = function(points[rows], between(points[rows], codevectors))
+            values[rows] = np.minimum(block, largest)
+        return values
 
     # Learning.
 
     def _new_annealer(
         self, n_classes: int, seed: int, refined: bool = False, n_points: float = np.inf
     ) -> Annealer:
-        """Make an annealer; where its codebook is refined afterwards, it ends when that is full."""
+        """Make an annealer; one whose codebook is ``refined`` afterwards ends when it is full."""
         cooling, samples = self._pace(refined, n_points)
         schedule = Schedule(
             max_codevectors=self._max_codevectors(n_classes),
@@ -319,7 +288,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return Annealer(schedule, divergence, self.n_features_in_, np.random.default_rng(seed))
 
     def _embed_all(self, divergence: Divergence, points: FloatArray) -> FloatArray:
-        """Embed the features of points that may have more than those."""
+        """Embed the features of points, shape (n, d + q), and leave the other columns."""
         d = self.n_features_in_
         divergence.check(points[:, :d])
         if points.shape[1] == d:
@@ -329,7 +298,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _anneal(
         self, points: FloatArray, classes: IntArray, weights: FloatArray, *, refined: bool = False
     ) -> Distribution:
-        """Anneal a new codebook on points, shape (n, d + q), drawn again and again."""
+        """Anneal a new codebook on samples of points, shape (n, d + q)."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
@@ -358,21 +327,20 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return data
 
     def _see(self, points: FloatArray) -> None:
-        """Remember the box of the data."""
-        d = self.n_features_in_
-        low, high = (  # not of NaN
-            of.reduce(points[:, :d], axis=0).astype(np.float64) for of in (np.fmin, np.fmax)
-        )
+        """Extend the bounding box of the data; NaN does not count."""
+        points = points[:, : self.n_features_in_]
+        corners = [np.fmin.reduce(points, axis=0), np.fmax.reduce(points, axis=0)]
         if hasattr(self, "_low"):
-            low, high = np.fmin(low, self._low), np.fmax(high, self._high)
-        self._low, self._high = low, high
+            corners += [self._low, self._high]
+        box = np.array(corners, dtype=np.float64)
+        self._low, self._high = np.fmin.reduce(box, axis=0), np.fmax.reduce(box, axis=0)
 
     def _stream(
         self, points: FloatArray, classes: IntArray, weights: FloatArray, labelled: bool
     ) -> None:
         """Learn from points, shape (n, d + q), in their order, each once.
 
-        The first 100 are kept until there are so many: they give the scale.
+        The first 100 give the scale: until then each call starts anew from all of them.
         """
         first = not hasattr(self, "_annealer")
         if first:
@@ -386,22 +354,21 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             return
         self._see(points)
         if self._waiting is not None:
-            waiting = sum(len(block[0]) for block in self._waiting)
-            begin, rest = slice(LEVEL_SAMPLES - waiting), slice(LEVEL_SAMPLES - waiting, None)
-            block = points[begin].astype(np.float64), classes[begin], weights[begin]
-            self._waiting.append(block)
-            self._begin_stream(labelled)
-            if waiting + len(points) >= LEVEL_SAMPLES:
+            n = LEVEL_SAMPLES - sum(len(block[0]) for block in self._waiting)
+            self._waiting.append((points[:n].astype(np.float64), classes[:n], weights[:n]))
+            columns = zip(*self._waiting, strict=True)
+            self._begin_stream(*(np.concatenate(column) for column in columns), labelled)
+            if len(points) >= n:
                 self._waiting = None
-            points, classes, weights = points[rest], classes[rest], weights[rest]
+            points, classes, weights = points[n:], classes[n:], weights[n:]
         if len(points) > 0:
             embedded = self._embed_all(self._annealer.divergence, points)
             self._annealer.observe(embedded, classes, weights)
 
-    def _begin_stream(self, labelled: bool) -> None:
-        """Start anew from the first samples."""
-        columns = zip(*self._waiting, strict=True)  # type: ignore[misc]
-        points, classes, weights = (np.concatenate(column) for column in columns)
+    def _begin_stream(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, labelled: bool
+    ) -> None:
+        """Start from the first samples."""
         n_classes = int(classes.max()) + 1
         current = self._new_annealer(n_classes, self._stream_seed)
         embedded = self._embed_all(current.divergence, points)
@@ -415,18 +382,11 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 def log_cell_volumes(
     assign: Callable[[FloatArray], IntArray], n_cells: int, low: FloatArray, high: FloatArray
 ) -> FloatArray:
-    """Logarithms of the volumes that cells have inside a box, shape (n_cells,).
+    """Logarithms of the volumes of cells inside a box, shape (n_cells,), by Sobol's 2^16 points.
 
-    ``assign`` takes points, shape (n, d), and returns their cells, shape (n,). The box from
-    ``low`` to ``high``, shape (d,), is filled evenly with 2^16 quasi-random points (Sobol's), of
-    which each cell takes its share; a cell that gets none is given half a point's share. Sides of
-    length 0 do not count. Raises a ValueError if the box has more than 12 dimensions.
-
-    >>> halves = log_cell_volumes(
-    ...     lambda x: (x[:, 0] > 1.0).astype(int), 2, np.zeros(2), np.array([4.0, 1.0])
-    ... )
-    >>> np.exp(halves).round(3)
-    array([1., 3.])
+    ``assign`` takes points, shape (n, d), and returns their cells, shape (n,). The box is from
+    ``low`` to ``high``, shape (d,); sides of length 0 do not count. A cell without points counts
+    as half of one. Raises a ValueError if the box has more than 12 dimensions.
     """
     from scipy.stats import qmc
 
@@ -456,10 +416,10 @@ def log_density(
 ) -> FloatArray:
     """Log-density of the histogram at points, shape (n, d); -inf outside the box.
 
-    ``weights``, shape (n_cells,), are the masses of the cells. Consistent as temperature goes to 0
-    and samples to infinity (Mavridis and Baras, "Annealing optimization for progressive learning
-    with stochastic approximation", section on density estimation). Raises a ValueError if values
-    are missing, or the box has more than 12 dimensions.
+    ``weights``, shape (n_cells,), are the masses of the cells. Consistent as the temperature goes
+    to 0 and the number of samples to infinity (Mavridis and Baras, "Annealing optimization for
+    progressive learning with stochastic approximation", section on density estimation). Raises a
+    ValueError if values are missing, or the box has more than 12 dimensions.
     """
     if holes(points) is not None:
         raise ValueError("X has missing values: a histogram has no density of what is observed")

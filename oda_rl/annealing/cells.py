@@ -1,17 +1,15 @@
-"""Cells of online deterministic annealing: how they learn, split and merge, and loops of these.
+"""Cells of online deterministic annealing: how they learn, split and merge.
 
-The state of a codebook are :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and how many
-of their rows count, ``n_cells``.
+The state of a codebook is :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and the
+number ``n_cells`` of its rows in use.
 
 At a fixed temperature T, :func:`observe` is called with samples until the codebook has settled.
-Then :func:`prune_and_merge` removes what the temperature does not support, the caller cools, and
-:func:`split` doubles the codebook: a pair stays apart only if T has fallen below the critical
-temperature of its cell, 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
+Then :func:`prune_and_merge` drops and merges cells, the caller cools, and :func:`split` doubles
+the codebook: a pair stays apart only if T has fallen below the critical temperature of its cell,
+2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
-Three loops are made of this: those of an agent's partition, which the environment's steps drive; of
-a fit, which settles on samples of its own (:func:`anneal`); and of
-:mod:`oda_rl.annealing.annealer`, with classes, blocks and a history. What a level takes, and what
-is scaled by what, differs, so the loops are three.
+Three loops do this: an agent's partition, with the environment's steps; :func:`anneal`, on a
+table of points; :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history.
 
 References
 ----------
@@ -36,39 +34,49 @@ from oda_rl.divergences import TINY, quadratic_diagram, quadratic_gradient
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
-# Of a fit.
+# Settings of anneal().
 _COOLING = 0.4
-_MIN_TEMPERATURE = 1e-5
+_MIN_TEMPERATURE = 1e-5  # relative to the first
 _SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
-_SHIFT = 0.05  # of the standard deviation
-_SHIFT_FURTHER = 0.2  # of that in a cell
+_SHIFT = 0.05  # standard deviations
+_SHIFT_FURTHER = 0.2  # standard deviations in a cell
 _MIN_MASS = 1e-4
-_MERGE_BELOW = 1e-3  # of the temperature
-_FAR = 45.0  # temperatures, beyond which a point attracts nothing
+_MERGE_BELOW = 1e-3  # temperatures
+_FAR = 45.0  # temperatures: exp(-45) is lost to rounding
 
 
 @spliced
 def observe(
     codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
 ) -> None:
-    """Let one sample attract the codevectors, each by its Gibbs share.
+    """Move the codevectors towards one sample, each by its Gibbs share.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
     p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k).
     """
-    cells, weights = codevectors.cells, codevectors.weights
     quadratic_gradient(codevectors.metric, point, codevectors.gradient)
+    _observe(codevectors, n_cells, point, temperature, step_size)
+
+
+@spliced
+def _observe(
+    codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
+) -> None:
+    """:func:`observe` with the gradient given; exp(-45) counts as 0."""
+    cells, weights = codevectors.cells, codevectors.weights
     smallest = scores(codevectors.diagram, n_cells, point, weights)
-    total = 0.0
+    farthest, total = smallest + _FAR * temperature, 0.0
     for k in range(n_cells):
-        weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature)
+        near = weights[k] <= farthest
+        weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature) if near else 0.0
         weights[k] = weight
         total += weight
     for k in range(n_cells):
         share = step_size * (weights[k] / total)
         mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
         cells[k, 0] = mass
-        move(codevectors, k, point, share / mass)
+        if share > 0.0:
+            move(codevectors, k, point, share / mass)
 
 
 def prune_and_merge(
@@ -81,12 +89,12 @@ def prune_and_merge(
     """Drop cells lighter than ``min_mass``, merge pairs closer than ``merge_below``.
 
     Squared distances are those of the ``metric``, shape (d, d), or Euclidean without one. The
-    heaviest cell always remains. The diagram has to be filled anew by the caller.
+    heaviest cell always remains. The caller updates the diagram.
 
     Returns
     -------
     lineage : ndarray, shape (new cells, n_cells)
-        Row k says by which masses the new cell k consists of the old ones.
+        Row k holds the masses of the old cells that make up the new cell k, and 0 elsewhere.
     """
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
     if metric is None:
@@ -102,36 +110,33 @@ def prune_and_merge(
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
     """Drop the cells that are not ``alive``, shape (n_cells,), and merge pairs that are ``close``.
 
-    Of ``close``, shape (n_cells, n_cells), what is above the diagonal counts. Masses are made to
-    sum to 1. Returns the lineage, as :func:`prune_and_merge` does.
+    ``close``, shape (n_cells, n_cells), is read above the diagonal. Masses are normalised to sum
+    1. Returns the lineage, as :func:`prune_and_merge` does.
     """
-    before, owners, living = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
-    _merge_close(cells, close, living, owners)
-    kept = living.nonzero()[0]
-    cells[: len(kept)] = cells[kept]
-    cells[: len(kept), 0] /= cells[: len(kept), 0].sum()
-    return np.where(owners == kept[:, None], before, 0.0)
+    before, owners, alive = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
+    _merge_close(cells, close, alive, owners)
+    rows = alive.nonzero()[0]
+    cells[: len(rows)] = cells[rows]
+    cells[: len(rows), 0] /= cells[: len(rows), 0].sum()
+    return np.where(owners == rows[:, None], before, 0.0)
 
 
 @compiled
-def _merge_close(cells: FloatArray, close: BoolArray, living: BoolArray, owners: IntArray) -> None:
-    """Merge pairs, one after the other; ``owners[i]``: the cell that i is part of."""
+def _merge_close(cells: FloatArray, close: BoolArray, alive: BoolArray, owners: IntArray) -> None:
+    """Merge pairs, one after the other; cell i becomes part of ``owners[i]``."""
     n = close.shape[0]
     for first in range(n):
         for second in range(first + 1, n):
-            if close[first, second] and living[first] and living[second]:
+            if close[first, second] and alive[first] and alive[second]:
                 mass = cells[first, 0] + cells[second, 0]
                 share = cells[second, 0] / mass
                 for i in range(1, cells.shape[1]):
                     cells[first, i] += share * (cells[second, i] - cells[first, i])
-                cells[first, 0], owners[second], living[second] = mass, first, False
+                cells[first, 0], owners[second], alive[second] = mass, first, False
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
-    """Split every cell k into μ_k ± ``shifts[k]``, each with half the mass.
-
-    The second halves take the rows from ``n_cells`` on.
-    """
+    """Split every cell k into μ_k ± ``shifts[k]``, each with half the mass; append the latter."""
     cells[:n_cells, 0] *= 0.5
     cells[n_cells : 2 * n_cells] = cells[:n_cells]
     cells[:n_cells, 1:] += shifts
@@ -143,7 +148,7 @@ def _merge_cheapest(
     masses: FloatArray,
     n_merges: int,
     costs: FloatArray,
-    least: FloatArray,
+    lowest: FloatArray,
     partners: IntArray,
     owners: IntArray,
 ) -> None:
@@ -152,39 +157,40 @@ def _merge_cheapest(
     ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
     with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
     classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
-    one. So ``least`` stays a lower bound of each row, and is made exact where it is the smallest.
-    ``owners[i]``: the cell that i is part of.
+    one. So ``lowest`` is a lower bound of each row, made exact only where it is the smallest.
+    Cell i becomes part of ``owners[i]``.
     """
     m = masses.shape[0]
-    left = n_merges
-    while left > 0:
+    remaining = n_merges
+    while remaining > 0:
         i = integer(0)
         for k in range(1, m):
-            if least[k] < least[i]:
+            if lowest[k] < lowest[i]:
                 i = k
-        j, cost = partners[i], least[i]
+        j, cost = partners[i], lowest[i]
         if cost == np.inf:
             return
         if costs[i, j] == cost:
-            left -= 1
+            remaining -= 1
             costs[i, j] = costs[j, i] = np.inf
-            one, other = masses[i], masses[j]
+            mass_i, mass_j = masses[i], masses[j]
             for k in range(m):
                 if costs[i, k] < np.inf:
-                    own = masses[k]
-                    rise = (one + own) * costs[i, k] + ((other + own) * costs[j, k] - own * cost)
-                    rise = rise / (one + other + own) if rise > 0.0 else 0.0
+                    mass = masses[k]
+                    rise = (mass_i + mass) * costs[i, k]
+                    rise += (mass_j + mass) * costs[j, k] - mass * cost
+                    rise = rise / (mass_i + mass_j + mass) if rise > 0.0 else 0.0
                     costs[i, k] = costs[k, i] = rise
-                    least[k] = rise if rise < least[k] else least[k]
+                    lowest[k] = rise if rise < lowest[k] else lowest[k]
                 costs[j, k] = costs[k, j] = np.inf
                 owners[k] = i if owners[k] == j else owners[k]
-            masses[i] = one + other
-            least[j] = np.inf
+            masses[i] = mass_i + mass_j
+            lowest[j] = np.inf
         nearest = partners[i]
         for k in range(m):
             if costs[i, k] < costs[i, nearest]:
                 nearest = k
-        partners[i], least[i] = nearest, costs[i, nearest]
+        partners[i], lowest[i] = nearest, costs[i, nearest]
 
 
 def ward_merge(
@@ -192,32 +198,22 @@ def ward_merge(
 ) -> FloatArray:
     """Merge codevectors of the same group, the cheapest pair first, until ``n_clusters`` are left.
 
-    Merging i and j raises the squared error by m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963).
-
-    More remain if there are more groups. ``codevectors`` have shape (m, d), the ``masses`` of
-    their cells and ``groups`` shape (m,).
+    More remain if there are more groups. Merging i and j raises the squared error by
+    m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963). ``codevectors`` have shape (m, d), ``masses``
+    and ``groups`` (m,).
 
     Returns
     -------
     lineage : ndarray, shape (number left, m)
-        Row k holds the masses of the cells that make up the new cell k, and 0 elsewhere: the new
-        codevectors are ``lineage @ codevectors / lineage.sum(axis=1, keepdims=True)``. New cells
-        are in the order of their first old one.
-
-    Examples
-    --------
-    >>> codevectors = np.array([[0.0], [5.0], [1.0]])
-    >>> ward_merge(codevectors, np.array([2.0, 1.0, 3.0]), np.zeros(3, np.int64), 2)
-    array([[2., 0., 3.],
-           [0., 1., 0.]])
+        As for :func:`prune_and_merge`; new cells are in the order of their first old one.
     """
     m, masses = len(masses), np.maximum(masses, TINY)
     costs = cdist(codevectors, codevectors, "sqeuclidean")
     costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
     costs[groups[:, None] != groups] = np.inf
     np.fill_diagonal(costs, np.inf)
-    least, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
-    _merge_cheapest(masses.copy(), m - n_clusters, costs, least, partners, owners)
+    lowest, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
+    _merge_cheapest(masses.copy(), m - n_clusters, costs, lowest, partners, owners)
     return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
 
 
@@ -225,40 +221,24 @@ def ward_merge(
 def settle(
     codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
 ) -> None:
-    """Let the points, shape (n, d), attract the codevectors in an order, shape (m,).
+    """Call :func:`observe` for points, shape (n, d), in an order, shape (m,), with M = I.
 
-    The same as :func:`observe` for one after the other under the squared Euclidean distance, but
-    that codevectors whose weight is below e^-45 of the nearest one's, which rounding would lose,
-    stay where they are. Step sizes fall as 1/(t + 2) to 2/m, and stay there: the first half is
-    forgotten.
+    Step sizes fall as 1/(t + 2) to 2/m, so that the first half is forgotten.
     """
-    cells, weights, gradient = codevectors.cells, codevectors.weights, codevectors.gradient
-    m, d = order.shape[0], points.shape[1]
+    m = order.shape[0]
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
         point = points[order[t]]
-        for j in range(d):
-            gradient[j] = -2.0 * point[j]
-        smallest = scores(codevectors.diagram, n_cells, point, weights)
-        farthest, total = smallest + _FAR * temperature, 0.0
-        for k in range(n_cells):
-            near = weights[k] <= farthest
-            weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature) if near else 0.0
-            weights[k] = weight
-            total += weight
-        for k in range(n_cells):
-            share = step_size * (weights[k] / total)
-            mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
-            cells[k, 0] = mass
-            if share > 0.0:
-                move(codevectors, k, point, share / mass)
+        for j in range(points.shape[1]):
+            codevectors.gradient[j] = -2.0 * point[j]
+        _observe(codevectors, n_cells, point, temperature, step_size)
 
 
 def anneal(points: FloatArray, max_cells: int, rng: np.random.Generator) -> FloatArray:
-    """Place at most so many codevectors among points, shape (n, d), from one on.
+    """Anneal up to ``max_cells`` codevectors, shape (K, d), on points, shape (n, d).
 
-    The temperature falls until there are as many, or it is negligible beside the variance; of too
-    many the lightest are dropped.
+    The temperature falls until there are as many, or it is negligible beside the variance. Excess
+    codevectors are dropped, the lightest first.
     """
     d = points.shape[1]
     mean, covariance = metrics.covariance(points)
@@ -278,9 +258,9 @@ def anneal(points: FloatArray, max_cells: int, rng: np.random.Generator) -> Floa
 def anneal_further(
     codevectors: FloatArray, points: FloatArray, width: float, rng: np.random.Generator
 ) -> FloatArray:
-    """Let codevectors, shape (K, d), split once more; those that stay apart, at most (2 K, d).
+    """Split codevectors, shape (K, d), once more; pairs that stay apart make up to (2 K, d).
 
-    ``width`` is the mean squared distance of points, shape (n, d), from the nearest of them.
+    ``width`` is the mean squared distance of points, shape (n, d), from the nearest codevector.
     """
     n_cells, d = codevectors.shape
     cells = np.zeros((2 * n_cells, 1 + d))
@@ -299,7 +279,7 @@ def _level(
     temperature: float,
     rng: np.random.Generator,
 ) -> int:
-    """Split all cells, settle at a temperature, and return how many cells are left.
+    """Split all cells, settle at a temperature, and return the number of cells left.
 
     ``cells``, masses and codevectors, have room for twice as many.
     """

@@ -1,4 +1,4 @@
-"""Classes by online deterministic annealing: the codebook of each class anneals by itself.
+"""Classification by online deterministic annealing, with a codebook for each class.
 
 References
 ----------
@@ -7,9 +7,9 @@ clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,96 +19,194 @@ from sklearn.utils._param_validation import StrOptions
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_weights, chunks
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.fine_tuning import (
-    ALGORITHMS,
-    MATRIX,
-    Candidate,
-    best_temperature,
-    candidates,
-    class_log_densities,
-    doubts,
-    fine_tune,
-    folds,
-    measure_by,
-)
 from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
 from oda_rl.files.estimators import COUNT, POSITIVE, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
+from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.quantization.metric_learning import learn_metric
 from oda_rl.samples import counted, holes, observed_shares
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 _METRIC_SAMPLES = 20_000
-_MANY_FEATURES = 200  # too many for a matrix of them to be worth a try
+_MANY_FEATURES = 200  # with more, a matrix is not tried
+MATRIX = "mrslvq"  # also learns a metric
+ALGORITHMS = ("rslvq", "glvq", "lvq1")
+_PASSES = 5
+_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+_MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
+N_FOLDS = 5
+_PER_CLASS = (1, 2, 4, 8, 16, 32)
+_RATES = (0.01, 0.05, 0.2)
+_PENALTIES = (0.001, 0.01, 0.1)
+_HONEST = 0.99  # no single sample costs more than log 100
+
+
+def class_log_densities(
+    divergences: FloatArray, weights: FloatArray, labels: IntArray, temperature: float
+) -> FloatArray:
+    """Log Σ_k w_k exp(−d_k/T) over the codevectors of each class, shape (n, C).
+
+    ``divergences``, shape (n, K), are those from the codevectors; ``weights``, shape (K,), are
+    masses times class priors; ``labels``, shape (K,), are classes, rising from 0 to C - 1.
+    """
+    starts = np.flatnonzero(np.diff(labels, prepend=-1))
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) - divergences / temperature
+    return np.asarray(np.logaddexp.reduceat(logs, starts, axis=1))
+
+
+def best_temperature(
+    divergences: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    classes: IntArray,
+    n_features: float,
+) -> float:
+    """Temperature at which the densities predict the classes, shape (n,), with the lowest log loss.
+
+    Candidates are multiples of 2 D/d, the temperature of Gaussian cells, where D is the mean
+    divergence from the nearest codevector.
+    """
+    scale = 2.0 * float(divergences.min(axis=1).mean()) / n_features
+    if scale == 0.0:
+        scale = float(divergences.max()) or 1.0
+    losses = []
+    for factor in _FACTORS:
+        logs = class_log_densities(divergences, weights, labels, scale * factor)
+        right = np.exp(logs[np.arange(len(logs)), classes] - np.logaddexp.reduce(logs, axis=1))
+        losses.append(-np.log(right + _MIN_PROBABILITY).mean())
+    return scale * _FACTORS[int(np.argmin(losses))]
+
+
+def fine_tune(
+    algorithm: str,
+    codevectors: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    temperature: float,
+    rate: float,
+    data: Distribution,
+) -> FloatArray:
+    """Move codevectors, shape (K, d), by one of ``ALGORITHMS`` in five passes over the data."""
+    moved = codevectors.copy()
+    order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
+    sample = data.points, data.classes, order, rate
+    if algorithm == "rslvq":
+        rslvq(moved, weights, labels, temperature, *sample)
+    else:
+        (glvq if algorithm == "glvq" else lvq1)(moved, labels, *sample)
+    return moved
+
+
+class Candidate(NamedTuple):
+    """Settings of a classifier."""
+
+    n_clusters: int
+    fine_tuning: str | None
+    rate: float
+    penalty: float
+
+
+def candidates(
+    n_classes: int, n_samples: int, algorithms: Sequence[str | None], rate: float, penalty: float
+) -> list[Candidate]:
+    """Candidates, the simplest first: up to 32 codevectors a class, and one for 5 samples.
+
+    Each algorithm is tried with three rates, or with three penalties.
+    """
+    sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
+    settings: list[tuple[str | None, float, float]] = []
+    for algorithm in algorithms:
+        if algorithm == MATRIX:
+            settings += [(algorithm, rate, value) for value in _PENALTIES]
+        else:
+            rates = _RATES if algorithm else (rate,)
+            settings += [(algorithm, value, penalty) for value in rates]
+    return [Candidate(n, *setting) for n in sizes for setting in settings]
+
+
+def doubts(scores: FloatArray, classes: IntArray) -> FloatArray:
+    """Error plus log loss of each prediction, shape (n,): the error alone has too much noise.
+
+    ``scores``, shape (n, C), are log-probabilities up to a constant.
+    """
+    logs = scores - np.logaddexp.reduce(scores, axis=1)[:, None]
+    right = np.exp(logs[np.arange(len(logs)), classes])
+    return np.asarray((scores.argmax(axis=1) != classes) - np.log(_HONEST * right + 1.0 - _HONEST))
+
+
+def folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArray, IntArray]]:
+    """Training and test rows of stratified folds; the only member of a class is never tested."""
+    fold = np.empty(len(classes), dtype=np.int64)
+    for c in range(int(classes.max()) + 1):
+        members = rng.permutation(np.flatnonzero(classes == c))
+        fold[members] = np.arange(len(members)) % N_FOLDS if len(members) > 1 else -1
+    for k in range(N_FOLDS):
+        if (fold == k).any():
+            yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
 @estimator
 class ODAClassifier(ClassifierMixin, BaseODA):
     """Classify by online deterministic annealing of a codebook for each class.
 
-    The codevectors of a class see the samples of that class only, at a temperature common to all:
-    classes whose shape needs more codevectors get more. ``fit`` draws every class as often as its
-    codevectors need, however rare it is, and puts the priors back in at prediction.
+    Codevectors learn from samples of their class only, at a temperature common to all classes. A
+    class has as many as its shape needs. ``fit`` draws every class as often as its codevectors
+    need, however rare it is; predictions take the class priors into account.
 
     Parameters
     ----------
     n_clusters : int or "auto", default=40
-        How many codevectors there may be over all classes (at least one each). ``"auto"``: this
-        number, and the algorithm of fine-tuning and its rate or penalty, are chosen by
-        cross-validation within the training set, from one annealing a fold.
-    divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
-        As for :class:`ODAClusterer`.
+        Maximal number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
+        and the algorithm of fine-tuning and its rate or penalty, by cross-validation within the
+        training set.
     prediction : {"density", "nearest"}, default="density"
-        Whether the class with the largest summed class-conditional density wins, or the class of
-        the nearest codevector.
+        Predict the class with the largest density, or that of the nearest codevector.
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
-        What ``fit`` moves the codevectors with when annealing has ended; for the squared Euclidean
-        and the Mahalanobis divergence, with others it must be None. ``"mrslvq"`` learns the metric
-        with them (:mod:`oda_rl.quantization.metric_learning`), and takes no missing values.
-        ``"auto"``: ``"rslvq"``; with ``n_clusters="auto"`` that or ``"mrslvq"``, which is tried
-        where no values are missing and features are at most 200; if it is chosen, none may be
-        missing later.
+        Algorithm by which ``fit`` moves the codevectors after annealing; None unless the divergence
+        is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric
+        (:mod:`oda_rl.quantization.metric_learning`) and takes no missing values. ``"auto"`` is
+        ``"rslvq"``; with ``n_clusters="auto"`` also ``"mrslvq"`` is tried if no values are missing
+        and there are at most 200 features; if it is chosen, none may be missing later.
     rate : float, default=0.05
         First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
     penalty : float, default=0.01
-        Of ``"mrslvq"``: what the squares of the entries of the metric's root cost, where features
-        have a variance of 1 on average. The larger it is, the fewer directions matter.
+        Penalty of ``"mrslvq"`` on the squared entries of the metric's root, where features have a
+        variance of 1 on average. The larger it is, the fewer directions matter.
     min_temperature : float in [0, 1), default=1e-3
-        As for :class:`ODAClusterer`, relative to the mean divergence from the class means.
+        Last temperature, relative to the mean divergence from the class means.
     target_error : float in [0, 1], default=0
-        Annealing ends when the nearest codevector is of another class for no more than this share
-        of the samples.
-    max_samples, cooling, samples_per_cluster, forgetting, random_state
-        As for :class:`ODAClusterer`.
+        Annealing ends when the nearest codevector has the wrong class for at most this share of
+        the samples.
     init : array-like, shape (k, d), optional
-        Codevectors to start from, k a multiple of the number of classes: the first k/C are of the
-        first class, and so on.
+        Codevectors to start from, k/C for each of the C classes, sorted by class.
+    divergence, max_samples, cooling, samples_per_cluster, forgetting, random_state
+        As for :class:`ODAClusterer`.
 
     Attributes
     ----------
     classes_ : ndarray, shape (C,)
-        The labels that were seen, sorted.
-    codevectors_, cluster_centers_ : ndarray, shape (K, d)
-        The codevectors.
+        The labels, sorted.
     codevector_labels_ : ndarray, shape (K,)
-        The class of each.
-    weights_, temperature_, history_, n_samples_seen_, n_features_in_, feature_names_in_
-        As for :class:`ODAClusterer`; the levels of the history have an accuracy, and their labels
-        are indices in the order in which classes were first seen (sorted, for ``fit``).
+        The class of each codevector.
     class_prior_ : ndarray, shape (C,)
         Share of each class in the data.
     prediction_temperature_ : float
-        Temperature of the densities that ``predict_proba`` compares: the one with the lowest log
-        loss on the training data; for a stream, from the distortion of the current level, which
-        after ``fit`` begins at that temperature.
+        Temperature of the densities in ``predict_proba``: after ``fit`` the one with the lowest log
+        loss on the training data; in a stream it follows from the distortion.
     best_params_ : dict
-        What ``n_clusters="auto"`` chose, by the names of the parameters.
+        Parameters chosen by ``n_clusters="auto"``.
+    history_
+        As for :class:`ODAClusterer`. The levels have an accuracy; their labels are indices in the
+        order in which classes first appeared (sorted, for ``fit``).
+    codevectors_, cluster_centers_, weights_, temperature_, n_samples_seen_
+        As for :class:`ODAClusterer`, as are n_features_in_ and feature_names_in_.
 
     References
     ----------
-    [ODA-TNNLS] algorithm 1 with the association of eq. 15, and a counter for each class.
+    [ODA-TNNLS] algorithm 1 with eq. 15, and a counter for each class.
     P. Schneider, M. Biehl, B. Hammer, "Distance learning in discriminative vector quantization",
     Neural Computation 21 (2009): ``"mrslvq"``.
 
@@ -146,7 +244,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     }
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         super().check_contents(sizes, where)
         if hasattr(self, "_annealer"):
             check_classes(self._seen, self.classes_, sizes["classes"])
@@ -158,12 +256,11 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes.
+            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
         y : array-like, shape (n,)
-            Numbers or strings.
+            Labels, numbers or strings.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
+            At least 0; a weight of 2 is the same as a repeated row.
 
         Raises
         ------
@@ -198,19 +295,11 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         classes: npt.ArrayLike | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from one sample or many, each once, in their order; new classes are welcome.
+        """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        Sample by sample or in blocks is the same. After ``fit`` steps are as short as after all of
-        its samples. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
-
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`.
-        classes : ignored
-            Classes are known when they are seen.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: how many times as long each sample's step is.
+        New classes may appear: ``classes`` is ignored. The size of blocks makes no difference.
+        After ``fit`` steps are as short as after all of its samples; a sample's weight multiplies
+        them. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
         """
         first = not hasattr(self, "_annealer")
         points, labels = checked_labels(self, X, y, reset=first)
@@ -230,35 +319,15 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Most probable class of each point.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-        """
+        """Most probable class of each point, shape (n,)."""
         best = self._log_scores(self._embedded(X)).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Probability of each class, in the order of ``classes_``.
+        """Probability of each of ``classes_``, shape (n, C); rows sum to 1.
 
-        From summed class-conditional densities Σ_k w_k exp(−d(x, μ_k)/T) at the prediction
-        temperature; with ``prediction="nearest"`` from the nearest codevector of each class alone.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Rows sum to 1.
+        From the densities Σ_k w_k exp(−d(x, μ_k)/T) at the prediction temperature T; with
+        ``prediction="nearest"`` from the nearest codevector of each class.
         """
         points = self._embedded(X)
         scores = self._log_scores(points)
@@ -267,18 +336,21 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     def _log_scores(self, points: FloatArray) -> FloatArray:
         """Unnormalised log-probabilities of embedded points, shape (n, C)."""
-        own = self._own()
-        scores = [self._block_scores(points[rows], own) for rows in chunks(len(points))]
+        codevectors, labels = self._embedded_codevectors(), self._codebook.labels
+        starts, temperature = (
+            np.flatnonzero(np.diff(labels, prepend=-1)),
+            self.prediction_temperature_,
+        )
+        scores = []
+        for rows in chunks(len(points)):
+            divergences = self._annealer.divergence.between(points[rows], codevectors)
+            if self.prediction == "density":
+                divergences *= observed_shares(points[rows])  # not scaled up to missing features
+                block = class_log_densities(divergences, self.weights_, labels, temperature)
+            else:
+                block = -np.minimum.reduceat(divergences, starts, axis=1) / temperature
+            scores.append(block)
         return np.concatenate(scores)[:, np.argsort(np.array(self._seen))]
-
-    def _block_scores(self, points: FloatArray, own: FloatArray) -> FloatArray:
-        divergences = self._annealer.divergence.between(points, own)
-        temperature, labels = self.prediction_temperature_, self._codebook.labels
-        if self.prediction == "density":
-            known = divergences * observed_shares(points)  # what is missing says nothing
-            return class_log_densities(known, self.weights_, labels, temperature)
-        starts = np.flatnonzero(np.diff(labels, prepend=-1))
-        return np.asarray(-np.minimum.reduceat(divergences, starts, axis=1) / temperature)
 
     def _check_fine_tuning(self) -> None:
         kernel = resolve(self.divergence).kernel
@@ -289,7 +361,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             )
 
     def _takes_missing(self) -> bool:
-        # Directions of hardly any weight would explain away whatever is missing.
+        # Missing values would be attributed to directions of hardly any weight.
         chosen = getattr(self, "best_params_", {}).get("fine_tuning", self.fine_tuning)
         return super()._takes_missing() and chosen != MATRIX
 
@@ -312,14 +384,14 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
     def _algorithms(self, points: FloatArray) -> Sequence[str | None]:
-        """Algorithms of fine-tuning to choose from; the first is that of a fixed number."""
+        """Algorithms of fine-tuning to choose from; a fixed ``n_clusters`` takes the first."""
         if self.fine_tuning != "auto":
             return (self.fine_tuning,)
         learns = points.shape[1] <= _MANY_FEATURES and holes(points) is None
         return ("rslvq", MATRIX) if learns else ("rslvq",)
 
     def _settings(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
-        """Return the number of codevectors and what follows, which may have to be chosen."""
+        """Return the number of codevectors and the fine-tuning, as given or chosen."""
         if self.n_clusters != "auto":
             algorithm = self._algorithms(points)[0]
             return Candidate(int(self.n_clusters), algorithm, float(self.rate), float(self.penalty))
@@ -328,7 +400,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         return chosen
 
     def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
-        """Choose the number of codevectors and the rate by validation within the training set."""
+        """Choose the settings by cross-validation within the training set."""
         distinct = Distribution(points, classes, weights, np.random.default_rng(0))
         points, classes, weights = distinct.points, distinct.classes, distinct.weights
         settings = self._algorithms(points), float(self.rate), float(self.penalty)
@@ -349,7 +421,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         return options[int(totals.argmin())]  # the simplest of equals
 
     def _conclude(self, data: Distribution, chosen: Candidate) -> None:
-        """Merge down to what is wanted, choose the prediction temperature, fine-tune."""
+        """Merge down to the number chosen, choose the prediction temperature, fine-tune."""
         current = self._annealer
         current.reduce_to(chosen.n_clusters)
         self._choose_temperature(data)
@@ -359,7 +431,13 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             weights, labels = self._codebook.weights, self._codebook.labels
             temperature = self.prediction_temperature_
             moved = fine_tune(
-                chosen.fine_tuning, self._own(), weights, labels, temperature, chosen.rate, data
+                chosen.fine_tuning,
+                self._embedded_codevectors(),
+                weights,
+                labels,
+                temperature,
+                chosen.rate,
+                data,
             )
             current.replace(moved, current.masses)
             self._choose_temperature(data)
@@ -372,23 +450,23 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         points = data.points[rows]
         shares = observed_shares(points)
         self.prediction_temperature_ = best_temperature(
-            self._annealer.divergence.between(points, self._own()) * shares,
+            self._annealer.divergence.between(points, self._embedded_codevectors()) * shares,
             self._codebook.weights, self._codebook.labels, data.classes[rows],
             self.n_features_in_ * float(np.mean(shares)),
         )  # fmt: skip
 
     def _learn_metric(self, data: Distribution, penalty: float) -> None:
-        """Move codevectors and turn the metric; the temperature of prediction remains."""
-        current, (own, weights, labels) = self._annealer, self._codebook
+        """Move codevectors and learn a metric; the prediction temperature remains."""
+        current, (codevectors, weights, labels) = self._annealer, self._codebook
         rows, shares = np.arange(len(data.points)), data.weights
         if len(shares) > _METRIC_SAMPLES:
             rows, shares = data.spread(_METRIC_SAMPLES), np.ones(_METRIC_SAMPLES)
         points = data.points[rows].astype(np.float64)
         learned = learn_metric(
-            own, weights, labels, self.prediction_temperature_, points, data.classes[rows], shares,
-            penalty,
+            codevectors, weights, labels, self.prediction_temperature_, points, data.classes[rows],
+            shares, penalty,
         )  # fmt: skip
         root = current.divergence.embed(np.eye(self.n_features_in_))  # of the metric as it was
         current.replace(learned.codevectors, current.masses)
-        measure_by(current, Mahalanobis(root @ learned.matrix @ root.T))
+        current.measure_by(Mahalanobis(root @ learned.matrix @ root.T))
         self._codebook = current.view(None)

@@ -1,7 +1,6 @@
-"""Clusters by online deterministic annealing.
+"""Clustering by online deterministic annealing.
 
-One codevector becomes two, four, ... as the temperature falls, where the data ask for it: the
-number of codevectors is the result of the annealing, and every stage of it stays available
+As the temperature falls codevectors split where the data require it; every stage stays available
 (``history_``, ``at_level``).
 
 References
@@ -21,8 +20,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_points, checked_weights, chunks
-from oda_rl.annealing.base import FAST, FASTEST, SAMPLES, SLOW, BaseODA
-from oda_rl.annealing.levels import FEW_POINTS
+from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.levels import FAST_COOLING, FEW_POINTS
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, resolve
 from oda_rl.files.estimators import (
@@ -36,6 +35,9 @@ from oda_rl.files.estimators import (
 )
 from oda_rl.samples import observed_shares
 
+_COOLING, _FASTEST_COOLING = 0.8, 0.5
+_SAMPLES = 20  # of a level for each codevector
+
 
 @estimator
 class ODAClusterer(ClusterMixin, BaseODA):
@@ -44,38 +46,33 @@ class ODAClusterer(ClusterMixin, BaseODA):
     Parameters
     ----------
     n_clusters : int, default=8
-        How many clusters to find. The codebook grows to twice as many (in proportion to fewer where
-        ``fit`` refines and there are fewer than 20 distinct points a cluster), which are then
-        merged, the cheapest pair first, and it goes on splitting and merging as long as that lowers
-        the distortion by a tenth. Fewer come out if another criterion ends the annealing before, or
-        if there are fewer distinct points.
+        How many clusters to find. The codebook grows to up to twice as many, which then merge, the
+        cheapest pair first; it splits and merges as long as that lowers the distortion by a tenth.
+        Fewer remain if another criterion ends the annealing, or there are fewer distinct points.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
-        How far a point is from a codevector; :mod:`oda_rl.divergences` has these, the Mahalanobis
-        divergence, and ``BregmanDivergence`` for one of your own.
+        Of a point from a codevector; see :mod:`oda_rl.divergences`.
     min_temperature : float in [0, 1), default=0
-        Annealing ends at this temperature, relative to the mean divergence of the data from their
-        mean.
+        Last temperature, relative to the mean divergence of the data from their mean.
     target_distortion : float, default=0
         Annealing ends when the mean divergence from the nearest codevector is at most this.
     max_samples : int, optional
-        Annealing ends when it has seen so many samples, each time a sample is drawn counted.
+        Annealing ends after this many samples; one that is drawn twice counts twice.
     cooling : float in (0, 1), optional
-        Factor of the temperature from one level to the next: 0.8 by default, and where ``fit``
-        refines, which makes good for it, 0.6, or 0.5 of fewer than 20 points a cluster.
+        Factor of the temperature from one level to the next. Default: 0.8; where ``fit`` refines
+        0.6, or 0.5 with fewer than 20 points a cluster.
     samples_per_cluster : int, optional
-        Samples that a level has for each codevector: 20 by default, and where ``fit`` refines so
-        few that 2 ``n_clusters`` codevectors see each distinct point about once.
+        Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
+        points n / (2 ``n_clusters``), between 1 and 20.
     forgetting : float in [0, 1], default=0
-        A codevector goes at least this share of the way to each sample of its own: with more than 0
-        a cluster that moves is followed. 0 averages over all that was seen at a temperature.
+        Minimal step size of a codevector. A positive one follows clusters that move; with 0 all
+        samples of a temperature have the same weight.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
-        distortion (squared Euclidean and Mahalanobis divergences only). Where values are missing
-        that is the distortion in what is observed.
+        distortion (in the observed features). For squared Euclidean and Mahalanobis divergences.
     init : array-like, shape (k, d), optional
         Codevectors to start from, instead of the mean.
     random_state : int, RandomState instance or None
-        Order of the samples, and the shifts of splits.
+        Draws the samples and the shifts of splits.
 
     Attributes
     ----------
@@ -84,18 +81,17 @@ class ODAClusterer(ClusterMixin, BaseODA):
     codevector_labels_ : ndarray, shape (K,)
         The cluster of each: 0 to K - 1.
     weights_ : ndarray, shape (K,)
-        Share of the data that each stands for; they sum to 1.
+        Share of the data of each; they sum to 1.
     labels_ : ndarray, shape (n,)
         Cluster of each point of the last ``fit``.
     inertia_ : float
         Weighted sum of divergences of the points of the last ``fit`` from their codevectors.
     temperature_ : float
-        Temperature that has been reached.
-    history_ : list of Level
-        For each temperature level: temperature, number of codevectors, distortion, samples seen,
-        codevectors, weights and lineage; see :class:`oda_rl.annealing.levels.Level`.
+        Last temperature.
+    history_ : list of :class:`oda_rl.annealing.levels.Level`
+        One for each temperature.
     n_samples_seen_ : int
-        Samples learned from, each time one is drawn counted.
+        Samples learned from; one that is drawn twice counts twice.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray, shape (d,)
@@ -132,11 +128,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes.
+            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
+            At least 0; a weight of 2 is the same as a repeated row.
 
         Raises
         ------
@@ -155,7 +150,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
             codevectors = refine(data.points, data.weights, current.codevectors, rng)
             current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
         embedded = current.divergence.embed(points)
-        self.labels_ = self._nearest(embedded, current.codevectors)
+        self._codebook = current.view(None)
+        self.labels_ = self._nearest(embedded)
         if refines:
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
             current.masses = masses / masses.sum()
@@ -167,17 +163,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from one sample or many, each once, in their order.
+        """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        Sample by sample or in blocks is the same. The first 100 samples give the scale. After
-        ``fit`` steps are as short as after all of its samples.
-
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: how many times as long each sample's step is.
+        The size of blocks makes no difference. The first 100 samples give the scale. After ``fit``
+        steps are as short as after all of its samples; a sample's weight multiplies them.
         """
         points = checked_points(self, X, reset=not hasattr(self, "_annealer"))
         weights = checked_weights(sample_weight, points)
@@ -186,33 +175,18 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Nearest codevector of each point.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            From 0 to K - 1.
-        """
-        points = self._embedded(X)
-        return self._nearest(points, self._own())
+        """Nearest codevector of each point, shape (n,), from 0 to K - 1."""
+        return self._nearest(self._embedded(X))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Gibbs association of points with codevectors at the temperature that was reached.
+        """Gibbs association with each codevector at the last temperature, shape (n, K).
 
-        Returns
-        -------
-        ndarray, shape (n, K)
-            Rows sum to 1. [ODA-TNNLS] eq. 9.
+        Rows sum to 1. [ODA-TNNLS] eq. 9.
         """
         return self._of_each(self._embedded(X), self._associations)
 
     def _associations(self, points: FloatArray, divergences: FloatArray) -> FloatArray:
-        scores = divergences * observed_shares(points)  # what is missing says nothing
+        scores = divergences * observed_shares(points)  # not scaled up to missing features
         scores -= scores.min(axis=1, keepdims=True)
         temperature = self.temperature_
         shares = (scores == 0.0) * 1.0 if temperature == 0.0 else np.exp(-scores / temperature)
@@ -220,20 +194,18 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
-        """Opposite of the mean divergence from the nearest codevector."""
+        """Negative mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)
-        distances = self._distances(points, self._nearest(points, self._own()))
-        return -float(np.average(distances, weights=weights))
+        return -float(np.average(self._distances(points, self._nearest(points)), weights=weights))
 
     def _distances(self, points: FloatArray, cells: IntArray) -> FloatArray:
         """Divergence of each embedded point from the codevector of its cell, shape (n,)."""
-        own, rowwise = self._own(), self._annealer.divergence.rowwise
-        parts = [rowwise(points[rows], own[cells[rows]]) for rows in chunks(len(points))]
+        codevectors, rowwise = self._embedded_codevectors(), self._annealer.divergence.rowwise
+        parts = [rowwise(points[rows], codevectors[cells[rows]]) for rows in chunks(len(points))]
         return np.concatenate(parts)
 
     def _warn_of_few(self, distinct: int) -> None:
-        """Warn if there were too few distinct points."""
         if distinct < self.n_clusters:
             warnings.warn(
                 f"Number of distinct clusters ({len(self.codevectors_)}) found smaller than "
@@ -246,10 +218,11 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self.refine and resolve(self.divergence).kernel == QUADRATIC
 
     def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
-        cooling, samples = SLOW, SAMPLES
+        cooling, samples = _COOLING, _SAMPLES
         if refined:
-            cooling = FASTEST if n_points < FEW_POINTS * self.n_clusters else FAST
-            samples = int(min(max(n_points / (2 * self.n_clusters), 1), SAMPLES))
+            few = n_points < FEW_POINTS * self.n_clusters
+            cooling = _FASTEST_COOLING if few else FAST_COOLING
+            samples = int(min(max(n_points / (2 * self.n_clusters), 1), _SAMPLES))
         return (
             cooling if self.cooling is None else float(self.cooling),
             samples if self.samples_per_cluster is None else int(self.samples_per_cluster),

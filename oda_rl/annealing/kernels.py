@@ -1,18 +1,13 @@
-"""Compiled kernels of large codebooks: online deterministic annealing of a stream, class by class.
+"""Compiled kernels that anneal large codebooks on blocks of samples, class by class.
 
-Where ``cells`` serves an agent's handful of cells one sample at a time, this is for hundreds of
-codevectors and blocks of samples. Only the codevectors of a sample's own class see it:
-[ODA-TNNLS] eq. 15, with a counter per class. What falls below a millionth of the largest share is
-left out.
+A sample moves codevectors of its own class only: [ODA-TNNLS] eq. 15, with a counter for each class.
+Shares below a millionth of the sum are left out.
 
-Where values are missing (NaN), codevectors are associated with a sample by the distance in what is
-observed of it. That is the posterior of a mixture of normal distributions of variance T/2 when what
-is missing is integrated out, and it splits a cell along a feature at the temperature at which it
-would if nothing were missing: a distance that is scaled up to all features would do so at a higher
-one, for no reason but holes. The distortion of a level, in contrast, is an estimate of that of
-whole samples. A codevector moves in the features that are observed, by the share that the sample
-has in what it has seen of each: with a mass for every feature it remains the mean of what was
-observed. With one mass for all, what came first would count for the more the more is missing.
+Where values are missing (NaN), shares come from the distance in the observed features: the
+posterior of a mixture of normal distributions of variance T/2 with the missing values integrated
+out. A distance scaled up to all features would split cells at a higher temperature. The distortion
+of a level, however, is scaled up to complete samples. A codevector has a mass for every feature,
+so that it remains the mean of the observed values.
 
 References
 ----------
@@ -31,7 +26,7 @@ from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
 
 MIN_SHARE = 1e-6
 FARTHEST = -math.log(MIN_SHARE)  # in temperatures
-_MIN_DECAY = 1e-3  # of the masses: what weighs nothing would never attract again
+_MIN_DECAY = 1e-3  # of the masses: a codevector without mass would never attract again
 
 
 @reordered
@@ -55,8 +50,7 @@ def measure(
 ) -> float:
     """Write divergences from codevectors ``first`` to ``last`` - 1, and return the smallest.
 
-    The divergence is the squared Euclidean one if there is no ``diagram``, shape (K, 1 + d). If
-    there is, it is that of the diagram but for φ(x).
+    They are squared Euclidean, or those of a ``diagram``, shape (K, 1 + d), without φ(x).
     """
     smallest = np.inf
     for k in range(first, last):
@@ -73,7 +67,7 @@ def measure(
 def weigh(
     masses: FloatArray, first: int, last: int, smallest: float, temperature: float, out: FloatArray
 ) -> float:
-    """Turn divergences into masses times Gibbs weights; return their sum.
+    """Turn divergences into masses times Gibbs weights, and return their sum.
 
     At temperature 0, as after a first sample, the nearest codevectors have all of the weight.
     """
@@ -91,7 +85,7 @@ def weigh(
 
 @inlined
 def _redraw(kernel: int, codevectors: FloatArray, k: int, diagram: FloatArray) -> None:
-    """Fill the diagram of codevector ``k`` anew."""
+    """Update the diagram of codevector ``k``."""
     offset = 0.0
     for j in range(diagram.shape[1] - 1):
         value = max(codevectors[k, j], TINY)
@@ -123,7 +117,7 @@ def _learn(
     diagram: FloatArray | None,
     kernel: int,
 ) -> None:
-    """:func:`learn`, with scratch; numba compiles apart what is None."""
+    """Compiled part of :func:`learn`; ``shares`` and ``diagram`` are scratch."""
     if diagram is not None:
         for k in range(codevectors.shape[0]):
             _redraw(kernel, codevectors, k, diagram)
@@ -172,18 +166,17 @@ def learn(
     weights: FloatArray, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
     starts: IntArray, temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
 ) -> None:  # fmt: skip
-    """Let samples attract the codevectors of their class.
+    """Move codevectors towards samples of their class.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state and step size α: p_k ← p_k + α (r_k − p_k),
     then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
-    temperature α = 1/(1 + .9 (n + K)), and at least ``forgetting``/K.
+    temperature α = 1/(1 + 0.9 (n + K)), and at least ``forgetting``/K; a weight multiplies it.
 
-    Points, shape (n, d + q), have d features; what follows is averaged along. A weight w is a step
-    w times as long. Class c has the ``codevectors``, shape (K, d + q) and in the divergence's own
-    coordinates, from ``starts[c]`` up to ``starts[c + 1]``; their ``masses`` sum to 1, and
-    ``observed`` are those of each component, if values are missing. ``clocks``, shape (C,), are the
-    weights n of each class's samples. To ``seen`` the sums of the divergences from the nearest
-    codevector and of the weights are added. All these arrays change.
+    Points, shape (n, d + q), have d features; the other columns are averaged along. Class c has the
+    ``codevectors``, shape (K, d + q) and in the divergence's coordinates, from ``starts[c]`` up to
+    ``starts[c + 1]``. Updated in place: these; their ``masses``, which sum to 1; ``observed``, the
+    masses of each component, if values are missing; ``clocks``, shape (C,), the weights n; and
+    ``seen``, the sums of the divergences from the nearest codevector and of the weights.
     """
     if divergence.kernel == CALLED:
         _learn_called(
@@ -206,7 +199,7 @@ def _learn_called(
     n_features: int, codevectors: FloatArray, masses: FloatArray, starts: IntArray,
     temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
 ) -> None:  # fmt: skip
-    """Do what :func:`_learn` does through Python."""
+    """:func:`_learn` with a divergence that is not compiled."""
     d, diagram = n_features, divergence.diagram(codevectors[:, :n_features])
     potentials = divergence.potential(points[:, :d])
     for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):

@@ -1,4 +1,4 @@
-"""Temperature levels: when annealing cools and ends, what it draws, what a level leaves behind."""
+"""Temperature levels: their schedule, their samples and their records."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -10,10 +10,9 @@ from oda_rl.files.schema import Maybe, Member, flags, real, require, whole
 from oda_rl.samples import weighted
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
-_FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
-FEW_POINTS = 20  # a codevector: where it is refined, a codebook of fewer grows in proportion less
-_NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
+FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
+FEW_POINTS = 20  # a codevector: with fewer, a codebook that is refined grows in proportion less
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Schedule:
     }
 
     max_codevectors: int
-    """As many as there may be, over all classes."""
+    """Over all classes."""
     min_temperature: float
     """Relative to the mean divergence of the data from their class means."""
     cooling: float
@@ -41,48 +40,23 @@ class Schedule:
     samples_per_codevector: float
     """Samples of a level for each codevector."""
     max_samples: float
-    """Annealing ends when this many have been seen."""
+    """Annealing ends after this many."""
     target_distortion: float
     """Annealing ends when a level's mean divergence is at most this."""
     target_error: float
     """Annealing ends when a level's accuracy is at least one minus this."""
     ends_full: bool
-    """Whether annealing ends when a full codebook no longer splits, and is not cooled on."""
+    """Whether annealing ends as soon as a full codebook no longer splits."""
     forgetting: float
-    """Least share of the way to a sample of its own that a codevector goes."""
-
-    def room(self, n_codevectors: int, level_samples: int, n_samples_seen: int) -> int:
-        """Return how many samples a level still takes that has had so many, of so many in all."""
-        wanted = self.samples_per_codevector * n_codevectors
-        left = np.ceil(max(wanted, LEVEL_SAMPLES)) - level_samples
-        return int(min(left, max(self.max_samples - n_samples_seen, 0)))
+    """Minimal step size of a codevector."""
 
     def grown(self, n_points: float) -> float:
-        """Return from how many codevectors on a codebook of so many points is full."""
-        most = float(self.max_codevectors)
+        """Return the number of codevectors at which a codebook of ``n_points`` points is full."""
+        growth = float(_OVERGROWTH)
         if self.ends_full:
-            return most * max(1.0, min(n_points / (most * FEW_POINTS), 1.0) * _OVERGROWTH)
-        return _OVERGROWTH * most
-
-    def is_over(
-        self, temperature: float, distortion: float, accuracy: float | None,
-        n_samples_seen: int, scale: float, frozen_at: float,
-    ) -> bool:  # fmt: skip
-        """Whether annealing ends with a level.
-
-        ``scale`` is the mean divergence of the data from their class means; ``frozen_at`` the
-        temperature at which a full codebook no longer split, inf while it does.
-        """
-        least = max(self.min_temperature, _NEGLIGIBLE) * scale
-        if np.isfinite(frozen_at):
-            least = max(least, _FROZEN_RANGE * frozen_at)
-        return (
-            temperature <= least
-            or distortion <= max(self.target_distortion, _NEGLIGIBLE * scale)
-            or n_samples_seen >= self.max_samples
-            or (self.ends_full and np.isfinite(frozen_at))
-            or (accuracy is not None and 1.0 - accuracy <= self.target_error)
-        )
+            few = min(n_points / (self.max_codevectors * FEW_POINTS), 1.0)
+            growth = max(1.0, few * _OVERGROWTH)
+        return self.max_codevectors * growth
 
 
 @dataclass(frozen=True)
@@ -104,27 +78,25 @@ class Level:
     temperature: float
     """Temperature of the level, in units of the divergence."""
     distortion: float
-    """Mean divergence of the level's samples from the nearest codevector of their class, each
-    measured before the sample was learned from."""
+    """Mean divergence of samples from the nearest codevector of their class, before it moved."""
     n_samples_seen: int
-    """Samples learned from until then."""
+    """Samples learned from, earlier levels included."""
     codevectors: FloatArray
     """Shape (K, d), in the units of the data."""
     averages: FloatArray
-    """Shape (K, q): averages of what came along with the features."""
+    """Shape (K, q): averages of the columns after the features."""
     weights: FloatArray
-    """Shape (K,): the share of the data that each stands for."""
+    """Shape (K,): share of the data of each."""
     labels: IntArray
     """Shape (K,): the class of each, as an index."""
     lineage: FloatArray | None
-    """Shape (K, K of the level before): by which shares each comes from the ones before; None for
-    the first level."""
+    """Shape (K, K of the level before): shares in which each comes from those; None at first."""
     accuracy: float | None = None
     """Share of recent samples whose nearest codevector is of their class; None with one class."""
 
     def check_contents(self, sizes: Any, where: str) -> None:
-        """Raise InvalidFileError if labels are not those of one class after the other."""
-        check_labels(self.labels, where)
+        """Raise InvalidFileError if labels are not sorted."""
+        check_rising(self.labels, where)
 
     @property
     def n_clusters(self) -> int:
@@ -133,11 +105,11 @@ class Level:
 
     @property
     def step(self) -> int:
-        """The samples seen, by the name that the figures know."""
+        """Another name of ``n_samples_seen``, as the history of an agent has it."""
         return self.n_samples_seen
 
 
-def check_labels(labels: IntArray, where: str) -> None:
+def check_rising(labels: IntArray, where: str) -> None:
     """Raise InvalidFileError unless labels rise from 0 by steps of at most 1."""
     steps = np.diff(labels, prepend=0)
     right = len(labels) > 0 and ((steps == 0) | (steps == 1)).all() and labels[0] == 0
@@ -145,18 +117,18 @@ def check_labels(labels: IntArray, where: str) -> None:
 
 
 class Codebook(NamedTuple):
-    """What predictions are made with; codevectors in the divergence's own coordinates."""
+    """What predictions are made with; codevectors in the divergence's coordinates."""
 
     codevectors: FloatArray
     """Shape (K, d + q)."""
     weights: FloatArray
-    """Shape (K,): the share of the data that each stands for."""
+    """Shape (K,): share of the data of each."""
     labels: IntArray
     """Shape (K,): the class of each, as an index, rising."""
 
     def check_contents(self, sizes: Any, where: str) -> None:
-        """Raise InvalidFileError if labels are not those of one class after the other."""
-        check_labels(self.labels, where)
+        """Raise InvalidFileError if labels are not sorted."""
+        check_rising(self.labels, where)
 
 
 Codebook.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
@@ -167,21 +139,13 @@ Codebook.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand 
 
 
 class Distribution:
-    """Distinct weighted points of each class, to be drawn from without end.
+    """Distinct weighted points of each class, to draw samples from.
 
-    Only the distribution matters, not the table: a row that stands there twice and a row of weight
-    2 are the same, and so are two orders of one table. Rows are drawn by strata of the cumulative
-    weight.
+    The order of the rows makes no difference, nor whether a row is repeated or has a weight of 2.
+    Samples are drawn by strata of the cumulative weight.
 
-    Rows of weight 0 are left out; ``points``, ``classes`` (from 0 on, each there) and ``weights``
-    are what is left, class after class. The first ``n_features`` columns are features.
-
-    Examples
-    --------
-    >>> points = np.array([[1.0], [2.0], [1.0]])
-    >>> data = Distribution(points, np.zeros(3, int), np.ones(3), np.random.default_rng(0))
-    >>> data.points.ravel(), data.weights
-    (array([1., 2.]), array([2., 1.]))
+    ``points``, ``classes`` (0 to C - 1, none empty) and ``weights`` are the rows of positive
+    weight, sorted by class. The first ``n_features`` columns are features.
     """
 
     def __init__(
@@ -209,10 +173,10 @@ class Distribution:
         return np.add.reduceat(self.weights, self._bounds[:-1])
 
     def draw(self, c: int, n: int) -> IntArray:
-        """Rows of ``points`` of class ``c``, shape (n,), each drawn by its weight.
+        """Draw rows of class ``c`` by their weights, shape (n,).
 
-        The strata of a pass, as many as there are distinct rows, are drawn without replacement: a
-        pass over rows of equal weight shows each of them once.
+        A pass draws each stratum once, and there are as many as distinct rows: rows of equal weight
+        are drawn once each.
         """
         rows = [self._shown[c]]
         while sum(map(len, rows)) < n:
@@ -222,7 +186,7 @@ class Distribution:
         return drawn[:n]
 
     def max_draw(self, largest: int, budget: int | None) -> list[int]:
-        """How many rows of each class to draw: all, but at most so many, and in all a budget."""
+        """Return how many rows of each class to draw: at most ``largest``, ``budget`` in total."""
         sizes = np.minimum(np.diff(self._bounds), largest)
         if budget is not None:
             sizes = np.minimum(sizes, max(budget // self.n_classes, 1))
@@ -233,7 +197,7 @@ class Distribution:
         return self._at((np.arange(n) + 0.5) / n)
 
     def shuffled(self) -> IntArray:
-        """As many rows of all classes as are distinct, by their weights, in random order."""
+        """Rows by their weights in random order, as many as there are distinct ones."""
         n = len(self.points)
         return self._at((self._rng.permutation(n) + 0.5) / n)
 

@@ -15,24 +15,21 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_targets, checked_weights, chunks, fitted_points
+from oda_rl._validation import checked_targets, checked_weights, fitted_points
 from oda_rl.annealing.base import BaseODA
 from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import MISSING, Optional, Several, real
 from oda_rl.samples import filled
 
-_RECENT = 5000  # samples of a stream that local models are fitted to
+_RECENT = 5000  # last samples of a stream, to which local models are fitted
 
 
 class LocalModels(NamedTuple):
-    """values[k] + <slopes[k], x − centres[k]> in cell k."""
+    """values[k] + <slopes[k], x − centres[k]> in cell k; shapes (K,), (K, d), (K, d)."""
 
     values: FloatArray
-    """Shape (K,)."""
     slopes: FloatArray
-    """Shape (K, d)."""
     centres: FloatArray
-    """Shape (K, d)."""
 
     def predict(self, points: FloatArray, cells: IntArray) -> FloatArray:
         """Targets of points, shape (n, d), in the given cells, shape (n,)."""
@@ -51,22 +48,11 @@ def fit_local_models(
 ) -> LocalModels:
     """Fit each cell's model to its points by weighted least squares.
 
-    A cell's slopes are drawn towards the slopes that all cells have in common, within cells, as if
-    it had d + 2 more points of average spread that follow those: a cell of few points takes the
-    common slopes, one of many has its own.
+    Slopes are shrunk towards the common slopes within cells, as if each cell had d + 2 more points
+    of average spread on those.
 
-    ``cells``, shape (n,), are those of the points; ``values``, shape (K,), is what a cell without
-    points predicts. Models have slopes if they are ``linear``.
-
-    Examples
-    --------
-    >>> x = np.linspace(-1.0, 1.0, 8)[:, None]
-    >>> cells = (x[:, 0] > 0.0).astype(int)
-    >>> models = fit_local_models(
-    ...     x, np.abs(x[:, 0]), np.ones(8), cells, np.zeros(2), linear=False
-    ... )
-    >>> models.values.round(6)
-    array([0.571429, 0.571429])
+    ``cells``, shape (n,), are those of the points; ``values``, shape (K,), are predictions of cells
+    without points. Models have slopes if they are ``linear``.
     """
     n_cells, d = len(values), points.shape[1]
 
@@ -83,36 +69,36 @@ def fit_local_models(
         gaps = points - np.average(points, axis=0, weights=weights)
         scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
         scale[scale == 0.0] = 1.0
-        rests = targets - values[cells]
-        slopes = _slopes((points - centres[cells]) / scale, rests, weights, cells, n_cells) / scale
+        residuals = targets - values[cells]
+        steps = (points - centres[cells]) / scale
+        slopes = _slopes(steps, residuals, weights, cells, n_cells) / scale
     return LocalModels(values, slopes, centres)
 
 
 def _slopes(
-    steps: FloatArray, rests: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
+    steps: FloatArray, residuals: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
 ) -> FloatArray:
     """Slopes of all cells, shape (K, d); 0 in a cell of no weight.
 
-    ``steps``, shape (n, d), are from the cells' centres, ``rests``, shape (n,), from their values.
-    In coordinates in which the average of moments is 1 the prior is a ridge, and what no step
-    reaches has no coordinate: there are as few as there are samples, if these are fewer than
-    features. A cell's equations are as few as its samples, if these are fewer than coordinates.
+    ``steps``, shape (n, d), are from the cells' centres, ``residuals``, shape (n,), from their
+    values. In whitened coordinates the prior is a ridge, and directions without steps drop out.
+    With fewer samples than features, or a cell's samples than coordinates, the dual is solved.
     """
     n, d = steps.shape
     slopes = np.zeros((n_cells, d))
     shares = np.sqrt(weights / weights.sum())
     rooted = steps * shares[:, None]
     squares, vectors = np.linalg.eigh(rooted @ rooted.T if n < d else rooted.T @ rooted)
-    kept = squares > max(n, d) * np.finfo(np.float64).eps * squares[-1]
-    squares, vectors = squares[kept], vectors[:, kept]
+    varying = squares > max(n, d) * np.finfo(np.float64).eps * squares[-1]
+    squares, vectors = squares[varying], vectors[:, varying]
     axes = (vectors / squares).T @ rooted if n < d else (vectors / np.sqrt(squares)).T
-    common = axes @ (rooted.T @ (rests * shares))
+    common = axes @ (rooted.T @ (residuals * shares))
     for k in np.unique(cells[weights > 0.0]):
-        own = cells == k
-        root = np.sqrt(weights[own])
-        white = (steps[own] @ axes.T) * root[:, None]
-        # Of slopes that minimise |missed - white s|² + (d + 2) |s|², s from the common ones.
-        missed = rests[own] * root - white @ common
+        members = cells == k
+        root = np.sqrt(weights[members])
+        white = (steps[members] @ axes.T) * root[:, None]
+        # The step s from the common slopes minimises |missed - white s|² + (d + 2) |s|².
+        missed = residuals[members] * root - white @ common
         ridge = d + 2
         if len(white) < len(common):
             gram = white @ white.T + ridge * np.eye(len(white))
@@ -126,30 +112,26 @@ def _slopes(
 
 @estimator
 class ODARegressor(RegressorMixin, BaseODA):
-    """Regress by a model of its own in each cell of an annealed codebook.
+    """Regress by a local model in each cell of an annealed codebook.
 
     Parameters
     ----------
     n_clusters : int, default=40
-        How many cells there may be.
+        Maximal number of cells.
     local_model : {"linear", "constant"}, default="linear"
-        What is fitted in a cell. Linear models of cells with few points lean on the slopes that all
-        cells have in common.
+        Model of a cell. Slopes of cells with few points are shrunk towards the common slopes.
     divergence, min_temperature, target_distortion, max_samples, cooling, samples_per_cluster
-        As for :class:`ODAClusterer`; ``min_temperature`` is 1e-3 by default.
-    forgetting, init, random_state
-        As for :class:`ODAClusterer`.
+        As for :class:`ODAClusterer`, as are forgetting, init and random_state;
+        ``min_temperature`` is 1e-3 by default.
 
     Attributes
     ----------
-    codevectors_, cluster_centers_ : ndarray, shape (K, d)
-        The codevectors.
     codevector_labels_ : ndarray, shape (K,)
         Mean of the target in each cell.
     slopes_ : ndarray, shape (K, d)
-        Change of the prediction for each feature in each cell; zeros for constants.
-    weights_, temperature_, history_, n_samples_seen_, n_features_in_, feature_names_in_
-        As for :class:`ODAClusterer`.
+        Slope of the prediction for each feature in each cell; zeros for constants.
+    codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
+        As for :class:`ODAClusterer`, as are n_features_in_ and feature_names_in_.
 
     References
     ----------
@@ -184,13 +166,12 @@ class ODARegressor(RegressorMixin, BaseODA):
         Parameters
         ----------
         X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; NaN where values are missing, which the
-            squared Euclidean one takes. A cell's linear
-            model takes for these what the cell expects.
+            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value:
+            local models use the cell's mean instead.
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
+            At least 0; a weight of 2 is the same as a repeated row.
         """
         pairs = self._checked_pairs(X, y, reset=True)
         weights = checked_weights(sample_weight, pairs)
@@ -203,17 +184,10 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Learn from one sample or many, each once, in their order.
+        """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
         The local models are fitted to the last 5000 samples. After ``fit`` steps are as short as
-        after all of its samples.
-
-        Parameters
-        ----------
-        X, y
-            As for :meth:`fit`.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: how many times as long each sample's step is.
+        after all of its samples; a sample's weight multiplies them.
         """
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
@@ -228,29 +202,13 @@ class ODARegressor(RegressorMixin, BaseODA):
         return self
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Prediction of the model of each point's cell.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence.
-
-        Returns
-        -------
-        ndarray, shape (n,)
-        """
-        points = fitted_points(self, X)
-        divergence, own = self._annealer.divergence, self._own()
-        divergence.check(points)
+        """Prediction of the model of each point's cell, shape (n,)."""
+        points, cells = fitted_points(self, X), self._nearest(self._embedded(X))
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        parts = []
-        for rows in chunks(len(points)):
-            cells = self._nearest(divergence.embed(points[rows]), own)
-            parts.append(models.predict(filled(points[rows], self._centres[cells]), cells))
-        return np.concatenate(parts)
+        return models.predict(filled(points, self._centres[cells]), cells)
 
     def _takes_single(self) -> bool:
-        return False  # targets lie beside the features
+        return False  # targets are in the same array as the features
 
     def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
         """Return points and targets as one array, shape (n, d + 1)."""
@@ -261,7 +219,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         pairs, weights = self._recent
         d = self.n_features_in_
         points = pairs[:, :d]
-        cells = self._nearest(self._annealer.divergence.embed(points), self._own())
+        cells = self._nearest(self._annealer.divergence.embed(points))
         models = fit_local_models(
             filled(points, self.codevectors_[cells]),
             pairs[:, d],

@@ -183,6 +183,6 @@ class Distributed(BaseODA):
 
     def _measured(self, blocks: Blocks) -> Sums:
         """Check rows, and return the sums of nearest codevectors, as for predictions."""
-        reader, own = Reader(self._annealer.divergence, None), self._own()
+        reader, own = Reader(self._annealer.divergence, None), self._embedded_codevectors()
         blocks.total(partial(survey, reader=reader, n_features=self.n_features_in_))
         return blocks.total(nearest(reader, own, np.zeros(len(own), dtype=np.int64)))

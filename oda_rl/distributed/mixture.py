@@ -36,8 +36,7 @@ from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import check_columns, checked_weights
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.base import FAST
-from oda_rl.annealing.levels import Schedule
+from oda_rl.annealing.levels import FAST_COOLING, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.distributed.annealing import BlockAnnealing
 from oda_rl.distributed.blocks import (
@@ -192,7 +191,7 @@ def places(
     schedule = Schedule(
         max_codevectors=n_components,
         min_temperature=0.0,
-        cooling=FAST,
+        cooling=FAST_COOLING,
         samples_per_codevector=_ANNEALING_ROWS,
         max_samples=np.inf,
         target_distortion=0.0,

@@ -76,7 +76,7 @@ class Diagram:
     @classmethod
     def annealed(cls, model: BaseODA) -> Self:
         """Return the diagram of an annealed codebook."""
-        return cls.nearest(model._own(), model._annealer.divergence)
+        return cls.nearest(model._embedded_codevectors(), model._annealer.divergence)
 
     def rounded(self, dtype: Any) -> "Diagram":
         """Cast to a type; offsets make up for the rounding of the centre."""
