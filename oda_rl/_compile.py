@@ -18,8 +18,8 @@ _NO_ALLOCATION: dict[str, Any] = {**_OPTIONS, "_nrt": False}
 _FAST = {"reassoc", "contract", "nsz"}
 
 
-# For int(x), which numba compiles as a function of its own, and for what a loop changes: if that
-# starts from a literal integer or flag, numba infers the types of the whole function once more.
+# In place of int(x), which numba compiles as a separate function, and for variables that a loop
+# changes: if these start from a literal, numba infers all types of the function once more.
 integer = cast(Callable[[float], int], np.int64)
 boolean = cast(Callable[[bool], bool], np.bool_)
 
@@ -29,71 +29,66 @@ def _made(function: F, **options: Any) -> F:
 
 
 def compiled(function: F) -> F:
-    """Compile a function over arrays and scalars to machine code, cached on disk.
+    """Compile a function over arrays and scalars, cached on disk.
 
-    It cannot make arrays (:func:`allocating` can), and so does not count references to those that
-    it is given: atomic operations that took half the time of an agent's step.
-
-    No ``fastmath``: it reorders sums, and the fused loops must give the same bits as the Python
-    loops. Division follows IEEE 754 (``error_model="numpy"``) instead of raising.
+    It cannot allocate arrays (:func:`allocating` can): without reference counts, which are atomic
+    operations, an agent's step takes half the time. No ``fastmath``, which reorders sums: compiled
+    loops must give the same bits as Python's. Division follows IEEE 754 instead of raising.
     """
     return _made(function, **_NO_ALLOCATION)
 
 
 def allocating(function: F) -> F:
-    """Compile likewise a function that makes arrays."""
+    """Compile a function that allocates arrays."""
     return _made(function, **_OPTIONS)
 
 
 def unlocked(function: F) -> F:
-    """Compile likewise what takes milliseconds: other threads of Python go on meanwhile."""
+    """Compile a function of milliseconds, without Python's global lock."""
     return _made(function, nogil=True, **_NO_ALLOCATION)
 
 
 def inlined(function: F) -> F:
-    """Compile as :func:`compiled` does, and let LLVM put the code in place of each call.
-
-    For small functions inside hot loops: a call passes every array as seven arguments.
-    """
+    """Compile a small function that LLVM inlines: a call passes an array as seven arguments."""
     return _made(function, forceinline=True, **_NO_ALLOCATION)
 
 
 def spliced(function: F) -> F:
-    """Compile as :func:`compiled` does; numba puts the code in place of each compiled call.
+    """Compile a function that numba inlines.
 
-    For what has few such callers: LLVM works on a function anew in all that call it, and in all
-    that call those. Not for code that depends on whether an argument is None.
+    For few callers: LLVM compiles it anew in each of them, and in theirs. Not for code that depends
+    on whether an argument is None.
     """
     return _made(function, inline="always", **_NO_ALLOCATION)
 
 
 def reordered(function: F) -> F:
-    """Compile as :func:`inlined` does, and let LLVM reorder sums, for vector instructions.
+    """Compile a function that LLVM inlines, and whose sums it may reorder for vector instructions.
 
-    For sums over many features. The same machine still gives the same bits; another may not.
+    Bits may differ between machines, but not on one.
     """
     return _made(function, forceinline=True, fastmath=_FAST, **_NO_ALLOCATION)
 
 
 @spliced
 def larger(a: N, b: N) -> N:
-    """Return the larger one, as ``max`` does, which numba compiles anew in every function."""
+    """``max``, which numba compiles anew in every function."""
     return b if b > a else a
 
 
 @spliced
 def smaller(a: N, b: N) -> N:
-    """Return the smaller one, as ``min`` does."""
+    """``min``, likewise."""
     return b if b < a else a
 
 
 def bound_copy(function: Any, label: str, **names: Any) -> Any:
-    """Return a copy of a function, not yet compiled, in which names stand for other things.
+    """Return a copy of a function, not yet compiled, with other globals.
 
-    Sizes become constants so, and functions take the place of names. numba keeps compiled code by
-    the name of a function: ``label`` makes it another one.
+    Sizes become constants, and names other functions. ``label`` extends the name, by which numba
+    caches compiled code.
     """
-    known = {**function.__globals__, **names}
-    copy = FunctionType(function.__code__, known, function.__name__ + label)
+    scope = {**function.__globals__, **names}
+    copy = FunctionType(function.__code__, scope, function.__name__ + label)
     copy.__qualname__ = copy.__name__
     return copy

@@ -1,4 +1,4 @@
-"""Packages that import what they offer when it is first asked for."""
+"""Lazy imports of the names that a package offers."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -8,15 +8,7 @@ from typing import Any
 def offer(
     package: str, sources: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``.
-
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    sources : Mapping
-        For each name that it offers, the module inside it that has it.
-    """
+    """Return ``__getattr__`` and ``__dir__`` of a package; ``sources``: names and their modules."""
 
     def get(name: str) -> Any:
         if name not in sources:

@@ -1,4 +1,4 @@
-"""Locks that one process holds, and that end with it."""
+"""Lock files, which the operating system frees when their process ends."""
 
 import os
 from collections.abc import Iterator
@@ -17,40 +17,21 @@ _MAX = 100  # bytes of a lock
 
 
 class LockedError(OSError):
-    """Another process holds a lock; the message says which."""
+    """Another process holds a lock."""
 
 
 @contextmanager
 def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     """Hold a lock, a file with the number of this process, and remove it afterwards.
 
-    The operating system frees it when the process ends, however that ends: what is left then is
-    a file that nobody holds, which is taken over.
-
-    Parameters
-    ----------
-    path : Path
-        Of the file.
-    what : str
-        What is locked, for the message.
-    wait : bool, default=False
-        Wait for whoever holds it.
+    ``what`` names it in messages. A file left behind by a process that was killed is taken over.
 
     Raises
     ------
     LockedError
-        If somebody holds it, and ``wait`` is False.
+        If another process holds it, and ``wait`` is False.
     LinkError
         If the file is a symbolic link.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +ELLIPSIS
-    ...     with locked(Path(folder) / "lock", "it"), locked(Path(folder) / "lock", "the folder"):
-    ...         pass
-    Traceback (most recent call last):
-    oda_rl._lock.LockedError: the folder is in use by process ...
     """
     descriptor = _held(path, what, wait)
     _HELD.add(descriptor)
@@ -61,12 +42,12 @@ def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
     finally:
         _HELD.discard(descriptor)
         with suppress(OSError):
-            path.unlink()  # while it is held: whoever waits for it notices
+            path.unlink()  # while it is held, so that waiting processes notice
         os.close(descriptor)
 
 
 def _held(path: Path, what: str, wait: bool) -> int:
-    """Return the descriptor of the locked file of that name."""
+    """Lock the file and return its descriptor."""
     while True:
         descriptor = open_unlinked(path, os.O_RDWR | os.O_CREAT)
         try:
@@ -84,7 +65,7 @@ def _held(path: Path, what: str, wait: bool) -> int:
 
 
 def _close_in_child() -> None:
-    """Leave locks to the parent: a child that outlives it would hold them."""
+    """Leave locks to the parent: a child that outlives it would still hold them."""
     for descriptor in _HELD:
         os.close(descriptor)
     _HELD.clear()

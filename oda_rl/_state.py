@@ -1,14 +1,13 @@
-"""Named state: counters and settings by one declaration, for Python and compiled code alike.
+"""Named state for Python and compiled code, declared once.
 
-A declaration is a class with annotated fields, each an int, a float or a bool:
+A declaration is a class whose fields are an int, a float or a bool:
 
 >>> class Counters(State):
 ...     steps: int
 ...     scale: float
 
-What a file may say of a field stands beside its type: ``steps: Annotated[int, Span("[0, inf)")]``;
-state that is saved has that of every field. Values lie in an array of bytes, eight for each field,
-that Python and compiled code share. In Python an object of the class reads and writes them:
+The range of a field in a file is beside its type: ``steps: Annotated[int, Span("[0, inf)")]``.
+Values are in an array of bytes, eight for each field. In Python an object reads and writes them:
 
 >>> raw = np.zeros(Counters.size, dtype=np.uint8)
 >>> counters = Counters(raw)
@@ -16,8 +15,7 @@ that Python and compiled code share. In Python an object of the class reads and 
 >>> counters.steps, counters.scale
 (3, 0.0)
 
-In compiled code a reader names them; ``counters(raw, i)`` is the i-th of those that lie one after
-the other:
+In compiled code a reader does; ``counters(raw, i)`` is the i-th of several states in a row:
 
 >>> counters = reader(Counters)
 >>> from numba import njit
@@ -29,7 +27,7 @@ the other:
 >>> Counters(raw).steps
 4
 
-Bytes, because a structured array costs a call from Python 130 ns more.
+A structured array instead of bytes would make each call from Python 130 ns slower.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,22 +57,14 @@ _STORED = {int: np.int64, float: np.float64, bool: np.int64}
 
 
 class State:
-    """Fields that are read from and written to bytes; see the module.
-
-    Parameters
-    ----------
-    raw : ndarray of uint8
-        Shared with compiled code.
-    begin : int
-        Where in it the first field lies.
-    """
+    """Fields in an array of bytes, from ``begin`` on; see the module."""
 
     dtype: ClassVar[np.dtype[np.void]]
     size: ClassVar[int]
     kinds: ClassVar[dict[str, type]]
     """Type of each field."""
     spans: ClassVar[dict[str, Span]]
-    """What a file may say of each."""
+    """Range of each field in a file."""
 
     def __init_subclass__(cls) -> None:
         declared = get_type_hints(cls, include_extras=True)  # those of the base first
@@ -97,26 +87,26 @@ class State:
             setattr(cls, name, _field(number, kind))
 
     def __init__(self, raw: Raw, begin: int = 0) -> None:
-        own = raw[begin : begin + self.size]
-        self.record = own.view(self.dtype)
-        """All of it, shape (1,), structured."""
-        self._integers = own.view(np.int64).data
-        self._numbers = own.view(np.float64).data
+        fields = raw[begin : begin + self.size]
+        self.record = fields.view(self.dtype)
+        """All fields, a structured array of shape (1,)."""
+        self._integers = fields.view(np.int64).data
+        self._numbers = fields.view(np.float64).data
 
     @classmethod
     def each(cls, raw: Raw, begin: int = 0) -> list[Self]:
-        """Return all that lie one after the other."""
+        """Return all states in a row."""
         return [cls(raw, i) for i in range(begin, len(raw), cls.size)]
 
     def restore(self, record: npt.NDArray[np.void]) -> None:
-        """Take over what :attr:`record` was."""
+        """Set all fields from a former :attr:`record`."""
         self.record[:] = record
 
     @classmethod
     def check_records(
         cls, name: str, records: npt.NDArray[np.void], sizes: Mapping[str, int]
     ) -> None:
-        """Raise InvalidFileError if a field of what a file has, shape (n,), is out of its range."""
+        """Raise InvalidFileError if a field of a file's records, shape (n,), is out of range."""
         for field, span in cls.spans.items():
             values = records[field]
             wrong = span.wrong(values, sizes)
@@ -145,7 +135,7 @@ def _field(number: int, kind: type) -> property:
 
 
 def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
-    """Return a function for compiled code: (bytes, i) to the i-th named state, after ``begin``."""
+    """Return a function for compiled code: (bytes, i) to the i-th state after ``begin``."""
     record = from_dtype(declaration.dtype)
     size = declaration.size
 

@@ -1,7 +1,7 @@
-"""Linear algebra in one thread, so that sums are added in the same order everywhere.
+"""Linear algebra in one thread.
 
-Matrix products and decompositions add in another order, and their last bits differ, where BLAS
-divides them among another number of threads. The matrices here are small: threads gain little.
+The last bits of matrix products depend on the number of BLAS threads. Matrices here are small, so
+threads gain little.
 """
 
 import os
@@ -16,14 +16,13 @@ import numpy as np
 
 from oda_rl._types import IntArray
 
-_LATE = ("scipy.linalg", "scipy.linalg._fblas")  # load a BLAS of their own
+_LATE = ("scipy.linalg", "scipy.linalg._fblas")  # load another BLAS
 
 
 class _OneThread(ContextDecorator):
-    """A section, shared by the threads of a process, in which each BLAS works in one thread.
+    """A section, shared by the threads of a process, in which each BLAS uses one thread.
 
-    threadpoolctl's own limits end with the thread that set them; these end when the last thread
-    leaves its section.
+    It ends when the last thread leaves; threadpoolctl's limits end with the thread that set them.
     """
 
     def __init__(self) -> None:
@@ -55,13 +54,13 @@ class _OneThread(ContextDecorator):
         self._limited = []
 
     def after_fork(self) -> None:
-        """Replace the lock: a thread that does not exist in this process may hold it."""
+        """Replace the lock, which a thread of the parent process may hold."""
         self._lock = threading.Lock()
 
 
 def _set_threads(counts: list[tuple[Any, int]]) -> None:
     for blas, count in counts:
-        if hasattr(blas, "clear_controlling_thread"):  # else OpenBLAS ignores all threads but one
+        if hasattr(blas, "clear_controlling_thread"):  # else OpenBLAS ignores other threads
             blas.clear_controlling_thread(force=True)
         blas.set_num_threads(count)
 
@@ -84,9 +83,9 @@ def one_thread() -> _OneThread:
 
 
 def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) -> None:
-    """Call ``work`` on parts of ``rows`` in parallel threads, of at least ``min_rows`` rows each.
+    """Call ``work`` on parts of ``rows``, of at least ``min_rows`` rows, in parallel threads.
 
-    There are at most as many threads as ``OMP_NUM_THREADS`` says, or else as processors.
+    ``OMP_NUM_THREADS`` limits their number, by default to that of the processors.
     """
     count = min(_n_processors(), len(rows) // min_rows)
     if count <= 1:
@@ -97,8 +96,8 @@ def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) 
 
 
 def _n_processors() -> int:
-    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdecimal() and int(wanted) > 0:
-        return int(wanted)
+    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if limit.isdecimal() and int(limit) > 0:
+        return int(limit)
     affinity = getattr(os, "sched_getaffinity", None)  # not on every system
     return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""What estimators of all rooms check: points and weights."""
+"""Validation of samples, targets and weights, for all estimators."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ from oda_rl.samples import holes, repeated
 
 _CHUNK = 4096
 HEAVIEST = 1e15  # weight of a sample
-_EXTREMES = np.fmin, np.fmax  # which pass over what is missing
 _NAMED = 5  # rows or features in a message
 
 
@@ -29,30 +28,28 @@ def chunks(n: int) -> list[slice]:
 
 
 class TakesMissing(BaseEstimator):
-    """An estimator that learns from samples with missing values, which are NaN."""
+    """An estimator that takes missing values, which are NaN."""
 
     _missing_needs = ""  # parameters with which it does
 
     def _takes_missing(self) -> bool:
-        """Whether it does with the parameters that it has."""
+        """Whether it does with its present parameters."""
         return True
 
     def __sklearn_tags__(self) -> Tags:
-        """Say so to scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self._takes_missing()
         return tags
 
 
 class TakesSingle(BaseEstimator):
-    """An estimator that takes samples of single precision as they are."""
+    """An estimator that learns in single precision from samples that have it."""
 
     def _takes_single(self) -> bool:
-        """Whether it does with the parameters that it has."""
+        """Whether it does with its present parameters."""
         return True
 
     def __sklearn_tags__(self) -> Tags:
-        """Say so to scikit-learn."""
         tags = super().__sklearn_tags__()
         if tags.transformer_tags is not None:
             kinds = precisions(self)
@@ -61,21 +58,21 @@ class TakesSingle(BaseEstimator):
 
 
 def precisions(estimator: BaseEstimator) -> list[type]:
-    """Return the types that samples may have; others become the first."""
+    """Return the types that samples may have; others are converted to the first."""
     single = isinstance(estimator, TakesSingle) and estimator._takes_single()
     return [np.float64, np.float32] if single else [np.float64]
 
 
 def finite(estimator: BaseEstimator) -> bool | str:
-    """Return what scikit-learn calls ``ensure_all_finite``."""
+    """Return scikit-learn's ``ensure_all_finite``."""
     missing = isinstance(estimator, TakesMissing) and estimator._takes_missing()
     return "allow-nan" if missing else True
 
 
 def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
-    """Return what scikit-learn's ``validate_data`` does, or raise its exceptions."""
+    """Call scikit-learn's ``validate_data``."""
     try:
-        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is refused here
+        with np.errstate(over="ignore", invalid="ignore"):  # in sums of infinite values
             return validate_data(
                 estimator, X, order="C", ensure_all_finite=finite(estimator), **options
             )
@@ -90,7 +87,7 @@ def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
 
 
 def observed(points: Array) -> Array:
-    """Return points as they are, or raise ValueError if nothing of one of them is observed.
+    """Return points, or raise ValueError if one has no observed value.
 
     >>> observed(np.array([[1.0, np.nan], [np.nan, np.nan]]))
     Traceback (most recent call last):
@@ -108,13 +105,13 @@ def observed(points: Array) -> Array:
 
 
 def check_columns(estimator: BaseEstimator, points: Array) -> None:
-    """Raise ValueError if nothing is known of a feature of points, shape (n, d), n > 0."""
+    """Raise ValueError if a feature of points, shape (n, d), n > 0, has no observed value."""
     missing = holes(points)
     if missing is not None:
         empty = np.flatnonzero(missing.all(axis=0))
         if len(empty) > 0:
-            known = getattr(estimator, "feature_names_in_", None)
-            names = [str(j) if known is None else f"{j} ({known[j]!s})" for j in empty]
+            labels = getattr(estimator, "feature_names_in_", None)
+            names = [str(j) if labels is None else f"{j} ({labels[j]!s})" for j in empty]
             raise ValueError(
                 f"X has no value of {_some('feature', names)}: what learning begins with must "
                 "have at least one of each"
@@ -130,20 +127,21 @@ def _some(what: str, names: list[str]) -> str:
 def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArray:
     """Return X as float64, shape (n, d), or raise scikit-learn's exceptions.
 
-    It stays float32, and where values are missing it is NaN, if the estimator takes that.
+    float32 and NaN remain if the estimator takes them.
     """
     points = _validated(estimator, X, reset=reset, dtype=precisions(estimator))
     return observed(bounded(np.asarray(points), "X"))
 
 
 def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
-    """Return numbers as they are, or raise ValueError if sums of their squares might be infinite.
+    """Return values, or raise ValueError if sums of their squares might overflow.
 
     >>> bounded(np.array([1.0, -1e300]), "y")
     Traceback (most recent call last):
     ValueError: y holds -1e+300: its values must be from -1e+140 to 1e+140
     """
-    for extreme in (of.reduce(values, axis=None, initial=0.0) for of in _EXTREMES):
+    for extreme_of in (np.fmin, np.fmax):  # which ignore NaN
+        extreme = extreme_of.reduce(values, axis=None, initial=0.0)
         if abs(float(extreme)) > largest:
             raise ValueError(
                 f"{name} holds {extreme:g}: its values must be from {-largest:g} to {largest:g}"
@@ -152,13 +150,9 @@ def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
 
 
 def checked_labels(
-    estimator: BaseEstimator,
-    X: Any,
-    y: Any,
-    *,
-    reset: bool,
+    estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, Array]:
-    """Return X likewise, and y as the labels of classes, shape (n,)."""
+    """Return X likewise, and y as class labels, shape (n,)."""
     points, labels = _validated(estimator, X, y=y, reset=reset, dtype=precisions(estimator))
     check_classification_targets(labels)
     return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
@@ -174,13 +168,13 @@ def checked_targets(
 
 
 def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:
-    """Return X likewise, for an estimator that must have been fitted."""
+    """Return X likewise, if the estimator has been fitted."""
     check_is_fitted(estimator)
     return checked_points(estimator, X, reset=False)
 
 
 def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
-    """Return the weights of points, shape (n,); ones if there are none."""
+    """Return the weights of points, shape (n,); by default ones."""
     weights = _check_sample_weight(
         sample_weight, points, dtype=np.float64, ensure_non_negative=True
     )
@@ -194,14 +188,14 @@ def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
 
 
 def mean_score(scores: FloatArray, sample_weight: Any) -> float:
-    """Return the weighted mean of scores, shape (n,), of which some may be minus infinity."""
+    """Return the weighted mean of scores, shape (n,), which may be minus infinity."""
     weights = checked_weights(sample_weight, scores[:, None])
-    counted = weights > 0.0  # 0 times minus infinity is no number
+    counted = weights > 0.0  # 0 times minus infinity is NaN
     return float(np.average(scores[counted], weights=weights[counted]))
 
 
 def stream_rows(sample_weight: Any, points: FloatArray, owed: float) -> tuple[IntArray, float]:
-    """Return the rows that a stream shows, each as often as it weighs, and what is owed then."""
+    """Return the rows of a stream, as :func:`oda_rl.samples.repeated` does."""
     if sample_weight is None:
         return np.arange(len(points)), owed
     return repeated(checked_weights(sample_weight, points), owed)

@@ -1,4 +1,4 @@
-"""Classes told apart, and outliers found, by densities."""
+"""Classification and outlier detection by densities."""
 
 from typing import Annotated, Any, ClassVar, Self
 
@@ -12,8 +12,8 @@ from sklearn.utils.validation import has_fit_parameter
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import checked_labels, checked_points, checked_weights, fitted_points
 from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
-from oda_rl.annealing.fine_tuning import folds
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
@@ -31,7 +31,7 @@ from oda_rl.files.schema import (
 from oda_rl.mixtures.base import StreamingMixture, deviations_of
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.samples import Weighted, means_of, weighted
+from oda_rl.samples import Weighted, counted, means_of, weighted
 from oda_rl.trees.base import BaseODATree
 from oda_rl.trees.estimators import ODATreeClusterer
 
@@ -54,24 +54,23 @@ STORED: dict[str, type] = {
 def default_density(data: Weighted) -> SGDGaussianMixture:
     """Return a Gaussian mixture of 4 components, with a variance floor for each feature.
 
-    The floor is a share of E[g⁴] / E[g²], where g is the gap from the mean. So it does not matter
-    what features are measured in, as with a share of the variance E[g²]; but a pixel that is dark
-    in all images but a few has the floor of one that is bright in half of them.
+    The floor is a share of E[g⁴] / E[g²], where g is the gap from the mean. Like a share of the
+    variance E[g²], it is independent of units; but it is larger for a pixel that is rarely bright.
     """
     gaps = np.abs(data.points - means_of(data.points, data.weights))
     largest = gaps.max(axis=0)
-    shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are numbers
+    shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are finite
     squares, fourths = (means_of(shares**power, data.weights) for power in (2, 4))
     varying = deviations_of(data.points, data.weights) > 0.0
     roots = largest[varying] * np.sqrt(_FLOOR_SHARE * fourths[varying] / squares[varying])
     floor = np.full(len(varying), np.mean(roots) ** 2 if varying.any() else 0.0)
     floor[varying] = roots**2
-    known = floor.min() > 0.0  # squares of very small numbers are 0
-    return SGDGaussianMixture(_COMPONENTS, tol=_TOL, variance_floor=floor if known else None)
+    positive = floor.min() > 0.0  # squares of very small numbers are 0
+    return SGDGaussianMixture(_COMPONENTS, tol=_TOL, variance_floor=floor if positive else None)
 
 
 def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
-    """Return the estimator that a model is to fit to data, and a seed for it."""
+    """Return the estimator to fit to data, and a seed for it."""
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     return default_density(data) if model.estimator is None else model.estimator, seed
 
@@ -79,13 +78,12 @@ def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
 def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     """Fit a copy of an estimator to weighted samples, with no more components than samples.
 
-    The seed is for one whose ``random_state`` is None. TypeError if weights are not whole, and it
-    takes none.
+    The seed replaces a ``random_state`` of None.
     """
     density = clone(estimator)
-    known = density.get_params(deep=False)
-    changed = {name: min(known[name], data.size) for name in _SIZES if name in known}
-    if "random_state" in known and known["random_state"] is None:
+    given = density.get_params(deep=False)
+    changed = {name: min(given[name], data.size) for name in _SIZES if name in given}
+    if "random_state" in given and given["random_state"] is None:
         changed["random_state"] = seed
     density.set_params(**changed)
     if has_fit_parameter(density, "sample_weight"):
@@ -96,7 +94,7 @@ def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
 
 
 def _check_density(density: Any, n_features: int, where: str) -> None:
-    """Raise an exception unless a density that comes out of a file could have been saved."""
+    """Raise an exception unless a density from a file could have been saved."""
     if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
         raise TypeError(f"{where} is no density of {n_features} features")
     density._validate_params()  # type: ignore[attr-defined]
@@ -115,18 +113,17 @@ _TEMPERATURES = np.geomspace(1.0, 64.0, 25)
 class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
     """Classify by Bayes' rule, with one density a class.
 
-    A density of many features is too sure of itself, so the logarithms are divided by a
-    temperature: the one with the lowest log loss on samples that are held out, in five folds.
+    A density of many features is overconfident, so the logarithms are divided by a temperature: the
+    one with the lowest log loss on held-out samples, in five folds.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
-        Any with ``score_samples``, as a mixture, exemplars or a tree; a copy of it is fitted to
-        each class, with no more components than the class has samples. None: a
-        :class:`oda_rl.SGDGaussianMixture` of 4 components with a variance floor for each feature,
-        so that it does not matter what features are measured in.
+        One with ``score_samples``: a mixture, exemplars, a tree. A copy is fitted to each class,
+        with no more components than samples. None: a :class:`oda_rl.SGDGaussianMixture` of 4
+        components with a variance floor for each feature, independent of its unit.
     random_state : int, RandomState instance or None, default=None
-        Seeds densities whose own ``random_state`` is None, and deals out the samples held out.
+        Replaces a ``random_state`` of None in the densities.
 
     Attributes
     ----------
@@ -135,7 +132,7 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
     class_prior_ : ndarray, shape (C,)
         Share of each class in the data.
     densities_ : list of estimator
-        That of each class.
+        The density of each class.
     temperature_ : float
         At least 1.
     n_features_in_ : int
@@ -167,17 +164,16 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         "densities_": Optional(ANYTHING),
         "temperature_": Optional(real("", "[1, inf)")),
     }
-    """What a file may say of what was learned; densities have schemas of their own."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             n = sizes["C"]
             check_labels(self.classes_, n, f"{where}.classes_")
             right = isinstance(self.densities_, list) and len(self.densities_) == n
             require(right, f"{where}.densities_ must be a list of {n}")
-            for k, one in enumerate(self.densities_):
-                _check_density(one, sizes["d"], f"{where}.densities_[{k}]")
+            for k, density in enumerate(self.densities_):
+                _check_density(density, sizes["d"], f"{where}.densities_[{k}]")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
@@ -189,7 +185,7 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         y : array-like, shape (n,)
             Class labels.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
+            At least 0; a weight of 2 is the same as a repeated row.
 
         Raises
         ------
@@ -197,54 +193,26 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
             If weights are not whole, and ``estimator`` takes none.
         """
         points, labels = checked_labels(self, X, y, reset=True)
-        weights = checked_weights(sample_weight, points)
-        shown = weights > 0.0
-        self.classes_, classes = np.unique(labels[shown], return_inverse=True)
-        data = weighted(points[shown], weights[shown], classes.astype(np.int64))
+        points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))
+        self.classes_, classes = np.unique(labels, return_inverse=True)
+        data = weighted(points, weights, classes.astype(np.int64))
         density, seed = _to_fit(self, data)
-        self.temperature_ = self._chosen(density, data, seed) if len(self.classes_) > 1 else 1.0
+        several = len(self.classes_) > 1
+        self.temperature_ = self._best_temperature(density, data, seed) if several else 1.0
         self.class_prior_, self.densities_ = self._fitted(density, data, seed)
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:
-        """Most probable class of each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n,)
-        """
+        """Most probable class of each sample, shape (n,)."""
         best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Probability of each class, in the order of ``classes_``.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-            Rows sum to 1.
-        """
+        """Probability of each of ``classes_``, shape (n, C); rows sum to 1."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
-        """Logarithms of :meth:`predict_proba`.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n, C)
-        """
+        """Logarithms of :meth:`predict_proba`, shape (n, C)."""
         points = fitted_points(self, X)
         logs = _logs(self.densities_, points)
         return _posterior(logs, self.class_prior_, self.temperature_)
@@ -258,14 +226,17 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         ]
         return weights / weights.sum(), densities
 
-    def _chosen(self, density: Any, data: Weighted, seed: int) -> float:
-        """Temperature of the lowest log loss on what is held out, of those that are tried."""
+    def _best_temperature(self, density: Any, data: Weighted, seed: int) -> float:
+        """Temperature of the lowest log loss on held-out samples."""
         losses = np.zeros(len(_TEMPERATURES))
         for train, test in folds(data.classes, np.random.default_rng(0)):
             prior, densities = self._fitted(density, _rows(data, train), seed)
-            held = _rows(data, test)
-            logs, own = _logs(densities, held.points), (np.arange(len(test)), held.classes)
-            losses -= [_posterior(logs, prior, t)[own] @ held.weights for t in _TEMPERATURES]
+            held_out = _rows(data, test)
+            logs, right = (
+                _logs(densities, held_out.points),
+                (np.arange(len(test)), held_out.classes),
+            )
+            losses -= [_posterior(logs, prior, t)[right] @ held_out.weights for t in _TEMPERATURES]
         return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
@@ -274,19 +245,19 @@ def _rows(data: Weighted, rows: IntArray | npt.NDArray[np.bool_]) -> Weighted:
 
 
 def _logs(densities: list[Any], points: FloatArray) -> FloatArray:
-    return np.stack([_log_densities(one, points) for one in densities], axis=1)
+    return np.stack([_log_densities(density, points) for density in densities], axis=1)
 
 
 def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> FloatArray:
     """Logarithms of probabilities, shape (n, C)."""
     scores = np.log(prior) + logs / temperature
-    scores -= scores.max(axis=1, keepdims=True)  # beside -1e300 no other number counts
+    scores -= scores.max(axis=1, keepdims=True)  # exact for the best even at -1e300
     return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
 
 @estimator
 class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
-    """Tell outliers by a density: what is less likely than a share of the training samples.
+    """Detect outliers: samples of a lower density than a share of the training samples.
 
     Parameters
     ----------
@@ -295,7 +266,7 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
     contamination : float, default=0.1
         Share of the training samples that are outliers, in (0, 0.5].
     random_state : int, RandomState instance or None, default=None
-        Seeds a density whose own ``random_state`` is None.
+        Replaces a ``random_state`` of None in the density.
 
     Attributes
     ----------
@@ -303,10 +274,8 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         Fitted to all samples.
     offset_ : float
         Log-density below which a sample is an outlier.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray, shape (d,)
-        Names of the features, where X had names.
+    n_features_in_, feature_names_in_
+        As for :class:`oda_rl.DensityClassifier`.
 
     Examples
     --------
@@ -327,83 +296,41 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
         "density_": Optional(ANYTHING),
         "offset_": Optional(real()),
     }
-    """What a file may say of what was learned; the density has a schema of its own."""
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if what a file says does not belong together."""
+        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             _check_density(self.density_, sizes["d"], f"{where}.density_")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Fit the density, and find what is unusual by it.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-        y : Ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a row that stands there twice.
-
-        Raises
-        ------
-        TypeError
-            If weights are not whole, and ``estimator`` takes none.
-        """
+        """Fit the density and its threshold; as :meth:`DensityClassifier.fit`, but for ``y``."""
         points = checked_points(self, X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
         density, seed = _to_fit(self, data)
         self.density_ = _fitted_density(density, data, seed)
         scores = _log_densities(self.density_, data.points)
-        self.offset_ = _min_usual(scores, data.weights, float(self.contamination))
+        self.offset_ = _quantile(scores, data.weights, float(self.contamination))
         return self
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-density of each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n,)
-            The smaller the more unusual.
-        """
+        """Log-density of each sample, shape (n,)."""
         points = fitted_points(self, X)
         return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-density above ``offset_``; negative for outliers.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n,)
-        """
+        """Log-density minus ``offset_``, shape (n,); negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """-1 for outliers, 1 for others.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-
-        Returns
-        -------
-        ndarray, shape (n,)
-        """
+        """-1 for outliers, 1 for others, shape (n,)."""
         return np.where(self.decision_function(X) < 0.0, -1, 1)
 
 
-def _min_usual(scores: FloatArray, weights: FloatArray, share: float) -> float:
+def _quantile(scores: FloatArray, weights: FloatArray, share: float) -> float:
     """Score below which lies a share of the weight: half way between two of the scores.
 
-    >>> _min_usual(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
+    >>> _quantile(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
     1.5
     """
     order = np.argsort(scores, kind="stable")

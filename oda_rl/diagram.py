@@ -1,16 +1,15 @@
-"""The affine diagram: every partition of this package is one, and this file assigns points to it.
+"""The affine diagram, which every partition of this package is.
 
-A diagram is an array of shape (capacity, 1 + d) of which the first ``n_cells`` rows count. Row k is
+A diagram is an array of shape (capacity, 1 + d) with ``n_cells`` rows in use. Row k is
 ``[a_k, g_k]``, and a point x belongs to the cell with the smallest score ``a_k + <g_k, x>``. The
 nearest codevector under any Bregman divergence is such a diagram (Boissonnat, Nielsen and Nock,
-"Bregman Voronoi diagrams", Discrete and Computational Geometry 44, 2010, theorem 1): the term that
-depends on x alone is the same for every cell.
+"Bregman Voronoi diagrams", Discrete and Computational Geometry 44, 2010, theorem 1).
 
-Where scores are equal but for rounding, the first of the cells has the point, so that a state
-half-way between codevectors is in the same cell in every language.
+If scores are equal but for rounding, the first cell has the point, so that a state half-way between
+codevectors is in the same cell in every language.
 
 Keep points near the origin (subtract a mean): scores are differences of large numbers otherwise.
-:func:`squared_distance` is for those who can't.
+:func:`squared_distance` is accurate anywhere.
 """
 
 from typing import NamedTuple
@@ -20,24 +19,24 @@ import numpy as np
 from oda_rl._compile import compiled, inlined, integer, reordered, spliced
 from oda_rl._types import FloatArray, IntArray
 
-LARGEST = 1e150  # of a point's components, whose squares are summed
-LARGEST_DATA = 1e140  # of samples', which are summed over samples and weighted besides
-_ABOVE_ROUNDING = 2.0**-46  # relative: rounding errors of a score are some 2**-52
-_EQUAL = 2.0**-48  # likewise; whole numbers up to 2**23 and their squares stay apart
+LARGEST = 1e150  # component of a point: squares are summed
+LARGEST_DATA = 1e140  # component of a sample: squares are also weighted and summed over samples
+_ABOVE_ROUNDING = 2.0**-46  # relative: rounding errors of a score are about 2**-52
+_EQUAL = 2.0**-48  # likewise; integers up to 2**23 and their squares stay distinct
 
 
 def rounding(diagram: FloatArray) -> float:
     """Return a little more than the rounding errors of scores."""
-    offsets = np.abs(diagram[:, 0]).max()  # which units of points do not change
+    offsets = np.abs(diagram[:, 0]).max()  # independent of the units of points
     return float(_ABOVE_ROUNDING * (offsets or np.abs(diagram).max()))
 
 
 def ordered(diagram: FloatArray) -> FloatArray:
-    """Return a diagram by which, where scores are equal, the first of the cells has the least.
+    """Return a diagram in which the first of several cells with equal scores has the smallest.
 
-    Codevectors that are samples of whole numbers have states half-way between them, where rounding
-    errors would decide, in each language in another way. Offsets rise from cell to cell by a little
-    more than these. A diagram of whole numbers has none, and is returned as it is.
+    States may be half-way between codevectors, where each language would round differently. So
+    offsets rise from cell to cell by a little more than rounding errors, unless the diagram is of
+    integers, which have none.
 
     Examples
     --------
@@ -54,7 +53,7 @@ def ordered(diagram: FloatArray) -> FloatArray:
 
 @spliced
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
-    """Cell of one point, shape (d,); the first of those whose scores are equal but for rounding.
+    """Cell of one point, shape (d,); the first if scores are equal but for rounding.
 
     Examples
     --------
@@ -94,7 +93,7 @@ def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray
 
 @spliced
 def three_least(values: FloatArray) -> tuple[int, int, int, float, float, float]:
-    """Return where the three least values are, and what; inf, at 0, where there are fewer."""
+    """Return the indices of the three smallest values, and these; 0 and inf if there are fewer."""
     first, second, third = integer(0), integer(0), integer(0)
     a, b, c = np.inf, np.inf, np.inf
     for k in range(values.shape[0]):
@@ -120,7 +119,7 @@ def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: Int
 
 
 class Codevectors(NamedTuple):
-    """Codevectors that learn, with room for some, and their diagram, which keeps in step."""
+    """Codevectors that learn, and their diagram, which is kept up to date."""
 
     diagram: FloatArray
     """Shape (capacity, 1 + d)."""
@@ -136,10 +135,10 @@ class Codevectors(NamedTuple):
 
 @spliced
 def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> None:
-    """Move a codevector towards a point by a share of the way, and its row of the diagram along.
+    """Move a codevector, and its row of the diagram, towards a point by a share of the way.
 
-    The gradient of a quadratic φ is linear, so the row moves towards the point's own, which must
-    be in ``gradient``, by the same share.
+    The gradient of a quadratic φ is linear, so the row moves by the same share towards the point's,
+    which must be in ``gradient``.
     """
     diagram, cells, gradient = codevectors.diagram, codevectors.cells, codevectors.gradient
     offset = 0.0
@@ -155,7 +154,7 @@ def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> No
 
 @reordered
 def squared_distance(points: FloatArray, i: int, codevectors: FloatArray, k: int, d: int) -> float:
-    """|x_i − μ_k|² of the first d features, as far as they are observed (not NaN)."""
+    """|x_i − μ_k|² in those of the first d features that are observed (not NaN)."""
     total = 0.0
     for j in range(d):
         gap = points[i, j] - codevectors[k, j]

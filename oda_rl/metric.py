@@ -1,9 +1,8 @@
 """Learned metrics: which directions of the state change the value.
 
-The metric is the average outer product of the gradients of a function that was learned before
-(AGOP): distances grow along the directions in which the function changes, and vanish along those in
-which it does not. It is a Mahalanobis matrix, so the cells of a partition in it are an affine
-diagram like any other (:mod:`oda_rl.diagram`).
+The metric is the average gradient outer product (AGOP) of a learned function: distances grow along
+the directions in which the function changes. It is a Mahalanobis matrix, so a partition in it is an
+affine diagram (:mod:`oda_rl.diagram`).
 
 References
 ----------
@@ -23,10 +22,10 @@ from oda_rl._types import FloatArray, IntArray
 
 RIDGE = 1e-2
 REGULARISATION = 0.02
-_MIN = 1e-6  # of the moments: keeps a direction without points from dividing by zero
-_MIN_VARIANCE = 1e-9  # of the largest, that a direction must have to be whitened
-_NEGLIGIBLE = 1e-7  # beside a component's mean: its variation is rounding
-SMALLEST = 1e-150  # deviation of a component that varies: the inverse of its square is finite
+_MIN = 1e-6  # added to the ridge: no division by zero along a direction without points
+_MIN_VARIANCE = 1e-9  # relative to the largest: a direction with less is not whitened
+_NEGLIGIBLE = 1e-7  # relative to a component's mean: its variation is rounding
+SMALLEST = 1e-150  # standard deviation of a component that varies: its inverse square is finite
 
 
 @one_thread()
@@ -55,41 +54,18 @@ def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
 def gradient_outer_product(
     points: FloatArray, scale: FloatArray, groups: IntArray, targets: FloatArray
 ) -> FloatArray:
-    """Sum of n g gᵀ over groups, g the gradient of the targets there, by ridge regression.
+    """Sum of n g gᵀ over groups, shape (d, d), g the gradient of the targets by ridge regression.
 
-    A group of fewer than 2 (d + 1) points says nothing about a gradient and is left out.
-
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        In any units.
-    scale : ndarray, shape (d,)
-        Makes them points of about unit variance; gradients are with respect to those.
-    groups : ndarray of int64, shape (n,)
-        Group of each point, its cell and its action. Negative: none.
-    targets : ndarray, shape (n,)
-        Values of the function.
-
-    Returns
-    -------
-    ndarray, shape (d, d)
-        Symmetric, positive semi-definite; 0 if no group is large enough.
-
-    Examples
-    --------
-    >>> points = np.random.default_rng(0).normal(size=(500, 2))
-    >>> groups, targets = np.zeros(500, np.int64), 3.0 * points[:, 0]
-    >>> outer = gradient_outer_product(points, np.ones(2), groups, targets)
-    >>> (outer / outer.trace()).round(2)
-    array([[1., 0.],
-           [0., 0.]])
+    Gradients are for points, shape (n, d), times ``scale``, shape (d,), which should have about
+    unit variance. ``groups``, shape (n,), are negative for points to ignore; a group of fewer than
+    2 (d + 1) points is left out.
     """
     d = points.shape[1]
-    known = np.flatnonzero(groups >= 0)
-    order = known[groups[known].argsort(kind="stable")]
-    # Points are standardised before they are multiplied: squares in other units may not be finite.
+    grouped = np.flatnonzero(groups >= 0)
+    order = grouped[groups[grouped].argsort(kind="stable")]
+    # Standardised first: squares in other units may overflow.
     rows = np.column_stack([points[order] * scale, targets[order]])
-    parts = np.split(rows, np.bincount(groups[known]).cumsum()[:-1])
+    parts = np.split(rows, np.bincount(groups[grouped]).cumsum()[:-1])
     centred = [part - part.sum(axis=0) / len(part) for part in parts if len(part) >= 2 * (d + 1)]
     if not centred:
         return np.zeros((d, d))
@@ -102,10 +78,7 @@ def gradient_outer_product(
 
 
 def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
-    """Half the old metric and half a new outer product, made to have trace d.
-
-    An outer product without a trace leaves the old metric as it is.
-    """
+    """Half the old metric and half a new outer product of trace d, if that has a trace."""
     trace = float(outer.trace())
     if not 0.0 < trace < math.inf:
         return old
@@ -115,10 +88,10 @@ def average(old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
 
 @one_thread()
 def root(metric: FloatArray, power: float, regularisation: float = REGULARISATION) -> FloatArray:
-    """(M + .02 I) to a power, for a symmetric positive semi-definite M, shape (d, d).
+    """(M + 0.02 I) to a power, for a symmetric positive semi-definite M, shape (d, d).
 
-    Power ½ gives L with |L (x - y)|² = (x - y)ᵀ M (x - y), but for the regularisation, which keeps
-    every direction in sight; a smaller power trusts the metric less.
+    Power ½ gives L with |L (x - y)|² = (x - y)ᵀ M (x - y), but for the regularisation; a smaller
+    power trusts the metric less.
     """
     eigenvalues, vectors = np.linalg.eigh(metric + regularisation * np.eye(len(metric)))
     powers = np.maximum(eigenvalues, 0.0) ** power
@@ -126,27 +99,17 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
 
 
 class Units(NamedTuple):
-    """What distances are measured in until a metric has been learned, and that metric with it."""
+    """Units of distances, with or without a learned metric."""
 
     scale: FloatArray
     """Inverse standard deviations of the components, shape (d,); 0 for a constant one."""
     whitening: FloatArray | None = None
-    """Makes components of unit variance uncorrelated, shape (d, d); None: distances are in standard
-    deviations of the components."""
+    """Decorrelates the standardised components, shape (d, d); None: they are only standardised."""
 
     @classmethod
     @one_thread()
     def of(cls, mean: FloatArray, covariance: FloatArray, axes: bool) -> "Units":
-        """Return units of points with such moments; ``axes``: components mean something.
-
-        Examples
-        --------
-        >>> points = np.random.default_rng(0).normal(size=(500, 2)) @ [[1.0, 3.0], [0.0, 0.1]]
-        >>> units = Units.of(*covariance(points), axes=False)
-        >>> np.cov(points @ units.transform(None, 0.5).T, rowvar=False, bias=True).round(6) + 0.0
-        array([[1., 0.],
-               [0., 1.]])
-        """
+        """Return units of points with such moments, whitened unless the ``axes`` have a meaning."""
         scale = scales(mean, covariance)
         if axes:
             return cls(scale)
@@ -156,9 +119,9 @@ class Units(NamedTuple):
         return cls(scale, (vectors * roots) @ vectors.T)
 
     def transform(self, learned: FloatArray | None, power: float) -> FloatArray:
-        """Return L, shape (d, d): distances are Euclidean in L @ point, and L is M to a power.
+        """Return L, shape (d, d): distances are Euclidean in L @ point.
 
-        ``learned``, M, is in standard deviations of the components; None: it is the unit.
+        L is the metric to a power; ``learned`` is for standardised components, None: the identity.
         """
         if self.whitening is None:
             return np.diag(self.scale) if learned is None else root(learned, power) * self.scale
@@ -173,14 +136,11 @@ class Units(NamedTuple):
         return gradient_outer_product(whitened, np.ones(len(self.scale)), groups, targets)
 
     def average(self, old: FloatArray | None, outer: FloatArray) -> FloatArray | None:
-        """Return half the old metric and half a new one of :meth:`outer`.
-
-        Both metrics are in standard deviations of the components, whatever these units are.
-        """
+        """Return :func:`average` of metrics for standardised components, ``outer`` from here."""
         if self.whitening is None:
             return average(old, outer)
-        found = average(None if old is None else self._whitened(old), outer)
-        return None if found is None else self.whitening.T @ found @ self.whitening
+        mixed = average(None if old is None else self._whitened(old), outer)
+        return None if mixed is None else self.whitening.T @ mixed @ self.whitening
 
     def metric(self, learned: FloatArray | None) -> FloatArray:
         """Return the metric in the units of the points, shape (d, d)."""
@@ -190,7 +150,7 @@ class Units(NamedTuple):
         return np.asarray(learned * np.outer(self.scale, self.scale))
 
     def _whitened(self, learned: FloatArray) -> FloatArray:
-        """Return a metric in standard deviations in whitened units, of trace d."""
+        """Return a metric for standardised components in whitened units, of trace d."""
         back = np.linalg.pinv(self.whitening, hermitian=True)  # type: ignore[arg-type]
         matrix = back.T @ learned @ back
         trace = float(matrix.trace())
@@ -199,28 +159,17 @@ class Units(NamedTuple):
 
 @one_thread()
 def directions(metric: FloatArray, scale: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return which directions of the state matter, the weightiest first.
+    """Return the directions of the state that matter, in order of importance.
 
-    Parameters
-    ----------
-    metric : ndarray, shape (d, d)
-        Mahalanobis matrix.
-    scale : ndarray, shape (d,)
-        Inverse standard deviations; 0 for a constant component.
+    ``metric``, shape (d, d), is a Mahalanobis matrix; ``scale``, shape (d,), are inverse standard
+    deviations, 0 for a constant component.
 
     Returns
     -------
     shares : ndarray, shape (d,)
-        Of the metric's trace, in standard deviations; they sum to 1.
+        Of the trace of the metric for standardised components; they sum to 1.
     vectors : ndarray, shape (d, d)
-        Row i: the i-th direction, of length 1, in standard deviations of the components; its
-        largest entry is positive.
-
-    Examples
-    --------
-    >>> shares, vectors = directions(np.diag([1.0, 0.0, 300.0]), np.array([1.0, 1.0, 10.0]))
-    >>> shares.round(2), vectors[0].round(2)
-    (array([0.75, 0.25, 0.  ]), array([0., 0., 1.]))
+        Rows of length 1, for standardised components, each with a positive largest entry.
     """
     inverse = np.where(scale > 0.0, 1.0 / np.where(scale > 0.0, scale, 1.0), 0.0)
     eigenvalues, vectors = np.linalg.eigh(metric * np.outer(inverse, inverse))

@@ -24,10 +24,10 @@ from oda_rl._types import FloatArray
 
 
 class _Streamed(base.Estimator):
-    """What all adapters share: a copy of the estimator that learns, and the order of features.
+    """Adapter: a copy of the estimator that learns, and the order of features.
 
-    Features are those of the first sample. Later ones that are missing count as 0, and others are
-    left out.
+    Features are those of the first sample. Later, missing ones count as 0, and new ones are
+    ignored.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -35,19 +35,18 @@ class _Streamed(base.Estimator):
         self._learner = clone(estimator)
         self._features: tuple[Hashable, ...] | None = None
 
-    def _learned(self) -> bool:
-        return self._features is not None
+    def _row(self, x: Mapping[Any, Any], names: tuple[Hashable, ...]) -> FloatArray:
+        return np.array([[float(x.get(name, 0.0)) for name in names]])
 
-    def _row(self, x: Mapping[Any, Any]) -> FloatArray:
-        if self._features is None:
-            return np.array([[float(value) for _, value in sorted(x.items(), key=_by_name)]])
-        return np.array([[float(x.get(name, 0.0)) for name in self._features]])
+    def _partial_fit(self, x: Mapping[Any, Any], *y: Any) -> None:
+        names = self._features or tuple(sorted(x, key=str))
+        self._learner.partial_fit(self._row(x, names), *y)
+        self._features = names
 
-    def _note(self, x: Mapping[Any, Any]) -> FloatArray:
-        row = self._row(x)
+    def _predict(self, x: Mapping[Any, Any], default: Any) -> Any:
         if self._features is None:
-            self._features = tuple(name for name, _ in sorted(x.items(), key=_by_name))
-        return row
+            return default
+        return self._learner.predict(self._row(x, self._features))[0]
 
 
 class RiverClusterer(_Streamed, base.Clusterer):
@@ -56,7 +55,7 @@ class RiverClusterer(_Streamed, base.Clusterer):
     Parameters
     ----------
     estimator : estimator with ``partial_fit`` and ``predict``
-        ODAClusterer, SGDGaussianMixture or SOM, for example; it is copied, and stays as it is.
+        ODAClusterer, SGDGaussianMixture or SOM, for example; a copy learns.
 
     Examples
     --------
@@ -70,11 +69,11 @@ class RiverClusterer(_Streamed, base.Clusterer):
 
     def learn_one(self, x: Mapping[Any, Any]) -> None:
         """Learn from a sample."""
-        self._learner.partial_fit(self._note(x))
+        self._partial_fit(x)
 
     def predict_one(self, x: Mapping[Any, Any]) -> int:
-        """Return the number of a sample's cluster; 0 as long as nothing was learned."""
-        return int(self._learner.predict(self._row(x))[0]) if self._learned() else 0
+        """Return the number of a sample's cluster; 0 before the first sample."""
+        return int(self._predict(x, 0))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -89,7 +88,7 @@ class RiverClassifier(_Streamed, base.Classifier):
     Parameters
     ----------
     estimator : estimator with ``partial_fit`` and ``predict_proba``
-        ODAClassifier or ODATreeClassifier; it is copied, and stays as it is.
+        ODAClassifier or ODATreeClassifier; a copy learns.
     """
 
     @property
@@ -97,14 +96,14 @@ class RiverClassifier(_Streamed, base.Classifier):
         return True
 
     def learn_one(self, x: Mapping[Any, Any], y: Any) -> None:
-        """Learn from a sample and its class; new classes are welcome."""
-        self._learner.partial_fit(self._note(x), np.array([y]))
+        """Learn from a sample and its class, which may be new."""
+        self._partial_fit(x, np.array([y]))
 
     def predict_proba_one(self, x: Mapping[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """Return the probability of each class that was seen; River's ``kwargs`` say nothing."""
-        if not self._learned():
+        """Return the probability of each known class; River's ``kwargs`` are ignored."""
+        if self._features is None:
             return {}
-        shares = self._learner.predict_proba(self._row(x))[0].tolist()
+        shares = self._learner.predict_proba(self._row(x, self._features))[0].tolist()
         return dict(zip(self._learner.classes_.tolist(), shares, strict=True))
 
     @classmethod
@@ -120,16 +119,16 @@ class RiverRegressor(_Streamed, base.Regressor):
     Parameters
     ----------
     estimator : estimator with ``partial_fit`` and ``predict``
-        ODARegressor; it is copied, and stays as it is.
+        ODARegressor; a copy learns.
     """
 
     def learn_one(self, x: Mapping[Any, Any], y: float) -> None:
         """Learn from a sample and its target."""
-        self._learner.partial_fit(self._note(x), np.array([y], dtype=np.float64))
+        self._partial_fit(x, np.array([y], dtype=np.float64))
 
     def predict_one(self, x: Mapping[Any, Any]) -> float:
-        """Return the target that is expected; 0 as long as nothing was learned."""
-        return float(self._learner.predict(self._row(x))[0]) if self._learned() else 0.0
+        """Return the expected target; 0 before the first sample."""
+        return float(self._predict(x, 0.0))
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -139,12 +138,12 @@ class RiverRegressor(_Streamed, base.Regressor):
 
 
 def to_river(estimator: BaseEstimator) -> Any:
-    """Make one of River's estimators of one that learns by ``partial_fit``.
+    """Wrap an estimator with ``partial_fit`` as one of River's.
 
     Parameters
     ----------
     estimator : clusterer, mixture, map, classifier or regressor of this package
-        It is copied, and stays as it is.
+        A copy learns.
 
     Returns
     -------
@@ -173,7 +172,3 @@ def to_river(estimator: BaseEstimator) -> Any:
     if is_clusterer(estimator) or hasattr(estimator, "predict"):
         return RiverClusterer(estimator)
     raise TypeError(f"estimator is {estimator!r}: it must have predict")
-
-
-def _by_name(item: tuple[Any, Any]) -> str:
-    return str(item[0])

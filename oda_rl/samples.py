@@ -1,14 +1,12 @@
-"""Tables of samples: what they weigh, and what of them is missing.
+"""Tables of samples with weights and missing values.
 
-A weight of 2 is the same as a row that stands there twice. Rows are put into an order of their own,
-and equal ones made one, so that a table and its weights are the same as the table with rows
-repeated, in whatever order. A learner that is shown one sample after another is shown each as often
-as it weighs.
+A weight of 2 is the same as a repeated row: rows are sorted and equal ones merged, so that neither
+their order nor repetition makes a difference. Learners that take one sample after another are given
+each as often as it weighs.
 
-Missing values are NaN. A sample of which o features are observed has the partial distance
-Σ_observed (x_j - μ_j)² from a codevector. Times d/o it is what the whole distance is expected to be
-if values are missing at random (Dixon, 1979); which codevector is nearest does not depend on that
-factor.
+Missing values are NaN. A sample with o observed features has the partial distance
+Σ_observed (x_j - μ_j)² from a codevector. Times d/o it is the expected distance if values are
+missing at random (Dixon, 1979); the nearest codevector does not depend on that factor.
 
 References
 ----------
@@ -30,24 +28,24 @@ _MAX_SHOWN = 10_000_000  # in a pass, unless there are more distinct rows
 
 
 def holes(points: Array) -> BoolArray | None:
-    """Where values are missing, shape (n, d); None if none is.
+    """Mask of missing values, shape (n, d); None if there are none.
 
     >>> holes(np.array([[1.0, np.nan], [2.0, 3.0]]))
     array([[False,  True],
            [False, False]])
     """
-    least = points.min(initial=0.0)  # which is NaN if any is, and needs no memory
-    return None if least == least else np.isnan(points)
+    smallest = points.min(initial=0.0)  # NaN if any value is, and needs no memory
+    return None if smallest == smallest else np.isnan(points)
 
 
 def first_missing_row(points: Array) -> int:
-    """Return the first row of which a value is missing, and their number if there is none."""
+    """Return the first row with a missing value, or the number of rows."""
     missing = holes(points)
     return len(points) if missing is None else int(missing.any(axis=1).argmax())
 
 
 def means_of(points: Array, weights: FloatArray | None) -> Array:
-    """Weighted means of what is observed of each feature, shape (d,).
+    """Weighted means of the observed values of each feature, shape (d,).
 
     >>> means_of(np.array([[1.0, np.nan], [3.0, 5.0]]), np.array([3.0, 1.0]))
     array([1.5, 5. ])
@@ -60,7 +58,7 @@ def means_of(points: Array, weights: FloatArray | None) -> Array:
 
 
 def filled(points: Array, values: Array) -> Array:
-    """Return points with other values where theirs are missing; of any shape that fits.
+    """Return points with missing values replaced by ``values``, which broadcast.
 
     >>> filled(np.array([[np.nan, 7.0]]), np.array([2.0, 3.0]))
     array([[2., 7.]])
@@ -112,10 +110,9 @@ def partial_squares(points: FloatArray, codevectors: FloatArray, missing: BoolAr
 def cell_means(
     points: FloatArray, weights: FloatArray, cells: IntArray, otherwise: FloatArray
 ) -> FloatArray:
-    """Weighted means of what is observed of each feature in each cell, shape (K, d).
+    """Weighted means of the observed values of each feature in each cell, shape (K, d).
 
-    ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), is what a mean is of
-    which nothing is observed.
+    ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
 
     >>> points = np.array([[1.0, np.nan], [3.0, np.nan]])
     >>> cell_means(points, np.array([3.0, 1.0]), np.zeros(2, int), np.array([[7.0, 8.0]]))
@@ -124,18 +121,18 @@ def cell_means(
     known = ~np.isnan(points) * weights[:, None]
     values = filled(points, np.zeros(1)) * weights[:, None]
     sums, counts = (
-        np.column_stack([np.bincount(cells, one, len(otherwise)) for one in columns.T])
-        for columns in (values, known)
+        np.column_stack([np.bincount(cells, column, len(otherwise)) for column in table.T])
+        for table in (values, known)
     )
     return np.asarray(np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise))
 
 
 def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> IntArray:
-    """Order of the rows, shape (n,), by class and then by value, whatever order they came in.
+    """Order of the rows, shape (n,), by class and then by value.
 
     The order is that of a random projection of the first ``n_features`` columns, which a common
-    factor leaves as it is; rows whose projections are equal are ordered column by column. Rows of
-    which the same features are missing (NaN) stand together.
+    factor does not change; ties are ordered column by column. Rows with the same missing features
+    (NaN) are adjacent.
     """
     missing = holes(points)
     if missing is not None:
@@ -145,7 +142,7 @@ def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> I
     direction = np.zeros(points.shape[1])
     direction[:n_features] = np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
     keys = np.empty(len(points))
-    for begin in range(0, len(points), _CHUNK):  # row by row the same sum: equal rows, equal keys
+    for begin in range(0, len(points), _CHUNK):  # sums row by row: equal rows have equal keys
         keys[begin : begin + _CHUNK] = (points[begin : begin + _CHUNK] * direction).sum(axis=1)
     order = np.lexsort((keys, classes))
     same_key = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
@@ -155,18 +152,19 @@ def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> I
 
 
 def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, Array, FloatArray]:
-    """Return the samples of weights above 0: what was given, if they are all.
+    """Return the samples of positive weight.
 
     >>> counted(np.array([[2.0], [7.0]]), np.array([0, 1]), np.array([0.0, 3.0]))
     (array([[7.]]), array([1]), array([3.]))
     """
-    kept = weights > 0.0
-    whole = bool(kept.all())
-    return (points, classes, weights) if whole else (points[kept], classes[kept], weights[kept])
+    positive = weights > 0.0
+    if positive.all():
+        return points, classes, weights
+    return points[positive], classes[positive], weights[positive]
 
 
 class Weighted(NamedTuple):
-    """Distinct rows of a table, class after class."""
+    """Distinct rows of a table, sorted by class."""
 
     points: FloatArray
     """Shape (m, d)."""
@@ -177,14 +175,14 @@ class Weighted(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many samples a pass shows: the sum of the weights, but no fewer than rows."""
+        """Number of samples of a pass: the sum of the weights, but at least the number of rows."""
         total = min(float(self.weights.sum()), float(_MAX_SHOWN))
         return max(len(self.weights), round(total))
 
     def shown(self, rng: np.random.RandomState) -> IntArray:
-        """Rows of a pass, shape (size,), in random order: each as often as it weighs.
+        """Rows of a pass, shape (size,), in random order, each as often as it weighs.
 
-        Of weights that are not whole, fractions are rounded up or down such that sums are right.
+        Fractions of weights are rounded up or down at random.
         """
         ends = np.cumsum(self.weights * (self.size / self.weights.sum())) + rng.random_sample()
         times = np.diff(np.floor(ends), prepend=0.0).astype(np.int64)
@@ -192,17 +190,14 @@ class Weighted(NamedTuple):
         return order
 
     def draw(self, n: int, rng: np.random.RandomState) -> IntArray:
-        """Draw n rows by their weights, shape (n,), each once if there are enough of them."""
+        """Draw n rows by their weights, shape (n,), without replacement if there are enough."""
         if n > len(self.weights):
             return np.asarray(rng.choice(len(self.weights), n, p=self.weights / self.weights.sum()))
         return drawn(self.weights, n, rng)
 
 
 def drawn(weights: FloatArray, n: int, rng: np.random.RandomState) -> IntArray:
-    """Draw n rows by their weights, shape (n,), without replacement.
-
-    The n largest of their logarithms with noise of Gumbel's distribution are that.
-    """
+    """Draw n rows by their weights, shape (n,), without replacement, by the Gumbel-top-k trick."""
     keys = rng.gumbel(size=len(weights)) + np.log(weights)
     return np.argsort(-keys, kind="stable")[:n]
 
@@ -213,21 +208,11 @@ def weighted(
     classes: IntArray | None = None,
     n_features: int | None = None,
 ) -> Weighted:
-    """Return the distinct rows of points, shape (n, d), of weights above 0.
+    """Return the distinct rows of points, shape (n, d), of positive weight.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Finite, or NaN where values are missing.
-    weights : ndarray, shape (n,)
-        At least 0.
-    classes : ndarray, shape (n,), optional
-        All one by default.
-    n_features : int, optional
-        How many columns the order goes by; all by default.
+    ``classes``, shape (n,), are all 0 by default. Rows are sorted by the first ``n_features``
+    columns, by default all.
 
-    Examples
-    --------
     >>> points = np.array([[2.0], [1.0], [2.0], [7.0]])
     >>> data = weighted(points, np.array([1.0, 1.0, 1.0, 0.0]))
     >>> data.points.ravel(), data.weights, data.size
@@ -250,18 +235,11 @@ def weighted(
 
 
 def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:
-    """Rows of a stream, shape (m,), each as often as it weighs, in their order.
+    """Rows of a stream, shape (m,), each as often as it weighs, and the remaining fraction.
 
-    Fractions add up: ``owed`` is what is left of those before, and the second of what is returned
-    is what is left now.
+    Fractions add up: ``owed`` is that of the rows before. ValueError if m would be more than
+    10,000,000.
 
-    Raises
-    ------
-    ValueError
-        If that would be more than 10,000,000 rows.
-
-    Examples
-    --------
     >>> repeated(np.array([1.0, 0.5, 2.0, 0.5]), 0.0)
     (array([0, 2, 2, 3]), 0.0)
     """

@@ -19,7 +19,7 @@ from oda_rl import (
     ODATreeClusterer,
     SGDGaussianMixture,
 )
-from oda_rl.densities import _min_usual, default_density
+from oda_rl.densities import _quantile, default_density
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.samples import weighted
 
@@ -139,7 +139,7 @@ def test_the_threshold_is_that_of_sorted_scores():
     for n in (1, 2, 10, 37):
         scores = rng.normal(size=n)
         for share in (0.1, 0.25, 0.5):
-            offset = _min_usual(scores, np.ones(n), share)
+            offset = _quantile(scores, np.ones(n), share)
             assert (scores < offset).sum() == int(n * share + 1e-9)
 
 

@@ -187,15 +187,6 @@ def test_root_to_the_power_is_the_regularised_metric(power, times):
     np.testing.assert_allclose(np.linalg.matrix_power(exact, times), matrix, atol=1e-12)
 
 
-def test_root_of_half_gives_the_metrics_distances():
-    rng = np.random.default_rng(0)
-    half = rng.normal(size=(3, 3))
-    x, y = rng.normal(size=(2, 3))
-    root = metric.root(half @ half.T, 0.5, 0.0)
-    distance = oracles.divergence(half @ half.T, x, y)
-    assert ((root @ (x - y)) ** 2).sum() == pytest.approx(distance)
-
-
 def test_directions_are_eigenvectors_in_standard_deviations():
     rng = np.random.default_rng(0)
     half = rng.normal(size=(4, 4))
