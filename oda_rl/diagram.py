@@ -37,12 +37,6 @@ def ordered(diagram: FloatArray) -> FloatArray:
     States may be half-way between codevectors, where each language would round differently. So
     offsets rise from cell to cell by a little more than rounding errors, unless the diagram is of
     integers, which have none.
-
-    Examples
-    --------
-    >>> rows = ordered(np.array([[0.5, 0.0], [0.5, 0.0]]))[:, 0] - 0.5
-    >>> bool(rows[0] == 0.0 < rows[1] < 1e-12)
-    True
     """
     if (diagram == np.rint(diagram)).all():
         return diagram
@@ -53,15 +47,7 @@ def ordered(diagram: FloatArray) -> FloatArray:
 
 @spliced
 def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
-    """Cell of one point, shape (d,); the first if scores are equal but for rounding.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> diagram = np.array([[1.0, 2.0], [1.0, -2.0]])  # codevectors -1 and 1 on a line
-    >>> assign(diagram, 2, np.array([0.3]))
-    1
-    """
+    """Cell of one point, shape (d,); the first if scores are equal but for rounding."""
     d = diagram.shape[1] - 1
     cell = integer(0)
     smallest, size = np.inf, 0.0

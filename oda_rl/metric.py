@@ -38,13 +38,7 @@ def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Inverse standard deviation of each component; 0 for one that only rounding varies.
-
-    Examples
-    --------
-    >>> scales(*covariance(np.array([[0.0, 5.0], [4.0, 5.0]])))
-    array([0.5, 0. ])
-    """
+    """Inverse standard deviation of each component; 0 for one that only rounding varies."""
     deviations = np.sqrt(covariance.diagonal())
     varying = deviations > np.maximum(_NEGLIGIBLE * np.abs(mean), SMALLEST)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)

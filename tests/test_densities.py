@@ -19,7 +19,7 @@ from oda_rl import (
     ODATreeClusterer,
     SGDGaussianMixture,
 )
-from oda_rl.densities import _quantile, default_density
+from oda_rl.densities import default_density
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.samples import weighted
 
@@ -132,15 +132,6 @@ def test_what_lies_apart_is_found():
     ours = roc_auc_score(truth, -model.decision_function(points))
     assert ours > roc_auc_score(truth, -forest.decision_function(points))
     assert ours > 0.98
-
-
-def test_the_threshold_is_that_of_sorted_scores():
-    rng = np.random.default_rng(0)
-    for n in (1, 2, 10, 37):
-        scores = rng.normal(size=n)
-        for share in (0.1, 0.25, 0.5):
-            offset = _quantile(scores, np.ones(n), share)
-            assert (scores < offset).sum() == int(n * share + 1e-9)
 
 
 def test_only_densities_will_do():

@@ -103,28 +103,20 @@ def test_without_a_large_group_it_is_0():
     np.testing.assert_array_equal(scaled_outer(points, none, targets), np.zeros((3, 3)))
 
 
-def test_units_of_the_components_change_nothing():
+def test_units_origins_and_offsets_of_groups_change_nothing_but_a_factor():
     points, groups, targets = example()
     usual = scaled_outer(points, groups, targets)
+    tolerance = {"rtol": 1e-9, "atol": 1e-9 * usual.trace()}
     for units in ((1e-9, 1.0, 1e9), (1e9, 1e9, 1e9), (1e-9, 1e-9, 1e-9)):
-        other = scaled_outer(points * units, groups, targets)
-        np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1e9])
-def test_the_unit_of_the_targets_is_a_factor(unit):
-    points, groups, targets = example()
-    usual = scaled_outer(points, groups, targets)
-    other = scaled_outer(points, groups, unit * targets)
-    np.testing.assert_allclose(other / unit**2, usual, rtol=1e-9, atol=1e-9 * usual.trace())
-
-
-def test_where_the_origins_are_and_what_groups_have_in_common_changes_nothing():
-    points, groups, targets = example()
-    usual = scaled_outer(points, groups, targets)
+        np.testing.assert_allclose(
+            scaled_outer(points * units, groups, targets), usual, **tolerance
+        )
+    for unit in (1e-9, 1e9):
+        other = scaled_outer(points, groups, unit * targets)
+        np.testing.assert_allclose(other / unit**2, usual, **tolerance)
     offsets = np.random.default_rng(0).normal(size=7) * 10  # of six groups, and of none
     other = scaled_outer(points + 100, groups, targets + offsets[groups])
-    np.testing.assert_allclose(other, usual, rtol=1e-9, atol=1e-9 * usual.trace())
+    np.testing.assert_allclose(other, usual, **tolerance)
 
 
 def test_constant_and_duplicated_components():

@@ -1,8 +1,7 @@
 """Online deterministic annealing: cells that split as a temperature falls, and its estimators.
 
-``cells`` moves codevectors one sample at a time, for the agents, and ``codebook`` in blocks of
-samples; ``annealer`` leads a codebook through its temperature levels, ``refinement`` polishes what
-it ends with. ``clusterer``, ``classifier`` and ``regressor`` are the scikit-learn faces.
+``cells`` moves codevectors one sample at a time, for the agents, and ``kernels`` in blocks;
+``annealer`` takes a codebook through its temperatures, and ``refinement`` improves the result.
 """
 
 from typing import TYPE_CHECKING

@@ -1,10 +1,4 @@
-"""Classification by online deterministic annealing, with a codebook for each class.
-
-References
-----------
-[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
-clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
-"""
+"""Classification by online deterministic annealing, with a codebook for each class."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -78,26 +72,6 @@ def best_temperature(
         right = np.exp(logs[np.arange(len(logs)), classes] - np.logaddexp.reduce(logs, axis=1))
         losses.append(-np.log(right + _MIN_PROBABILITY).mean())
     return scale * _FACTORS[int(np.argmin(losses))]
-
-
-def fine_tune(
-    algorithm: str,
-    codevectors: FloatArray,
-    weights: FloatArray,
-    labels: IntArray,
-    temperature: float,
-    rate: float,
-    data: Distribution,
-) -> FloatArray:
-    """Move codevectors, shape (K, d), by one of ``ALGORITHMS`` in five passes over the data."""
-    moved = codevectors.copy()
-    order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
-    sample = data.points, data.classes, order, rate
-    if algorithm == "rslvq":
-        rslvq(moved, weights, labels, temperature, *sample)
-    else:
-        (glvq if algorithm == "glvq" else lvq1)(moved, labels, *sample)
-    return moved
 
 
 class Candidate(NamedTuple):
@@ -206,7 +180,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     References
     ----------
-    [ODA-TNNLS] algorithm 1 with eq. 15, and a counter for each class.
+    C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
+    IEEE Transactions on Neural Networks and Learning Systems, 2023: algorithm 1 with
+    equation 15, and a counter for each class.
     P. Schneider, M. Biehl, B. Hammer, "Distance learning in discriminative vector quantization",
     Neural Computation 21 (2009): ``"mrslvq"``.
 
@@ -244,7 +220,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     }
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         super().check_contents(sizes, where)
         if hasattr(self, "_annealer"):
             check_classes(self._seen, self.classes_, sizes["classes"])
@@ -429,16 +404,13 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             self._learn_metric(data, chosen.penalty)
         elif chosen.fine_tuning is not None:
             weights, labels = self._codebook.weights, self._codebook.labels
-            temperature = self.prediction_temperature_
-            moved = fine_tune(
-                chosen.fine_tuning,
-                self._embedded_codevectors(),
-                weights,
-                labels,
-                temperature,
-                chosen.rate,
-                data,
-            )
+            moved = self._embedded_codevectors().copy()
+            order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
+            samples = data.points, data.classes, order, chosen.rate
+            if chosen.fine_tuning == "rslvq":
+                rslvq(moved, weights, labels, self.prediction_temperature_, *samples)
+            else:
+                (glvq if chosen.fine_tuning == "glvq" else lvq1)(moved, labels, *samples)
             current.replace(moved, current.masses)
             self._choose_temperature(data)
         current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)

@@ -1,13 +1,4 @@
-"""Clustering by online deterministic annealing.
-
-As the temperature falls codevectors split where the data require it; every stage stays available
-(``history_``, ``at_level``).
-
-References
-----------
-[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
-clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
-"""
+"""Clustering by online deterministic annealing."""
 
 import warnings
 from dataclasses import KW_ONLY
@@ -42,6 +33,9 @@ _SAMPLES = 20  # of a level for each codevector
 @estimator
 class ODAClusterer(ClusterMixin, BaseODA):
     """Cluster by online deterministic annealing.
+
+    As the temperature falls codevectors split where the data require it; every stage stays
+    available (``history_``, ``at_level``).
 
     Parameters
     ----------
@@ -99,7 +93,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     References
     ----------
-    [ODA-TNNLS] algorithm 1, with one class.
+    C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
+    IEEE Transactions on Neural Networks and Learning Systems, 2023: algorithm 1 with
+    one class.
 
     Examples
     --------
@@ -181,7 +177,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association with each codevector at the last temperature, shape (n, K).
 
-        Rows sum to 1. [ODA-TNNLS] eq. 9.
+        Rows sum to 1. Equation 9 of the reference.
         """
         return self._of_each(self._embedded(X), self._associations)
 

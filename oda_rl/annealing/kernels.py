@@ -1,18 +1,14 @@
 """Compiled kernels that anneal large codebooks on blocks of samples, class by class.
 
-A sample moves codevectors of its own class only: [ODA-TNNLS] eq. 15, with a counter for each class.
-Shares below a millionth of the sum are left out.
+A sample moves codevectors of its own class only: equation 15 of the reference of
+:mod:`oda_rl.annealing.cells`, with a counter for each class. Shares below a millionth of the sum
+are left out.
 
 Where values are missing (NaN), shares come from the distance in the observed features: the
 posterior of a mixture of normal distributions of variance T/2 with the missing values integrated
 out. A distance scaled up to all features would split cells at a higher temperature. The distortion
 of a level, however, is scaled up to complete samples. A codevector has a mass for every feature,
 so that it remains the mean of the observed values.
-
-References
-----------
-[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
-clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
 """
 
 import math

@@ -1,10 +1,4 @@
-"""Regression by online deterministic annealing: a model of the target in each cell.
-
-References
-----------
-[ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
-stochastic approximation".
-"""
+"""Regression by online deterministic annealing: a model of the target in each cell."""
 
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -135,7 +129,8 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     References
     ----------
-    [ODA-RL], section on regression: piecewise constant models over the cells.
+    C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+    approximation", section on regression: piecewise constant models over the cells.
 
     Examples
     --------

@@ -202,40 +202,30 @@ def _settle(
     max_iter: int,
     tol: float,
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Iterate to the fixed point; return masses, codevectors and the number of iterations."""
+    """Iterate to the fixed point; return masses, codevectors and the number of iterations.
+
+    The points' ``shares``, shape (n,), sum to 1. A codevector without mass does not move.
+    """
     n_iter, shift = 0, np.inf
     while n_iter < max_iter and shift > tol**2 * temperature:
-        masses, moved = _iterate(points, shares, masses, codevectors, temperature)
+        totals, sums = np.zeros(len(masses)), np.zeros_like(codevectors)
+        with np.errstate(divide="ignore"):  # a mass may be 0
+            offsets = np.log(masses) - (codevectors**2).sum(axis=1) / temperature
+        slopes = codevectors.T * (2.0 / temperature)
+        for rows in gen_batches(len(points), max(1, _BLOCK // len(masses))):
+            pulls = points[rows] @ slopes
+            pulls += offsets
+            pulls -= pulls.max(axis=1, keepdims=True)
+            np.exp(pulls, out=pulls)
+            pulls *= (shares[rows] / pulls.sum(axis=1))[:, None]
+            totals += pulls.sum(axis=0)
+            sums += pulls.T @ points[rows]
+        moved = codevectors.copy()
+        np.divide(sums, totals[:, None], out=moved, where=totals[:, None] > 0.0)
         shift = ((moved - codevectors) ** 2).sum(axis=1).max()
-        codevectors = moved
+        masses, codevectors = totals, moved
         n_iter += 1
     return masses, codevectors, n_iter
-
-
-def _iterate(
-    points: FloatArray,
-    shares: FloatArray,
-    masses: FloatArray,
-    codevectors: FloatArray,
-    temperature: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Masses and codevectors after one iteration; the points' ``shares``, shape (n,), sum to 1."""
-    totals = np.zeros(len(masses))
-    sums = np.zeros_like(codevectors)
-    with np.errstate(divide="ignore"):  # a mass may be 0
-        offsets = np.log(masses) - (codevectors**2).sum(axis=1) / temperature
-    slopes = codevectors.T * (2.0 / temperature)
-    for rows in gen_batches(len(points), max(1, _BLOCK // len(masses))):
-        pulls = points[rows] @ slopes
-        pulls += offsets
-        pulls -= pulls.max(axis=1, keepdims=True)
-        np.exp(pulls, out=pulls)
-        pulls *= (shares[rows] / pulls.sum(axis=1))[:, None]
-        totals += pulls.sum(axis=0)
-        sums += pulls.T @ points[rows]
-    moved = codevectors.copy()
-    np.divide(sums, totals[:, None], out=moved, where=totals[:, None] > 0.0)
-    return totals, moved
 
 
 def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -97,7 +97,6 @@ class SOM(TakesMissing, OnlineQuantizer):
     }
 
     def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             n = self._grid[0] * self._grid[1]
             require(n == sizes["K"], f"{where}._grid has {n} places: it must have {sizes['K']}")
