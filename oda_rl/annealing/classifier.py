@@ -403,17 +403,21 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         if chosen.fine_tuning == MATRIX:
             self._learn_metric(data, chosen.penalty)
         elif chosen.fine_tuning is not None:
-            weights, labels = self._codebook.weights, self._codebook.labels
-            moved = self._embedded_codevectors().copy()
-            order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
-            samples = data.points, data.classes, order, chosen.rate
-            if chosen.fine_tuning == "rslvq":
-                rslvq(moved, weights, labels, self.prediction_temperature_, *samples)
-            else:
-                (glvq if chosen.fine_tuning == "glvq" else lvq1)(moved, labels, *samples)
-            current.replace(moved, current.masses)
+            current.replace(self._fine_tuned(chosen, data), current.masses)
             self._choose_temperature(data)
         current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)
+
+    def _fine_tuned(self, chosen: Candidate, data: Distribution) -> FloatArray:
+        """Return codevectors that have been moved in five passes over the data."""
+        moved, labels = self._embedded_codevectors().copy(), self._codebook.labels
+        order = np.concatenate([data.shuffled() for _ in range(_PASSES)])
+        samples = data.points, data.classes, order, chosen.rate
+        if chosen.fine_tuning == "rslvq":
+            weights, temperature = self._codebook.weights, self.prediction_temperature_
+            rslvq(moved, weights, labels, temperature, *samples)
+        else:
+            (glvq if chosen.fine_tuning == "glvq" else lvq1)(moved, labels, *samples)
+        return moved
 
     def _choose_temperature(self, data: Distribution) -> None:
         """Choose the prediction temperature by the log loss on some of the data."""
