@@ -14,11 +14,10 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.offline.transitions import Transitions
-from oda_rl.agents.partitions.base import Partition, Scaling
+from oda_rl.agents.partitions.base import Partition
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.partitions.infex import InfexPartition
-from oda_rl.agents.partitions.oda import ODAPartition
 from oda_rl.agents.partitions.som import SOMPartition
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
@@ -42,11 +41,9 @@ __all__ = [
     "InfexPartition",
     "ModelAgent",
     "ModelConfig",
-    "ODAPartition",
     "Partition",
     "RulePolicy",
     "SOMPartition",
-    "Scaling",
     "Transitions",
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",

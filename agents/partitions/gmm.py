@@ -1,28 +1,17 @@
-"""Voronoi cells of the means of a streaming Gaussian mixture over the visited states."""
+"""The means of a streaming Gaussian mixture over the visited states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, at_least, within
-from oda_rl.agents.partitions.base import (
-    INTERPRETED,
-    RESTING,
-    BuiltIn,
-    Lineage,
-    Scaling,
-    Schedule,
-    check_kind,
-    interpreted_learner,
-)
-from oda_rl.divergences import quadratic_diagram
+from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import Member, Sizes, real, require
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.state import Mixture, Progress, Rules
+from oda_rl.mixtures.state import Progress, Rules
 
 _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count
@@ -45,14 +34,13 @@ class GMMSettings(Checked):
 
 
 class GMMPartition(BuiltIn):
-    """Voronoi cells of the means of a Gaussian mixture with equal spherical covariances.
+    """Cells around the means of a Gaussian mixture with equal spherical covariances.
 
-    A state belongs to the nearest mean in the agent's metric: cells have no shapes of their own.
     The components stand on a periodic grid and learn as those of
     :class:`oda_rl.SGDGaussianMixture` with ``forgetting``, for the states that the agent visits
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,
     except that the one that is needed least is moved now and then to where states are far from
-    theirs; its Q-values are those of the cell that it comes to divide. After
+    theirs; its values are those of the cell that it comes to divide. After
     ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
     Parameters
@@ -65,7 +53,7 @@ class GMMPartition(BuiltIn):
     n_cells : int
         Number of components.
     codevectors : ndarray, shape (n_cells, d)
-        Means, relative to the agent's origin.
+        Means.
 
     References
     ----------
@@ -74,37 +62,33 @@ class GMMPartition(BuiltIn):
 
     Examples
     --------
-    >>> cells = GMMPartition(mixture_components=9).prepare(2, np.random.default_rng(0))
-    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
-    >>> cells.n_cells, cells.active
-    (9, True)
+    >>> rng = np.random.default_rng(0)
+    >>> cells = GMMPartition(mixture_components=9).prepare(2, rng)
+    >>> cells.start(rng.normal(size=(500, 2)))
+    >>> cells.observe(rng.normal(size=(100, 2))).shape
+    (9, 9)
     """
 
     Settings = GMMSettings
     schema: ClassVar[dict[str, Member]] = {
-        "codevectors": real("K, d"),
-        "diagram": real("K, 1+d"),
-        "transform": real("d, d"),
-        "inverse": real("d, d"),
+        "shown": real("1", "[0, inf)"),
         "control": real("controls"),
-        "means": real("K, d"),
         "weights": real("K", "[0, inf)"),
         "grid": real("K, K", "[0, inf)"),
         "errors": real("K", "[0, inf)"),
         "savings": real("K", "[0, inf)"),
-        "schedule": Member(Schedule, "1"),
     }
     settings: GMMSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        n = self.n_cells = self.settings.mixture_components
-        self.diagram = np.zeros((n, 1 + n_features))
-        self.learner = interpreted_learner(n_features)
-        self._schedule = Schedule(self.learner.schedule)
-        self.codevectors: FloatArray = np.zeros((n, n_features))
-        self._transform: FloatArray = np.eye(n_features)
-        self._inverse: FloatArray = np.eye(n_features)
-        self._samples = self.settings.mixture_samples_per_cell * n
+        n = self.capacity = self.settings.mixture_components
+        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
+        width = sum(learning.near_square(n)) / 4.0
+        self._mixture = learning.new_mixture(
+            np.zeros((n, n_features)), "tied_spherical", _MAX_PRECISION, width, _RATE
+        )
+        self.placed = self._mixture.means
+        self._shown = np.zeros(1)
         forgetting = min(self.settings.mixture_forgetting, _RATE)
         self._rules = Rules(
             rate=_RATE,
@@ -115,61 +99,36 @@ class GMMPartition(BuiltIn):
             tempered=0,
             memory=1.0 - forgetting / _RATE,
         )
-        vars(self).pop("_mixture", None)  # of another agent
         self._rng = rng
         return self
 
-    @cached_property
-    def _mixture(self) -> Mixture:
-        """Made when it is needed first: before, it is known whether a file has one of that size."""
-        return self._new_mixture()
+    def start(self, observations: FloatArray) -> None:
+        super().start(observations)
+        self.placed[:] = self._rng.normal(size=self.placed.shape)
+
+    def observe(self, observations: FloatArray) -> Lineage | None:
+        n = min(len(observations), int(self._samples - self._shown[0]))
+        if n <= 0:
+            return None
+        self._shown += n
+        progress, points = Progress(self._mixture.progress), self.standardised(observations[:n])
+        lineage = np.eye(self.capacity)
+        for row in range(n):  # one by one: each may move a component
+            moved, order = progress.moved, np.array([row])
+            learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
+            if progress.moved > moved:
+                lineage[int(progress.freed)] = lineage[int(progress.crowded)]
+        return lineage
 
     @property
-    def active(self) -> bool:
-        """Whether the mixture still learns."""
-        return self._schedule.kind != RESTING
-
-    def start(self, scaling: Scaling) -> None:
-        """Begin with means at random, as far apart as the states of the random play."""
-        self.codevectors[:] = scaling.deviations * self._rng.normal(size=self.codevectors.shape)
-        self._mixture = self._new_mixture()
-        self._schedule.kind, self._schedule.samples = INTERPRETED, 0
-        self.rescale(scaling)
-
-    def rescale(self, scaling: Scaling) -> None:
-        self._transform[:] = scaling.transform
-        self._inverse[:] = np.linalg.pinv(scaling.transform)
-        self._mixture.means[:] = self.codevectors @ self._transform.T
-        self._draw()
-
-    def observe(self, point: FloatArray) -> Lineage | None:
-        progress, schedule = Progress(self._mixture.progress), self._schedule
-        schedule.samples += 1
-        if schedule.samples >= self._samples:
-            schedule.kind = RESTING
-        width, moved = progress.width, progress.moved
-        freed, crowded = int(progress.freed), int(progress.crowded)
-        order = np.zeros(1, dtype=np.int64)
-        points = (self._transform @ point)[None]
-        learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
-        self.codevectors[:] = self._mixture.means @ self._inverse.T
-        self._draw()
-        if progress.moved > moved:
-            lineage = np.eye(self.n_cells)
-            lineage[freed] = lineage[crowded]
-            return lineage
-        narrower = progress.width < width  # a stage ends, and the metric is learned anew
-        return np.eye(self.n_cells) if narrower or not self.active else None
+    def _samples(self) -> int:
+        return self.settings.mixture_samples_per_cell * self.capacity
 
     def _arrays(self) -> dict[str, Array]:
-        names = ("means", "weights", "grid", "errors", "savings")
+        names = ("weights", "grid", "errors", "savings")
         return {
-            "codevectors": self.codevectors,
-            "diagram": self.diagram,
-            "transform": self._transform,
-            "inverse": self._inverse,
+            "shown": self._shown,
             "control": self._mixture.progress.view(np.float64),
-            "schedule": self._schedule.record,
             **{name: getattr(self._mixture, name) for name in names},
         }
 
@@ -183,14 +142,3 @@ class GMMPartition(BuiltIn):
         freed, crowded = progress.freed, progress.crowded
         right = freed == int(freed) and crowded == int(crowded)
         require(right and (crowded < 0.0 or freed >= 0.0), f"control has {freed} for {crowded}")
-        check_kind(self._schedule, INTERPRETED)
-
-    def _new_mixture(self) -> Mixture:
-        width = sum(learning.near_square(self.n_cells)) / 4.0
-        return learning.new_mixture(
-            np.zeros_like(self.codevectors), "tied_spherical", _MAX_PRECISION, width, _RATE
-        )
-
-    def _draw(self) -> None:
-        metric = self._transform.T @ self._transform
-        self.diagram[:] = quadratic_diagram(metric, self.codevectors)

@@ -6,12 +6,10 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, Range, are_counts, or_none
-from oda_rl.agents.partitions.base import BuiltIn, Scaling, interpreted_learner
-from oda_rl.divergences import quadratic_diagram
-from oda_rl.files.schema import Member, real
-from oda_rl.metric import SMALLEST
+from oda_rl.agents.partitions.base import BuiltIn
+from oda_rl.files.schema import Member
 
 _MAX_CELLS = 65_536
 
@@ -42,9 +40,8 @@ class GridSettings(Checked):
 class GridPartition(BuiltIn):
     """A uniform grid of ``bins`` bins a component, within ``ranges``.
 
-    Without ranges, ``spread`` standard deviations of the random play to either side of its
-    mean. A cell is what is nearest to its centre, bin widths being the unit: inside the ranges that
-    is its box, and the outer boxes reach to infinity. It never changes, whatever the metric.
+    Without ranges, ``spread`` standard deviations of the random play to either side of its mean.
+    The codevectors are the centres of the boxes; they never move.
 
     Parameters
     ----------
@@ -56,7 +53,7 @@ class GridPartition(BuiltIn):
     n_cells : int
         Product of the numbers of bins.
     codevectors : ndarray, shape (n_cells, d)
-        Centres of the boxes, relative to the agent's origin; the last component varies fastest.
+        Centres of the boxes; the last component varies fastest.
 
     Raises
     ------
@@ -66,17 +63,15 @@ class GridPartition(BuiltIn):
     Examples
     --------
     >>> grid = GridPartition(bins=2, ranges=((0.0, 4.0),)).prepare(1, np.random.default_rng(0))
-    >>> grid.start(Scaling(np.eye(1), origin=np.zeros(1), deviations=np.ones(1)))
+    >>> grid.start(np.array([[1.0], [2.0]]))
     >>> grid.codevectors
     array([[1.],
            [3.]])
     """
 
     Settings = GridSettings
-    schema: ClassVar[dict[str, Member]] = {"codevectors": real("K, d"), "diagram": real("K, 1+d")}
+    schema: ClassVar[dict[str, Member]] = {}
     settings: GridSettings
-    codevectors: FloatArray
-    active = False
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
         settings = self.settings
@@ -87,38 +82,26 @@ class GridPartition(BuiltIn):
                     f"{name} is {getattr(settings, name)!r}: it must have {n_features} entries, "
                     "one for each component of the observation"
                 )
-        self.n_cells = math.prod(bins)
-        if self.n_cells > _MAX_CELLS:
+        self.capacity = math.prod(bins)
+        if self.capacity > _MAX_CELLS:
             raise ValueError(
-                f"bins is {settings.bins!r}, which makes {self.n_cells:,} cells of {n_features} "
+                f"bins is {settings.bins!r}, which makes {self.capacity:,} cells of {n_features} "
                 f"components: there may be {_MAX_CELLS:,}"
             )
         self.bins = bins
-        self.codevectors = np.zeros((self.n_cells, n_features))
-        self.diagram = np.zeros((self.n_cells, 1 + n_features))
-        self.learner = interpreted_learner(n_features)
+        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
+        self.placed = np.zeros((self.capacity, n_features))
         return self
 
-    def start(self, scaling: Scaling) -> None:
-        """Place the cells."""
-        if self.settings.ranges is None:
-            reach = self.settings.spread * scaling.deviations
-            low, high = -reach, reach
-        else:
-            low, high = np.array(self.settings.ranges).T - scaling.origin
-        widths = (high - low) / np.array(self.bins)
+    def start(self, observations: FloatArray) -> None:
+        super().start(observations)
+        spread = self.settings.spread
+        ranges = np.tile([-spread, spread], (len(self.bins), 1))
+        if self.settings.ranges is not None:
+            ranges = self.standardised(np.array(self.settings.ranges).T).T
         axes = [
-            start + width * (np.arange(n) + 0.5)
-            for start, width, n in zip(low, widths, self.bins, strict=True)
+            low + (high - low) / n * (np.arange(n) + 0.5)
+            for (low, high), n in zip(ranges, self.bins, strict=True)
         ]
         centres = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-        self.codevectors[:] = centres.reshape(self.n_cells, -1)
-        varies = widths > SMALLEST
-        weights = np.where(varies, 1.0 / np.where(varies, widths, 1.0) ** 2, 0.0)
-        self.diagram[:] = quadratic_diagram(np.diag(weights), self.codevectors)
-
-    def rescale(self, scaling: Scaling) -> None:
-        """Leave the cells as they are."""
-
-    def _arrays(self) -> dict[str, Array]:
-        return {"codevectors": self.codevectors, "diagram": self.diagram}
+        self.placed[:] = centres.reshape(self.capacity, -1)

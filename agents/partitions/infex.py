@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
-from oda_rl.agents.partitions.base import BuiltIn, Lineage, Scaling, interpreted_learner
-from oda_rl.divergences import quadratic_diagram
+from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import MAX, Member, Sizes, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
@@ -26,7 +25,7 @@ class InfexSettings(Checked):
     """Settings of :class:`oda_rl.agents.InfexPartition`, each with its default."""
 
     infex_bandwidth: Annotated[float, POSITIVE] = 0.7
-    """Of exemplars of the visited states: bandwidth, in units of the scaled observation;
+    """Of exemplars of the visited states: bandwidth, in standard deviations of random play;
     positive."""
 
     infex_reservoir: Annotated[int, at_least(1)] = 2000
@@ -41,14 +40,13 @@ class InfexSettings(Checked):
 
 
 class InfexPartition(BuiltIn):
-    """Cells of the exemplars of a mixture density that is refitted to the states visited.
+    """Cells around the exemplars of a mixture density that is refitted to the states visited.
 
     A reservoir holds a fair sample of the states seen. Each time that they have grown by half, at
-    first after ``infex_first_refit`` samples, the mixture of the highest likelihood is
-    fitted to it by two rounds of column generation (``oda_rl.exemplars``)
-    that begin with the exemplars there are. After eight refits the cells rest. A state belongs to
-    the exemplar with the highest weighted response. Exemplars keep the numbers of those they are
-    matched with, and their values.
+    first after ``infex_first_refit`` samples, the mixture of the highest likelihood is fitted to it
+    by two rounds of column generation (``oda_rl.exemplars``) that begin with the exemplars there
+    are. After eight refits the cells rest. Exemplars keep the numbers of those they are matched
+    with, and their values.
 
     Parameters
     ----------
@@ -60,7 +58,7 @@ class InfexPartition(BuiltIn):
     n_cells : int
         Number of exemplars.
     codevectors : ndarray, shape (n_cells, d)
-        The exemplars, relative to the agent's origin.
+        The exemplars.
     weights : ndarray, shape (n_cells,)
         Of the exemplars in the mixture, of sum 1.
 
@@ -72,117 +70,77 @@ class InfexPartition(BuiltIn):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> cells = InfexPartition(infex_first_refit=50).prepare(2, rng)
-    >>> cells.start(Scaling(np.eye(2), origin=np.zeros(2), deviations=np.ones(2)))
-    >>> while cells.active:
-    ...     lineage = cells.observe(rng.choice([-2.0, 2.0]) + rng.normal(0.0, 0.3, size=2))
+    >>> cells = InfexPartition().prepare(1, rng)
+    >>> points = rng.choice([-2.0, 2.0], size=(500, 1)) + rng.normal(0.0, 0.1, size=(500, 1))
+    >>> cells.start(points)
+    >>> for row in range(0, 500, 100):
+    ...     lineage = cells.observe(points[row : row + 100])
     >>> np.sort(cells.codevectors[:, 0]).round(0)
     array([-2.,  2.])
     """
 
     Settings = InfexSettings
     schema: ClassVar[dict[str, Member]] = {
-        "codevectors": real("K, d"),
         "weights": real("K", "[0, 2]"),
-        "diagram": real("capacity, 1+d", "(-inf, inf]"),
-        "transform": real("d, d"),
         "reservoir": real("n, d"),
         "counts": whole_floats("3", "[0, inf)"),
     }
     settings: InfexSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        self.n_cells = 1
-        self.diagram = np.zeros((self.settings.infex_max_cells, 1 + n_features))
-        self.learner = interpreted_learner(n_features)
-        self.codevectors: FloatArray = np.zeros((1, n_features))
+        self.capacity = self.settings.infex_max_cells
+        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
+        self.placed = np.zeros((1, n_features))
         self.weights: FloatArray = np.ones(1)
-        self._transform: FloatArray = np.eye(n_features)
         self._reservoir: FloatArray = np.zeros((self.settings.infex_reservoir, n_features))
-        self._counts: FloatArray = np.zeros(3)
+        self._counts: FloatArray = np.array([0.0, self.settings.infex_first_refit, 0.0])
         self._rng = rng
         return self
 
-    @property
-    def active(self) -> bool:
-        """Whether there are refits to come."""
-        return bool(self._counts[_MADE] < _REFITS)
-
-    def start(self, scaling: Scaling) -> None:
-        """Begin with one cell."""
-        self.n_cells = 1
-        self.codevectors = np.zeros((1, self.diagram.shape[1] - 1))
-        self.weights = np.ones(1)
-        self._counts[:] = 0.0
-        self._counts[_NEXT] = self.settings.infex_first_refit
-        self.rescale(scaling)
-
-    def rescale(self, scaling: Scaling) -> None:
-        self._transform[:] = scaling.transform
-        self._draw()
-
-    def observe(self, point: FloatArray) -> Lineage | None:
-        seen = int(self._counts[_SEEN])
+    def observe(self, observations: FloatArray) -> Lineage | None:
+        if self._counts[_MADE] == _REFITS:
+            return None
         size = len(self._reservoir)
-        place = seen if seen < size else int(self._rng.integers(seen + 1))
-        if place < size:
-            self._reservoir[place] = point
-        self._counts[_SEEN] += 1.0
-        return self.reshape() if self._counts[_SEEN] >= self._counts[_NEXT] else None
+        for point in self.standardised(observations):
+            n_seen = int(self._counts[_SEEN])
+            place = n_seen if n_seen < size else int(self._rng.integers(n_seen + 1))
+            if place < size:
+                self._reservoir[place] = point
+            self._counts[_SEEN] += 1.0
+        return self._refit() if self._counts[_SEEN] >= self._counts[_NEXT] else None
 
-    def reshape(self) -> Lineage:
+    def _refit(self) -> Lineage:
         """Refit to the reservoir, and match the exemplars with those of before."""
         from oda_rl.exemplars.column_generation import Problem, Search
 
         self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
         self._counts[_MADE] += 1.0
+        bandwidth = self.settings.infex_bandwidth
         n_points = min(int(self._counts[_SEEN]), len(self._reservoir))
-        to_units = self._transform.T / self.settings.infex_bandwidth
-        points = self._reservoir[:n_points] @ to_units
-        before = self.codevectors @ to_units
+        points, before = self._reservoir[:n_points] / bandwidth, self.placed / bandwidth
         search = Search(points, Problem(), self._rng, _TOLERANCE, certified=False)
         search.begin(before)
         search.run(_ROUNDS)  # two rounds are enough for cells
-        found = search.solution()
-        heaviest = np.argsort(-found.weights)[: len(self.diagram)]
-        after, weights = found.positions[heaviest], found.weights[heaviest]
+        solution = search.solution()
+        heaviest = np.argsort(-solution.weights)[: self.capacity]
+        after, weights = solution.positions[heaviest], solution.weights[heaviest]
         order, lineage = match(before, self.weights, after)
         self.weights = weights[order] / weights.sum()
-        # The metric may leave out directions: there an exemplar is the mean of its states.
-        shares = np.exp(-0.5 * _squares(points, after[order])) * self.weights + 1e-300
-        shares /= shares.sum(axis=0)
-        self.codevectors = shares.T @ self._reservoir[:n_points]
-        self.n_cells = len(order)
-        self._draw()
+        self.placed = after[order] * bandwidth
         return lineage
 
     def _arrays(self) -> dict[str, Array]:
-        return {
-            "codevectors": self.codevectors,
-            "weights": self.weights,
-            "diagram": self.diagram,
-            "transform": self._transform,
-            "reservoir": self._reservoir,
-            "counts": self._counts,
-        }
+        return {"weights": self.weights, "reservoir": self._reservoir, "counts": self._counts}
 
     def _sizes(self) -> Sizes:
-        return {**super()._sizes(), "capacity": len(self.diagram), "n": len(self._reservoir)}
+        return {**super()._sizes(), "n": len(self._reservoir)}
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        capacity, width = self.diagram.shape
-        self.n_cells = n = len(state["codevectors"])
-        require(1 <= n <= capacity, f"codevectors has {n} rows: it must have 1 to {capacity}")
-        self.codevectors, self.weights = np.zeros((n, width - 1)), np.zeros(n)
+        n = len(state["placed"])
+        require(1 <= n <= self.capacity, f"placed has {n} rows: from 1 to {self.capacity}")
+        self.placed, self.weights = np.zeros((n, self.units.shape[1])), np.zeros(n)
         super().restore(state)
         require(state["counts"].max() < MAX, f"counts is {state['counts']}")
-
-    def _draw(self) -> None:
-        """Write the diagram: a power diagram, by the weighted responses of a common bandwidth."""
-        metric = self._transform.T @ self._transform
-        self.diagram[: self.n_cells] = quadratic_diagram(metric, self.codevectors)
-        offsets = 2.0 * self.settings.infex_bandwidth**2 * np.log(self.weights)
-        self.diagram[: self.n_cells, 0] -= offsets
 
 
 def match(

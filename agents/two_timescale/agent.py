@@ -1,4 +1,4 @@
-"""The online agent: fast Q-learning over a few cells, slow annealing that places them."""
+"""The online agent: fast learning of values over soft cells, slow annealing that places them."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -16,11 +16,12 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale import cells, qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
+from oda_rl.diagram import ordered
 from oda_rl.files.schema import Member, check_fields, require
 
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
@@ -28,15 +29,15 @@ _OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS
 
 
 class TwoTimescaleAgent(Simplifiable, Agent):
-    """Q(λ) over aggregate states that online deterministic annealing places while it learns.
+    """Values over soft cells that online deterministic annealing places while it learns.
 
-    Fast: Watkins' Q(λ) on a table with one row a cell. Slow: every few steps the observation also
-    moves the codevectors of the cells; at each new, lower temperature they split where the visited
-    states ask for it, and children inherit their parent's row. Nobody tells the agent what a good
-    return is: it compares episodes with its best. Two in a row that are about as good freeze it,
-    one that falls short sets it learning again, and if it is stuck (5000 steps, and two episodes
-    in a row that fall short) it starts from nothing. So it learns the same whatever rewards are
-    multiplied with.
+    Fast: true online Sarsa(λ). The value of an action is blended over the six nearest cells with
+    the Gibbs weights of deterministic annealing, so that its temperature is the bandwidth of the
+    function approximator. Slow: codevectors move to the states visited, cells split at their
+    critical temperature, are born in states far from all, and merge where values agree; the metric
+    is learned from the gradients of the values. Now and then a snapshot plays a few episodes
+    greedily; the best one so far is the policy that is delivered. Rewards may be multiplied by any
+    factor: nothing has to be said about which return is good.
 
     Parameters
     ----------
@@ -46,10 +47,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         actions: Discrete, MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
         taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
-        How observations are aggregated: cells by annealing (of Discrete observations, a cell for
-        each), the nearest mean of a Gaussian mixture, a uniform grid, the exemplars of a mixture
-        density, a self-organising map, or an
-        object of one's own; see :class:`oda_rl.agents.Partition`.
+        What places the cells: annealing (of Discrete observations, a cell for each), the means of a
+        Gaussian mixture, a uniform grid, the exemplars of a mixture density, a self-organising map,
+        or an object of one's own; see :class:`oda_rl.agents.Partition`.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
     **config
@@ -62,6 +62,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         None for a loaded agent until its environment is needed.
     config : TwoTimescaleConfig
         The agent's settings in force; those of its partition are ``agent.partition.settings``.
+    partition : Partition or None
+        What places the cells; None if it is annealing.
     episodes : EpisodeLog
         Return, length and time of every training episode.
     training_seconds : float
@@ -81,7 +83,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     ----------
     C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
     approximation", algorithm 2: one-step Q-learning over annealed cells of state-action pairs.
-    Cells of states alone, the learned metric, traces, freezing and restarts are added here.
+    Blended values, births, merges by values, the learned metric, traces and the contest of
+    snapshots are added here.
+    H. van Seijen et al., "True online temporal-difference learning", JMLR 17 (2016).
 
     Examples
     --------
@@ -92,12 +96,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     """
 
     config: TwoTimescaleConfig
-    partition: Partition
+    partition: Partition | None
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
     _sized_by: ClassVar[dict[str, Member]] = {
-        name: SCHEMA[name] for name in ("observations", "table")
+        name: SCHEMA[name] for name in ("points", "values")
     }
+    _cached: tuple[int, CellPolicy] | None = None
 
     def __init__(
         self,
@@ -112,7 +117,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.partition = _made(partition, config)
         made = self._enter(env)
         interface = self._interface()
-        if interface.n_values > 0 and partition == "oda":  # a cell for each value
+        if interface.n_values > 0 and self.partition is None:  # a cell for each value
             first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
@@ -128,54 +133,88 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             )
         if hasattr(self.partition, "prepare"):
             self.partition.prepare(d, self._rngs["partition"])
+        self._cached = None
         return OnlineEngine(self.interface, config, self.partition, self._rngs["explore"])
 
     @property
-    def policy(self) -> TablePolicy:
-        """The policy as it is at present: a view of the Q-table and the cells."""
-        engine, n = self._engine, self._engine.n_cells
-        q_values = engine.table[ql.VALUES, :n]
-        return TablePolicy(engine.origin, self.partition.diagram[:n], q_values, engine.codevectors)
+    def policy(self) -> CellPolicy:
+        """The policy that is delivered: the snapshot that has done best so far."""
+        version = self._engine.state.version
+        if self._cached is None or self._cached[0] != version:
+            self._cached = version, self._policy_of(ql.BEST)
+        return self._cached[1]
+
+    @property
+    def learning_policy(self) -> CellPolicy:
+        """The policy that learns, as it is at present."""
+        return self._policy_of(ql.LIVE)
+
+    def _policy_of(self, which: int) -> CellPolicy:
+        engine = self._engine
+        n, temperature = int(engine.heads[which, cells.N_CELLS]), engine.heads[which, 1]
+        placed, slopes = engine.codevectors_[which, :n], engine.slopes[which, :n]
+        origin, inverse_units = engine.units
+        mean, transform = engine.means[which], engine.transforms[which] * inverse_units
+        # |x - m|² = |x|² + |m|² - 2 <m, x>, and x = L (o - origin) is what all cells share.
+        diagram = ordered(
+            np.column_stack([(placed**2).sum(axis=1), -2.0 * placed @ transform])
+        )
+        common = np.column_stack([-(slopes * placed).sum(axis=1), slopes @ transform])
+        models = np.concatenate([common, engine.values[which, :n]], axis=1)
+        return CellPolicy(
+            origin + mean / inverse_units, diagram, models, float(temperature),
+            cells.NEAREST, engine._raw(engine.in_units(which)),
+        )  # fmt: skip
 
     @property
     def visits(self) -> FloatArray:
-        """Updates of each entry of the Q-table since its cell was born, same shape; a view."""
-        return self._engine.table[ql.VISITS, : self._engine.n_cells]
+        """Weights of the steps that each value was learned from, shape (n_cells, n_actions)."""
+        return self._engine.visits[ql.BEST, : self.n_cells]
 
     @property
     def metric_(self) -> FloatArray | None:
-        """The metric in the observation's units, shape (d, d); None if none is learned (yet).
+        """The metric in the observation's units, shape (d, d); None during random play.
 
-        A Mahalanobis matrix, up to a factor: distances of the cells are (x - y)ᵀ M (x - y).
+        A Mahalanobis matrix: distances of the cells are (x - y)ᵀ M (x - y).
         """
         return self._engine.mahalanobis
 
     @property
     def recent(self) -> FloatArray:
         """The latest observations, shape (n, d)."""
-        return np.asarray(self._engine.origin + self._engine._latest().points)
+        return self._engine.observations
 
     @property
     def extent(self) -> Extent:
         """Where the latest observations were."""
-        seen = self._engine._latest().points
-        centre = seen.mean(axis=0)
-        return Extent(self._engine.origin + centre, np.abs(seen - centre).max(axis=0))
+        latest = self._engine.observations
+        centre = latest.mean(axis=0)
+        return Extent(centre, np.abs(latest - centre).max(axis=0))
 
     @property
     def temperature(self) -> float:
-        """Temperature of the current level."""
-        return self.partition.temperature
+        """Present temperature of annealing, in units of the learned metric."""
+        return self._engine.temperature
 
     @property
-    def frozen(self) -> bool:
-        """Whether the last episodes were about as good as the best, and the agent rests."""
-        return self._engine.state.phase == ql.FROZEN
+    def timescale_ratio(self) -> float:
+        """What b_n / a_n, slow over fast step size, tends to: 0 as the theory asks for, or more."""
+        config = self.config
+        if config.min_slow_step > 0.0:
+            slowest = config.min_slow_step
+            return slowest / config.min_step_size if config.min_step_size > 0.0 else float("inf")
+        if config.min_step_size > 0.0 or config.slow_exponent > config.step_exponent:
+            return 0.0
+        return 1.0 if config.slow_exponent == config.step_exponent else float("inf")
+
+    def _facts(self) -> dict[str, str]:
+        ratio = self.timescale_ratio
+        return {**super()._facts(), "slow / fast step size": f"tends to {ratio:.3g}"}
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
-        name = names[0] if names else type(self.partition).__name__
-        return {**super()._about(), "partition": name}
+        own = "oda" if self.partition is None else type(self.partition).__name__
+        return {**super()._about(), "partition": names[0] if names else own}
 
     def _settings(self) -> dict[str, Any]:
         partition = self.partition
@@ -213,13 +252,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def _can_be_rebuilt(self) -> bool:
-        return isinstance(self.partition, BuiltIn)
+        return self.partition is None or isinstance(self.partition, BuiltIn)
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)
         name, settings = metadata["partition"], metadata["config"]
         require(isinstance(name, str), f"partition is {name!r}: it must be a name")
-        known = {*_OF_AGENT, *chain(*_OF_PARTITION.values())}  # in format 4 there were all
+        known = {*_OF_AGENT, *chain(*_OF_PARTITION.values())}
         require(settings.keys() <= known, f"config has {sorted(settings.keys() - known)}")
         own = {key: settings[key] for key in _OF_AGENT & settings.keys()}
         if partition is None:
@@ -234,16 +273,18 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self._note_threshold(metadata)
 
 
-def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition:
+def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition | None:
     """Return the partition of a name with settings of its own, or the one that it is already."""
-    if isinstance(partition, str) and partition not in PARTITIONS:
+    if isinstance(partition, str) and partition != "oda" and partition not in PARTITIONS:
         raise ValueError(
-            f"partition is {partition!r}: it must be one of {sorted(PARTITIONS)}, or an "
+            f"partition is {partition!r}: it must be one of {sorted(['oda', *PARTITIONS])}, or an "
             "object with the methods of oda_rl.agents.Partition"
         )
-    known = _OF_PARTITION[partition] if isinstance(partition, str) else set()
+    known = _OF_PARTITION.get(partition, set()) if isinstance(partition, str) else set()
     for name in [name for name in settings if name not in known]:
         owners = [other for other, names in _OF_PARTITION.items() if name in names]
         whose = f"a setting of partition={owners[0]!r}" if owners else "no setting"
         raise TypeError(f"{name} is {whose}: it must be one of the agent or its named partition")
-    return PARTITIONS[partition](**settings) if isinstance(partition, str) else partition
+    if isinstance(partition, str):
+        return None if partition == "oda" else PARTITIONS[partition](**settings)
+    return partition

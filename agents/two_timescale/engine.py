@@ -1,99 +1,68 @@
-"""The arrays of an online agent, and what is done when compiled code reports an event."""
+"""The arrays of an online agent, and the slow timescale: splits, cooling, and the metric."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import (
-    ACTION,
-    CUT,
-    GOES_ON,
-    MARK,
-    UNUSED,
-    check_steps,
-    watkins_targets,
-)
-from oda_rl.agents.base.state import ROOM, UNIFORMS, EnvState, with_env_states
+from oda_rl.agents.base.state import UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
-from oda_rl.agents.partitions.base import Lineage, Partition, Scaling
-from oda_rl.agents.policies.contract import SETTLED_AFTER
-from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.partitions.base import Lineage, Partition
+from oda_rl.agents.two_timescale import cells, qlearning as ql
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-from oda_rl.agents.two_timescale.trials import Trial, Trials
-from oda_rl.diagram import assign, assign_batch
+from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, within
 
-_SETTLED_AFTER_EACH = 100  # steps of each of several environments without a better best return
-_NO_EPISODE = np.empty((0, 2))
-_METRIC_TRACE_DECAY = 0.9
-_METRIC_POWER = 0.25  # cells are measured by the learned metric to it: ½ would be the metric itself
-_TOTAL_VARIANCE = 2.0  # of scaled points: in that unit temperatures are
-_MAX_ROWS = 2000  # latest transitions that the metric is learned from, of all environments
-_MIN_ROWS = 100  # of each environment
-_SETTINGS = ("gamma", "trace_decay", "step_exponent", "min_step_size", "exploration",
-             "exploration_decay", "observe_every", "solved_episodes", "restart_after",
-             "warmup_steps")  # fmt: skip
+RECENT = 1_000  # observations that the metric is learned from
+COINCIDENT = 0.1  # squared distance of cells that merge, in T_o
+FULL = 0.9  # share of the cells that ends cooling
+SPLIT_SAMPLES = 30.0
+IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after birth
+METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
+METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
+DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
+NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
+NOTED = 1.25  # growth of the number of cells from one level of the history to the next
+_SETTINGS = (
+    "gamma", "trace_decay", "step_size", "step_size_steps", "step_exponent", "min_step_size",
+    "slow_exponent", "min_slow_step", "exploration", "exploration_decay", "hold", "observe_every",
+    "warmup_steps",
+)  # fmt: skip
 
 SCHEMA: dict[str, Member] = {
-    "table": real("3+env_states, K, A"),
-    "room": real("5, width", "[-inf, inf] or nan"),
+    "codevectors": real("3, K, d"),
+    "values": real("3, K, A"),
+    "slopes": real("3, K, d"),
+    "visits": real("3, K, A", "[0, inf)"),
+    "transforms": real("3, d, d"),
+    "means": real("3, d"),
+    "heads": real("3, 2", "(0, inf)"),
+    "covariances": real("K, d, d"),
+    "statistics": real("4, K", "[0, inf)"),
+    "trace_values": real("env_states, K, A"),
+    "trace_slopes": real("env_states, K, d"),
+    "trace_last": real("env_states, K", "[-1, inf)"),
+    "points": real("env_states, d"),
+    "recent": real("rows, d"),
+    "running_moments": real("2, d"),
+    "units": real("2, d"),
+    "uniforms": real("uniforms", "[0, 1)"),
+    "metric": real("m, m"),
     "state": Member(ql.OnlineState, "1"),
     "env_states": Member(EnvState, "env_states"),
-    "observations": real("env_states, rows, d"),
-    "steps": real("env_states, rows, 3"),
-    "metric": real("m, m"),
+    "running": Member(ql.Running, "env_states"),
 }
-"""What a file has of an online agent, the partition, whose names begin with that, apart."""
-
-
-@dataclass(frozen=True, eq=False)
-class Latest:
-    """The latest transitions, each environment's oldest first."""
-
-    points: FloatArray
-    """Shape (n, d)."""
-    steps: FloatArray
-    """Shape (n, 3), as in :mod:`oda_rl.agents.base.memory`."""
-
-    @classmethod
-    def of(
-        cls, observations: FloatArray, steps: FloatArray, env_states: Sequence[EnvState]
-    ) -> Self:
-        """Read rings of shape (environments, rows, d) and (environments, rows, 3).
-
-        The oldest row may have been the second of two: a step leads on to the row after it all the
-        same.
-        """
-        parts = []
-        for env_state, points, taken in zip(env_states, observations, steps, strict=True):
-            end = env_state.last_row + 1
-            if taken[-1, MARK] != UNUSED:  # it has gone round
-                parts.append((points[end:], taken[end:]))
-            parts.append((points[:end], taken[:end]))
-        return cls(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-
-    @cached_property
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean, shape (d,), and covariance, shape (d, d), of the points, if there are any."""
-        return metric.covariance(self.points)
-
-    def units(self, whitened: bool) -> metric.Units:
-        """Return the units of distances; ``whitened``: not along the axes."""
-        return metric.Units.of(*self.moments, axes=not whitened)
+"""What a file has of an online agent; arrays of a partition begin with ``partition_``."""
 
 
 class OnlineEngine(Engine):
-    """The state of an online agent: the arrays of ``qlearning``, and its cells.
+    """The state of an online agent.
 
     Parameters
     ----------
@@ -101,15 +70,15 @@ class OnlineEngine(Engine):
         Of the environment.
     config : TwoTimescaleConfig
         Settings of the agent.
-    partition : Partition
-        The cells.
+    partition : Partition or None
+        What places the cells; None: they grow by need.
     rng : numpy.random.Generator
         Decides on exploration.
     """
 
     state: ql.OnlineState
     rule = ql.RULE
-    own_events = UNIFORMS | ql.WARM | ql.RESTART | ql.OBSERVE | ql.RESHAPE
+    own_events = UNIFORMS | ql.WARM | ql.SLOW
     choose = staticmethod(ql.act)
     step = staticmethod(ql.step)
     update = staticmethod(ql.update)
@@ -118,36 +87,70 @@ class OnlineEngine(Engine):
         self,
         interface: Interface,
         config: TwoTimescaleConfig,
-        partition: Partition,
+        partition: Partition | None,
         rng: np.random.Generator,
     ) -> None:
-        d, capacity = interface.n_features, partition.diagram.shape[0]
-        super().__init__(interface, max(capacity, d), rng)
-        self.config = config
-        self.partition = partition
-        self.table: FloatArray = np.zeros((ql.TRACES + 1, capacity, interface.n_actions))
-        self.origin, self._point = self._workspace.origin[:d], self._workspace.point[:d]
-        self.metric: FloatArray | None = None
-        self.observations: FloatArray = np.zeros((1, _rows_for(1), d))
-        self.steps: FloatArray = np.zeros((1, _rows_for(1), 3))
-        self._make_state(1)
-        self.state.assign(_first_state(config))
+        super().__init__(interface, 1, rng)
+        self.config, self.partition = config, partition
+        k = config.max_cells if partition is None else partition.capacity
+        d, a = interface.n_features, interface.n_actions
+        self.capacity = k
+        self.codevectors_, self.slopes = np.zeros((2, 3, k, d))
+        self.values, self.visits = np.zeros((2, 3, k, a))
+        self.transforms, self.means = np.tile(np.eye(d), (3, 1, 1)), np.zeros((3, d))
+        self.heads = np.tile([1.0, 0.5 * d], (3, 1))
+        self.covariances, self.statistics = np.zeros((k, d, d)), np.zeros((4, k))
+        self.statistics[cells.MASS, 0] = 1.0
+        self.recent: FloatArray = np.zeros((RECENT, d))
+        self.running_moments: FloatArray = np.zeros((2, d))
+        self.units = np.array([np.zeros(d), np.ones(d)])
+        self.metric: FloatArray = np.zeros((0, 0))
+        n = cells.NEAREST
+        self._scratch = (
+            np.zeros((2, 1), dtype=np.int64), np.zeros((2, n), dtype=np.int64), np.zeros((2, n)),
+            np.zeros((2, n, d)), np.zeros((2, d)), np.zeros((3, a)),
+        )  # fmt: skip
+        self._after = np.zeros(d)
+        self._noted = 0.0
+        self._make_envs(1)
+        self.state.assign({name: getattr(config, name) for name in _SETTINGS})
+        self.state.assign({"grows": partition is None, "best_score": -np.inf})
+        self.state.first_action = int(rng.integers(a))
         self._open()
 
-    def _make_state(self, count: int) -> None:
+    def _make_envs(self, count: int) -> None:
         """Make named state for so many environments, in none of which anything has happened."""
         self.raw, self._env_states = with_env_states(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
+        self._raw_running = np.zeros(count * ql.Running.size, dtype=np.uint8)
+        self.running = ql.Running.each(self._raw_running)
+        for running in self.running:
+            running.bold = True
+        k, d, a = self.capacity, self.interface.n_features, self.interface.n_actions
+        self.trace_values, self.trace_slopes = np.zeros((count, k, a)), np.zeros((count, k, d))
+        self.trace_last = np.full((count, k), -1.0)
+        self.points = np.zeros((count, d))
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
-        own = self.table, self.raw, self.room, self.observations, self.steps
-        self.arrays = ((*self.partition.learner, self.partition.diagram, *own),)
+        self.live = cells.Policy(
+            self.codevectors_[0], self.values[0], self.slopes[0], self.visits[0],
+            self.transforms[0], self.means[0], self.heads[0],
+        )  # fmt: skip
+        self._moments = cells.Moments(self.covariances, self.statistics)
+        self._traces = cells.Traces(self.trace_values, self.trace_slopes, self.trace_last)
+        self.arrays = ((
+            self.codevectors_, self.values, self.slopes, self.visits, self.transforms, self.means,
+            self.heads, *self._moments, *self._traces, *self._scratch, self.points, self._after,
+            self.recent, self.running_moments, self.units, self._workspace.uniforms, self.raw,
+            self._raw_running,
+        ),)  # fmt: skip
 
     @property
-    def _has_trials(self) -> bool:
-        """Whether policies are tried: of several environments, if it may ever rest."""
-        return self.config.solved_episodes > 0 and self.n_envs > 1
+    def loop_arrays(self) -> tuple[Any, ...]:
+        """The arrays that the rule opens in a compiled loop."""
+        arrays: tuple[Any, ...] = self.arrays[0]
+        return arrays
 
     @property
     def env_states(self) -> list[EnvState]:
@@ -155,82 +158,34 @@ class OnlineEngine(Engine):
         return self._env_states
 
     @property
-    def _records(self) -> npt.NDArray[np.void]:
-        """The same as one structured array, shape (n_envs,)."""
-        return self.raw[ql.OnlineState.size :].view(EnvState.dtype)
-
-    @property
     def n_envs(self) -> int:
         """Number of environments learned from at once."""
-        return len(self.observations)
+        return len(self.points)
 
     def set_n_envs(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet.
-
-        What the ring holds is kept as far as there is room.
-        """
-        kept = self._trial() if self.state.phase == ql.FROZEN else None
-        self.trials = Trials(count, self.table.shape[1], self.interface.n_features, kept)
+        """Get ready to learn from so many environments at once, none of which has begun yet."""
         if count != self.n_envs:
-            latest, before = self._latest(), self.state
-            self._make_state(count)
+            before = self.state
+            self._make_envs(count)
             self.state.record[:] = before.record
-            self.table = np.concatenate([
-                self.table[: ql.TRACES], np.zeros((count, *self.table.shape[1:]))
-            ])  # fmt: skip
-            self._spread(latest)
             self._open()
-
-    def _spread(self, latest: Latest) -> None:
-        """Spread transitions, as far as there is room, over new rings of all environments."""
-        count, rows = len(self.env_states), _rows_for(len(self.env_states))
-        self.observations = np.zeros((count, rows, latest.points.shape[1]))
-        self.steps = np.zeros((count, rows, latest.steps.shape[1]))
-        for env, begin in enumerate(range(0, min(len(latest.points), count * rows), rows)):
-            own = latest.steps[begin : begin + rows]
-            last = self.env_states[env].last_row = len(own) - 1
-            self.observations[env, : last + 1] = latest.points[begin : begin + rows]
-            self.steps[env, : last + 1] = own
-            if own[last, MARK] == GOES_ON:
-                self.steps[env, last] = -1.0, 0.0, CUT
+        self.state.trial = False  # its running episodes are lost
 
     def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
         if self.n_envs > 1:
             self.set_n_envs(1)
 
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return self.state.n_cells
-
-    @property
-    def codevectors(self) -> FloatArray:
-        """Codevectors in the observation's units, shape (n_cells, d)."""
-        return self.partition.codevectors + self.origin
-
-    @property
-    def epsilon(self) -> float:
-        """Present probability of a random action."""
-        return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]
-
-    def start(self) -> None:
-        """Learn from nothing: first cells, Q = 0."""
-        latest = self._latest()
-        learned = self.config.metric == "learned"
-        self.state.whitened = learned and not informative(latest.points, latest.steps)
-        self.table[:] = 0.0
-        self.partition.start(self._scaling(latest))
-        self.state.phase = ql.LEARNING
-        self.state.streak = self.state.steps_since_start = 0
-        self.state.countdown = self.config.observe_every
-        self._take_over(None)
-
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
-        for env_state in self.env_states:
+        for env_state, running in zip(self.env_states, self.running, strict=True):
+            if running.trial and env_state.episode_length and self.state.trial:
+                self.state.begun -= 1
             env_state.episode_return, env_state.episode_length = 0.0, 0
-        self.table[ql.TRACES :] = 0.0
+            running.planned = False
+
+    def withdraw_choice(self) -> None:
+        """Keep the last choice: it is the one that learning continues with."""
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
@@ -241,240 +196,335 @@ class OnlineEngine(Engine):
         n = len(step.rewards)
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
-        taken, played = tuple(step), tuple(self.trials.played)  # numba is slow to name named ones
-        env, learned, n_ended, best = 0, False, 0, self.state.best_return
+        taken = tuple(step)  # numba is slow to name named ones
+        env, learned = 0, False
         while env < n:
-            events, env, more = ql.step_together(
-                env, learned, taken, played, actions, ended, *self.arrays
-            )
-            n_ended += more
+            events, env, learned = ql.step_together(env, learned, taken, actions, ended, *self.arrays)
             if events:
                 self.attend(events, BAD_STEP)
-                learned = True
-        if self._has_trials and self.state.phase != ql.WARMUP:
-            if n_ended:
-                self._judge(best, ended)
-            self._hand_out(step.begins.nonzero()[0])
-        return actions, ended[ended[:, 1] > 0.0] if n_ended else _NO_EPISODE
-
-    def _judge(self, best: float, ended: FloatArray) -> None:
-        """Keep the policies that solve their episodes; ``best`` was the best return before."""
-        succeeds = ql.succeeds.py_func  # type: ignore[attr-defined]
-        if not succeeds(self.state, best):
-            self.trials.forget()
-        patience = max(SETTLED_AFTER, _SETTLED_AFTER_EACH * self.n_envs)
-        settled = self.state.steps - self.state.best_at >= patience
-        for env in ended[:, 1].nonzero()[0].tolist():
-            episode_return, length = ended[env].tolist()
-            solved = succeeds(self.state, episode_return)
-            changes = self.trials.note(env, solved, int(length))
-            if changes and (self.trials.kept is not None or settled):
-                self._rest_on(self.trials.keep_next())
-
-    def _hand_out(self, begins: IntArray) -> None:
-        """Let environments where an episode begins play the policy that is tried."""
-        if len(begins):
-            trial = self.trials.kept or self._trial()
-            greedy = self.table[ql.VALUES, : self.n_cells].argmax(axis=1)
-            self.trials.begin(begins, trial, self.partition.diagram, greedy)
-
-    def _trial(self) -> Trial:
-        """Return the present policy."""
-        state = {name: np.array(array) for name, array in self.partition.state().items()}
-        return Trial(state, self.table[: ql.TRACES, : self.n_cells].copy())
-
-    def _rest_on(self, trial: Trial | None) -> None:
-        """Go back to an earlier policy and stop learning, or without one go on learning."""
-        self.state.streak = 0
-        self.state.phase = ql.LEARNING if trial is None else ql.FROZEN
-        if trial is not None:
-            self.partition.restore(trial.partition)
-            self.table[: ql.TRACES, : trial.table.shape[1]] = trial.table
-            self.table[ql.TRACES :] = 0.0
-            self._take_over(None)
+        return actions, ended[ended[:, 1] > 0.0]
 
     @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that the rule opens in a compiled loop."""
-        arrays: tuple[Any, ...] = self.arrays[0]
-        return arrays
+    def epsilon(self) -> float:
+        """Present probability of a random decision."""
+        return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]
 
-    def withdraw_choice(self) -> None:
-        """Give back the random number of the last choice."""
-        if self.state.phase != ql.FROZEN:
-            self.state.next_uniform -= 1
+    @property
+    def n_cells(self) -> int:
+        """Number of cells that learn."""
+        return int(self.live.head[cells.N_CELLS])
 
-    def _attend(self, events: int) -> None:
-        if events & ql.WARM:
-            self._centre()
-        if events & (ql.WARM | ql.RESTART):
-            self.start()
-        elif events & (ql.OBSERVE | ql.RESHAPE):
-            self._reshape(events)
+    @property
+    def temperature(self) -> float:
+        """Temperature T_o of the cells that learn, in units of the metric."""
+        return float(self.live.head[cells.TEMPERATURE]) / cells.BLEND
 
-    def _reshape(self, events: int) -> None:
-        """Let the slow timescale reshape its cells, and move metric and table along with them."""
-        before = self.partition.diagram.copy()  # of the cells that the table is about
-        if events & ql.RESHAPE:
-            lineage: Lineage | None = self.partition.reshape()
-        else:
-            lineage = self.partition.observe(self._point)
-        if lineage is not None:
-            latest = self._latest()
-            self._learn_metric(before, latest)
-            ql.carry_table(self.table, lineage)
-            self.partition.rescale(self._scaling(latest))
-            self._take_over(lineage)
+    @property
+    def latest(self) -> FloatArray:
+        """The latest observations, in units, shape (n, d)."""
+        return self.recent[: min(self.state.steps, RECENT)]
 
-    def _centre(self) -> None:
-        """Make the mean of the points seen the origin."""
-        mean, _ = self._latest().moments
-        self.origin += mean
-        self.observations -= mean
+    @property
+    def observations(self) -> FloatArray:
+        """The latest observations, shape (n, d)."""
+        return self._raw(self.latest)
 
-    def _latest(self) -> Latest:
-        """Return what all environments' rings hold."""
-        return Latest.of(self.observations, self.steps, self.env_states)
-
-    def _learn_metric(self, diagram: FloatArray, latest: Latest) -> None:
-        """Average the metric with that of the present Q, on the latest transitions.
-
-        A gradient is one of Watkins' λ-returns, among the steps of a cell with one action.
-        """
-        if self.config.metric != "learned":
-            return
-        points, steps, config = latest.points, latest.steps, self.config
-        cells, targets = np.empty(len(points), dtype=np.int64), np.empty(len(points))
-        assign_batch(diagram, self.n_cells, points, cells)
-        q_values = self.table[ql.VALUES, : self.n_cells]
-        best, greedy = q_values.max(axis=1), q_values.argmax(axis=1)
-        watkins_targets(steps, cells, best, greedy, config.gamma, _METRIC_TRACE_DECAY, targets)
-        groups = cells * q_values.shape[1] + steps[:, ACTION].astype(np.int64)
-        groups[steps[:, MARK] != GOES_ON] = -1
-        units = latest.units(self.state.whitened)
-        self.metric = units.average(self.metric, units.outer(points, groups, targets))
-
-    def _take_over(self, lineage: Lineage | None) -> None:
-        self.state.n_cells = self.partition.n_cells
-        for env_state, ring in zip(self.env_states, self.observations, strict=True):
-            point = ring[(env_state.last_row + env_state.fresh) % len(ring)]
-            env_state.cell = assign(self.partition.diagram, self.n_cells, point)
-        self.state.learner_active = self.partition.active
-        step, temperature = self.state.steps, self.partition.temperature
-        self.note_level(Level(step, temperature, self.codevectors, lineage))
+    def _raw(self, points: FloatArray) -> FloatArray:
+        """Return points, in units, as observations."""
+        origin, inverse_units = self.units
+        return np.asarray(origin + points / inverse_units)
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the ring's points, shape (d,); None during random play."""
+        """Inverse standard deviations of the latest observations, shape (d,)."""
         if self.state.phase == ql.WARMUP:
             return None
-        return self._latest().units(False).scale
+        mean, covariance = metric.covariance(self.latest)
+        return metric.scales(mean, covariance) * self.units[1]
 
     @property
     def mahalanobis(self) -> FloatArray | None:
-        """The metric that was given or learned, in the observation's units.
-
-        None at first, and for good if the cells rest before one has been learned.
-        """
-        never = self.config.metric == "learned" and not (
-            self.metric is not None or self.partition.active
-        )
-        if self.state.phase == ql.WARMUP or never:
+        """The metric of the cells in the observation's units; None during random play."""
+        if self.state.phase == ql.WARMUP:
             return None
-        if not isinstance(self.config.metric, str):
-            return np.array(self.config.metric, dtype=np.float64)
-        return self._latest().units(self.state.whitened).metric(self.metric)
+        transform = self.transforms[ql.BEST] * self.units[1]
+        return np.asarray(transform.T @ transform)
 
-    def _scaling(self, latest: Latest) -> Scaling:
-        """Return the root of the metric, scaled so that the total variance of points is 2."""
-        if isinstance(self.config.metric, str):
-            transform = latest.units(self.state.whitened).transform(self.metric, _METRIC_POWER)
+    def _attend(self, events: int) -> None:
+        if events & ql.WARM:
+            self._begin()
+        if events & ql.SLOW:
+            self._slow_step()
+
+    def _begin(self) -> None:
+        """Take units from random play, and begin with one cell of optimistic values."""
+        raw = self.latest.copy()
+        mean, covariance = metric.covariance(raw)
+        scale = metric.scales(mean, covariance)
+        exponents = np.floor(np.log2(np.where(scale > 0.0, scale, 1.0)))
+        self.units[:] = mean, np.exp2(exponents)  # powers of 2, which round nothing
+        points = (raw - mean) * self.units[1]
+        self.recent[: len(points)] = points
+        self.running_moments[:] = points.mean(axis=0), len(points) * points.var(axis=0)
+        state, optimistic = self.state, max(self.state.mean_reward, 0.0) / (1.0 - self.config.gamma)
+        state.phase = ql.LEARNING
+        state.next_metric = state.steps + METRIC_EVERY // 2
+        self._measure()
+        self.live.values[0] = optimistic
+        if self.partition is not None:
+            self.partition.start(raw)
+            self._place(None)
+        for running in self.running:
+            running.planned = False
+        self._note(np.ones((self.n_cells, 1)))
+
+    def _slow_step(self) -> None:
+        """Learn the metric, and merge, drop, cool and split cells."""
+        state = self.state
+        if self.config.metric == "learned" and state.steps >= state.next_metric:
+            state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
+            self._learn_metric()
+        self._measure()
+        if self.partition is None:
+            self._prune()
+            if self.n_cells < FULL * self.capacity:
+                self.live.head[cells.TEMPERATURE] *= self.config.cooling
+            self._split()
         else:
-            transform = metric.root(np.array(self.config.metric, dtype=np.float64), 0.5, 0.0)
-        _, covariance = latest.moments
-        variance = float((transform @ covariance @ transform.T).trace())
-        if variance > 0.0:
-            transform = transform * np.sqrt(_TOTAL_VARIANCE / variance)
-        return Scaling(transform, self.origin, np.sqrt(covariance.diagonal()))
+            rows = np.arange(state.steps - ql.ROUND, state.steps) % RECENT
+            lineage = self.partition.observe(self._raw(self.recent[rows]))
+            if lineage is not None:
+                self._place(lineage)
+        grown = self.n_cells >= NOTED * len(self.history[-1].codevectors)
+        if grown or self.temperature < 0.5 * self.history[-1].temperature:
+            ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
+            self._note(np.eye(len(self.history[-1].codevectors))[ancestors])
+
+    def _note(self, lineage: Lineage) -> None:
+        """Add the present cells to the history."""
+        codevectors = self._raw(self.in_units(ql.LIVE))
+        self.note_level(Level(self.state.steps, self.temperature, codevectors, lineage))
+        self.statistics[cells.ANCESTOR, : self.n_cells] = np.arange(self.n_cells)
+
+    def in_units(self, which: int) -> FloatArray:
+        """Return the codevectors of a policy in units, shape (n_cells, d)."""
+        n = int(self.heads[which, cells.N_CELLS])
+        inverse = np.linalg.pinv(self.transforms[which])
+        return np.asarray(self.codevectors_[which, :n] @ inverse.T + self.means[which])
+
+    def _deviations(self) -> FloatArray:
+        """Return standard deviations of points so far; 1 for components that never varied."""
+        mean, squares = self.running_moments
+        variances = squares / max(self.state.steps, 1)
+        scale = metric.scales(mean, np.diag(variances))
+        return np.where(scale > 0.0, np.sqrt(variances), 1.0)
+
+    def _measure(self) -> None:
+        """Measure in the present metric, of total variance d; cells and values stay in place."""
+        live, d, n = self.live, len(self.units[0]), self.n_cells
+        mean, deviations = self.running_moments[0], self._deviations()
+        if not isinstance(self.config.metric, str):
+            matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
+            root = metric.root(matrix, 0.5, 0.0) * deviations
+        elif len(self.metric):
+            root = metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
+        else:
+            root = np.eye(d)
+        transform = root * np.sqrt(d / np.sum(root * root)) / deviations
+        moved = np.abs(mean - live.mean) > NEGLIGIBLE * deviations
+        if not moved.any() and np.allclose(
+            transform, live.transform, NEGLIGIBLE, NEGLIGIBLE * np.abs(transform).max()
+        ):
+            return
+        change = transform @ np.linalg.pinv(live.transform)
+        live.codevectors[:n] = live.codevectors[:n] @ change.T + transform @ (live.mean - mean)
+        live.slopes[:n] = live.slopes[:n] @ np.linalg.pinv(change)
+        self.trace_slopes[:, :n] = self.trace_slopes[:, :n] @ change.T
+        self.covariances[:n] = change @ self.covariances[:n] @ change.T
+        live.transform[:], live.mean[:] = transform, mean
+
+    def _learn_metric(self) -> None:
+        """Average the metric with the gradients' outer product at the latest observations.
+
+        Half of it is of the mean value of all actions, half of their advantages.
+        """
+        slopes = self.gradients((self.latest - self.live.mean) @ self.live.transform.T)
+        mean = slopes.mean(axis=1, keepdims=True)
+        parts = np.concatenate([slopes - mean, np.repeat(mean, slopes.shape[1], axis=1)])
+        parts = parts.reshape(-1, parts.shape[2]) @ self.live.transform * self._deviations()
+        total = parts.T @ parts
+        if (trace := np.trace(total)) > 0.0:
+            new = total * len(total) / trace
+            self.metric = 0.5 * (self.metric + new) if len(self.metric) else new
+
+    def gradients(self, points: FloatArray) -> FloatArray:
+        """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
+        live, n = self.live, self.n_cells
+        distances = ((points[:, None] - live.codevectors[:n]) ** 2).sum(axis=2)
+        order = np.argsort(distances, axis=1)[:, : cells.NEAREST]
+        distances = np.take_along_axis(distances, order, axis=1)
+        temperature = live.head[cells.TEMPERATURE]
+        weights = np.exp((distances[:, :1] - distances) / temperature)
+        weights /= weights.sum(axis=1, keepdims=True)
+        offsets = points[:, None] - live.codevectors[order]
+        slopes = live.slopes[order]
+        values = live.values[order] + (slopes * offsets).sum(axis=2, keepdims=True)
+        excess = values - (weights[:, :, None] * values).sum(axis=1, keepdims=True)
+        return np.asarray(
+            (weights[:, :, None] * slopes).sum(axis=1)[:, None]
+            - 2.0 / temperature * np.einsum("nj,nja,njd->nad", weights, excess, offsets)
+        )
+
+    def _prune(self) -> None:
+        """Drop idle cells, and merge coincident ones."""
+        own, state = (self.live, self._moments, self._traces), self.state
+        masses, born = self.statistics[cells.MASS], self.statistics[cells.BORN]
+        idle = (masses < IDLE / self.capacity) & (state.steps - born > GRACE)
+        for k in np.flatnonzero(idle[: self.n_cells])[::-1]:
+            if self.n_cells > 1:
+                cells.drop(*own, int(k))
+        while True:
+            placed = self.live.codevectors[: self.n_cells]
+            squares = (placed**2).sum(axis=1)
+            gaps = squares[:, None] + squares - 2.0 * placed @ placed.T
+            close = gaps < COINCIDENT * self.temperature
+            if np.count_nonzero(close) == self.n_cells:  # each with itself
+                break
+            cells.merge(*own, *np.argwhere(np.tril(close, -1))[0].tolist())
+
+    def _split(self) -> None:
+        """Split cells at their critical temperature, along the direction of greatest variance."""
+        live, statistics, n = self.live, self.statistics, self.n_cells
+        due = np.flatnonzero(statistics[cells.COUNT, :n] >= SPLIT_SAMPLES)
+        if n == self.capacity or not len(due):
+            return
+        variances, directions = np.linalg.eigh(self.covariances[due])
+        for k, variance, direction in zip(due, variances[:, -1], directions[:, :, -1], strict=True):
+            if self.n_cells == self.capacity or 2.0 * variance <= self.temperature:
+                continue
+            new, offset = self.n_cells, 0.7 * np.sqrt(variance) * direction
+            live.head[cells.N_CELLS] += 1
+            self.covariances[k] -= np.outer(offset, offset)
+            statistics[cells.MASS, k] *= 0.5
+            statistics[[cells.COUNT, cells.BORN], k] = 0.0, self.state.steps
+            for halved in (live.visits[k], self.trace_values[:, k], self.trace_slopes[:, k]):
+                halved *= 0.5
+            cells.move(live, self._moments, self._traces, int(k), new)
+            for cell, shift in ((new, offset), (k, -offset)):
+                live.codevectors[cell] += shift
+                live.values[cell] += live.slopes[cell] @ shift
+
+    def _place(self, lineage: Lineage | None) -> None:
+        """Take over the cells of the partition, with values along the lineage."""
+        assert self.partition is not None
+        live, old = self.live, self.n_cells
+        placed = (self.partition.codevectors - self.units[0]) * self.units[1]
+        codevectors = (placed - live.mean) @ live.transform.T
+        n = len(codevectors)
+        shares = np.ones((n, 1)) if lineage is None else lineage / lineage.sum(1, keepdims=True)
+        for array in (live.values, live.visits, live.slopes, self.covariances):
+            array[:n] = np.tensordot(shares, array[:old], axes=1)
+        for row in self.statistics[: cells.BORN]:
+            row[:n] = shares @ row[:old]
+        self.statistics[cells.ANCESTOR, :n] = self.statistics[cells.ANCESTOR, shares.argmax(axis=1)]
+        for traces in (self.trace_values, self.trace_slopes):
+            traces[:, :n] = np.einsum("kl,nla->nka", shares, traces[:, :old])
+        self.trace_last[:, :n] = self.trace_last[:, shares.argmax(axis=1)]
+        live.codevectors[:n] = codevectors
+        live.head[:] = n, self._fixed_temperature(codevectors)
+
+    def _fixed_temperature(self, codevectors: FloatArray) -> float:
+        """Return the temperature at which cells of this spacing are critical.
+
+        Cells that stand for values of a Discrete observation are hard.
+        """
+        if len(codevectors) == 1:
+            return 0.5 * codevectors.shape[1]
+        gaps = ((codevectors[:, None] - codevectors) ** 2).sum(axis=2)
+        np.fill_diagonal(gaps, np.inf)
+        spacing = float(np.median(gaps.min(axis=1)))
+        share = DISTINCT if self.interface.n_values > 0 else cells.BLEND / cells.BIRTH
+        return max(share * spacing, np.finfo(float).tiny)
+
+    @property
+    def _saved(self) -> dict[str, FloatArray]:
+        """Arrays of cells, by name, as far as they are in use."""
+        k = int(self.heads[:, cells.N_CELLS].max())
+        return {
+            "codevectors": self.codevectors_[:, :k],
+            "values": self.values[:, :k],
+            "slopes": self.slopes[:, :k],
+            "visits": self.visits[:, :k],
+            "covariances": self.covariances[:k],
+            "statistics": self.statistics[:, :k],
+            "trace_values": self.trace_values[:, :k],
+            "trace_slopes": self.trace_slopes[:, :k],
+            "trace_last": self.trace_last[:, :k],
+            "transforms": self.transforms,
+            "means": self.means,
+            "heads": self.heads,
+            "points": self.points,
+            "recent": self.recent,
+            "running_moments": self.running_moments,
+            "units": self.units,
+            "uniforms": self._workspace.uniforms,
+        }
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return all arrays that have to be saved, the history apart."""
+        placed = {} if self.partition is None else self.partition.state()
         return {
-            "table": self.table[:, : self.n_cells],
-            "room": self.room,
+            **self._saved,
+            "metric": self.metric,
             "state": self.state.record,
-            "env_states": self._records.copy(),
-            "observations": self.observations,
-            "steps": self.steps,
-            "metric": np.zeros((0, 0)) if self.metric is None else self.metric,
-            **{f"partition_{name}": array for name, array in self.partition.state().items()},
+            "env_states": self.raw[ql.OnlineState.size :].view(EnvState.dtype).copy(),
+            "running": self._raw_running.view(ql.Running.dtype).copy(),
+            **{f"partition_{name}": array for name, array in placed.items()},
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over what :meth:`state_arrays` returned."""
         own = {name: arrays[name] for name in arrays if not name.startswith("partition_")}
-        count = arrays["env_states"].shape[0]
-        self._check(own, count)
-        self.partition.restore(within(arrays, "partition_"))
-        n = self.partition.n_cells
-        held = own["table"].shape[1], int(own["state"]["n_cells"][0])
-        learning = own["state"]["phase"][0] != ql.WARMUP
-        right = held == (n, n) or (held == (1, 1) and not learning)  # one cell until it begins
-        require(right, f"table and state have {held} cells: the partition has {n}")
-        active = bool(self.partition.active) if learning else False
-        require(bool(own["state"]["learner_active"][0]) == active, "learner_active is wrong")
-        self.set_n_envs(count)
-        self.table[:, : arrays["table"].shape[1]] = arrays["table"]
-        self.state.restore(arrays["state"])
-        for i, env_state in enumerate(self.env_states):
-            env_state.restore(arrays["env_states"][i : i + 1])
-        for name in ("room", "observations", "steps"):
-            getattr(self, name)[:] = arrays[name]
-        self.metric = arrays["metric"] if len(arrays["metric"]) else None
+        self._check(own)
+        placed = within(arrays, "partition_")
+        if self.partition is None:
+            require(not placed, f"{sorted(placed)[:1]} is of a partition: the agent has none")
+        else:
+            self.partition.restore(placed)
+        self.set_n_envs(len(own["env_states"]))
+        self.heads[:] = own["heads"]
+        for name, array in self._saved.items():
+            array[:] = own[name]
+        self.metric = np.array(own["metric"])
+        self.state.restore(own["state"])
+        for i, (env_state, running) in enumerate(zip(self.env_states, self.running, strict=True)):
+            env_state.restore(own["env_states"][i : i + 1])
+            running.restore(own["running"][i : i + 1])
 
-    def _check(self, arrays: Mapping[str, npt.NDArray[Any]], count: int) -> None:
+    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
-        capacity, n_actions = self.table.shape[1:]
+        counts = arrays["heads"][:, cells.N_CELLS] if arrays["heads"].ndim == 2 else np.zeros(1)
+        right = (counts >= 1) & (counts <= self.capacity) & (counts == np.floor(counts))
+        require(right.all(), f"heads has {counts} cells: from 1 to {self.capacity}")
+        count = len(arrays["env_states"])
         require(count >= 1, "env_states is empty")
+        d, k = self.interface.n_features, int(counts.max())
         sizes = {
-            "env_states": count, "A": n_actions, "actions": n_actions,
-            "d": self.interface.n_features,
-            "width": self.room.shape[1], "uniforms": self.room.shape[1], "capacity": capacity,
-            "rows": _rows_for(count), "cells": arrays["table"].shape[1],
+            "env_states": count, "A": self.interface.n_actions, "d": d, "K": k, "cells": k,
+            "actions": self.interface.n_actions, "rows": RECENT,
+            "uniforms": len(self._workspace.uniforms),
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
-        for member, row in zip(ROOM.items(), arrays["room"], strict=True):
-            member[1].check(f"room, row {member[0]}", row, sizes)
-        _, visits, step_sizes, traces = np.split(arrays["table"], [1, 2, 3])
-        require((visits >= 0.0).all(), "table has negative numbers of visits")
-        for what, layer in (("step sizes", step_sizes), ("traces", traces)):
-            require(((layer >= 0.0) & (layer <= 1.0)).all(), f"table has {what} out of [0, 1]")
-        require(sizes["m"] in (0, sizes["d"]), f"metric has {sizes['m']} rows")
-        check_steps("steps", arrays["steps"].reshape(-1, 3), n_actions)
-        state, env_states = arrays["state"][0], arrays["env_states"]
+        require(arrays["metric"].shape[0] in (0, d), f"metric has {arrays['metric'].shape[0]} rows")
+        for name in ("codevectors", "values", "slopes", "transforms", "means", "units"):
+            require((np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}")
+        require((arrays["units"][1] > 0.0).all(), "units[1] must be positive")
+        state = arrays["state"][0]
         for name in _SETTINGS:
             value = getattr(self.config, name)
             require(state[name] == value, f"state.{name} is {state[name]}: the setting is {value}")
-        least = int(state["phase"] != ql.WARMUP)
-        right = least <= state["countdown"] <= state["observe_every"]
-        require(right, f"state.countdown is {state['countdown']}")
-        require(
-            (env_states["number"] == np.arange(count)).all(), "env_states are not numbered from 0"
-        )
-        seen = (env_states["last_row"] >= 0).any() or (arrays["steps"][:, -1, MARK] != UNUSED).any()
-        require(seen or least == 0, "steps holds none, though learning has begun")
-
-
-def _first_state(config: TwoTimescaleConfig) -> dict[str, float]:
-    """Return what the state is not 0 in."""
-    return {
-        **{name: getattr(config, name) for name in _SETTINGS},
-        "best_return": -np.inf,
-        "n_cells": 1,
-        "phase": ql.WARMUP,
-    }
-
-
-def _rows_for(count: int) -> int:
-    """Return how many rows the ring of each of so many environments has."""
-    return max(_MAX_ROWS // count, _MIN_ROWS)
+        require(bool(state["grows"]) == (self.partition is None), "state.grows is wrong")
+        numbers = arrays["env_states"]["number"]
+        require((numbers == np.arange(count)).all(), "env_states are not numbered from 0")
+        if state["phase"] == ql.LEARNING:
+            require(state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on")

@@ -1,392 +1,642 @@
-"""The fast timescale: Watkins' Q(λ) over cells, and an agent's bookkeeping, compiled.
+"""The fast timescale, exploration, and the contest of snapshots; compiled.
 
-A step of the environment is one call of :func:`learn` and one of :func:`choose`. The loop in Python
-makes them through :func:`act`, :func:`update` and :func:`step`, the compiled loop directly
-(:mod:`oda_rl.agents.base.compiled_loop`), several environments through :func:`step_together`: that
-all of them give the same bits rests on it.
+A step of the environment is one call of :func:`learn_step`, which also plans the next action; a
+trajectory begins with :func:`enter`. The loop in Python makes these calls through :func:`act`,
+:func:`update` and :func:`step`, the compiled loop through :func:`start`, :func:`choose` and
+:func:`learn`, several environments through :func:`step_together`.
 
-The state of an agent is a tuple of arrays:
+=============  ==================================================================================
+warm-up        random steps for means and deviations: now and then a random action, else the first
+exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps
+bold           nine episodes of ten while their mean return is that of timid ones, less half a
+               standard deviation, or more; else one of twenty
+trial          a snapshot of the policy plays ten episodes, while its mean return plus a standard
+               error reaches the incumbent's score; for at most a fifth of all steps
+contest        score: mean less a standard error; the snapshot of the best score is delivered,
+               and evaluated further: 10 episodes and one more for every four trials
+=============  ==================================================================================
 
-``cells``, ``metric``, ``schedule``
-    The arrays of the slow timescale, a :class:`~oda_rl.agents.partitions.base.Learner`.
-``diagram``, shape (capacity, 1 + d)
-    The cells; see :mod:`oda_rl.diagram`.
-``table``, shape (3 + environments, capacity, actions)
-    Layers: Q-values, number of updates, step size of the last update, and eligibility traces of
-    each environment.
-``raw``
-    Named state: :class:`OnlineState`, and a :class:`~oda_rl.agents.base.state.EnvState` for each
-    environment.
-``room``, shape (5, at least max(capacity, d))
-    Rows of a :class:`~oda_rl.agents.base.state.Workspace`.
-``observations``, ``steps``, shape (environments, rows, d) and (environments, rows, 3)
-    A ring of the latest transitions of each environment (:mod:`oda_rl.agents.base.memory`), from
-    which the metric is learned; observations are points.
+Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
+cells (:mod:`oda_rl.agents.two_timescale.cells`) see x = (o - origin) / unit, with units that are
+powers of 2.
 
 What compiled code cannot do itself it reports as events, bits of one integer.
-
-No threshold says which return is good: an episode succeeds if it keeps 95 % of what the best
-episode so far has gained over random play. That is the same whatever rewards are multiplied by.
-
-References
-----------
-C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989: Q(λ).
-C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-approximation", algorithm 2: one-step Q-learning over annealed cells.
 """
 
+import math
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
-from oda_rl._compile import compiled, inlined, spliced
-from oda_rl._state import Raw, reader
+from oda_rl._compile import compiled, integer, spliced
+from oda_rl._state import Raw, State, reader
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
-from oda_rl.agents.base.memory import Trajectory, begin, remember
 from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
     EnvState,
-    Workspace,
+    Observations,
     end_episode,
-    load_point,
-    workspace,
 )
-from oda_rl.agents.environments.validation import LARGEST_REWARD, NOT_FINITE
-from oda_rl.agents.partitions.base import INTERPRETED, Learner, observe, schedule_of
-from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE
-from oda_rl.agents.policies.table import greatest
-from oda_rl.agents.two_timescale.trials import LONGEST_TRIAL
-from oda_rl.diagram import assign
+from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.two_timescale.cells import (
+    BIRTH,
+    BLEND,
+    TEMPERATURE,
+    Blend,
+    Moments,
+    Policy,
+    Traces,
+    clear,
+    copy,
+    evaluate,
+    give_birth,
+    observe,
+    update as update_values,
+)
+from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Span
 
-# Layers of the table.
-VALUES, VISITS, STEP_SIZES, TRACES = range(4)
-
-# Phases: random play that gives the scale, learning, and a policy that succeeds and is kept.
-WARMUP, LEARNING, FROZEN = range(3)
-
+# Phases.
+WARMUP, LEARNING = range(2)
 # Further events.
-OBSERVE = 2  # the slow timescale, which is Python, is due to see the current point
-RESHAPE = 4  # the slow timescale is due to split and merge its cells
-RESTART = 8
-WARM = 16  # random play is over
+WARM = 2  # random play is over
+SLOW = 4  # the slow timescale is due
+LIVE, BEST, CANDIDATE = range(3)  # policies
+
+ROUND = 100  # steps from one slow step in numpy to the next
+UNIFORMS_PER_STEP = 6  # at most, of act and learn
+BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
+RETURN_MEMORY = 0.1
+TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
+TRIAL_SHARE, TRIAL_PAUSE = 0.2, 0.5  # of all steps; in episodes of the longest length
+MAX_LENGTH = 1_000.0  # of an episode, in that pause
 
 
 class OnlineState(Counters):
     """What an online agent counts, and its settings, which do not change."""
 
-    n_cells: Annotated[int, Span("[1, capacity]")]
-    """Present number of cells."""
-    phase: Annotated[int, Span("[0, 2]")]
-    """``WARMUP``, ``LEARNING`` or ``FROZEN``."""
-    steps_since_start: Annotated[int, Span(COUNT)]
-    """Steps since learning last began from nothing."""
-    countdown: Annotated[int, Span(COUNT)]
-    """Steps until the slow timescale sees a point."""
-    learner_active: bool
-    """Whether the slow timescale still learns."""
-    streak: Annotated[int, Span("(-1000000000000000, 1000000000000000)")]
-    """Episodes in a row that succeeded, or minus the number that fell short."""
-    undecided: bool
-    """Whether an episode that falls short now says little, because others go on for longer."""
-    best_return: Annotated[float, Span("[-inf, inf)")]
-    """Greatest return of an episode; minus infinity before the first."""
-    best_at: Annotated[int, Span(COUNT)]
-    """Steps when it was reached."""
-    random_return: Annotated[float, Span(FINITE)]
-    """Mean return of the episodes of random play, or the first return if none ended in it."""
-    random_episodes: Annotated[int, Span(COUNT)]
-    """Number of those episodes."""
-    whitened: bool
-    """Whether distances are whitened, because components are mixtures."""
+    phase: Annotated[int, Span("[0, 1]")]
+    """``WARMUP`` or ``LEARNING``."""
+    first_action: Annotated[int, Span("[0, actions)")]
+    """What random play mostly does."""
+    observed: Annotated[int, Span(COUNT)]
+    """Observations that the codevectors were moved by."""
+    next_metric: Annotated[int, Span(COUNT)]
+    """Steps at which the metric is learned again."""
+    mean_reward: Annotated[float, Span(FINITE)]
+    """Of random play."""
+    squared_error: Annotated[float, Span("[0, inf)")]
+    """Running mean of δ²."""
 
+    episodes: Annotated[int, Span(COUNT)]
+    """Episodes of learning that have ended."""
+    mean_return: Annotated[float, Span(FINITE)]
+    """Running mean of their returns."""
+    return_variance: Annotated[float, Span("[0, inf)")]
+    """Running variance of their returns."""
+    longest: Annotated[int, Span(COUNT)]
+    """Length of the longest episode."""
+    bold_mean: Annotated[float, Span(FINITE)]
+    """Running mean of the returns of bold episodes."""
+    bold_count: Annotated[int, Span(COUNT)]
+    """Bold episodes."""
+    timid_mean: Annotated[float, Span(FINITE)]
+    """Running mean of the returns of timid episodes."""
+    timid_variance: Annotated[float, Span("[0, inf)")]
+    """Running variance of their returns."""
+    timid_count: Annotated[int, Span(COUNT)]
+    """Timid episodes."""
+
+    trial: bool
+    """Whether a trial is under way."""
+    replay: bool
+    """Whether it is the incumbent's."""
+    trials: Annotated[int, Span(COUNT)]
+    """Trials so far."""
+    trial_steps: Annotated[int, Span(COUNT)]
+    """Steps of all trials."""
+    last_trial: Annotated[int, Span(COUNT)]
+    """Steps when the last one ended."""
+    begun: Annotated[int, Span(COUNT)]
+    """Episodes of the trial that have begun."""
+    quota: Annotated[int, Span(COUNT)]
+    """Episodes that end it."""
+    n: Annotated[int, Span(COUNT)]
+    """Episodes that the candidate has played."""
+    mean: Annotated[float, Span(FINITE)]
+    """Their mean return."""
+    squares: Annotated[float, Span("[0, inf)")]
+    """Sum of squared deviations from it."""
+    best_n: Annotated[int, Span(COUNT)]
+    """Episodes that the incumbent has played; 0: there is none."""
+    best_mean: Annotated[float, Span(FINITE)]
+    """Their mean return."""
+    best_squares: Annotated[float, Span("[0, inf)")]
+    """Sum of squared deviations from it."""
+    best_score: Annotated[float, Span("[-inf, inf)")]
+    """Mean less a standard error; minus infinity where there is none."""
+    version: Annotated[int, Span(COUNT)]
+    """How often the policy that is delivered has changed."""
+
+    grows: bool
+    """Whether cells are born and die; otherwise another partition places them."""
     gamma: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
     trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
+    step_size: Annotated[float, Span("(0, 1]")]
+    """Of the values, at first."""
+    step_size_steps: Annotated[float, Span("(0, inf)")]
+    """Steps after which it has halved, with the exponent 1."""
     step_exponent: Annotated[float, Span("[0, 1]")]
-    """The n-th update has the step size n to minus this power."""
-    min_step_size: Annotated[float, Span("(0, 1]")]
-    """Lower bound of that step size."""
+    """a_t = step_size (1 + t / step_size_steps)^-step_exponent."""
+    min_step_size: Annotated[float, Span("[0, 1]")]
+    """Lower bound of a_t."""
     exploration: Annotated[float, Span("[0, 1]")]
-    """Probability of a random action at the start."""
+    """Probability of a random decision at the start."""
     exploration_decay: Annotated[float, Span("(0, inf)")]
     """Steps after which it has halved."""
+    hold: Annotated[float, Span("[1, inf)")]
+    """A random action is held for at most so many steps."""
+    slow_exponent: Annotated[float, Span("[0, 1]")]
+    """The n-th sample of a codevector has step size (n + 1)^-slow_exponent."""
+    min_slow_step: Annotated[float, Span("[0, 1]")]
+    """Lower bound of that step size."""
     observe_every: Annotated[int, Span("[1, inf)")]
-    """Steps from one point that the slow timescale sees to the next."""
-    solved_episodes: Annotated[int, Span(COUNT)]
-    """Successes in a row that freeze the agent; 0: it never freezes."""
-    restart_after: Annotated[int, Span(COUNT)]
-    """Steps after which an agent that is stuck starts from nothing; 0: never."""
+    """Steps from one observation that codevectors move by to the next."""
     warmup_steps: Annotated[int, Span(COUNT)]
     """Steps of random play."""
+
+
+class Running(State):
+    """The running episode of one environment, beside its :class:`EnvState`."""
+
+    planned: bool
+    """Whether the next action has been chosen."""
+    begins: bool
+    """Whether nothing has been learned along this trajectory yet."""
+    bold: bool
+    """Whether random actions are held."""
+    trial: Annotated[int, Span(COUNT)]
+    """Number of the trial that the episode is part of; 0: of none."""
+    value: Annotated[float, Span(FINITE)]
+    """Q', by which the last target was made."""
+
+
+class Place(NamedTuple):
+    """What the compiled loop reads of a trajectory."""
+
+    env_state: EnvState
+
+
+class InLoop(NamedTuple):
+    """An agent as the compiled loop has it."""
+
+    state: OnlineState
+    trajectory: Place
+    arrays: tuple[Any, ...]
 
 
 class Online(NamedTuple):
     """An online agent, and one of its environments, in compiled code."""
 
     state: OnlineState
-    trajectory: Trajectory
-    room: Workspace
-    table: FloatArray
-    diagram: FloatArray
-    learner: Learner
-    raw: Raw
-    """Bytes of the state and of those of all environments."""
+    env_state: EnvState
+    running: Running
+    live: Policy
+    best: Policy
+    candidate: Policy
+    moments: Moments
+    traces: Traces
+    here: Blend
+    there: Blend
+    values: FloatArray
+    """Of all actions, shape (3, A): here, there, and of the candidate."""
+    points: FloatArray
+    """What each environment acts on, shape (n, d)."""
+    after: FloatArray
+    """What the last step led to, shape (d,)."""
+    recent: FloatArray
+    """A ring of observations, shape (rows, d)."""
+    running_moments: FloatArray
+    """Mean, and sum of squared deviations, shape (2, d)."""
+    units: FloatArray
+    """Origin, and inverse units, shape (2, d)."""
+    uniforms: FloatArray
 
 
 state_of = reader(OnlineState)
 env_state_of = reader(EnvState, OnlineState.size)
+running_of = reader(Running)
 
 
 @spliced
 def unpack(arrays: tuple[Any, ...], env: int) -> Online:
     """Name the arrays of an agent, as one of its environments sees them."""
-    cells, metric, schedule, diagram, table, raw, room, observations, steps = arrays
-    trajectory = Trajectory(observations[env], steps[env], env_state_of(raw, env))
-    learner = Learner(cells, metric, schedule)
-    return Online(state_of(raw, 0), trajectory, workspace(room), table, diagram, learner, raw)
+    (
+        codevectors, values, slopes, visits, transforms, means, heads,
+        covariances, statistics, trace_values, trace_slopes, trace_last,
+        counts, cells, weights, offsets, blend_points, action_values, points, after,
+        recent, running_moments, units, uniforms, raw, raw_running,
+    ) = arrays  # fmt: skip
+    live = Policy(
+        codevectors[0], values[0], slopes[0], visits[0], transforms[0], means[0], heads[0]
+    )
+    best = Policy(
+        codevectors[1], values[1], slopes[1], visits[1], transforms[1], means[1], heads[1]
+    )
+    candidate = Policy(
+        codevectors[2], values[2], slopes[2], visits[2], transforms[2], means[2], heads[2]
+    )
+    here = Blend(counts[0], cells[0], weights[0], offsets[0], blend_points[0])
+    there = Blend(counts[1], cells[1], weights[1], offsets[1], blend_points[1])
+    return Online(
+        state_of(raw, 0), env_state_of(raw, env), running_of(raw_running, env),
+        live, best, candidate, Moments(covariances, statistics),
+        Traces(trace_values, trace_slopes, trace_last), here, there,
+        action_values, points, after, recent, running_moments, units, uniforms,
+    )  # fmt: skip
 
 
 @spliced
-def start(agent: Online, observation: FloatArray) -> int:
-    """Go on from an observation, in whose cell the next action is taken; returns events."""
-    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
-    if event == 0:
-        begin(agent.trajectory, agent.room.point)
-        agent.trajectory.env_state.cell = assign(
-            agent.diagram, agent.state.n_cells, agent.room.point
-        )
+def read(agent: Online, observation: Observations) -> int:
+    """Write an observation, in units, to ``after``; returns an event if it is bad."""
+    d = agent.after.shape[0]
+    if observation.shape[0] != d:
+        return BAD_SHAPE
+    event = integer(0)
+    for i in range(d):
+        value = observation[i] - agent.units[0, i]
+        if not abs(value) <= LARGEST:  # NaN too
+            event = NOT_FINITE
+        agent.after[i] = value * agent.units[1, i]
     return event
 
 
 @spliced
-def choose(agent: Online) -> int:
-    """Epsilon-greedy action in the current cell, or minus the event that prevents it."""
-    return explore(agent, greatest(agent.table[VALUES], agent.trajectory.env_state.cell))
+def draw(agent: Online) -> float:
+    """Return the next random number; :func:`short_of_uniforms` has made sure that there is one."""
+    i = agent.state.next_uniform
+    agent.state.next_uniform = i + 1
+    return agent.uniforms[i]
 
 
 @spliced
-def explore(agent: Online, greedy_action: int) -> int:
-    """Take an action at random, with the present probability, or else the greedy one.
+def short_of_uniforms(arrays: tuple[Any, ...]) -> bool:
+    """Whether there may be too few random numbers for the next step."""
+    return state_of(arrays[-2], 0).next_uniform + UNIFORMS_PER_STEP > arrays[-3].shape[0]
 
-    One uniform decides both whether to explore and, rescaled, which action.
-    """
-    state, env_state, uniforms = agent.state, agent.trajectory.env_state, agent.room.uniforms
-    action = greedy_action
-    if state.phase != FROZEN:
-        i = state.next_uniform
-        if i == uniforms.shape[0]:
-            return -UNIFORMS
-        state.next_uniform = i + 1
-        uniform, epsilon = uniforms[i], epsilon_of(state)
-        if uniform < epsilon:
-            n_actions = agent.table.shape[2]
-            action = int(uniform / epsilon * n_actions)
-            if action == n_actions:  # rounded up
-                action -= 1
-    env_state.greedy_action = greedy_action
-    env_state.action = action
-    return action
+
+@spliced
+def random_action(agent: Online) -> int:
+    """Draw an action."""
+    n_actions = agent.values.shape[1]
+    return min(integer(draw(agent) * n_actions), n_actions - 1)
+
+
+@spliced
+def greedy(values: FloatArray) -> int:
+    """Return the action of greatest value, the first of equals."""
+    best = integer(0)
+    for a in range(1, values.shape[0]):
+        if values[a] > values[best]:
+            best = a
+    return best
 
 
 @spliced
 def epsilon_of(state: OnlineState) -> float:
-    """Return the present probability of a random action."""
-    epsilon = 0.0
-    if state.phase == WARMUP:
-        epsilon = 1.0
-    elif state.phase == LEARNING:
-        epsilon = state.exploration / (1.0 + state.steps_since_start / state.exploration_decay)
+    """Return the present probability of a random decision."""
+    epsilon = 1.0
+    if state.phase == LEARNING:
+        epsilon = state.exploration / (1.0 + state.steps / state.exploration_decay)
     return epsilon
 
 
 @spliced
-def learn(
-    agent: Online, observation: FloatArray, reward: float, terminated: bool, truncated: bool
-) -> int:
-    """Learn from what the last action led to; returns events.
+def step_size_of(state: OnlineState) -> float:
+    """Return a_t = max(a_min, a_0 (1 + t/τ)^-p), the step size of the fast timescale."""
+    size = state.step_size * (1.0 + state.steps / state.step_size_steps) ** -state.step_exponent
+    return max(size, state.min_step_size)
 
-    The observation is then the current point. A bad value changes nothing else.
+
+@compiled
+def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
+    """Go on from an observation; returns an event if it is bad.
+
+    Where the last step led there, its action is planned already; otherwise a trajectory begins.
     """
-    state, env_state, point = agent.state, agent.trajectory.env_state, agent.room.point
-    event = load_point(observation, agent.room, agent.diagram.shape[1] - 1)
+    agent = unpack(arrays, env)
+    event = read(agent, observation)
+    if event:
+        return event
+    state, env_state, running, after = agent.state, agent.env_state, agent.running, agent.after
+    point = agent.points[env]
+    same = running.planned > 0
+    for i in range(after.shape[0]):
+        same = same and point[i] == after[i]
+        point[i] = after[i]
+    if same:
+        return 0
+    clear(agent.traces, env)
+    env_state.held = 0
+    running.planned = running.begins = True
+    if env_state.episode_length == 0:
+        running.trial = 0
+        if state.trial and state.begun < state.quota:
+            state.begun += 1
+            running.trial = state.trials
+    if state.phase == WARMUP:
+        env_state.action = random_action(agent)
+    else:
+        policy = agent.candidate if running.trial else agent.live
+        evaluate(policy, point, agent.there, agent.values[1])
+        env_state.action = greedy(agent.values[1])
+    return 0
+
+
+@compiled
+def learn_step(
+    observation: Observations,
+    reward: float,
+    terminated: bool,
+    truncated: bool,
+    arrays: tuple[Any, ...],
+    env: int,
+) -> int:
+    """Learn from what the planned action led to, and plan the next; returns events.
+
+    A bad value changes nothing.
+    """
+    agent = unpack(arrays, env)
+    state, env_state, running = agent.state, agent.env_state, agent.running
+    event = read(agent, observation)
     if event:
         return event
     if not abs(reward) <= LARGEST_REWARD:  # NaN too
         return NOT_FINITE
     state.steps += 1
-    state.steps_since_start += 1
     env_state.episode_length += 1
     env_state.episode_return += reward
-    remember(agent.trajectory, reward, point, terminated)
-    next_cell = assign(agent.diagram, state.n_cells, point)
-    events = 0
-    if state.phase == LEARNING:
-        update_values(agent, next_cell, reward, terminated)
-        if state.learner_active:
-            state.countdown -= 1
-            if state.countdown == 0:
-                state.countdown = state.observe_every
-                events = show(agent)
-                next_cell = assign(agent.diagram, state.n_cells, point)  # cells have moved
-    elif state.phase == WARMUP and state.steps_since_start >= state.warmup_steps:
-        events = WARM
-    env_state.cell = next_cell
+    events = integer(0)
+    row = (state.steps - 1) % agent.recent.shape[0]
+    for i in range(agent.after.shape[0]):
+        agent.recent[row, i] = agent.after[i]
+    if state.phase == WARMUP:
+        state.mean_reward += (reward - state.mean_reward) / state.steps
+        if draw(agent) < 0.1:
+            env_state.action = random_action(agent)
+        else:
+            env_state.action = state.first_action
+        if state.steps >= state.warmup_steps:
+            events = WARM
+    else:
+        learn_values(agent, reward, terminated)
+        if state.steps % state.observe_every == 0:
+            state.observed += 1
+            observe(
+                agent.live, agent.moments, agent.there, state.observed,
+                state.slow_exponent, state.min_slow_step,
+            )  # fmt: skip
+        if state.steps % ROUND == 0:
+            events = SLOW
+    for i in range(agent.after.shape[0]):
+        agent.points[env, i] = agent.after[i]
+    running.begins = False
     if terminated or truncated:
-        events |= judge_episode(agent)
+        judge_episode(
+            state, env_state, running, agent.live, agent.best, agent.candidate, draw(agent)
+        )
+        events |= EPISODE_END
     return events
 
 
 @spliced
-def update_values(agent: Online, next_cell: int, reward: float, terminated: bool) -> None:
-    """Update the Q-values by one step of Watkins' Q(λ) with replacing traces.
-
-    The traces of the cell's other actions are cleared (Singh and Sutton 1996), and all traces if
-    the action was not greedy. The value after a terminal step is 0.
-    """
-    state, env_state, table = agent.state, agent.trajectory.env_state, agent.table
-    cell, action = env_state.cell, env_state.action
-    future = 0.0
+def learn_values(agent: Online, reward: float, terminated: bool) -> None:
+    """Fast timescale: birth, the next action, target, traces and values."""
+    state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
+    point, after = agent.points[env_state.number], agent.after
+    values, next_values = agent.values[0], agent.values[1]
+    for i in range(after.shape[0]):  # means and deviations, by Welford's recursion
+        surprise = after[i] - agent.running_moments[0, i]
+        agent.running_moments[0, i] += surprise / state.steps
+        agent.running_moments[1, i] += surprise * (after[i] - agent.running_moments[0, i])
+    distance = evaluate(live, after, agent.there, next_values)
+    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
+        error, step = state.squared_error, state.steps
+        if give_birth(live, agent.moments, agent.traces, agent.there, next_values, error, step):
+            evaluate(live, after, agent.there, next_values)
+    evaluate(live, point, agent.here, values)
+    action, best = env_state.action, greedy(next_values)
+    next_action = best
+    if running.trial:
+        state.trial_steps += 1
+        evaluate(agent.candidate, after, agent.here, agent.values[2])
+        next_action = greedy(agent.values[2])
+        evaluate(live, point, agent.here, values)
+    elif env_state.held > 0:
+        env_state.held -= 1
+        next_action = action
+    elif draw(agent) < epsilon_of(state):
+        next_action = random_action(agent)
+        if running.bold:
+            env_state.held = integer(state.hold ** draw(agent)) - 1
+    future = next_values[best if running.trial else next_action]
+    error = reward - values[action]
     if not terminated:
-        future = table[VALUES, next_cell, greatest(table[VALUES], next_cell)]
-    error = reward + state.gamma * future - table[VALUES, cell, action]
-    visits = table[VISITS, cell, action] + 1.0
-    table[VISITS, cell, action] = visits
-    step_size = max(visits**-state.step_exponent, state.min_step_size)
-    table[STEP_SIZES, cell, action] = step_size
-    if state.trace_decay == 0.0:
-        table[VALUES, cell, action] += step_size * error
-        return
-    traces = table[TRACES + env_state.number]
-    if action != env_state.greedy_action:
-        traces[:] = 0.0
-    traces[cell] = 0.0
-    traces[cell, action] = 1.0
+        error += state.gamma * future
+    change = 0.0 if running.begins else values[action] - running.value
     decay = state.gamma * state.trace_decay
-    values, step_sizes = table[VALUES].reshape(-1), table[STEP_SIZES].reshape(-1)
-    flat_traces = traces.reshape(-1)
-    # Each entry moves by the step size of its own last update: it falls with that entry's visits.
-    for k in range(state.n_cells * table.shape[2]):
-        values[k] += step_sizes[k] * flat_traces[k] * error
-        trace = decay * flat_traces[k]
-        flat_traces[k] = trace if trace > SMALLEST_TRACE else 0.0
-
-
-@spliced
-def show(agent: Online) -> int:
-    """Show the current point to the slow timescale; returns events."""
-    learner, room = agent.learner, agent.room
-    if schedule_of(learner.schedule, 0).kind == INTERPRETED:
-        return OBSERVE
-    n_cells = agent.state.n_cells
-    due = observe(agent.diagram, learner, n_cells, room.point, room.weights, room.gradient)
-    return RESHAPE if due else 0
-
-
-@spliced
-def succeeds(state: OnlineState, episode_return: float) -> bool:
-    """Whether a return is about as good as the best, as measured from random play."""
-    best, gained = state.best_return, state.best_return - state.random_return
-    return gained > 0.0 and episode_return >= best - SHORT * gained
-
-
-@spliced
-def judge_episode(agent: Online) -> int:
-    """Compare the episode that ends with others, and freeze or learn by that; returns events."""
-    state, env_state, table = agent.state, agent.trajectory.env_state, agent.table
-    episode_return, events = env_state.episode_return, EPISODE_END
-    if state.phase == WARMUP or state.random_episodes == 0:
-        state.random_episodes += 1
-        state.random_return += (episode_return - state.random_return) / state.random_episodes
-    if episode_return > state.best_return:
-        state.best_return = episode_return
-        state.best_at = state.steps
-    if state.phase != WARMUP:
-        streak, wanted = state.streak, state.solved_episodes
-        if succeeds(state, episode_return):
-            streak = max(streak, 0) + 1
-        elif not state.undecided:
-            streak = min(streak, 0) - 1
-            stuck = streak <= -wanted and 0 < state.restart_after < state.steps_since_start
-            if stuck and state.phase == LEARNING:
-                events |= RESTART
-        state.streak = streak
-        if wanted > 0 and table.shape[0] == TRACES + 1:  # several environments have their trials
-            settled = state.phase == FROZEN or state.steps - state.best_at >= SETTLED_AFTER
-            state.phase = FROZEN if streak >= wanted and settled else LEARNING
-        table[TRACES + env_state.number] = 0.0
-    end_episode(state, env_state)
-    return events
-
-
-RULE = Rule("online", unpack, start, choose, learn)
+    update_values(
+        live, agent.traces, env_state.number, agent.here, action, error, change,
+        step_size_of(state), decay, state.steps,
+    )  # fmt: skip
+    rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
+    state.squared_error += rate * (error * error - state.squared_error)
+    running.value = future
+    env_state.action = next_action
 
 
 @compiled
-def act(observation: FloatArray, arrays: tuple[Any, ...]) -> int:
+def judge_episode(
+    state: OnlineState,
+    env_state: EnvState,
+    running: Running,
+    live: Policy,
+    best: Policy,
+    candidate: Policy,
+    uniform: float,
+) -> None:
+    """Note the return of the episode that ends, and what follows from it."""
+    episode_return = env_state.episode_return
+    state.longest = max(state.longest, env_state.episode_length)
+    if state.phase == LEARNING:
+        if running.trial == 0:
+            note_return(state, episode_return, running.bold > 0)
+            if state.best_n == 0:
+                copy(best, live)
+                state.version += 1
+            if begin_trial(state):
+                copy(candidate, best if state.replay else live)
+        elif running.trial == state.trials and state.trial:
+            if end_trial_episode(state, episode_return):
+                copy(best, candidate)
+        free = state.bold_mean >= state.timid_mean - BOLD_COST * math.sqrt(state.timid_variance)
+        running.bold = uniform < (BOLD if free else TIMID_SHARE)
+    running.planned = False
+    end_episode(state, env_state)
+
+
+@spliced
+def note_return(state: OnlineState, episode_return: float, bold: bool) -> None:
+    """Update running means and variances of the returns of learning."""
+    if bold:
+        state.bold_count += 1
+        rate = max(BOLD_MEMORY, 1.0 / state.bold_count)
+        state.bold_mean += rate * (episode_return - state.bold_mean)
+    else:
+        state.timid_count += 1
+        rate = max(BOLD_MEMORY, 1.0 / state.timid_count)
+        surprise = episode_return - state.timid_mean
+        state.timid_mean += rate * surprise
+        state.timid_variance += rate * (surprise * surprise * (1.0 - rate) - state.timid_variance)
+    state.episodes += 1
+    rate = max(RETURN_MEMORY, 1.0 / state.episodes)
+    surprise = episode_return - state.mean_return
+    state.mean_return += rate * surprise
+    state.return_variance += rate * (surprise * surprise * (1.0 - rate) - state.return_variance)
+
+
+@spliced
+def begin_trial(state: OnlineState) -> bool:
+    """Begin a trial if one is due; returns whether there is one."""
+    pause = TRIAL_PAUSE * min(float(state.longest), MAX_LENGTH)
+    rested = state.steps - state.last_trial > pause
+    affordable = state.trial_steps < TRIAL_SHARE * state.steps
+    if state.trial or state.episodes <= 3 or not (rested and affordable):
+        return False
+    promising = state.mean_return + math.sqrt(state.return_variance) > state.best_mean
+    state.trials += 1
+    state.begun = 0
+    if 0 < state.best_n < TRIAL_EPISODES + RETRIAL * state.trials:
+        state.n, state.mean, state.squares = state.best_n, state.best_mean, state.best_squares
+        state.quota, state.replay = REPLAYS, True
+    elif state.best_n == 0 or promising:
+        state.n, state.mean, state.squares = 0, 0.0, 0.0
+        state.quota, state.replay = TRIAL_EPISODES, False
+    else:
+        return False
+    state.trial = True
+    return True
+
+
+@spliced
+def end_trial_episode(state: OnlineState, episode_return: float) -> bool:
+    """Update the candidate's record; end its trial when it has won or lost.
+
+    Returns whether it takes the place of the incumbent.
+    """
+    state.n += 1
+    surprise = episode_return - state.mean
+    state.mean += surprise / state.n
+    state.squares += surprise * (episode_return - state.mean)
+    error = math.sqrt((state.squares + state.return_variance) / state.n / state.n)
+    score, first = state.mean - error, state.best_n == 0
+    if state.replay:
+        over = keeps = state.n >= state.best_n + state.quota
+    else:
+        over = state.n >= state.quota
+        keeps = over and (first or score > state.best_score)
+        over = over or (not first and state.mean + error < state.best_score)
+    if keeps:
+        state.best_n, state.best_score = state.n, score
+        state.best_mean, state.best_squares = state.mean, state.squares
+    if over:
+        state.trial = False
+        state.last_trial = state.steps
+    wins = keeps and not state.replay
+    if wins:
+        state.version += 1
+    return wins
+
+
+@spliced
+def in_loop(arrays: tuple[Any, ...], env: int) -> InLoop:
+    """Name what the compiled loop reads."""
+    raw = arrays[-2]
+    return InLoop(state_of(raw, 0), Place(env_state_of(raw, env)), arrays)
+
+
+@spliced
+def start(agent: InLoop, observation: Observations) -> int:
+    """Go on from an observation; returns events."""
+    if short_of_uniforms(agent.arrays):
+        return UNIFORMS
+    return enter(observation, agent.arrays, 0)
+
+
+@spliced
+def choose(agent: InLoop) -> int:
+    """Return the planned action, or minus the event that prevents it."""
+    if short_of_uniforms(agent.arrays):
+        return -UNIFORMS
+    return agent.trajectory.env_state.action
+
+
+@spliced
+def learn(
+    agent: InLoop, observation: Observations, reward: float, terminated: bool, truncated: bool
+) -> int:
+    """Learn from what the action led to; returns events."""
+    return learn_step(observation, reward, terminated, truncated, agent.arrays, 0)
+
+
+RULE = Rule("online", in_loop, start, choose, learn)
+
+
+@compiled
+def act(observation: Observations, arrays: tuple[Any, ...]) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent = unpack(arrays, 0)
-    event = start(agent, observation)
-    return -event if event else choose(agent)
+    event = start(in_loop(arrays, 0), observation)
+    return -event if event else env_state_of(arrays[-2], 0).action
 
 
 @compiled
 def update(
-    observation: FloatArray,
+    observation: Observations,
     action: int,
     reward: float,
-    next_observation: FloatArray,
+    next_observation: Observations,
     terminated: bool,
     truncated: bool,
     arrays: tuple[Any, ...],
 ) -> int:
     """Learn from one transition; returns events."""
-    agent = unpack(arrays, 0)
-    event = start(agent, observation)
+    event = enter(observation, arrays, 0)
     if event:
         return event
-    env_state = agent.trajectory.env_state
-    env_state.action, env_state.greedy_action = (
-        action,
-        greatest(agent.table[VALUES], env_state.cell),
-    )
-    return learn(agent, next_observation, reward, terminated, truncated)
+    env_state = env_state_of(arrays[-2], 0)
+    if env_state.action != action:  # than was planned: what that was worth says nothing
+        env_state.action = action
+        running_of(arrays[-1], 0).begins = True
+    return learn_step(next_observation, reward, terminated, truncated, arrays, 0)
 
 
 @compiled
 def step(
-    next_observation: FloatArray,
+    next_observation: Observations,
     reward: float,
     terminated: bool,
     truncated: bool,
     arrays: tuple[Any, ...],
 ) -> int:
-    """Learn from the last action's outcome and choose the next action in one call.
+    """Learn from the last action's outcome and return the next action.
 
     Negative: minus the events to attend to first; then :func:`act` chooses.
     """
-    agent = unpack(arrays, 0)
-    events = learn(agent, next_observation, reward, terminated, truncated)
-    return -events if events else choose(agent)
-
-
-@inlined
-def outlasted(raw: Raw, env: int, n: int) -> bool:
-    """Whether most other running episodes are longer than the one that ends in an environment.
-
-    Of several episodes that began together those that fail are the first to end: they say little
-    about a policy of which most others still go on.
-    """
-    longer = 0
-    length = env_state_of(raw, env).episode_length + 1  # with the step that ends it
-    for other in range(n):
-        if other != env and env_state_of(raw, other).episode_length > length:
-            longer += 1
-    return 2 * longer >= n
+    events = learn_step(next_observation, reward, terminated, truncated, arrays, 0)
+    return -events if events else choose(in_loop(arrays, 0))
 
 
 @compiled
@@ -394,11 +644,10 @@ def step_together(
     first: int,
     learned: bool,
     taken: tuple[Any, ...],
-    played: tuple[Any, ...],
     actions: IntArray,
     ended: FloatArray,
     arrays: tuple[Any, ...],
-) -> tuple[int, int, int]:
+) -> tuple[int, int, bool]:
     """Learn from a step of all environments, and choose the next actions, one after the other.
 
     Parameters
@@ -406,9 +655,8 @@ def step_together(
     first, learned
         The environment to begin with, and whether its step has been learned from already: so it
         goes on after events.
-    taken, played
-        A :class:`~oda_rl.agents.base.engine.VectorStep`, and the policies that environments play:
-        a :class:`~oda_rl.agents.two_timescale.trials.Played`.
+    taken
+        A :class:`~oda_rl.agents.base.engine.VectorStep`.
     actions : ndarray, shape (n,)
         Written to.
     ended : ndarray, shape (n, 2)
@@ -416,57 +664,26 @@ def step_together(
 
     Returns
     -------
-    events, env, n_ended
-        Events to attend to, and in which environment; or 0 and n. How many episodes have ended.
+    events, env, learned
+        Events to attend to, in which environment, and whether its step has been learned from; or
+        0, n and False.
     """
-    after, observations, rewards, terminated, truncated, learns, acts, begins = taken
-    counts, diagrams, greedy = played
-    n, n_ended = rewards.shape[0], 0
+    after, observations, rewards, terminated, truncated, learns, acts, _ = taken
+    n, state = rewards.shape[0], state_of(arrays[-2], 0)
     for i in range(first, n):
-        agent, resumed, events = unpack(arrays, i), learned and i == first, 0
-        state = agent.state
+        resumed = learned and i == first
+        if short_of_uniforms(arrays):
+            return UNIFORMS, i, resumed
         if learns[i] and not resumed:
-            ends = terminated[i] or truncated[i]
-            state.undecided = ends and outlasted(agent.raw, i, n)
-            events = learn(agent, after[i], rewards[i], terminated[i], truncated[i])
+            events = learn_step(after[i], rewards[i], terminated[i], truncated[i], arrays, i)
             if events & EPISODE_END:
                 events -= EPISODE_END
-                n_ended += 1
                 ended[i, 0], ended[i, 1] = state.last_return, state.last_length
-        if events == 0 and acts[i]:
-            if begins[i] or resumed:  # events may have moved the cells
-                events = start(agent, observations[i])
-            if events == 0:
-                trial = counts[i] > 0 and agent.trajectory.env_state.episode_length <= LONGEST_TRIAL
-                if trial and not begins[i]:
-                    cell = assign(diagrams[i], counts[i], agent.room.point)
-                    action = explore(agent, greedy[i, cell])
-                else:
-                    action = choose(agent)
-                if action < 0:
-                    events = -action
-                else:
-                    actions[i] = action
-        if events:
-            return events, i, n_ended
-    return 0, n, n_ended
-
-
-def carry_table(table: FloatArray, lineage: FloatArray) -> None:
-    """Move the table along a lineage, shape (new cells, old cells).
-
-    A new cell's Q-value is the average of those of the cells it comes from, by their updates (by
-    the lineage's weights where there were none). Updates are added up, but start again from 0
-    where a cell was split; all traces are cleared. Step sizes are set by the next updates.
-    """
-    n_new, n_old = lineage.shape
-    values, visits = table[VALUES, :n_old], table[VISITS, :n_old]
-    parents = (lineage > 0.0).astype(np.float64)
-    whole = parents.sum(axis=0) <= 1.0
-    weights = parents @ visits
-    averages = (lineage @ values) / lineage.sum(axis=1, keepdims=True)
-    np.divide(parents @ (visits * values), weights, out=averages, where=weights > 0.0)
-    added = parents @ (visits * whole[:, None])
-    table[VALUES, :n_new] = averages
-    table[VISITS, :n_new] = added
-    table[TRACES:] = 0.0
+            if events:
+                return events, i, True
+        if acts[i]:
+            events = enter(observations[i], arrays, i)
+            if events:
+                return events, i, True
+            actions[i] = env_state_of(arrays[-2], i).action
+    return 0, n, False

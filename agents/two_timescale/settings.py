@@ -1,4 +1,4 @@
-"""What can be set about the online agent; its partitions have settings of their own."""
+"""What can be set about the online agent; partitions other than its own have their settings."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -38,48 +38,65 @@ _SYMMETRIC = Range(
 
 @dataclass(frozen=True)
 class TwoTimescaleConfig(Checked):
-    """Settings of :class:`oda_rl.agents.TwoTimescaleAgent`, each with its default."""
+    """Settings of :class:`oda_rl.agents.TwoTimescaleAgent`, each with its default.
 
-    gamma: Annotated[float, within("(0, 1]")] = 0.995
+    Both timescales have Robbins-Monro step sizes: a_t = max(min_step_size, step_size (1 + t /
+    step_size_steps)^-step_exponent) of the values, and b_n = max(min_slow_step, (n +
+    1)^-slow_exponent) of the n-th sample of a codevector. Exponents of 0 are constant steps, of 1
+    harmonic ones. The theory asks for b_n / a_n → 0, which ``print(agent)`` tells of.
+    """
+
+    max_cells: Annotated[int, at_least(1)] = 256
+    """Maximum number of cells."""
+
+    gamma: Annotated[float, within("(0, 1]")] = 0.99
     """Discount factor gamma of the return, in (0, 1]."""
 
-    trace_decay: Annotated[float, within("[0, 1]")] = 0.98
-    """Decay lambda of Watkins' eligibility traces, in [0, 1]. 0 is one-step Q-learning."""
+    trace_decay: Annotated[float, within("[0, 1]")] = 0.9
+    """Decay lambda of the eligibility traces, in [0, 1]. 0 is one-step learning."""
 
-    step_exponent: Annotated[float, within("[0, 1]")] = 0.2
-    """The n-th update of a Q-value has step size n ** -step_exponent; in [0, 1]."""
+    step_size: Annotated[float, within("(0, 1]")] = 0.3
+    """Step size a_0 of the values at the start, relative to |φ|², in (0, 1]."""
 
-    min_step_size: Annotated[float, within("(0, 1]")] = 0.01
-    """Lower bound of that step size, in (0, 1]."""
+    step_size_steps: Annotated[float, POSITIVE] = 50_000.0
+    """Steps over which it falls."""
 
-    exploration: Annotated[float, within("[0, 1]")] = 0.5
-    """Probability of a random action at the (re)start, in [0, 1]."""
+    step_exponent: Annotated[float, within("[0, 1]")] = 1.0
+    """Exponent of the fast timescale, in [0, 1]."""
 
-    exploration_decay: Annotated[float, POSITIVE] = 1000.0
+    min_step_size: Annotated[float, within("[0, 1]")] = 0.02
+    """Lower bound of the step size of the values, in [0, 1]."""
+
+    slow_exponent: Annotated[float, within("[0, 1]")] = 1.0
+    """Exponent of the slow timescale, in [0, 1]."""
+
+    min_slow_step: Annotated[float, within("[0, 1]")] = 0.0002
+    """Lower bound of the step size of the codevectors, in [0, 1]."""
+
+    exploration: Annotated[float, within("[0, 1]")] = 0.2
+    """Probability of a random decision at the start, in [0, 1]."""
+
+    exploration_decay: Annotated[float, POSITIVE] = 5_000.0
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
-    observe_every: Annotated[int, at_least(1)] = 4
-    """The slow timescale sees every so manyth step."""
+    hold: Annotated[int, at_least(1)] = 20
+    """In bold episodes a random action is held for fewer steps than this."""
+
+    cooling: Annotated[float, within("(0, 1)")] = 0.9
+    """Factor of the temperature every 100 steps, while fewer than nine tenths of the cells are in
+    use; in (0, 1)."""
+
+    observe_every: Annotated[int, at_least(1)] = 2
+    """Codevectors move every ``observe_every`` steps."""
 
     metric: Annotated[
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
-    """Distances between states: learned from the gradients of Q while the cells are annealed (until
-    then in standard deviations of the observation; whitened, if its components are no axes of the
-    world), in standard deviations throughout, or a symmetric positive semi-definite matrix."""
+    """Distances between states: learned from the gradients of Q, in standard deviations of the
+    observation's components, or a symmetric positive semi-definite matrix."""
 
     action_bins: Annotated[int, at_least(2)] = 5
     """Values of each component of a continuous action, least to greatest; at least 2."""
 
     warmup_steps: Annotated[int, at_least(2)] = 500
-    """Random steps before learning, which give the scale; at least 2."""
-
-    solved_episodes: Annotated[int, at_least(0)] = 2
-    """After so many episodes in a row that succeed the agent stops learning, until one falls short.
-    An episode succeeds if its return is within 5 % of the best so far, measured from random play,
-    and nothing better has come for 2000 steps. 0: it never stops, and one that falls short is
-    enough to start again."""
-
-    restart_after: Annotated[int, at_least(0)] = 5000
-    """If after so many steps as many episodes in a row fall short as would have had to succeed,
-    learning starts from nothing. 0: it never does."""
+    """Random steps before learning, which give means and deviations; at least 2."""
