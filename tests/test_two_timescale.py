@@ -7,14 +7,11 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Recording, Toy
-from numba import njit
+from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Toy
 
-from oda_rl.agents import GridPartition, ODAPartition, TwoTimescaleAgent, TwoTimescaleConfig
-from oda_rl.agents.base.memory import GOES_ON, MARK
-from oda_rl.agents.partitions.base import interpreted_learner
+from oda_rl.agents import GridPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.envs.dynamics import Dynamics, compiled_dynamics
+from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
 
@@ -26,7 +23,8 @@ def same(first, second):
     np.testing.assert_array_equal(first.visits, second.visits)
     np.testing.assert_array_equal(first.codevectors, second.codevectors)
     np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
-    np.testing.assert_array_equal(first.partition.diagram, second.partition.diagram)
+    for name, array in first._engine.state_arrays().items():
+        np.testing.assert_array_equal(array, second._engine.state_arrays()[name], err_msg=name)
     for name in ("metric_", "scale_"):
         if getattr(first, name) is not None:
             np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
@@ -42,13 +40,12 @@ def same(first, second):
     "config",
     [
         {},
-        {"restart_after": 3000},
-        {"trace_decay": 0.0, "max_cells": 20, "min_temperature": 0.001},
+        {"trace_decay": 0.0, "max_cells": 20},
         {"metric": "std"},
         {"metric": MATRIX},
-        {"restart_after": 4000, "observe_every": 1, "warmup_steps": 2500},
+        {"observe_every": 1, "warmup_steps": 2500, "hold": 1},
     ],
-    ids=["default", "restarts", "one-step", "std", "matrix", "late start, restarts"],
+    ids=["default", "one-step", "std", "matrix", "late start"],
 )
 def test_fused_and_python_loop_give_the_same_bits(env_id, config):
     env = gym.make(env_id)
@@ -60,63 +57,6 @@ def test_fused_and_python_loop_give_the_same_bits(env_id, config):
         same(fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) > 50
     assert len(fused.history) > 3
-
-
-def test_a_frozen_policy_plays_the_same_in_both_loops_wherever_it_is_cut():
-    fused = TwoTimescaleAgent("CartPole-v1", seed=3).learn(15_000)
-    stepwise = TwoTimescaleAgent(Plain(gym.make("CartPole-v1")), seed=3).learn(15_000)
-    rested = 0
-    for steps in (1, 2, 700, 37, 1, 2600, 5, 499):  # the ring of 2000 goes round
-        same(fused.learn(steps), stepwise.learn(steps))
-        held = [agent._engine.state_arrays() for agent in (fused, stepwise)]
-        for name in ("observations", "steps", "table", "state"):
-            np.testing.assert_array_equal(*(one[name] for one in held), err_msg=name)
-        rested += fused.frozen
-    assert rested >= 4
-
-
-@njit
-def _grow(parameters, state, action):
-    state[0] *= parameters[0]
-    return float(action), False
-
-
-@njit
-def _show(parameters, state, observation):
-    observation[0] = state[0]
-
-
-class Growing(gym.Env):
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-    action_space = gym.spaces.Discrete(2)
-    factor = 1.01
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.state = self.np_random.uniform(1.0, 2.0, size=1)
-        return self.state.copy(), {}
-
-    def step(self, action):
-        reward, terminated = _grow(np.array([self.factor]), self.state, action)
-        return self.state.copy(), reward, terminated, False, {}
-
-    def dynamics(self):
-        parameters = np.array([self.factor])
-        return Dynamics(_grow, _show, lambda rng, n: rng.uniform(1.0, 2.0, (n, 1)), parameters)
-
-
-def test_a_frozen_policy_ends_where_values_are_not_finite():
-    agents = []
-    for wrap in (lambda env: env, Plain):
-        env = Growing()
-        agent = TwoTimescaleAgent(wrap(gym.wrappers.TimeLimit(env, 50)), seed=0).learn(8000)
-        assert agent.frozen
-        env.factor = 1e9  # 17 steps lead beyond what can be squared
-        with pytest.raises(ValueError, match="not finite"):
-            agent.learn(100)
-        assert agent.num_timesteps == 8016
-        agents.append(agent)
-    same(*agents)
 
 
 def test_a_loop_of_ones_own_gives_the_same_bits():
@@ -202,64 +142,27 @@ def test_the_environment_is_left_where_training_took_it():
     np.testing.assert_array_equal(env.reset()[0], other.reset()[0])
 
 
-def test_interpreted_learner_equals_the_compiled_one():
-    partitions = ODAPartition(), OwnLearner()
-    compiled, interpreted = (
-        TwoTimescaleAgent(BARTO, partition=partition, metric="std", seed=4).learn(6000)
-        for partition in partitions
-    )
-    same(compiled, interpreted)
-    assert partitions[1].shown > 100
-    assert len(interpreted.history) > 3
-
-
-def test_interpreted_learner_gives_the_same_bits_in_both_loops():
-    def agent(kind, env):
-        return TwoTimescaleAgent(env, partition=kind(), seed=4)
-
-    fused, stepwise = (agent(OwnLearner, wrap(gym.make(BARTO))) for wrap in (lambda e: e, Plain))
-    same(fused.learn(6000), stepwise.learn(6000))
-    assert len(fused.history) > 3
-    first = next(level.step for level in fused.history if level.lineage is not None)
-    # It assigns points before it sees the last one, the compiled one after that: for a moment
-    # their metrics are nearly the same.
-    one, other = (agent(kind, BARTO).learn(first).metric_ for kind in (OwnLearner, ODAPartition))
-    np.testing.assert_allclose(one, other, atol=0.05 * other.max())
-
-
-class OwnLearner:
-    """Annealing behind a partition of one's own, with an interpreted learner."""
-
-    def __init__(self, n_features=4):
-        self.inner = ODAPartition()
-        self.learner = interpreted_learner(n_features)
-        self.shown = 0
-
-    def observe(self, point):
-        self.shown += 1
-        return self.inner.observe(point)
-
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
-
-
-@pytest.mark.parametrize("env_id", [BARTO, "CartPole-v1"])
-def test_it_learns(env_id):
-    # The benchmark measures .99 and 1.00 solved at 100 000 steps (200 seeds each); of 20 seeds
-    # fewer than 18 would then be solved about once in a thousand times.
-    full = gym.spec(env_id).max_episode_steps
-    solved, cells = 0, []
-    for seed in range(20):
-        agent = TwoTimescaleAgent(env_id, seed=seed).learn(100_000)
-        solved += agent.evaluate(20, seed=seed).mean() >= 0.95 * full
-        cells.append(agent.n_cells)
-    assert solved >= 18
-    assert np.mean(cells) <= 10
+@pytest.mark.parametrize(
+    ("env_id", "steps", "solved", "least"),
+    [
+        ("CartPole-v1", 50_000, 475.0, 5),
+        (BARTO, 100_000, 950.0, 4),
+        ("MountainCar-v0", 100_000, -110.0, 4),
+        ("Acrobot-v1", 100_000, -100.0, 3),
+    ],
+)
+def test_it_learns(env_id, steps, solved, least):
+    # The benchmark has shares of 1.00, 0.92, 0.92 and 0.85 on 20 seeds: of six seeds fewer than
+    # these would be solved less than once in a hundred times.
+    means = [
+        TwoTimescaleAgent(env_id, seed=seed).learn(steps).evaluate(20, seed=seed).mean()
+        for seed in range(6)
+    ]
+    assert sum(mean >= solved for mean in means) >= least
 
 
 def test_it_learns_from_the_python_loop():
-    # Acrobot has no compiled dynamics.
-    agent = TwoTimescaleAgent("Acrobot-v1", seed=0)
+    agent = TwoTimescaleAgent(Plain(gym.make("Acrobot-v1")), seed=0)
     agent.learn(3000)
     assert agent.n_cells >= 2
     spread = agent.codevectors.std(axis=0)
@@ -301,20 +204,17 @@ def test_predict_takes_one_or_a_batch():
     assert state == "state"
     assert actions.shape == (200,)
     assert actions.dtype == np.int64
-    metric = agent.partition.learner.metric
     for x, action in zip(batch, actions, strict=True):
-        cell = oracles.nearest(agent.codevectors, metric, x)
-        assert action == agent.q_values[cell].argmax() == agent.predict(x)[0]
-        assert agent.cell(x) == cell
+        assert action == agent.predict(x)[0]
+        assert agent.cell(x) == oracles.nearest(agent.codevectors, agent.metric_, x)
     assert gym.make(BARTO).action_space.contains(agent.predict(batch[0].astype(np.float32))[0])
 
 
 def test_predict_explores_as_training_would():
-    agent = TwoTimescaleAgent(BARTO, seed=0, exploration_decay=1e9).learn(2000)
-    assert not agent.frozen
+    agent = TwoTimescaleAgent(BARTO, seed=0, exploration_decay=1e9, exploration=0.5).learn(2000)
     draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
     greedy = agent.predict(np.zeros(4))[0]
-    # Half of the half of random actions are not greedy: .25 with a standard error of .007.
+    # Half of the half of random actions are not greedy: 0.25 with a standard error of 0.007.
     assert np.mean(draws != greedy) == pytest.approx(0.25, abs=0.03)
 
 
@@ -331,118 +231,37 @@ def test_observations_of_any_shape_and_actions_from_any_start():
         agent.evaluate(3)
 
 
-@pytest.mark.parametrize("metric", ["learned", "std"])
-def test_the_first_scale_is_that_of_random_play(metric):
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=metric, warmup_steps=1000)
-    core = agent._engine
+def test_random_play_gives_units_and_then_the_cells_begin():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, warmup_steps=1000)
+    engine = agent._engine
     agent.learn(999)
-    assert core.state.phase == ql.WARMUP
-    assert core.epsilon == 1
-    assert agent.n_cells == 1
-    assert (agent.metric_, agent.scale_) == (None, None)
+    assert engine.state.phase == ql.WARMUP
+    assert engine.epsilon == 1
+    assert (agent.n_cells, agent.metric_, agent.scale_) == (1, None, None)
     agent.learn(1)
-    assert core.state.phase == ql.LEARNING
-    seen = Recording(gym.make("CartPole-v1"))
-    TwoTimescaleAgent(seen, seed=0, metric=metric, warmup_steps=1000).learn(999)
-    points = np.array(seen.observations, dtype=float)
-    np.testing.assert_allclose(core.origin, points.mean(0), atol=1e-3)
-    # 999 of the 1000 steps; the total variance of the scaled points is 2.
-    np.testing.assert_allclose(agent.scale_, 1 / points.std(0), rtol=0.01)
-    scale = np.sqrt(np.diag(agent.partition.learner.metric))
-    np.testing.assert_allclose(scale, np.sqrt(2 / 4) / points.std(0), rtol=0.01)
-    np.testing.assert_allclose(np.sqrt(np.diag(agent.metric_)), agent.scale_)
-
-
-def test_cells_are_scaled_to_a_total_variance_of_2_in_every_metric():
-    for metric in ("learned", "std", MATRIX):
-        agent = TwoTimescaleAgent(BARTO, seed=0, metric=metric).learn(501)
-        points = agent._engine._latest().points
-        total = np.trace(agent.partition.learner.metric @ np.cov(points.T, bias=True))
-        assert total == pytest.approx(2, rel=0.02)  # one step later
-
-
-def test_the_latest_2000_transitions_are_remembered():
-    seen = Recording(gym.make("CartPole-v1"))
-    agent = TwoTimescaleAgent(seen, seed=0)
-    for steps in (200, 500, 3300):  # before and after the random play
-        agent.learn(steps)
-        points = agent._engine._latest().points
-        played = np.array(seen.observations, dtype=float)
-        if agent._engine.env_states[0].episode_length == 0:
-            played = played[:-1]  # an episode has begun, but no step was taken
-        assert len(points) == min(2000, len(played))
-        np.testing.assert_allclose(points + agent._engine.origin, played[-2000:], atol=1e-12)
-
-
-def test_the_metric_is_learned_in_standard_deviations():
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0).learn(4000)
-    assert len(agent.history) > 2
-    points = agent._engine._latest().points
-    np.testing.assert_allclose(agent.scale_, 1 / points.std(axis=0))
-    matrix = agent.metric_ / np.outer(agent.scale_, agent.scale_)
-    assert matrix.trace() == pytest.approx(4)
-    np.testing.assert_allclose(matrix, matrix.T)
-    assert np.linalg.eigvalsh(matrix)[0] >= 0
-    assert np.abs(matrix - np.eye(4)).max() > 0.1
-
-
-def at_the_end_of_a_level(number):
-    """An agent that has just learned its metric so many times."""
-    agent, env = (
-        TwoTimescaleAgent("CartPole-v1", seed=0, solved_episodes=0),
-        gym.make("CartPole-v1"),
-    )
-    observation, _ = env.reset(seed=0)
-    while len(agent.history) <= number:
-        action = agent.act(observation)
-        after, reward, terminated, truncated, _ = env.step(action)
-        agent.update(observation, action, reward, after, terminated, truncated)
-        observation = env.reset()[0] if terminated or truncated else after
-    return agent
-
-
-def test_cells_are_measured_by_the_fourth_root_of_the_learned_metric():
-    agent = at_the_end_of_a_level(3)
-    units = np.outer(agent.scale_, agent.scale_)
-    squared = agent.partition.learner.metric / units  # Lᵀ L, up to the factor of the variance
-    expected = agent.metric_ / units + 0.02 * np.eye(4)  # L⁴
-    assert np.linalg.cond(expected) > 4.0  # or all powers would be alike
-    found = squared @ squared
-    np.testing.assert_allclose(found / found.trace(), expected / expected.trace(), atol=1e-9)
-
-
-def test_the_metric_is_that_of_watkins_returns_of_the_latest_transitions():
-    agent = at_the_end_of_a_level(2)
-    core, before = agent._engine, agent._engine.metric.copy()
-    ring = core._latest()
-    core._learn_metric(agent.partition.diagram, ring)
-    points, steps = ring.points, ring.steps
-    cells, q = agent.cell((points + core.origin).astype(np.float32)), agent.q_values
-    values, greedy = q.max(axis=1)[cells], q.argmax(axis=1)[cells]
-    known = steps[:, MARK] == GOES_ON
-    targets = np.zeros(len(points))
-    for i in np.flatnonzero(known):
-        targets[i] = oracles.watkins_return(steps, values, greedy, agent.config.gamma, 0.9, i)
-    groups = np.where(known, 2 * cells + steps[:, 0].astype(int), -1)
-    outer = oracles.gradient_outer_product(points / points.std(axis=0), groups, targets)
-    expected = 0.5 * (before + 4.0 * outer / outer.trace())
-    np.testing.assert_allclose(core.metric, expected, rtol=1e-6, atol=1e-9)
+    assert engine.state.phase == ql.LEARNING
+    standard = engine.latest.std(axis=0)
+    assert ((standard > 0.5) & (standard <= 1.0)).all()
+    np.testing.assert_allclose(1.0 / agent.recent.std(axis=0), agent.scale_)
+    np.testing.assert_array_equal(np.log2(engine.units[1]) % 1.0, 0.0)
 
 
 def test_std_stays_std():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)
-    np.testing.assert_allclose(agent.metric_, np.diag(agent.scale_**2))
-    assert agent._engine.metric is None
+    deviations = engine_deviations(agent)
+    np.testing.assert_allclose(agent.metric_, np.diag(deviations**-2.0), rtol=0.05, atol=1e-9)
+
+
+def engine_deviations(agent):
+    """Standard deviations of all observations so far, in the observation's units."""
+    engine = agent._engine
+    return np.sqrt(engine.running_moments[1] / agent.num_timesteps) / engine.units[1]
 
 
 def test_a_matrix_gives_the_cells_their_distances():
     agent = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(20_000)
-    np.testing.assert_array_equal(agent.metric_, MATRIX)
-    np.testing.assert_allclose(
-        agent.partition.learner.metric / agent.partition.learner.metric[0, 0],
-        np.array(MATRIX) / MATRIX[0][0],
-        atol=1e-9,
-    )
+    ratio = agent.metric_ / np.array(MATRIX).clip(1e-12)
+    np.testing.assert_allclose(agent.metric_, ratio[0, 0] * np.array(MATRIX), atol=1e-9)
     batch = np.random.default_rng(0).uniform(-1, 1, (200, 4)) * (2.4, 2, 0.2, 2)
     for x in batch:
         assert agent.cell(x) == oracles.nearest(agent.codevectors, np.array(MATRIX), x)
@@ -450,19 +269,105 @@ def test_a_matrix_gives_the_cells_their_distances():
 
 @pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
 def test_a_matrix_counts_up_to_a_factor(factor):
-    usual = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(3000)
-    other = TwoTimescaleAgent(BARTO, seed=0, metric=np.array(MATRIX) * factor).learn(3000)
+    usual = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(1500)
+    other = TwoTimescaleAgent(BARTO, seed=0, metric=np.array(MATRIX) * factor).learn(1500)
     np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
-    np.testing.assert_allclose(other.q_values, usual.q_values)
     np.testing.assert_allclose(other.codevectors, usual.codevectors, atol=1e-9)
 
 
 def test_a_matrix_may_leave_components_out():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0, metric=np.diag([0, 0, 20.0, 1.0])).learn(5000)
     assert agent.n_cells > 2
-    x = agent.codevectors.mean(axis=0)
+    x = agent.recent.mean(axis=0)
     moved = x + np.outer(np.linspace(-1, 1, 9), (5.0, 3.0, 0.0, 0.0))
     assert (agent.cell(moved) == agent.cell(x)).all()
+
+
+def test_slow_steps_are_the_papers_recursions():
+    # A cell divides at its critical temperature, twice the greatest variance, and not above it.
+    rng = np.random.default_rng(0)
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(600)
+    engine = agent._engine
+    for factor, expected in ((1.02, 1), (0.98, 2)):
+        engine.live.head[:] = 1, 0.0
+        points = rng.normal(size=(400, 4)) * (1.0, 0.5, 0.25, 0.1)
+        covariance = np.cov(points.T, ddof=0)
+        engine.covariances[0], engine.statistics[1, 0] = covariance, 400.0
+        critical = 2.0 * np.linalg.eigvalsh(covariance)[-1]
+        engine.live.head[1] = 4.0 * factor * critical
+        before = engine.live.codevectors[0].copy(), engine.live.values[0].copy()
+        engine._split()
+        assert engine.n_cells == expected
+    shift = engine.live.codevectors[1] - before[0]
+    axis = np.linalg.eigh(covariance)[1][:, -1]
+    assert abs(shift @ axis) == pytest.approx(0.7 * np.sqrt(critical / 2.0))
+    np.testing.assert_allclose(engine.live.codevectors[:2].mean(axis=0), before[0], atol=1e-12)
+    np.testing.assert_allclose(engine.live.values[:2].mean(axis=0), before[1])
+
+
+def test_the_metric_is_that_of_the_gradients_of_q():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(6000)
+    engine = agent._engine
+    points = (engine.latest[:50] - engine.live.mean) @ engine.live.transform.T
+    gradients = engine.gradients(points)
+    policy = agent.learning_policy
+    inverse = np.linalg.inv(engine.live.transform * engine.units[1])
+    for point, gradient in zip(points[:20], gradients[:20], strict=True):
+        for i in range(4):  # by central differences; neighbours may change within them
+            ends = [point + sign * 1e-6 * np.eye(4)[i] for sign in (-1, 1)]
+            low, high = policy.values(np.array(ends) @ inverse.T + policy.origin)
+            np.testing.assert_allclose((high - low) / 2e-6, gradient[:, i], rtol=1e-3, atol=1e-3)
+
+
+def test_cells_and_values_stay_in_place_when_the_metric_changes():
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(6000)
+    engine, policy = agent._engine, agent.learning_policy
+    engine.metric = np.diag([4.0, 0.1, 0.2, 1.0])
+    engine._measure()
+    after = agent.learning_policy
+    np.testing.assert_allclose(after.codevectors, policy.codevectors, atol=1e-9)
+    np.testing.assert_allclose(after.q_values, policy.q_values, atol=1e-9)
+    d = 4
+    slopes = [p.models[:, 1 : 1 + d] for p in (policy, after)]
+    np.testing.assert_allclose(*slopes, atol=1e-6)
+
+
+def test_what_is_delivered_is_the_snapshot_that_did_best():
+    scores = []
+
+    def note(agent):
+        state = agent._engine.state
+        if not scores or scores[-1][0] != state.version:
+            scores.append((state.version, state.best_n, state.best_score))
+
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(40_000, callback=note)
+    confirmed = [score for _, n, score in scores if n > 0]
+    assert len(confirmed) >= 2
+    assert confirmed == sorted(confirmed)
+    assert agent._engine.state.trial_steps <= 0.2 * 40_000 + 10 * 500
+    assert agent.evaluate(20, seed=0).mean() >= 475.0
+
+
+def test_two_timescales_and_their_ratio():
+    ratios = [
+        TwoTimescaleAgent("CartPole-v1", **config).timescale_ratio
+        for config in (
+            {},
+            {"min_slow_step": 0.0},
+            {"min_slow_step": 0.0, "min_step_size": 0.0},
+            {"min_slow_step": 0.0, "min_step_size": 0.0, "step_exponent": 0.6},
+            {"min_step_size": 0.0},
+        )
+    ]
+    assert ratios == [0.01, 0.0, 1.0, 0.0, np.inf]
+    assert "tends to 0.01" in str(TwoTimescaleAgent("CartPole-v1"))
+
+
+def test_discrete_observations_have_a_hard_cell_each():
+    agent = TwoTimescaleAgent("CliffWalking-v1", seed=0).learn(20_000)
+    assert agent.n_cells == 48
+    assert agent.cell(36) == 36
+    assert agent.evaluate(5, seed=0).tolist() == [-13.0] * 5
 
 
 def test_units_of_the_observation_change_no_action():
@@ -471,12 +376,12 @@ def test_units_of_the_observation_change_no_action():
         stretch = lambda o: np.float32(o * np.array(unit))  # noqa: E731
         return gym.wrappers.TransformObservation(gym.make("CartPole-v1"), stretch, space)
 
-    # Powers of two, one for all components, change no rounding.
+    # Units are powers of two: other powers change no rounding.
     usual = TwoTimescaleAgent(make(1.0), seed=0).learn(4000)
     for unit in (2.0**30, 2.0**-30):
         other = TwoTimescaleAgent(make(unit), seed=0).learn(4000)
         np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
-        np.testing.assert_allclose(other.codevectors, usual.codevectors * unit)
+        np.testing.assert_array_equal(other.codevectors, usual.codevectors * unit)
 
 
 @pytest.mark.parametrize("unit", [1e-158, 1e-156, 1e-155, 1e-152, 1e-140])
@@ -488,7 +393,7 @@ def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_
     agent = TwoTimescaleAgent(env, seed=0).learn(6000)
     for name in ("q_values", "codevectors", "metric_", "scale_"):
         assert np.isfinite(getattr(agent, name)).all(), name
-    assert max(len(level.codevectors) for level in agent.history) > 4
+    assert agent.n_cells > 4
     agent.save(tmp_path / "agent.zip")
     TwoTimescaleAgent.load(tmp_path / "agent.zip", env=env).learn(100)
 
@@ -519,14 +424,12 @@ def test_settings_of_a_partition_are_its_own(tmp_path):
         loaded = TwoTimescaleAgent.load(tmp_path)
         assert loaded.config == agent.config
         assert loaded.partition.settings == agent.partition.settings
-    with pytest.raises(TypeError, match="max_cells is a setting of partition='oda'"):
-        TwoTimescaleAgent(BARTO, partition="grid", max_cells=6)
+    with pytest.raises(TypeError, match="map_rate is a setting of partition='som'"):
+        TwoTimescaleAgent(BARTO, partition="grid", map_rate=0.5)
     with pytest.raises(TypeError, match="bins is a setting of partition='grid'"):
-        TwoTimescaleAgent(BARTO, partition=ODAPartition(max_cells=6), bins=3)
+        TwoTimescaleAgent(BARTO, bins=3)
     with pytest.raises(TypeError, match="gamma"):
-        ODAPartition(gamma=0.9)
-    with pytest.raises(ValueError, match="max_cells is 0"):
-        ODAPartition(max_cells=0)
+        GridPartition(gamma=0.9)
 
 
 def test_wrapped_environments_train():
@@ -548,20 +451,14 @@ def test_wrapped_environments_train():
         ("trace_decay", -0.1),
         ("exploration", 2.0),
         ("exploration_decay", 0.0),
-        ("min_step_size", 0.0),
         ("step_exponent", 1.5),
         ("cooling", 1.0),
-        ("initial_temperature", float("inf")),
-        ("min_temperature", 0.0),
-        ("perturbation", -1.0),
-        ("merge_threshold", float("nan")),
-        ("min_mass", 1.0),
         ("max_cells", 0),
+        ("hold", 0),
+        ("min_slow_step", -0.1),
+        ("step_size", 0.0),
         ("observe_every", 0),
-        ("samples_per_level", 0),
         ("warmup_steps", 1),
-        ("solved_episodes", -1),
-        ("restart_after", -1),
         ("metric", "euclidean"),
         ("metric", None),
         ("metric", 1.0),
@@ -628,7 +525,7 @@ def test_values_that_are_not_finite(bad):
         agent.act(good)
         with pytest.raises(ValueError, match="reward is not finite"):
             agent.update(*arguments)
-        assert not agent.visits.any()
+        assert not agent._engine.visits.any()
         assert agent.num_timesteps == 0
 
 
@@ -657,7 +554,7 @@ def test_odd_environments_train(env, metric):
     matrix = np.eye(env.observation_space.shape[0]) if metric == "matrix" else metric
     agent = TwoTimescaleAgent(env, seed=0, metric=matrix).learn(3000)
     assert agent.num_timesteps == 3000
-    assert 1 <= agent.n_cells <= 16
+    assert 1 <= agent.n_cells <= 256
     assert np.isfinite(agent.q_values).all()
     assert np.isfinite(agent.codevectors).all()
     assert np.isfinite(agent.metric_).all()
@@ -717,11 +614,3 @@ def test_rewards_times_a_power_of_two_teach_the_same_bits(factor):
     np.testing.assert_array_equal(other.q_values, factor * plain.q_values)
     np.testing.assert_array_equal(other.codevectors, plain.codevectors)
     np.testing.assert_array_equal(other.episodes.rows[:, 1], plain.episodes.rows[:, 1])
-    assert other.frozen == plain.frozen
-
-
-@pytest.mark.parametrize("make", [lambda: scaled(1e-6), lambda: scaled(6.0)], ids=["small", "+ 5"])
-def test_it_rests_on_what_it_has_learned_whatever_rewards_are(make):
-    agent = TwoTimescaleAgent(make(), seed=1).learn(30_000)
-    assert agent.frozen
-    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=5).mean() >= 475.0

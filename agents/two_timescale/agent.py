@@ -18,7 +18,8 @@ from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.two_timescale import cells, qlearning as ql
+from oda_rl.agents.two_timescale import cells
+from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import ordered
@@ -99,9 +100,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     partition: Partition | None
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
-    _sized_by: ClassVar[dict[str, Member]] = {
-        name: SCHEMA[name] for name in ("points", "values")
-    }
+    _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "values")}
     _cached: tuple[int, CellPolicy] | None = None
 
     def __init__(
@@ -156,9 +155,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         origin, inverse_units = engine.units
         mean, transform = engine.means[which], engine.transforms[which] * inverse_units
         # |x - m|² = |x|² + |m|² - 2 <m, x>, and x = L (o - origin) is what all cells share.
-        diagram = ordered(
-            np.column_stack([(placed**2).sum(axis=1), -2.0 * placed @ transform])
-        )
+        diagram = ordered(np.column_stack([(placed**2).sum(axis=1), -2.0 * placed @ transform]))
         common = np.column_stack([-(slopes * placed).sum(axis=1), slopes @ transform])
         models = np.concatenate([common, engine.values[which, :n]], axis=1)
         return CellPolicy(

@@ -14,7 +14,8 @@ from oda_rl.agents.base.state import UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
-from oda_rl.agents.two_timescale import cells, qlearning as ql
+from oda_rl.agents.two_timescale import cells
+from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, within
@@ -199,7 +200,9 @@ class OnlineEngine(Engine):
         taken = tuple(step)  # numba is slow to name named ones
         env, learned = 0, False
         while env < n:
-            events, env, learned = ql.step_together(env, learned, taken, actions, ended, *self.arrays)
+            events, env, learned = ql.step_together(
+                env, learned, taken, actions, ended, *self.arrays
+            )
             if events:
                 self.attend(events, BAD_STEP)
         return actions, ended[ended[:, 1] > 0.0]
@@ -515,9 +518,11 @@ class OnlineEngine(Engine):
             "uniforms": len(self._workspace.uniforms),
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
-        require(arrays["metric"].shape[0] in (0, d), f"metric has {arrays['metric'].shape[0]} rows")
+        require(sizes["m"] in (0, d), f"metric has {sizes['m']} rows")
         for name in ("codevectors", "values", "slopes", "transforms", "means", "units"):
-            require((np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}")
+            require(
+                (np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}"
+            )
         require((arrays["units"][1] > 0.0).all(), "units[1] must be positive")
         state = arrays["state"][0]
         for name in _SETTINGS:
@@ -527,4 +532,6 @@ class OnlineEngine(Engine):
         numbers = arrays["env_states"]["number"]
         require((numbers == np.arange(count)).all(), "env_states are not numbered from 0")
         if state["phase"] == ql.LEARNING:
-            require(state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on")
+            require(
+                state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on"
+            )

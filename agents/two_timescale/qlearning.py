@@ -27,7 +27,7 @@ import math
 from typing import Annotated, Any, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
-from oda_rl._state import Raw, State, reader
+from oda_rl._state import State, reader
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.state import (
@@ -52,6 +52,8 @@ from oda_rl.agents.two_timescale.cells import (
     evaluate,
     give_birth,
     observe,
+)
+from oda_rl.agents.two_timescale.cells import (
     update as update_values,
 )
 from oda_rl.diagram import LARGEST
@@ -479,9 +481,12 @@ def judge_episode(
                 state.version += 1
             if begin_trial(state):
                 copy(candidate, best if state.replay else live)
-        elif running.trial == state.trials and state.trial:
-            if end_trial_episode(state, episode_return):
-                copy(best, candidate)
+        elif (
+            running.trial == state.trials
+            and state.trial
+            and end_trial_episode(state, episode_return)
+        ):
+            copy(best, candidate)
         free = state.bold_mean >= state.timid_mean - BOLD_COST * math.sqrt(state.timid_variance)
         running.bold = uniform < (BOLD if free else TIMID_SHARE)
     running.planned = False
