@@ -1,4 +1,4 @@
-"""The replaying agent: cells and values fitted to all that was ever seen."""
+"""The replaying agent: cells and values fitted to all remembered transitions."""
 
 from typing import Any, ClassVar, Self
 
@@ -26,30 +26,28 @@ _RECENT = 10_000  # that exports are compared on
 
 
 class FittedQAgent(Simplifiable, Agent):
-    """Fitted Q-iteration over annealed cells, in a metric that is learned along: no knobs.
+    """Fitted Q-iteration over annealed cells in a learned metric, without tuning.
 
-    The agent plays, remembers every transition, and refits whenever they have grown by a tenth:
+    The agent acts, remembers every transition, and refits whenever they have grown by a tenth:
 
     1. Online deterministic annealing places 0.4 √n cells among the n states visited, 0.8 √n in
        eight dimensions. Distances are in the learned metric: directions in which Q changes count.
-    2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns. A baseline
-       takes out what the state explains, so that an action is not credited for the place where it
-       was taken; the rest are advantages (:mod:`oda_rl.agents.fitting.advantages`). Where states
-       are numbered, an action that was not tried is believed to be worth the best return seen.
-    3. The gradients of the new Q make the next metric (:mod:`oda_rl.metric`).
+    2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns: a baseline
+       of the states, and advantages of the actions (:mod:`oda_rl.agents.fitting.advantages`). Where
+       states are numbered, untried actions begin with the best return seen.
+    3. The gradients of the new Q give the next metric (:mod:`oda_rl.metric`).
 
-    Three schemes of exploration take turns, from 0.4 random decisions an episode, each of which may
-    be repeated for many steps, to 20 of one step each: those whose episodes return less are drawn
-    less often (:mod:`oda_rl.agents.fitted.exploration`). While all returns are equal, all decisions
-    are random. Where states are numbered, one episode in thirty follows a novelty policy.
+    Three schemes of exploration take turns, from 0.4 random decisions an episode, each repeated for
+    up to 100 steps, to 20 of one step each; those with lower returns are drawn less often
+    (:mod:`oda_rl.agents.fitted.exploration`). While all returns are equal, all decisions are
+    random. Where states are numbered, one episode in thirty follows a novelty policy.
 
-    The delivered policy is not the newest, which may be far worse, but the one with the best lower
-    bound (mean minus standard error) of its own training returns; a part of the steps goes into
-    playing it again, without exploration, to be surer. ``predict``, ``evaluate`` and ``policy`` use
-    that one. The newest, with which training goes on, is ``newest``.
+    The delivered policy (``policy``, which ``predict`` and ``evaluate`` use) is the one with the
+    best lower bound (mean minus standard error) of its own training returns; some of the steps
+    re-evaluate it without exploration. Training goes on with the latest, ``newest``.
 
-    When returns fall far below the best, and newest steps contradict old ones, the world may have
-    changed: the best policy is played again, and if it fails, what is older is forgotten.
+    When returns fall far below the best, and the newest steps contradict older ones, the best
+    policy is re-evaluated, and if it fails, older steps are forgotten.
 
     Parameters
     ----------
@@ -111,20 +109,20 @@ class FittedQAgent(Simplifiable, Agent):
     def fit(self, transitions: Any = None) -> Self:
         """Fit to logged transitions alone, without an environment.
 
-        The worst is believed of what they do not show: of actions that were never taken in a cell,
-        and of states that are far from all. The delivered policy is a clone of the behaviour
-        policy, which does what was done most often, unless the transitions show that another is
-        surely better. Where a world learned from them (:class:`oda_rl.agents.World`) predicts
-        held-out steps, the other one is what an agent learns there, in imagined steps that the
-        transitions support; elsewhere it is a less cautious fit, judged by :meth:`estimate_return`.
-        ``agent.learn`` goes on from there in the environment, and is optimistic again.
+        Actions that were never taken in a cell, and states far from all, get the lowest possible
+        value. The delivered policy is a clone of the behaviour policy, with its most frequent
+        actions, unless the transitions show that another is better. Where a world learned from them
+        (:class:`oda_rl.agents.World`) predicts held-out steps, the other one is learned there, in
+        imagined steps that the transitions support; elsewhere it is a less cautious fit, judged by
+        :meth:`estimate_return`. ``agent.learn`` continues in the environment, optimistic again.
 
         Parameters
         ----------
         transitions : optional
             What :meth:`oda_rl.agents.Transitions.of` reads: the arrays (observations, actions,
             rewards, next_observations, terminated, truncated), a pandas frame, a Minari dataset, or
-            :class:`oda_rl.agents.Transitions`. They are added to the memory; None fits to that.
+            :class:`oda_rl.agents.Transitions`. They are added to the memory; by default the memory
+            alone is fitted to.
 
         Returns
         -------
@@ -136,8 +134,8 @@ class FittedQAgent(Simplifiable, Agent):
             If ``transitions`` is of another type.
         ValueError
             For shapes that do not fit the spaces, values that are not finite, unknown actions,
-            missing columns, or an empty memory. Continuous actions become the nearest of those that
-            the agent chooses from; those beyond half a step from all of them are refused.
+            missing columns, or an empty memory. Continuous actions become the nearest of the
+            agent's; those farther than half a step from all of them are refused.
 
         References
         ----------
@@ -178,9 +176,7 @@ class FittedQAgent(Simplifiable, Agent):
         terminated: Any,
         truncated: Any = None,
     ) -> Self:
-        """Add steps that were taken elsewhere to the memory.
-
-        The policy stays as it is until :meth:`fit` is called without arguments, or :meth:`learn`.
+        """Add steps to the memory; the policy stays until :meth:`fit` or :meth:`learn` is called.
 
         Parameters
         ----------
@@ -205,25 +201,22 @@ class FittedQAgent(Simplifiable, Agent):
         steps = read_steps(given, self.interface)
         found = trajectories(steps.before, steps.after, steps.over)
         rows = as_rows(steps, found, self.interface.n_components)
-        whole = [
-            (float(steps.rewards[one].sum()), len(one)) for one in found if steps.over[one[-1]]
-        ]
+        episodes = [(steps.rewards[i].sum().item(), len(i)) for i in found if steps.over[i[-1]]]
         self.begin_episode()
-        self._engine.remember_logged(*rows, whole)
+        self._engine.remember_logged(*rows, episodes)
 
     def estimate_return(self, policy: CellPolicy | None = None, seed: int | None = 0) -> Estimate:
-        """Estimate a policy's return from the memory, without an environment.
+        """Estimate a policy's return by fitted Q-evaluation on bootstrapped episodes of the memory.
 
-        By fitted Q-evaluation on bootstrapped episodes. Where the steps do not show what the policy
-        does, the lower bound believes the worst and the upper one the best, so that the interval is
-        wide where little is known.
+        Where the policy's actions were not taken, the lower bound assumes the lowest value, and the
+        upper one the highest.
 
         Parameters
         ----------
         policy : CellPolicy, optional
             By default the delivered one.
         seed : int, optional
-            Of the cells and of the episodes drawn.
+            Random seed of the cells and of the episodes drawn.
 
         Returns
         -------
@@ -269,15 +262,12 @@ class FittedQAgent(Simplifiable, Agent):
 
     @property
     def visits(self) -> FloatArray:
-        """Transitions remembered from each cell with each action, shape (n_cells, n_actions).
-
-        Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
-        """
+        """Transitions in the memory from each cell with each action, shape (n_cells, n_actions)."""
         cells, steps = self._remembered()
         return self._counts(cells, steps[:, ACTION].astype(np.int64))
 
     def _remembered(self) -> tuple[IntArray, FloatArray]:
-        """Cells of the steps that are remembered, shape (n,), and what the memory says of them."""
+        """Return the cells, shape (n,), and rows of the steps in the memory."""
         memory, policy = self._engine.memory, self.policy
         n = memory.rows(self._engine.env_state)
         taken = memory.steps[:n, MARK] == GOES_ON
@@ -295,8 +285,8 @@ class FittedQAgent(Simplifiable, Agent):
     def metric_(self) -> FloatArray | None:
         """The metric in the observation's units, shape (d, d); None before the first fit.
 
-        A Mahalanobis matrix, of trace d in standard deviations of the observation (in whitened
-        units where its components are no axes): the next fit places cells by its square root.
+        A Mahalanobis matrix, of trace d in standard deviations of the observation, or in whitened
+        units; the next fit places cells by its square root.
         """
         metric, scale = self._engine.metric, self.scale_
         if scale is None:
@@ -311,7 +301,7 @@ class FittedQAgent(Simplifiable, Agent):
 
     @property
     def extent(self) -> Extent:
-        """Where the observations in the memory were."""
+        """Range of the observations in the memory."""
         seen = self._observations
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))

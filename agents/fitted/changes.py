@@ -1,11 +1,10 @@
-"""What the returns of policies say: which is the best, and whether the world has changed since.
+"""Which policy is the best by its returns, and whether the world has changed since.
 
-The policy is delivered whose mean return less its standard error is greatest. Where the world has
-changed, older steps are left out. Two things are asked. Of returns: are those of now far below
-those of the best policy, given how returns scatter? Of the memory: are the newest steps predicted
-far worse by their nearest neighbours among old ones than by those among other new ones, although
-old ones are no farther away? Both compare ranks and ratios: units of rewards and of observations do
-not matter, nor does noise, which is in old neighbours as in new ones.
+The policy with the greatest lower bound of its mean return is delivered. Where the world has
+changed, older steps are left out. Two tests decide: the latest returns are far below those of the
+best policy, given how returns scatter; and the newest steps are predicted far worse by their
+nearest neighbours among old ones than by those among other new ones, although old ones are no
+farther away. Both compare ranks and ratios, so units do not matter, nor does noise.
 """
 
 import math
@@ -44,8 +43,8 @@ class Returns(NamedTuple):
     @classmethod
     def latest(cls, returns: Sequence[float], n: int) -> "Returns":
         """Return the n latest ones, or as many as there are."""
-        own = returns[max(len(returns) - n, 0) :]
-        return cls(len(own), float(np.mean(own)) if own else 0.0)
+        latest = returns[max(len(returns) - n, 0) :]
+        return cls(len(latest), float(np.mean(latest)) if latest else 0.0)
 
     def since(self, before: "Returns") -> "Returns":
         """Return those that were not among those before."""
@@ -83,7 +82,7 @@ class Record:
 def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
     """Return the standard deviation of a policy's return, pooled over all.
 
-    While little is known of that, also that of the latest returns, whatever the policy.
+    With few records that of the latest returns of any policy counts, too.
     """
     squares = sum(record.m2 for record in records)
     freedom = sum(max(record.n - 1, 0) for record in records)
@@ -97,7 +96,7 @@ def best_of(records: Sequence[Record], spread: float) -> Record:
 
 
 def without_worst(records: Sequence[Record], max_records: int, spread: float) -> list[Record]:
-    """Return the records without the worst, where there are too many; the latest of them stays."""
+    """Return the records without the worst, if there are too many; the latest stays."""
     older, latest = records[:-1], records[-1]
     bounds = np.argsort([record.lower_bound(spread) for record in older])
     keep = max(len(older) - _DROPPED, max_records - _DROPPED, 1)
@@ -105,12 +104,8 @@ def without_worst(records: Sequence[Record], max_records: int, spread: float) ->
 
 
 def far_below(now: Returns, before: Returns, spread: float) -> bool:
-    """Whether a mean return is lower than another by more than chance.
+    """Whether a mean return is far lower, given the standard deviation of a return.
 
-    ``spread`` is the standard deviation of a return.
-
-    Examples
-    --------
     >>> far_below(Returns(20, 9.0), Returns(5, 480.0), 50.0)
     True
     >>> far_below(Returns(1, 400.0), Returns(1, 480.0), 50.0)
@@ -122,27 +117,27 @@ def far_below(now: Returns, before: Returns, spread: float) -> bool:
 
 
 def ended_in(steps: FloatArray, newest: int) -> int:
-    """Return how many trajectories have ended in the newest steps of a memory's rows."""
+    """Return the number of trajectories that have ended in the newest steps."""
     going_on = steps[-2 * newest :, MARK] == GOES_ON  # a step has two rows at most
     begin = int(np.flatnonzero(going_on)[-newest:][0])
     return int((~going_on[begin:]).sum())
 
 
 class _Steps(NamedTuple):
-    """Steps as they are compared."""
+    """Steps in units in which they are compared."""
 
     places: FloatArray
-    """State, and action if that is continuous, in standard deviations; shape (n, d)."""
+    """State, and a continuous action, in standard deviations; shape (n, d)."""
     actions: FloatArray
     """Numbers of actions, (n,); all 0 where they are continuous."""
     outcomes: FloatArray
-    """How far each component went, and the reward, in standard deviations; shape (n, d + 1)."""
+    """Changes of the components, and the reward, in standard deviations; shape (n, d + 1)."""
     trajectories: IntArray
-    """Of which trajectory each is, (n,)."""
+    """Numbers of the trajectories, (n,)."""
 
 
 class _Nearest(NamedTuple):
-    """Of each step the nearest among others: its squared distance, and which it is."""
+    """Squared distance and number of the nearest step among others."""
 
     gap: FloatArray
     which: IntArray
@@ -150,10 +145,10 @@ class _Nearest(NamedTuple):
 
 @one_thread()
 def steps_that_agree(seen: Experience, newest: int) -> int:
-    """Return how many of the newest steps belong together, if older ones contradict them.
+    """Return how many of the newest steps were taken after a change, if there was one.
 
-    Of n steps, ``newest`` were taken after a change, if there was one. Returns that, up to n / 2;
-    0 if nothing contradicts, or if too little can be compared.
+    At least ``newest``, at most half of all; 0 if no older steps contradict these, or if too few
+    can be compared.
     """
     going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     n = len(going_on)
@@ -162,7 +157,7 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
         return 0
     asked, peers = _evenly(n - newest, n, _MAX_QUERIES), _evenly(n - newest, n, _MAX_PEERS)
     old = _evenly(0, n - newest, _MAX_OLD)
-    sizes = [newest]  # steps since a change, perhaps
+    sizes = [newest]  # candidates
     while 2 * _LONGER * sizes[-1] <= n:
         sizes.append(int(_LONGER * sizes[-1]))
     ends = np.searchsorted(old, n - np.array(sizes)).tolist()
@@ -182,7 +177,7 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
 
 
 def _contradicts(error: FloatArray, other: FloatArray) -> bool:
-    """Whether other errors, shape (n, outcomes), are mostly far worse in some component."""
+    """Whether other errors, shape (n, outcomes), are mostly far greater in some component."""
     n = len(error)
     if n < _MIN_COMPARABLE:
         return False
@@ -204,7 +199,7 @@ def _standardised(seen: Experience, rows: IntArray) -> _Steps:
 
 
 def _scaled(numbers: FloatArray) -> FloatArray:
-    """Return columns in standard deviations, around 0; of those that are constant, 0."""
+    """Standardise columns; constant ones become 0."""
     columns = np.ascontiguousarray(numbers.T)  # sums along rows are much faster
     columns -= columns.mean(axis=1, keepdims=True)
     highest = columns.max(axis=1, keepdims=True, initial=0.0)
@@ -215,14 +210,14 @@ def _scaled(numbers: FloatArray) -> FloatArray:
     return np.ascontiguousarray(columns.T)
 
 
-def _evenly(begin: int, end: int, most: int) -> IntArray:
-    """Return at most so many numbers between, evenly, the last one included."""
-    n = min(most, end - begin)
+def _evenly(begin: int, end: int, max_n: int) -> IntArray:
+    """Return at most ``max_n`` integers in [begin, end), evenly, the last one included."""
+    n = min(max_n, end - begin)
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
 def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
-    """Return the nearest of others of the same action, but not of the same trajectory."""
+    """Return the nearest steps with the same action from other trajectories."""
     squares, gaps = np.zeros((2, len(asked), len(peers)))
     for own, others in zip(steps.places[asked].T, steps.places[peers].T.copy(), strict=True):
         np.subtract(own[:, None], others, out=gaps)
@@ -237,7 +232,7 @@ def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
 
 @compiled
 def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: FloatArray) -> None:
-    """Write which of others, (m, d), is the first nearest to points, (n, d), and how near it is."""
+    """Write the first nearest of others, (m, d), to points, (n, d), and squared distances."""
     for i in range(points.shape[0]):
         squares[i] = np.inf
         for k in range(others.shape[0]):
@@ -252,10 +247,7 @@ def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: F
 def _nearest_older(
     steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
 ) -> list[_Nearest]:
-    """Return the nearest among the first ``end`` others of the same action, for falling ends.
-
-    The gap is infinite where there is none.
-    """
+    """Return the nearest of the first ``end`` others with the same action, for descending ends."""
     gap, which = np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64)
     found: list[_Nearest] = []
     begin = 0
@@ -274,7 +266,7 @@ def _nearest_older(
 
 
 def _slopes(steps: _Steps, rows: IntArray) -> dict[float, FloatArray]:
-    """Return how outcomes depend on places, by least squares: for each action, (d, d + 1)."""
+    """Regress outcomes on places, for each action: slopes of shape (d, d + 1)."""
     slopes = {}
     for action in np.unique(steps.actions):
         own = rows[steps.actions[rows] == action]
@@ -286,7 +278,7 @@ def _slopes(steps: _Steps, rows: IntArray) -> dict[float, FloatArray]:
 def _errors(
     steps: _Steps, slopes: dict[float, FloatArray], asked: IntArray, others: IntArray
 ) -> FloatArray:
-    """Return how far others' outcomes, corrected by slopes, miss those asked; (n, d + 1)."""
+    """Return errors of others' outcomes, corrected by slopes, as predictions; (n, d + 1)."""
     apart = steps.places[asked] - steps.places[others]
     found = steps.outcomes[asked] - steps.outcomes[others]
     for action, slope in slopes.items():

@@ -1,15 +1,13 @@
-"""How much a fitted agent explores: schemes take turns, the more often the better their returns.
+"""Exploration of a fitted agent: schemes take turns, the more often the better their returns.
 
 How often a decision should be random, and for how long it should be repeated, differs from task to
-task: a mountain car finds its goal by pushing one way for a hundred steps, which crashes any
-lander, and a cart-pole that is to learn from whole episodes can afford one such decision in
-several. So a scheme is drawn before each episode by Thompson sampling. It compares ranks among the
-latest returns, which no scale or shift of the rewards changes: schemes whose episodes return less
-are drawn less often, and where returns do not differ, all are drawn alike.
+task: a mountain car reaches its goal by pushing one way for a hundred steps, which crashes any
+lander. So a scheme is drawn before each episode by Thompson sampling. It compares ranks among the
+latest returns, which do not depend on the scale of the rewards.
 
-Returns say nothing about a reward that was never seen, and where each step towards it costs, going
-there looks worst. Where states are numbered, so that it is known how often an action was taken in
-each, one episode in thirty follows a novelty policy instead (:func:`fit_novelty_policy`).
+Returns tell nothing about a reward that was never seen, and where each step costs, exploring looks
+bad. Where states are numbered, one episode in thirty follows a novelty policy instead
+(:func:`fit_novelty_policy`).
 
 :class:`Exploration` sets the probability ``epsilon`` of a random decision and the longest repeat;
 :func:`oda_rl.agents.fitted.steps.choose` makes the decisions.
@@ -67,17 +65,16 @@ def fit_novelty_policy(
     config: FittedQConfig,
     rng: np.random.Generator,
 ) -> CellPolicy:
-    """Fit a policy that seeks what has seldom been done, where states are numbered.
+    """Fit a novelty policy where states are numbered; its values begin with those of ``before``.
 
-    A step is worth 1 / √n to it, if its action has been taken n times in that state. Its values
-    begin with those of the policy ``before``.
+    The reward of a step is 1 / √n, if its action has been taken n times in that state.
     """
     numbers, states = np.unique(seen.observations[:, 0], return_inverse=True)
     going = seen.steps[:, MARK] == GOES_ON
-    done = states * seen.n_actions + np.where(going, seen.steps[:, ACTION], 0).astype(np.int64)
-    visits = np.bincount(done[going], minlength=len(numbers) * seen.n_actions)
+    pairs = states * seen.n_actions + np.where(going, seen.steps[:, ACTION], 0).astype(np.int64)
+    visits = np.bincount(pairs[going], minlength=len(numbers) * seen.n_actions)
     steps = seen.steps.copy()
-    steps[going, REWARD] = 1.0 / np.sqrt(visits[done[going]])
+    steps[going, REWARD] = 1.0 / np.sqrt(visits[pairs[going]])
     values = None if before is None else before.evaluate(numbers[:, None])[2][states]
     return fit(seen._replace(steps=steps), values, None, config, rng).policy
 
@@ -85,21 +82,8 @@ def fit_novelty_policy(
 def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Generator) -> int:
     """Draw the scheme of the next episode; the first one until 30 have been explored.
 
-    Parameters
-    ----------
-    schemes : sequence of int
-        Of each episode, or ``NONE``; neither that nor ``NOVELTY`` is compared.
-    returns : sequence of float
-        Return of each episode.
-    rng : numpy.random.Generator
+    ``schemes`` and ``returns`` are those of episodes; ``NONE`` and ``NOVELTY`` are not compared.
 
-    Returns
-    -------
-    int
-        Number of the scheme.
-
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> returns = [20.0, 500.0] * 15
     >>> [draw([1, 0] * 15, returns, rng) for _ in range(12)]
@@ -125,16 +109,16 @@ def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Genera
 
 
 class Exploration:
-    """How much is explored, by the latest episodes.
+    """The present scheme and probability of random decisions, by the latest episodes.
 
     Attributes
     ----------
     epsilon : float
         Probability of a random decision.
     scheme : int
-        That is followed, or ``NONE``.
+        Number of the present scheme, or ``NONE``.
     returns, lengths, schemes : list
-        Of the latest 200, 20 and 200 episodes.
+        Those of the latest 200, 20 and 200 episodes.
     """
 
     def __init__(self, config: FittedQConfig) -> None:
@@ -169,13 +153,13 @@ class Exploration:
         anew: bool,
         novelty: bool,
     ) -> None:
-        """Follow the present scheme, or one drawn ``anew``; act at random while returns are equal.
+        """Set epsilon by the present scheme, or one drawn ``anew``; 1 while returns are equal.
 
-        The ``rewards`` of all steps stand for returns while no episode has ended. ``novelty`` says
+        The ``rewards`` of all steps stand for returns while no episode has ended; ``novelty``:
         whether there is a novelty policy.
         """
-        worth = self.returns or rewards().tolist()
-        low, high = min(worth), max(worth)
+        gains = self.returns or rewards().tolist()
+        low, high = min(gains), max(gains)
         if high - low <= _EQUAL * max(abs(low), abs(high)):
             self.scheme, self.epsilon = NONE, 1.0
             return

@@ -1,21 +1,20 @@
-"""Fitted Q-iteration from logged transitions alone: what they do not show is not believed.
+"""Fitted Q-iteration from logged transitions alone, with pessimism.
 
-While an agent plays, an action that it has not tried is worth the best return seen, so that it
-will be tried. A log offers nothing more to try. Here such an action is worth the lowest return that
-rewards allow, and one that was taken much less often in a cell than another is barred there, as by
-Fujimoto et al. The most cautious fit, the clone, does what was done most often, in cells that lie
-in a metric learned for the actions. It is delivered unless another policy is surely better:
+Untried actions have the lowest return that rewards allow, and an action that was taken much less
+often in a cell than another is barred there, as by Fujimoto et al. The most cautious fit, the
+clone, takes the most frequent action, in cells that lie in a metric learned for the actions. It is
+delivered unless another policy is better with confidence:
 
-- where a world learned from the log predicts held-out steps, an agent learns there, and all are
-  judged there. Where its laws lead too far from all that was seen, an episode is over, and the
-  lowest return follows; an action that was hardly ever taken in such a state costs as much as
-  rewards differ. So returns are rather too low than too high.
-- elsewhere less cautious fits compete, and are judged by the lower bounds of :func:`estimate`.
+- Where a world learned from the log predicts held-out steps, an agent learns there, and all are
+  judged there. An episode that leads too far from all observations ends with the lowest return,
+  and an action that was hardly ever taken in such a state costs the range of rewards. So returns
+  are rather too low than too high.
+- Elsewhere less cautious fits compete, judged by the lower bounds of :func:`estimate`.
 
-:func:`estimate` fits the values of one policy. A cell then has two actions, the policy's and all
-others, and only the first is believed to go on. Fits to bootstrapped episodes say how sure that is;
-where the log does not show what the policy does, values are the lowest that rewards allow for the
-lower bound of the interval, and the highest for the upper one.
+:func:`estimate` fits the values of one policy, with two actions in each cell, the policy's and all
+others, of which only the first goes on. Fits to bootstrapped episodes give its uncertainty; where
+the policy's actions were not taken, values are the lowest that rewards allow for the lower bound of
+the interval, and the highest for the upper one.
 
 References
 ----------
@@ -70,9 +69,10 @@ _SWEEPS = 300  # of an estimate: nothing is known to begin with
 _REPLICATES = 20
 _REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
-_UNKNOWN = 1.0  # weight of what is believed of a policy's unseen actions, in transitions
+_UNKNOWN = 1.0  # weight of the prior value of untried actions, in transitions
 _CLONE_CELLS_PER_ROOT = 4.0
 _CELLS_PER_ROOT = 1.0  # of the behaviour: wide, so that also rare actions occur in them
+_TINY = 1e-300
 _MIN_SHARE = 0.1  # of the most frequent action, that an action must have
 
 _LAWS = 4
@@ -87,14 +87,14 @@ _STARTS = 200
 
 
 class Caution(NamedTuple):
-    """How little is believed."""
+    """How pessimistic a fit is."""
 
     share: float
     """An action is barred where it was taken less often than this share of the most frequent."""
     weight: float
-    """Of the belief that an action is worth the least, in transitions."""
+    """Weight of the lowest return as prior value, in transitions."""
     of_actions: float
-    """Share of the actions' metric in that of the cells; the rest is the metric of values."""
+    """Share of the actions' metric in that of the cells; the remainder is the metric of values."""
 
 
 CLONES = (Caution(1.0, 0.3, 1.0), Caution(1.0, 0.3, 0.5))
@@ -105,13 +105,13 @@ class Estimate(NamedTuple):
     """Discounted return of a policy from where logged episodes began."""
 
     mean: float
-    """Middle of the lowest and the highest that is believed."""
+    """Mean of the estimates with the lowest and the highest prior values."""
     low: float
     """Lower bound of the interval."""
     high: float
     """Upper bound."""
     gamma: float
-    """Discount factor of the return, which goes on beyond limits of time."""
+    """Discount factor of the return, which goes on beyond time limits."""
 
 
 def fit_logged(
@@ -121,9 +121,9 @@ def fit_logged(
     rng: np.random.Generator,
     make_engine: "Callable[..., FittedEngine]",
 ) -> Fit:
-    """Fit to trajectories: a clone of the behaviour policy, or what is surely better.
+    """Fit to trajectories: a clone of the behaviour policy, or a better policy.
 
-    ``make_engine(interface, config, *rngs)`` makes what learns in a world.
+    ``make_engine(interface, config, *rngs)`` makes the engine that learns in a world.
     """
     of_actions = metric_of_actions(seen, config, rng)
     fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
@@ -157,7 +157,7 @@ def fit_cautiously(
     config: FittedQConfig,
     rng: np.random.Generator,
 ) -> Fit:
-    """Fit cells and models to trajectories, and believe no more than ``caution`` allows."""
+    """Fit cells and models to trajectories with pessimism."""
     own, share = replace(config, cells_per_root=_CLONE_CELLS_PER_ROOT), caution.of_actions
     low, high = bounds_of(seen.steps, config.gamma)
     learned, found = None, None
@@ -199,14 +199,14 @@ def estimate(
 ) -> Estimate:
     """Estimate the discounted return of a policy from where episodes began.
 
-    Values are fitted in cells that lie in the ``learned`` metric, shape (d, d). ``roughly`` makes
-    few replicates, and only the lower bound.
+    Cells lie in the ``learned`` metric, shape (d, d); ``roughly`` makes few replicates, and only
+    the lower bound.
     """
     ends = np.flatnonzero(seen.steps[:, MARK] != GOES_ON) + 1
     begins = np.concatenate([[0], ends[:-1]])
     steps = seen.steps.copy()
     steps[:, ACTION] = ~_agrees(seen, policy)
-    told = seen._replace(steps=steps, n_actions=2, taken=None)
+    two_actions = seen._replace(steps=steps, n_actions=2, taken=None)
     low, high = bounds_of(steps, config.gamma)
     lowest: list[float] = []
     highest: list[float] = []
@@ -215,7 +215,7 @@ def estimate(
         rows = np.concatenate([np.arange(begins[k], ends[k]) for k in drawn])
         lengths = (ends - begins)[drawn]
         starts = np.cumsum(lengths) - lengths
-        again = told._replace(observations=seen.observations[rows], steps=steps[rows])
+        again = two_actions._replace(observations=seen.observations[rows], steps=steps[rows])
         at = place_cells(again, learned, config, rng)
         assigned, _ = assign(again, at)
         for prior, values in ((low, lowest), (high, highest)):
@@ -248,7 +248,7 @@ def _mean_value(
     bounds: tuple[float, float, float],
     config: FittedQConfig,
 ) -> float:
-    """Return the mean value of states by a policy whose actions have the number 0, others 1."""
+    """Return the mean value at ``starts`` by a policy whose actions have the number 0, others 1."""
     low, high, prior = bounds
     others = np.zeros((len(at.codevectors), 2))
     others[:, 1] = 1e3 * max(high - low, 1e-9)  # so that they are never the best
@@ -258,11 +258,11 @@ def _mean_value(
 
 
 class Behaviour(NamedTuple):
-    """How often each action was taken in K cells."""
+    """Frequencies of actions in K cells."""
 
     at: Cells
     shares: FloatArray
-    """As :func:`shares_of` returns them, shape (K, A)."""
+    """Frequencies relative to the most frequent action, shape (K, A)."""
 
     @classmethod
     def of(
@@ -279,9 +279,9 @@ class Behaviour(NamedTuple):
         return cls(at, shares_of(rows, len(at.codevectors), seen.n_actions))
 
     def allows(self, observations: FloatArray, actions: IntArray) -> BoolArray:
-        """Whether actions, shape (n,), are done often enough in such states, shape (n, d).
+        """Whether actions, shape (n,), were taken often enough in such states, shape (n, d).
 
-        That is a tenth as often as the most frequent, in one of the cells that are near.
+        That is a tenth as often as the most frequent one in one of the nearest cells.
         """
         _, cells, weights = assign_three(observations, self.at)
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
@@ -291,7 +291,7 @@ class Behaviour(NamedTuple):
 def metric_of_actions(
     seen: Experience, config: FittedQConfig, rng: np.random.Generator
 ) -> FloatArray | None:
-    """Learn the metric in which the shares of actions change, as :class:`Fit` has it."""
+    """Learn the metric in which the frequencies of actions change, shape (d, d)."""
     learned = None
     for _ in range(_FITS):
         at = place_cells(seen, learned, config, rng)
@@ -308,37 +308,33 @@ def metric_of_actions(
 
 
 def shares_of(rows: Assigned, n_cells: int, n_actions: int) -> FloatArray:
-    """Return how often each action was taken in each cell, relative to the most frequent, (K, A).
-
-    0 where nothing was done.
-    """
+    """Return frequencies of actions, relative to the most frequent one in each cell, (K, A)."""
     counts = np.zeros((n_cells, n_actions))
     taken = rows.steps[:, MARK] == GOES_ON
     np.add.at(counts, (rows.cells[taken], rows.labels[taken]), rows.weights[taken])
-    most = counts.max(axis=1, keepdims=True)
-    return np.asarray(counts / np.where(most > 0.0, most, 1.0))
+    return np.asarray(counts / np.maximum(counts.max(axis=1, keepdims=True), _TINY))
 
 
 @dataclass(frozen=True)
 class SupportedWorld:
-    """A learned world, and what the log supports of it."""
+    """A learned world, restricted to what the log supports."""
 
     arrays: WorldArrays
     codes: FloatArray
-    """Of the actions, shape (A, C)."""
+    """Codes of the actions, shape (A, C)."""
     behaviour: Behaviour
     bounds: tuple[float, float]
     """Least and greatest discounted return that rewards allow."""
     gamma: float
     states: FloatArray
-    """In which steps were taken, shape (n, d)."""
+    """States in which steps were taken, shape (n, d)."""
     starts: FloatArray
-    """In which episodes began, shape (m, d)."""
+    """First states of episodes, shape (m, d)."""
 
     def step(
         self, points: FloatArray, actions: IntArray
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        """Return what steps from points, shape (n, d), lead to, rewards, and what is over."""
+        """Return next points, rewards and whether episodes are over, for points of shape (n, d)."""
         after, rewards, over, gaps = predict(self.arrays, points, self.codes[actions])
         lost = gaps > self.arrays.bounds[3]
         low, high = self.bounds
@@ -347,7 +343,7 @@ class SupportedWorld:
         return after, np.where(lost, low, rewards), over | lost
 
     def learn(self, engine: "FittedEngine", rng: np.random.Generator) -> None:
-        """Let an agent learn here, in episodes from anywhere where a step was taken."""
+        """Let an agent learn here, in episodes from any state of the log."""
         horizon, dtype = _EPISODE / (1.0 - self.gamma), engine.interface.dtype
         steps = min(_STEPS_PER_STEP * len(self.states), _MAX_IMAGINED)
         yes, no = np.ones(_COPIES, dtype=np.bool_), np.zeros(_COPIES, dtype=np.bool_)
@@ -368,7 +364,7 @@ class SupportedWorld:
             actions, _ = engine.advance(VectorStep(*seen, rewards, over, cut, yes, acts, begins))
 
     def returns(self, policy: CellPolicy, rng: np.random.Generator) -> FloatArray:
-        """Return discounted returns of episodes that begin as those of the log did, shape (n,)."""
+        """Return discounted returns of episodes from first states of the log, shape (n,)."""
         points = _drawn(self.starts, _STARTS, rng)
         total, weight = np.zeros(_STARTS), 1.0
         running = np.ones(_STARTS, dtype=np.bool_)
@@ -392,8 +388,8 @@ def believed_world(
 ) -> SupportedWorld | None:
     """Learn a world from trajectories; None unless it predicts held-out steps.
 
-    Nor is there one of numbered states, of many components or actions, of actions that have no
-    numbers, of few steps, or of steps that all terminate.
+    None, too, for numbered states, many components or actions, action codevectors, few steps, or
+    steps that all terminate.
     """
     taken = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     codes, boxed = _codes(interface)
@@ -426,7 +422,7 @@ def believed_world(
 
 
 def _codes(interface: Interface) -> tuple[FloatArray, bool]:
-    """Return the codes of all actions, shape (A, C), and whether they are of continuous ones."""
+    """Return the codes of all actions, shape (A, C), and whether these are continuous."""
     n, native = interface.n_actions, interface.native
     if native is None or native.grid is None:
         return codes_of(np.arange(n), n), False

@@ -1,12 +1,10 @@
-"""How far a state is from the nearest one in which a policy would act otherwise.
+"""The nearest state in which a policy acts otherwise.
 
-Distances are Euclidean in standard deviations of the observation's components; what never varied is
-not moved.
-
-Where the nearest cell decides alone, boundaries are hyperplanes and cells polyhedra: the distance
-is exact, by non-negative least squares. Where the m nearest cells are blended
-(:mod:`oda_rl.agents.policies.cells`), it is that of a state which does act otherwise, found by
-search, so an upper bound; and there is a lower bound, within which no state has another action.
+Distances are Euclidean in standard deviations of the observation's components; constant components
+are not moved. Where the nearest cell decides alone, cells are polyhedra: the distance is exact, by
+non-negative least squares. Where the m nearest cells are blended
+(:mod:`oda_rl.agents.policies.cells`), a search finds a state that acts otherwise, so an upper
+bound, and there is a lower bound, within which no state has another action.
 
 The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
 over the m nearest cells is not positive, δ_k being how much more a is worth in cell k. There, let n
@@ -54,17 +52,10 @@ NOWHERE = Nearest(np.inf, None)
 
 
 def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
-    """Return the shortest step z with ``gaps + slopes @ z <= 0``, or None if there is none.
+    """Return the shortest z, (d,), with ``gaps + slopes @ z <= 0``, (m,); None if there is none.
 
-    Exact: the dual is a problem of non-negative least squares, which an active-set method ends.
+    The dual is a problem of non-negative least squares.
 
-    Parameters
-    ----------
-    slopes : ndarray, shape (m, d)
-    gaps : ndarray, shape (m,)
-
-    Examples
-    --------
     >>> smallest_step(np.array([[-1.0, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0])).round(9)
     array([3., 4.])
     """
@@ -116,7 +107,7 @@ def nearest_of(polyhedra: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[N
 
 
 def hyperplane_distances(gaps: FloatArray, norms: FloatArray) -> FloatArray:
-    """Return how far it is to close each gap alone, given the norms of the slopes.
+    """Return the distance that closes each gap alone, given the norms of the slopes.
 
     >>> hyperplane_distances(np.array([6.0, -1.0, 1.0, 0.0]), np.array([2.0, 1.0, 0.0, 0.0]))
     array([ 3.,  0., inf,  0.])
@@ -131,20 +122,9 @@ def alternative_of_cells(
 ) -> Alternative:
     """Return the nearest point in a cell with another action; exact.
 
-    Parameters
-    ----------
-    diagram : ndarray, shape (K, 1 + d)
-    actions : ndarray of int64, shape (K,)
-        Of the cells.
-    point : ndarray, shape (d,)
-        Where one is.
-    action : int
-        What is done there.
-    scale : ndarray, shape (d,)
-        Inverse standard deviations of the components; those with 0 are not moved.
+    ``actions``, shape (K,), are those of the cells, and ``action`` is that at the point. ``scale``,
+    shape (d,), has inverse standard deviations of the components; those with 0 are not moved.
 
-    Examples
-    --------
     >>> codevectors = np.array([[0.0], [2.0]])
     >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
     >>> found = alternative_of_cells(diagram, np.array([0, 1]), np.array([3.0]), 1, np.ones(1))
@@ -163,8 +143,7 @@ def alternative_of_pieces(
 ) -> Alternative:
     """Return the nearest point in polyhedra where a policy makes another choice; exact.
 
-    Each has rows, shape (m, 1 + d), of affine functions that are not negative there. Parameters are
-    otherwise those of :func:`alternative_of_cells`.
+    A polyhedron is where its rows, shape (m, 1 + d), of affine functions are not negative.
     """
     polyhedra = [_scores_and_slopes(-rows, point, scale)[::-1] for rows in pieces]
     for distance, step in nearest_of(polyhedra):
@@ -178,16 +157,12 @@ def alternative_of_pieces(
 def alternative_of_blend(
     policy: Policy, point: FloatArray, action: int, scale: FloatArray
 ) -> Alternative:
-    """Return a near state in which a blended policy acts otherwise, and a bound from below.
-
-    Parameters are otherwise those of :func:`alternative_of_cells`.
-    """
+    """Return a near state in which a blended policy acts otherwise, and a lower bound."""
     tables = policy.tables
     low = _lower_bound(tables, point, action, scale)
     if low is NOWHERE:
         return Alternative(np.inf, np.inf, None)
-    # What is nearest need not be between here and a codevector that acts otherwise: where
-    # cells are blended, none of them has to. So ways lead to all, and to the nearest other cell.
+    # Blended cells may act otherwise where no codevector does: search towards all of them.
     own = np.asarray(tables.values.argmax(axis=1))
     hard = alternative_of_cells(tables.diagram, own, point - tables.origin, action, scale)
     ways = [*(policy.codevectors - point) * scale, low.step]
@@ -284,9 +259,9 @@ class _Search:
         self._policy, self._point, self._action, self._scale = policy, point, action, scale
 
     def best(self, ways: Sequence[FloatArray | None]) -> FloatArray | None:
-        """Return the shortest step found along some, and around the shortest of these.
+        """Return the shortest step along some ways, and around the shortest of these.
 
-        While there is none, anywhere, ever farther than the longest that was given.
+        While there is none, search in all directions, ever farther.
         """
         steps = np.array([_BEYOND * way for way in ways if way is not None and way.any()])
         if len(steps) == 0:
@@ -308,7 +283,7 @@ class _Search:
         return np.asarray(around * length / np.linalg.norm(around, axis=1, keepdims=True))
 
     def _shortest(self, steps: FloatArray) -> FloatArray | None:
-        """Shorten each step to where the action changes first; return the shortest of them."""
+        """Shorten each step to the first change of the action; return the shortest step."""
         shares = np.arange(1, _ALONG + 1) / _ALONG
         otherwise = self._otherwise((steps[:, None] * shares[:, None]).reshape(-1, steps.shape[1]))
         table = otherwise.reshape(len(steps), _ALONG)

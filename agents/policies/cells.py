@@ -177,7 +177,7 @@ def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 
 @dataclass(frozen=True)
 class CellPolicy(Stored):
-    """A policy as arrays; see the module."""
+    """A policy that blends the values of the nearest cells; see the module."""
 
     origin: FloatArray
     diagram: FloatArray
@@ -269,7 +269,7 @@ class CellPolicy(Stored):
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decisions are made by."""
+        """The arrays that decide."""
         return self.diagram, self.models, self.origin
 
     @property
@@ -281,7 +281,7 @@ class CellPolicy(Stored):
 
     @property
     def tables(self) -> CellTables:
-        """The same as tables, for export."""
+        """Tables for export."""
         common, values = np.split(self.models, [self.diagram.shape[1]], axis=1)
         return CellTables(self.origin, self.diagram, values, common, self.width, self.n_nearest)
 
@@ -343,7 +343,7 @@ class CodevectorPolicy(CellPolicy):
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decisions are made by."""
+        """The arrays that decide."""
         return *super().parameters, self.parts
 
     @property
@@ -353,5 +353,5 @@ class CodevectorPolicy(CellPolicy):
 
     @property
     def tables(self) -> CellTables:
-        """The same as tables, for export."""
+        """Tables for export."""
         return super().tables._replace(parts=self.parts)

@@ -1,8 +1,8 @@
-"""What a policy is: arrays that decide, explain themselves and can be written down.
+"""Policies: arrays that decide, explain themselves and can be exported.
 
 Points are observations, flattened, in double precision. A policy chooses among A choices, numbered
-from 0: actions, or codevectors of continuous ones. Nothing that uses a policy asks of which kind it
-is; a new kind is a class with the members of :class:`Policy`.
+from 0: actions, or codevectors of continuous ones. A new kind of policy is a class with the members
+of :class:`Policy`.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ SETTLED_AFTER = 2000  # steps without a better best return, before which learnin
 def checked_names(
     argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
 ) -> tuple[str, ...]:
-    """Return the names given, or others if none are; raise ValueError for another number."""
+    """Return the names given, or the default ones; raise ValueError for a wrong number."""
     if given is None:
         return tuple(otherwise)
     if isinstance(given, str) or len(given) != len(otherwise):
@@ -38,23 +38,23 @@ def checked_names(
 
 @dataclass(frozen=True)
 class Alternative:
-    """The nearest state where another choice is made, in the units and the form of points."""
+    """The nearest known point where another choice is made."""
 
     distance: float
     at_least: float
+    """Lower bound of the distance of any such point."""
     point: FloatArray | None
 
 
 class CellTables(NamedTuple):
-    """The numbers of a policy of K cells, from which it can be written in another language."""
+    """The tables of a policy of K cells, for export."""
 
     origin: FloatArray
     """Subtracted from observations, shape (d,)."""
     diagram: FloatArray
     """Affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)."""
     values: FloatArray
-    """Value of each choice in each cell, shape (K, A); of a blended policy without what the choices
-    share."""
+    """Value of each choice in each cell, shape (K, A), without what choices share by ``common``."""
     common: FloatArray | None = None
     """Offset and slope of each cell, shape (K, 1 + d), if the nearest cells are blended; None if
     the nearest decides alone."""
@@ -68,16 +68,16 @@ class CellTables(NamedTuple):
     """Offset and slopes of each cell's continuous action, in units, shape (K, p, 1 + d), if that
     is an affine function of the observation less the origin."""
     clauses: Clauses | None = None
-    """Beside the cells; what they do follows what the cells do in ``values`` and ``affine``."""
+    """Beside the cells; their rows of ``values`` and ``affine`` follow those of the cells."""
 
 
 class Rows(NamedTuple):
-    """What a policy does in each of n states."""
+    """Decisions in n states."""
 
     values: FloatArray
-    """Of all choices, as they are compared there, shape (n, A)."""
+    """Values of all choices, as they are compared there, shape (n, A)."""
     choices: IntArray
-    """The best, shape (n,)."""
+    """The best choices, shape (n,)."""
     acts: npt.NDArray[Any]
     """The actions, as :meth:`Policy.act` returns them."""
 
@@ -90,7 +90,7 @@ class InLoops(NamedTuple):
     decide: Callable[..., int]
     """``decide(arrays, observation)``, compiled, returns the choice of greatest value."""
     arrays: tuple[Any, ...]
-    """Of the policy, and scratch."""
+    """Arrays of the policy, and scratch."""
 
 
 class Policy(Protocol):
@@ -110,18 +110,15 @@ class Policy(Protocol):
 
     @property
     def choice_name(self) -> str:
-        """What a choice is, in a word: an action, or a codevector of one."""
+        """What a choice is: "action", "codevector" or "cell"."""
 
     @property
     def value_name(self) -> str:
-        """What choices are compared by, in a word."""
+        """What choices are compared by: "value" or "score"."""
 
     @property
     def q_values(self) -> FloatArray:
-        """Value of each choice at each codevector, by its cell alone, shape (K, A).
-
-        Minus infinity for what is never chosen.
-        """
+        """Value of each choice at each codevector by its cell alone, (K, A); -inf: never chosen."""
 
     @property
     def exact(self) -> bool:
@@ -145,13 +142,13 @@ class Policy(Protocol):
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         """Find the nearest state where the choice is not that at ``point``.
 
-        Distances are Euclidean in units of 1 / ``scale``, shape (d,), the components' standard
-        deviations; those with a scale of 0 are not moved.
+        Distances are Euclidean in units of 1 / ``scale``, shape (d,); components with a scale of 0
+        are not moved.
         """
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decisions are made by: as many numbers as there are in them."""
+        """The arrays that decide; their sizes add up to the number of parameters."""
 
     @property
     def in_loops(self) -> InLoops | None:
@@ -159,11 +156,11 @@ class Policy(Protocol):
 
     @property
     def tables(self) -> CellTables:
-        """The same as tables, for export."""
+        """Tables for export."""
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
-        """All of it, for a file."""
+        """All arrays, for a file."""
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
@@ -171,16 +168,13 @@ class Policy(Protocol):
 
 
 class Stored:
-    """A policy's way to a file and back, if it is a dataclass of arrays and numbers.
-
-    ``SCHEMA`` says what each of them is.
-    """
+    """Saving and loading of a dataclass of arrays and numbers, declared in ``SCHEMA``."""
 
     SCHEMA: ClassVar[dict[str, Member]]
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
-        """All of it, for a file."""
+        """All arrays, for a file."""
         return {name: np.asarray(value) for name, value in vars(self).items()}
 
     @classmethod
@@ -191,16 +185,16 @@ class Stored:
 
 
 class Extent(NamedTuple):
-    """Where the observations of training were."""
+    """Range of the observations of training."""
 
     centre: FloatArray
-    """Mean of the latest, shape (d,)."""
+    """Mean of the latest ones, shape (d,)."""
     reach: FloatArray
-    """Largest distance of any from the centre, shape (d,)."""
+    """Largest distance from the centre, shape (d,)."""
 
 
 class Trained(Protocol):
-    """Whoever delivers a policy, and what is known of that: an agent."""
+    """An agent: what delivers a policy, and what is known of it."""
 
     @property
     def policy(self) -> Policy:
@@ -208,11 +202,11 @@ class Trained(Protocol):
 
     @property
     def interface(self) -> Interface:
-        """What its observations and actions are."""
+        """Spaces of its observations and actions."""
 
     @property
     def env(self) -> AnyEnv | None:
-        """Where it was trained, if that is at hand."""
+        """The environment it was trained in, if that is at hand."""
 
     @property
     def env_id(self) -> str | None:
@@ -232,4 +226,4 @@ class Trained(Protocol):
 
     @property
     def extent(self) -> Extent:
-        """Where the observations were."""
+        """Range of the observations."""

@@ -21,70 +21,52 @@ _COMPONENTS = 12  # of an observation that are printed
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why an agent acts as it does in one state; ``print`` it."""
+    """Why an agent acts as it does in one state; ``print`` it.
+
+    Where actions are continuous, numbered actions are action codevectors, or the cells of a rule.
+    """
 
     observation: FloatArray
     """The state, in the shape of the observation space."""
-
     cell: int
     """The (nearest) cell."""
-
     n_cells: int
-    """How many there are."""
-
+    """Number of cells."""
     codevector: FloatArray
-    """Of the cell, in the observation's units and shape."""
-
+    """Codevector of the cell, in the observation's units and shape."""
     q_values: FloatArray
-    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them: minus
-    infinity of what is never chosen. Where actions are continuous, here and below, actions that are
-    numbered are action codevectors, or a rule's cells."""
-
+    """Value of each action in this state, shape (n_actions,), as ``predict`` compares them; minus
+    infinity for an action that is never chosen."""
     action: Any
     """What ``predict`` returns: a number, or an array of the action space's shape."""
-
     choice: int
     """Index (from 0) of the best action."""
-
     margin: float
-    """By how much it is worth more than the runner-up; inf if there is none."""
-
+    """Its value minus that of the runner-up; inf if there is none."""
     runner_up: int | None
-    """The next best action; None if there is but one, or no other is ever chosen."""
-
+    """The next best action; None if no other is ever chosen."""
     visits: FloatArray
-    """Shape (n_actions,): how often the agent has learned from each action in this cell. Online:
-    updates of the table. Fitted: transitions that it remembers, whichever policy took them."""
-
+    """How often the agent has learned from each action in this cell, shape (n_actions,). Online:
+    updates of the table. Fitted: transitions in the memory, whichever policy took them."""
     distance: float
-    """Smallest change of the state that changes the action, in standard deviations; inf if none
-    does. An upper bound, unless :attr:`exact`: that of :attr:`nearest_other`."""
-
+    """Distance of :attr:`nearest_other` in standard deviations; inf if there is no such state. An
+    upper bound of the smallest change that changes the action, unless :attr:`exact`."""
     at_least: float
-    """Lower bound of that distance (but for values that are equal to nine digits); the distance
-    itself where it is exact."""
-
+    """Lower bound of that change (up to values that are equal to nine digits)."""
     exact: bool
-    """Whether the distance is exact, because the policy is one cell's."""
-
+    """Whether the distance is exact, because one cell decides."""
     nearest_other: FloatArray | None
-    """A state as near as that, and just beyond the boundary, in the shape of the observation."""
-
+    """A state just beyond the boundary, in the shape of the observation."""
     other_action: Any
     """What ``predict`` returns there."""
-
     other_choice: int | None
     """Index (from 0) of the best action there."""
-
     names: tuple[str, ...]
-    """Of the observation's components."""
-
+    """Names of the observation's components."""
     action_names: tuple[str, ...]
-    """Of the actions."""
-
+    """Names of the actions."""
     first_action: int
     """The environment's number for the first of them."""
-
     value_name: str = "value"
     """What actions are compared by: a value, or a score."""
 
@@ -117,22 +99,22 @@ class Explanation:
             columns[self._there()] = self.nearest_other.ravel()
             columns["change"] = columns[self._there()] - columns["state"]
         order = self._max_changed(columns.get("change"))
-        width = max(len("component"), *(len(self.names[j]) for j in order))
+        signs = ["+" if title == "change" else "" for title in columns]
         rows = [("component", list(columns))]
         for j in order:
-            signs = ["+" if title == "change" else "" for title in columns]
             cells = [f"{v[j]:{sign}.4g}" for v, sign in zip(columns.values(), signs, strict=True)]
             rows.append((self.names[j], cells))
+        width = max(len(name) for name, _ in rows)
         widths = [max(11, len(title)) for title in columns]
-        lines = []
-        for name, cells in rows:
-            aligned = [f"{cell:>{room}}" for cell, room in zip(cells, widths, strict=True)]
-            lines.append("  ".join([f"{name:{width}}", *aligned]))
+        lines = [
+            "  ".join([f"{name:{width}}", *map("{:>{}}".format, cells, widths)])
+            for name, cells in rows
+        ]
         left_out = len(self.names) - len(order)
         return [*lines, f"and {left_out} more components"] if left_out else lines
 
     def _max_changed(self, change: FloatArray | None) -> list[int]:
-        """Components to print, in their order; where there are too many, those that change most."""
+        """Return the components to print; of too many those that change most."""
         d = len(self.names)
         if d <= _COMPONENTS or change is None:
             return list(range(min(d, _COMPONENTS)))
@@ -152,54 +134,40 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """A policy: row i is about a cell, those that are visited most first."""
+    """A policy as a table: row i is about a cell; the most visited cells come first."""
 
     cells: IntArray
     """Numbers of the cells, shape (n,)."""
-
     codevectors: FloatArray
     """In the observation's units, shape (n, d)."""
-
     q_values: FloatArray
     """Value of each action (or action codevector, or cell of a rule with continuous actions) at the
     codevector, as ``predict`` compares them; shape (n, n_actions)."""
-
     actions: IntArray
     """Indices (from 0) of the best there, shape (n,)."""
-
     labels: tuple[str, ...]
-    """What is done there, in words."""
-
+    """The actions there, in words."""
     margins: FloatArray
-    """By how much these are worth more than the runners-up, shape (n,)."""
-
+    """Their values minus those of the runners-up, shape (n,)."""
     visits: FloatArray
     """How often the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
-
     shares: FloatArray
-    """Of the states visited, shape (n,); NaN if none were given."""
-
+    """Shares of the states visited, shape (n,); NaN if none were given."""
     agreement: float
     """Share of the states visited in which the agent takes the action of the cell's row: 1 unless
-    neighbouring cells are blended. NaN if none were given."""
-
+    cells are blended. NaN if none were given."""
     mean: FloatArray
-    """Of the states visited, or else of the codevectors, shape (d,)."""
-
+    """Mean of the states visited, or else of the codevectors, shape (d,)."""
     scale: FloatArray
     """Inverse standard deviations of the components, shape (d,); 0 for constants."""
-
     names: tuple[str, ...]
-    """Of the observation's components."""
-
+    """Names of the observation's components."""
     action_names: tuple[str, ...]
-    """Of the actions."""
-
+    """Names of the actions."""
     value_name: str = "value"
     """What actions are compared by: a value, or a score."""
-
     nowhere: int = 0
-    """Number of cells that have no row: none of their points is known."""
+    """Number of cells without a row: no state is known in which they decide."""
 
 
 def explain(
@@ -257,18 +225,17 @@ def overview(
     Parameters
     ----------
     agent : Agent
-        One that has learned; or whatever has the attributes of
+        A trained one, or an object with the attributes of
         :class:`oda_rl.agents.policies.Trained`.
     visited : ndarray, shape (n, d), optional
-        States from which to count how often the policy is in which cell, as from
-        ``agent.visited_states``.
+        States by which cells are counted, as from ``agent.visited_states``.
     names, action_names : sequence of str, optional
         As in :meth:`oda_rl.agents.Agent.explain`.
 
     Raises
     ------
     ValueError
-        If the agent has learned nothing yet, or there are not as many names as there should be.
+        If the agent has learned nothing yet, or the number of names is wrong.
 
     Examples
     --------
@@ -284,15 +251,15 @@ def overview(
     codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
     taken = map(_plain, interface.performed(acts))
     labels = [_in_words(actions[a], action) for a, action in zip(best, taken, strict=True)]
-    seen = codevectors if visited is None or len(visited) == 0 else visited
-    shares, agreement = np.full(policy.n_cells, np.nan), np.nan
+    states, shares, agreement = codevectors, np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
-    if seen is visited:
+    if visited is not None and len(visited):
+        states = visited
         points = checked_points(visited, interface)
         cells = policy.cells(points)
         shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
         agree = (best[cells] == policy.choices(points)).mean()
-        agreement = 1.0 if policy.exact else float(agree)  # there a cell decides alone
+        agreement = 1.0 if policy.exact else float(agree)
     known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0) | (shares > 0)
     order = np.lexsort([-visits, -shares])
     order = order[known[order]]
@@ -306,7 +273,7 @@ def overview(
         visits=visits[order],
         shares=shares[order],
         agreement=agreement,
-        mean=seen.mean(axis=0),
+        mean=states.mean(axis=0),
         scale=scale,
         names=components,
         action_names=actions,
@@ -316,7 +283,7 @@ def overview(
 
 
 def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
-    """Return by how much each row's action is worth more than the others, at least 0.
+    """Return each row's value of its action minus the best of the others, at least 0.
 
     >>> margins_of(np.array([[1.0, 3.0, 2.5]]), np.array([1]))
     array([0.5])
@@ -328,7 +295,7 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
 
 
 def value_text(value: float) -> str:
-    """Return a value to four digits; of what is never chosen, that.
+    """Return a value to four digits.
 
     >>> value_text(12.3456), value_text(-np.inf)
     ('12.35', 'never')
@@ -349,7 +316,7 @@ def _require_learned(agent: Trained) -> FloatArray:
 def _names(
     agent: Trained, names: Sequence[str] | None, action_names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names given, or those known, or numbers; raise ValueError for the wrong number."""
+    """Return the names given, or those known, or numbers."""
     known, known_actions = known_names(agent)
     return (
         checked_names("names", names, known, "component of the observation"),
@@ -358,7 +325,7 @@ def _names(
 
 
 def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
-    """Return names of the observation's components and of the choices: those known, or numbers."""
+    """Return the known names of components and choices, or numbers."""
     interface, policy = agent.interface, agent.policy
     known, known_actions = matching_names(agent.env_id, interface)
     components = [f"observation[{j}]" for j in range(interface.n_features)]
@@ -373,12 +340,12 @@ def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _plain(action: Any) -> Any:
-    """Return a number of Python for one of NumPy, and an array as it is."""
+    """Turn NumPy scalars into Python numbers."""
     return action if np.ndim(action) else action.item()
 
 
 def _in_words(name: str, action: Any) -> str:
-    """Return an action's name, with its components if it has some that are not in it."""
+    """Return an action's name, with its components if they are not in the name."""
     if isinstance(action, int) or name.endswith(")"):
         return name
     return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"

@@ -63,47 +63,46 @@ def export_policy(
     learn: bool = False,
     allow_disagreement: bool = False,
 ) -> Path:
-    """Write an agent's policy to a file that needs neither the agent nor this package.
+    """Write an agent's policy to a file that does not need this package.
 
     ``"c"``
         A C99 header with ``int oda_policy(const float obs[])``, or where actions are continuous
-        ``void oda_policy(const float obs[], float action[])``. An online agent's policy needs no
-        library for it, nor does a rule, and a fitted agent's only ``math.h``.
+        ``void oda_policy(const float obs[], float action[])``. Blended policies need ``math.h``,
+        others no library.
     ``"json"``
-        All numbers in double precision, what they mean, and how to decide by them.
+        All numbers in double precision, their meaning, and how to decide by them.
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
         int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Needs
         ``pip install "oda-rl[onnx]"``.
 
-    Decisions are those of ``agent.predict``, but where two actions or cells are equal up to
-    rounding to single precision. Of cells that are exactly as near as each other, as between
-    codevectors of whole numbers, the first counts everywhere. Numbered states are written as a
-    table of their actions. Fixed-point tables are compared with the agent in the latest states that
-    it remembers, at most 10,000: the header says in how many they agree, and is refused below
-    99.9 %.
+    Decisions are those of ``agent.predict``, except where two actions or cells are equal up to
+    rounding to single precision. Of cells at exactly equal distances the first counts everywhere.
+    Numbered states are written as a table of their actions. Fixed-point tables are compared with
+    the agent in the latest states that it remembers, at most 10,000: the header reports the share
+    of equal decisions, and is refused below 99.9 %.
 
     Parameters
     ----------
     agent : Agent
-        A trained one; or whatever has the attributes of :class:`oda_rl.agents.policies.Trained`.
+        A trained one, or an object with the attributes of
+        :class:`oda_rl.agents.policies.Trained`.
     out : str or Path
-        File to write, as a whole or not at all.
+        File to write.
     format : {"c", "json", "onnx"}
-        What to write.
+        Format of the file.
     fixed_point : bool
-        Of a C header: tables of 16-bit integers instead of single precision.
+        Tables of 16-bit integers instead of single precision in a C header.
     certificate : Certificate, optional
-        A proof about the policy, written into the comment of a C header,
-        or into JSON.
+        A proof about the policy, written into the comment of a C header, or into JSON.
     learn : bool
-        Of a C header: instead of the policy the online agent's learner, over the same cells, which
-        stay where they are. It begins with nothing learned: ``oda_init(&learner, seed)``, then in
-        turn ``oda_act(&learner, obs)`` and ``oda_learn(&learner, next_obs, reward, terminated,
+        Instead of the policy, write the online agent's learner over the same, fixed cells as a C
+        header. It begins with nothing learned: ``oda_init(&learner, seed)``, then in turn
+        ``oda_act(&learner, obs)`` and ``oda_learn(&learner, next_obs, reward, terminated,
         truncated)``; ``oda_greedy(&learner, obs)`` is the policy. All state is in the struct
         ``oda_learner``, 16 bytes for each action in each cell and 40 more.
     allow_disagreement : bool
-        Write fixed-point tables, too, that agree in less than 99.9 % of the decisions.
+        Write fixed-point tables even if less than 99.9 % of the decisions agree.
 
     Returns
     -------
@@ -113,10 +112,9 @@ def export_policy(
     Raises
     ------
     ValueError
-        If the format is unknown or knows no fixed point or learner, or continuous actions do not,
-        ``out`` is a folder, the certificate is one of another policy, the agent's policy can't be
-        exported, or is no Q-table that could learn; or if fixed-point tables decide otherwise too
-        often.
+        If the format is unknown; if the format, or the agent, has no fixed point or learner; if
+        ``out`` is a folder, the certificate is that of another policy, or the policy cannot be
+        exported; or if fixed-point tables disagree too often.
     ImportError
         If onnx is asked for and not installed.
 
@@ -160,7 +158,7 @@ def export_policy(
 
 
 def default_file(run: Path, kind: str) -> Path:
-    """Return where the policy of a run folder, or of an agent's file, is written to.
+    """Return the path for the policy of a run folder, or of an agent's file.
 
     >>> default_file(Path("run.zip"), "json").name
     'run.json'
@@ -220,7 +218,7 @@ def _clauses(clauses: Clauses, n_cells: int) -> list[dict[str, Any]]:
 
 
 def _entry(name: str, value: Any) -> str:
-    """Return one entry; of a list of rows or sentences, each on a line of its own."""
+    """Return one entry, with each row of a list on a line of its own."""
     if isinstance(value, list) and isinstance(value[0], list | str | dict):
         rows = ",\n".join(f"    {_json(row)}" for row in value)
         return f"{_json(name)}: [\n{rows}\n  ]"

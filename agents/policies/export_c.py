@@ -1,14 +1,9 @@
-"""Policies as C99 headers: a few tables, and a function that looks up the action.
-
-What is in a header depends on whether the nearest cell decides or some are blended, whether the
-tables are in single precision or in 16 bits, and what an action is (``policy.h``). Where no two
-cells have the same action, the score of the first is 0, and is left out. Where states are numbered
-there is a table of their actions instead.
+"""Policies as C99 headers: a few tables, and a function that looks up the action (``policy.h``).
 
 A learner (``learner.h``) does what the online agent does on its fast timescale: Watkins' Q(λ) with
-exploration, rest and restart over cells that stay where they are. The power in its step size is
-taken without ``math.h``: halving the number of updates until it is in [1, 2) multiplies the result
-by a constant each time, and a polynomial does the rest.
+exploration, freezing and restart over fixed cells. The power in its step size is computed without
+``math.h``: the number of updates is halved until it is in [1, 2), which multiplies the result by a
+constant each time, and a polynomial does the rest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,10 +41,7 @@ _MAX_EPISODES = 2**31 - 2
 
 
 def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool = False) -> str:
-    """Return a C99 header; see :func:`oda_rl.agents.policies.export.export_policy`.
-
-    Fixed point has tables of 16-bit integers and 64-bit sums.
-    """
+    """Return a C99 header; see :func:`oda_rl.agents.policies.export.export_policy`."""
     if export.numbered is not None and not (fixed_point and export.box is not None):
         return _table_of_states(export, export.numbered)
     found = export.tables()
@@ -102,9 +94,9 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
 
 
 def _in_integers(export: Export, found: Tables) -> tuple[IntegerTables, float | None]:
-    """Return tables of integers, and how often they decide as the agent, if that can be known.
+    """Return tables of integers, and the share of decisions that are the agent's, if known.
 
-    A number up to which scores are equal helps where they are equal, and harms elsewhere.
+    Of tables with and without a ``tie``, which helps only where scores are equal, the better ones.
     """
     tables = found.in_integers(export.extent.reach)
     if export.visited is None:

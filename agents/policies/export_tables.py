@@ -1,25 +1,21 @@
-"""What an agent does, without the agent: the tables that exported policies consist of.
+"""The tables of exported policies.
 
-An :class:`Export` has everything in double precision, as Python computes with it. A decision needs
-less, and :meth:`Export.tables` leaves out what cancels:
+An :class:`Export` has everything in double precision, as Python computes with it.
+:meth:`Export.tables` leaves out what cancels in a decision:
 
-- Scores are only compared, and enter the blending as differences. So points are measured from where
-  the latest observations of training were, and the row of the cell that lies there is subtracted
-  from all rows: sums are small, and so are their rounding errors, where decisions are made. Scores
-  are given in units of the width.
+- Scores are only compared and blended by their differences. So points are measured from the centre
+  of the latest observations of training, the row of the cell that lies there is subtracted from all
+  rows, and scores are in units of the width: rounding errors are small where decisions are made.
 - Where no two cells have the same action, one of them has the score 0, and the cells' numbers are
   the actions, if these are all.
-- Actions are only compared, too. Where the nearest cell decides, its greedy action is needed. A
-  blended policy needs the advantages of actions over action 0: offsets and slopes, which the
-  actions share, do not change the decision.
+- Where the nearest cell decides, its greedy action is enough. A blended policy needs the advantages
+  of actions over action 0; offsets and slopes, which the actions share, cancel.
 
-Continuous actions are numbered by their codevectors, and these come along, in the action's units;
-or they are affine functions of the observation, and their cells are numbered.
-
-Numbered states need no cells: their actions are a table. Where observations are whole numbers all
-the same, and codevectors samples of them, scores of several cells are often equal. Tables of less
-than double precision round each of them in its own way, so they come with a number up to which
-scores count as equal (``tie``): the first of the cells is the nearest.
+Continuous actions are numbered by their codevectors, in the action's units; or they are affine
+functions of the observation, and their cells are numbered. Numbered states need no cells: their
+actions are a table. Where observations are whole numbers, scores of several cells are often equal,
+and less than double precision rounds each of them in its own way: scores that differ by less than
+``tie`` count as equal, and the first of the cells is the nearest.
 """
 
 import math
@@ -57,53 +53,51 @@ _BLOCK = 1000  # states whose scores are worked out at once
 
 
 class Visited(NamedTuple):
-    """States of the training, what the agent does there, and what is equal there."""
+    """States of the training."""
 
     points: FloatArray
     """Observations, shape (n, d)."""
     choices: IntArray
-    """Shape (n,)."""
+    """The agent's choices there, shape (n,)."""
     tied: FloatArray
-    """Some of those in which scores of cells are equal, or near which they are, shape (m, d)."""
+    """States in which, or near which, scores of cells are equal, shape (m, d)."""
     equal: float
-    """Of a blended policy: values of actions that differ by less are equal; else 0."""
+    """Values of a blended policy's actions that differ by less are equal; else 0."""
 
 
 class Numbered(NamedTuple):
-    """What is done in each of n numbered states."""
+    """Actions in n numbered states."""
 
     first: int
     """The least number."""
     actions: npt.NDArray[Any]
-    """From 0, shape (n,), or continuous ones, shape (n, p)."""
+    """Actions from 0, shape (n,), or continuous ones, shape (n, p)."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """A policy as arrays in double precision, and what its numbers mean."""
+    """A policy as arrays in double precision, and the meaning of its numbers."""
 
     cells: CellTables
-    """The policy."""
     codevectors: FloatArray
-    """Of its cells, in the observation's units, shape (K, d)."""
+    """In the observation's units, shape (K, d)."""
     extent: Extent
-    """Where the observations of training were."""
     env_id: str | None
     observation_shape: tuple[int, ...]
     names: list[str]
     action_names: list[str]
-    """Or names of the action codevectors."""
+    """Names of the actions, or of the action codevectors."""
     first_action: int
     """The environment's number of action 0."""
     box: ActionBox | None = None
-    """Of continuous actions."""
+    """Bounds of continuous actions."""
     parts: Sequence[str] = ()
     """Names of their components."""
     certificate: "Certificate | None" = None
     numbered: Numbered | None = None
-    """The same as a table, if states are numbered."""
+    """The policy as a table, if states are numbered."""
     visited: Visited | None = None
-    """What is known of states of the training, if the agent remembers any."""
+    """States of the training, if the agent remembers any."""
 
     @property
     def blended(self) -> bool:
@@ -125,16 +119,16 @@ class Export:
 
     @property
     def affine(self) -> FloatArray | None:
-        """The affine actions of cells, not clipped, shape (K, p, 1 + d), if there are any.
+        """Affine actions of cells, not clipped, functions of the observation less the origin.
 
-        They are functions of the observation less the cells' origin.
+        Shape (K, p, 1 + d); None if actions are not affine.
         """
         if self.cells.affine is None or self.box is None:
             return None
         return in_box(self.cells.affine, self.box.low, self.box.high)
 
     def tables(self, in_order: bool = False) -> "Tables":
-        """Leave out what decisions do not need; ``in_order``, cells keep their numbers."""
+        """Leave out what decisions do not need; with ``in_order`` cells keep their numbers."""
         cells, (centre, reach), affine = self.cells, self.extent, self.affine
         shift, edited = cells.origin - centre, cells.clauses
         actions = np.asarray(cells.values.argmax(axis=1))
@@ -169,7 +163,7 @@ class Export:
 
 @dataclass(frozen=True)
 class Tables:
-    """What a decision needs, in double precision."""
+    """What decisions need, in double precision."""
 
     scores: FloatArray
     """The diagram less the row of the cell at the origin, in units of the width, (K, 1 + d)."""
@@ -178,18 +172,18 @@ class Tables:
     near: bool
     """Whether the origin is so near to 0 that it may be folded into the scores' offsets."""
     actions: npt.NDArray[np.int64] | None
-    """Greedy action of each cell (from 0), shape (K,), or None for a blended policy, and where that
-    is the number of the cell."""
+    """Greedy action of each cell (from 0), shape (K,); None for a blended policy, and where that is
+    the number of the cell."""
     advantages: FloatArray | None
-    """Of actions 1 ... A - 1 over action 0, shape (K, A - 1), or None for one that is not."""
+    """Advantages of actions 1 ... A - 1 over action 0, shape (K, A - 1); None unless blended."""
     parts: FloatArray | None = None
-    """Continuous actions that the numbers mean, shape (K, A, p)."""
+    """Action codevectors, shape (K, A, p)."""
     affine: FloatArray | None = None
-    """Or offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
+    """Offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
     apart: bool = False
     """Whether no two cells have the same action; then the scores of the first are 0."""
     clauses: Clauses | None = None
-    """Beside the cells; ``actions`` and ``affine`` go on with what they do."""
+    """Beside the cells; their entries of ``actions`` and ``affine`` follow those of the cells."""
     tied: FloatArray | None = None
     """States less the origin where scores are equal, shape (m, d)."""
     n_nearest: int = 1
@@ -220,11 +214,10 @@ class Tables:
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
         """Round to 16 bits, offsets to 32, with a scale for each column and a shift for each row.
 
-        The step size of a column of slopes is such that its largest entry is 32,767, and that of
-        the observation's component such that all products have the same unit. In that unit the
-        column that counts most reaches furthest: ``reach``, shape (d,), is the largest distance
+        The largest slope of a column becomes 32,767, and steps of the observation's components are
+        such that all products have the same unit; ``reach``, shape (d,), is the largest distance
         from the origin to be expected. Rows of smaller entries have smaller steps. Offsets have
-        more bits because they are all that counts where the states are.
+        more bits because they alone count near the origin.
         """
         continuous = self.parts is not None or self.affine is not None
         if continuous or self.clauses is not None:
@@ -262,11 +255,11 @@ class Tables:
 
 @dataclass(frozen=True)
 class FloatTables:
-    """What a decision needs, in single precision."""
+    """What decisions need, in single precision."""
 
     scores: npt.NDArray[np.float32]
     origin: npt.NDArray[np.float32] | None
-    """To be subtracted from the observation, unless it is folded into the scores."""
+    """Subtracted from the observation; None if it is folded into the scores."""
     advantages: npt.NDArray[np.float32] | None
     parts: npt.NDArray[np.float32] | None
     affine: npt.NDArray[np.float32] | None
@@ -283,7 +276,7 @@ class FloatTables:
 
 @dataclass(frozen=True)
 class IntegerTables:
-    """What a decision needs, in 16 bits, and offsets in 32.
+    """What decisions need, in 16 bits, and offsets in 32.
 
     With ``x = round((observation - origin) * scale)``, the score of cell k is ``unit`` times
     ``offsets[k] * one + 2**shifts[k] * <slopes[k], x>``.
@@ -315,10 +308,9 @@ class IntegerTables:
         return np.asarray((sums << self.shifts.astype(np.int64)) + offsets)
 
     def choices(self, observations: FloatArray, actions: IntArray | None, equal: float) -> IntArray:
-        """Return what is chosen for observations, shape (n,).
+        """Return the choices at observations, shape (n,), given the ``actions`` of cells.
 
-        ``actions`` are those of cells, and values of actions that differ by less than ``equal`` are
-        equal.
+        Values of actions that differ by less than ``equal`` are equal.
         """
         if len(observations) > _BLOCK:
             parts = np.split(observations, range(_BLOCK, len(observations), _BLOCK))
@@ -346,10 +338,10 @@ class IntegerTables:
 
 
 def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Export:
-    """Take an agent's policy out of it.
+    """Return the policy of an agent for export.
 
-    Raises ValueError if it is no agent, has learned nothing yet, or its environment has spaces that
-    cannot be exported; or if the certificate is one of another policy.
+    Raises ValueError if it is no agent, has learned nothing yet, has spaces that cannot be
+    exported, or if the certificate is that of another policy.
 
     >>> from oda_rl.agents import TwoTimescaleAgent
     >>> export = export_of(TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000))
@@ -400,7 +392,7 @@ def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Expor
 
 
 def _visited(agent: Trained, policy: Policy) -> Visited | None:
-    """Return what is known of the states that an agent remembers; None if it remembers none."""
+    """Return the states that an agent remembers; None if it remembers none."""
     points, cells = getattr(agent, "recent", None), policy.tables  # no agent of one's own need
     if points is None or len(points) == 0:
         return None
@@ -414,7 +406,7 @@ def _visited(agent: Trained, policy: Policy) -> Visited | None:
 
 
 def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
-    """Return what a policy does in each of numbered states, if they are."""
+    """Return the actions in all states if they are numbered."""
     native = interface.native
     if native is None or not isinstance(native.observation_space, spaces.Discrete):
         return None
@@ -442,24 +434,24 @@ def _ties(cells: CellTables, points: FloatArray) -> npt.NDArray[np.bool_]:
 
 
 def scores_of(diagram: npt.NDArray[Any], points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the scores of points, shape (n, d), in a diagram, shape (K, 1 + d): shape (n, K)."""
+    """Return the scores, shape (n, K), of points, (n, d), in a diagram, (K, 1 + d)."""
     return np.asarray(diagram[:, 0] + points @ diagram[:, 1:].T)
 
 
 def decisive(policy: Policy) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays that say what a policy does, without those that only describe it."""
+    """Return the arrays of a policy that decide."""
     return {name: array for name, array in policy.arrays.items() if name != "codevectors"}
 
 
 def _moved(rows: FloatArray, shift: FloatArray) -> FloatArray:
-    """Return offsets and slopes, shape (..., 1 + d), for points that are greater by ``shift``."""
+    """Return offsets and slopes, shape (..., 1 + d), for points increased by ``shift``."""
     moved = rows.copy()
     moved[..., 0] = rows[..., 0] - rows[..., 1:] @ shift
     return moved
 
 
 def _advantages(values: FloatArray) -> FloatArray:
-    """Return the advantages over action 0; those that Python takes for equal are equal."""
+    """Return advantages over action 0, exactly equal where Python takes values for equal."""
     tolerance = TIE * np.abs(values).max(axis=1)
     snapped = values.copy()
     for a in range(1, values.shape[1]):
@@ -470,7 +462,7 @@ def _advantages(values: FloatArray) -> FloatArray:
 
 
 def _exponents(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Return for each row the least power of two in units of which it fits into 16 bits."""
+    """Return for each row the exponent of 2 in units of which it fits into 16 bits."""
     largest = np.abs(table).max(axis=1, initial=0.0).astype(np.float64)
     return np.asarray(np.ceil(np.log2(np.maximum(largest, _TINY) / _INT16)), dtype=np.int64)
 
@@ -478,13 +470,13 @@ def _exponents(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 def _at_exponents(
     table: npt.NDArray[Any], exponents: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int16]:
-    """Round rows to multiples of two to the power of their exponents."""
+    """Round rows to multiples of 2**exponent."""
     integers = np.rint(np.ldexp(table.astype(np.float64), -exponents[:, None]))
     return np.clip(integers, -_INT16, _INT16).astype(np.int16)
 
 
 def _single(array: Any) -> Any:
-    """Return an array in single precision, and None for None."""
+    """Round an array to single precision."""
     if array is None:
         return None
     with np.errstate(over="ignore"):

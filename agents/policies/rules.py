@@ -1,9 +1,8 @@
-"""A rule one can say aloud: a few affine scores of the observation, and the greatest decides.
+"""Rules that can be written in words: the greatest of a few affine scores decides.
 
-The cell of greatest score says the action: a discrete one, or for continuous actions an affine
-function of the observation, cut off at the bounds of the box. Where no score is greater than
-another's, no rule is said: a rule of two cells is one line. Beside it there may be clauses
-(:mod:`oda_rl.agents.rules.editing`), which :meth:`RulePolicy.edit` adds.
+The cell of greatest score has an action: a discrete one, or for continuous actions an affine
+function of the observation, clipped to the box. :meth:`RulePolicy.edit` adds clauses
+(:mod:`oda_rl.agents.rules.editing`).
 """
 
 import re
@@ -68,9 +67,9 @@ def decide_by_rule(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 
 @spliced
 def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
-    """Write the action in a state by (scores, outputs, low, high, room); return 0, its place.
+    """Write the action in a state by (scores, outputs, low, high, room) to ``room``, shape (1, p).
 
-    ``room``, shape (1, p), is all that compiled loops have to choose from.
+    Returns 0, the row of the action.
     """
     scores, outputs, low, high, room = arrays
     cell = _greatest(scores, observation)
@@ -90,7 +89,7 @@ def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     """Return the action in a state by (scores, actions, conditions, ends, forbidden, said, room).
 
-    See :class:`~oda_rl.agents.rules.editing.Clauses`; the room is for what is forbidden.
+    See :class:`~oda_rl.agents.rules.editing.Clauses`; ``room`` marks what is forbidden, (A,).
     """
     scores, actions, conditions, ends, forbidden, said, barred = arrays
     for a in range(barred.shape[0]):
@@ -134,18 +133,20 @@ class RulePolicy(Stored):
     scores: FloatArray
     """Offset and slopes of each cell's score, in the observation's units, shape (K, 1 + d)."""
     outputs: FloatArray
-    """What each cell does. Of discrete actions a one among zeros, shape (K, A, 1); of continuous
-    ones offset and slopes of each component, in units of the box, shape (K, p, 1 + d)."""
+    """Action of each cell. Discrete: a one among zeros, shape (K, A, 1); continuous: offset and
+    slopes of each component, in units of the box, shape (K, p, 1 + d)."""
     codevectors: FloatArray
     """Means of the states seen in each cell, or other points of it, shape (K, d)."""
     clauses: Clauses | None = None
-    """What was edited; those that say something are cells, too, from number K on."""
+    """Edited clauses; those with an action are cells, too, from number K on."""
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "codevectors": real("cells, d"),
         "scores": real("K, 1+d"),
         "outputs": real("K, n, m"),
     }
+    exact: ClassVar[bool] = True
+    value_name: ClassVar[str] = "score"
 
     @property
     def continuous(self) -> bool:
@@ -153,19 +154,9 @@ class RulePolicy(Stored):
         return bool(self.outputs.shape[2] > 1)
 
     @property
-    def exact(self) -> bool:
-        """Whether the distances of :meth:`alternative` are exact."""
-        return True
-
-    @property
     def choice_name(self) -> str:
-        """What a choice is, in a word."""
+        """What a choice is: "action" or "cell"."""
         return "cell" if self.continuous else "action"
-
-    @property
-    def value_name(self) -> str:
-        """What choices are compared by, in a word."""
-        return "score"
 
     @property
     def n_cells(self) -> int:
@@ -179,20 +170,20 @@ class RulePolicy(Stored):
 
     @property
     def actions(self) -> IntArray:
-        """Choices of the cells, shape (K,)."""
+        """Choice of each cell, shape (K,)."""
         if self.continuous:
             return np.arange(self.n_cells)
         return np.asarray(self.all_outputs[:, :, 0].argmax(axis=1))
 
     @property
     def all_outputs(self) -> FloatArray:
-        """What each cell does, clauses included, as :attr:`outputs`."""
+        """:attr:`outputs` of all cells, clauses included."""
         said = self.outputs[:0] if self.clauses is None else self.clauses.outputs
         return np.concatenate([self.outputs, said])
 
     @cached_property
     def _ordered(self) -> FloatArray:
-        """Scores of which, where they are equal, the first cell's is the greatest."""
+        """Scores, of which the first one wins where several are equal."""
         return 0.0 - ordered(0.0 - self.scores)
 
     @property
@@ -205,25 +196,23 @@ class RulePolicy(Stored):
         return decisions(self._ordered, self.outputs, self.clauses, points)
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
-        """Greatest score among the cells of each choice, shape (n, A); minus infinity for none.
+        """Greatest score among the cells of each choice, shape (n, A).
 
-        Minus infinity, too, for what a clause forbids, or has something else done in place of.
+        Minus infinity for choices without a cell, and where a clause forbids or overrides them.
         """
         found = self.scores[:, 0] + np.asarray(points) @ self.scores[:, 1:].T
         actions = self.actions
         values = np.full((len(points), self.n_actions), -np.inf)
-        for cell in range(len(self.scores)):
-            choice = actions[cell]
-            values[:, choice] = np.maximum(values[:, choice], found[:, cell])
+        np.maximum.at(values.T, actions[: len(self.scores)], found.T)
         if self.clauses is not None:
             if not self.continuous:
                 values[self.clauses.at(points)[0]] = -np.inf
             cells = self.cells(points)
-            said = cells >= len(self.scores)
-            own = actions[cells[said]]
-            kept = np.nan_to_num(values[said, own], neginf=0.0)
-            values[said] = -np.inf
-            values[said, own] = kept
+            by_clause = cells >= len(self.scores)
+            choices = actions[cells[by_clause]]
+            chosen = np.nan_to_num(values[by_clause, choices], neginf=0.0)
+            values[by_clause] = -np.inf
+            values[by_clause, choices] = chosen
         return values
 
     def choices(self, points: npt.NDArray[Any]) -> IntArray:
@@ -239,7 +228,7 @@ class RulePolicy(Stored):
         return np.asarray(np.clip(units, -1.0, 1.0))
 
     def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
-        """Do in one state what :meth:`act` does in some, but sooner."""
+        """Do what :meth:`act` does, faster for one state; without clauses."""
         cell = int((self._ordered[:, 0] + self._ordered[:, 1:] @ point).argmax())
         own = self.outputs[cell]
         if not self.continuous:
@@ -259,12 +248,10 @@ class RulePolicy(Stored):
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decisions are made by."""
-        own = (self.scores, self.outputs) if self.continuous else (self.scores,)
-        if self.clauses is None:
-            return own
-        said = (self.clauses.outputs,) if self.continuous else ()
-        return (*own, self.clauses.conditions, *said)
+        """The arrays that decide."""
+        clauses = self.clauses
+        scores = [self.scores] if clauses is None else [self.scores, clauses.conditions]
+        return (*scores, self.all_outputs) if self.continuous else tuple(scores)
 
     @property
     def in_loops(self) -> InLoops | None:
@@ -282,7 +269,7 @@ class RulePolicy(Stored):
 
     @property
     def tables(self) -> CellTables:
-        """The same as tables, for export."""
+        """Tables for export."""
         values = np.eye(self.n_actions)[self.actions]
         affine = self.all_outputs if self.continuous else None
         return CellTables(
@@ -295,7 +282,7 @@ class RulePolicy(Stored):
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All of it, for a file."""
+        """All arrays, for a file."""
         own = {name: getattr(self, name) for name in ("scores", "outputs", "codevectors")}
         edited = {} if self.clauses is None else self.clauses.arrays
         return own | {f"clauses_{name}": array for name, array in edited.items()}
@@ -322,7 +309,7 @@ class RulePolicy(Stored):
         return self.pieces_within(-unbounded, unbounded)
 
     def pieces_within(self, low: FloatArray, high: FloatArray) -> list[Piece]:
-        """Return these, as far as they lie in a box with bounds of shape (d,)."""
+        """Return the pieces within a box with bounds of shape (d,)."""
         actions, edited = self.actions, self.clauses
         forbids = [] if edited is None else edited.forbids
         says = [] if edited is None else edited.says
@@ -336,7 +323,7 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
     ) -> Editor:
-        """Begin to edit: lock, forbid, merge, set, and say where something else is done.
+        """Begin to edit: lock, forbid, merge and set actions, and add clauses.
 
         Parameters
         ----------
@@ -381,20 +368,18 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         space: tuple[FloatArray, FloatArray] | None = None,
     ) -> Proof:
-        """Prove which actions occur anywhere in a box, and which never do; exact.
+        """Prove which actions occur in a box, and which never do, by linear programs; exact.
 
-        Cells and clauses are polyhedra, so linear programs tell whether one meets the box. For each
-        action that occurs there is a state, at which :meth:`choices` returns it.
+        For each action that occurs there is a state where :meth:`choices` returns it.
 
         Parameters
         ----------
         box : dict
-            Lower and upper bounds of some components, by their names or numbers; others are bounded
-            by ``space``, if at all.
+            Lower and upper bounds of components, by their names or numbers.
         names, action_names : sequence of str, optional
             Names of the observation's components, and of the actions.
         space : (low, high), optional
-            Bounds of the observation space, shape (d,) each.
+            Bounds of the other components, shape (d,) each; by default none.
 
         Raises
         ------
@@ -413,12 +398,12 @@ class RulePolicy(Stored):
         known: Sequence[str] = [f"cell {k}" for k in range(self.n_actions)]
         if not self.continuous:
             known = self._action_names(action_names, "action {}")
-        low, high = checked_box(box, [components, without_units(components)], space)
-        pieces = self.pieces_within(low, high)
-        return proof(pieces, self.actions, self.choices, (low, high), components, known)
+        ends = checked_box(box, [components, without_units(components)], space)
+        pieces = self.pieces_within(*ends)
+        return proof(pieces, self.actions, self.choices, ends, components, known)
 
     def regions(self, space: tuple[FloatArray, FloatArray] | None = None) -> list[Region]:
-        """Return the polyhedra in which each cell, or clause, decides; it may have several.
+        """Return the polyhedra in which each cell, or clause, decides.
 
         Parameters
         ----------
@@ -435,9 +420,8 @@ class RulePolicy(Stored):
         1 [0.5] [2.]
         """
         unbounded = np.full(self.scores.shape[1] - 1, np.inf)
-        low, high = (-unbounded, unbounded) if space is None else space
-        pieces = self.pieces_within(low, high)
-        return regions(pieces, self.actions, self.cells, low, high)
+        box = (-unbounded, unbounded) if space is None else space
+        return regions(self.pieces_within(*box), self.actions, self.cells, *box)
 
     def rules(
         self,
@@ -447,9 +431,9 @@ class RulePolicy(Stored):
     ) -> str:
         """Return the rule in words, with numbers to four digits.
 
-        Scores are only compared, so they are multiplied by what makes their numbers short. Units,
-        in parentheses at the ends of names, are left out of sums. Parameters and errors are those
-        of :meth:`edit`; where actions are continuous, ``action_names`` are their components'.
+        Scores are scaled so that their numbers are short; units in parentheses at the ends of names
+        are left out. Parameters and errors are those of :meth:`edit`; where actions are continuous,
+        ``action_names`` name their components.
         """
         n, components = self.outputs.shape[1], without_units(self._components(names))
         named = self._action_names(action_names, "action[{}]" if self.continuous else "action {}")
@@ -474,7 +458,7 @@ class RulePolicy(Stored):
         return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
 
     def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:
-        """Say clauses, and which cell decides where there are none, given what each does."""
+        """Put clauses and the scores into words, given the actions of all cells in words."""
         n = len(self.scores)
         text = self._decided(said[:n], components)
         if self.clauses is None:
@@ -487,7 +471,7 @@ class RulePolicy(Stored):
         return "\n".join([*clause_lines([*forbids, *says], components), f"otherwise {text}"])
 
     def _decided(self, said: Sequence[str], components: Sequence[str]) -> str:
-        """Say which cell decides, given what each does."""
+        """Put the scores into words."""
         if len(set(said)) == 1:
             return f"always {said[0]}"
         if len(self.scores) == 2:
@@ -525,10 +509,9 @@ def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatA
 def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     """Return a rule with codevectors, given states of shape (n, d), n > 0.
 
-    The codevector of a cell is the mean of the states in it; where clauses leave that to another
-    cell, the nearest of the states. Without any it is a point deep inside the cell, as far as that
-    reaches into the bounding box of all states, or else anywhere. A cell that decides nowhere has
-    the mean of all states.
+    The codevector of a cell is the mean of the states in it (or the state nearest to that, where
+    the mean is in another cell); without any a point deep inside the cell, within the bounding box
+    of all states if possible; and where it decides nowhere the mean of all states.
 
     Examples
     --------
@@ -613,7 +596,7 @@ def number(value: float) -> str:
 
 
 def shortest(rows: FloatArray) -> FloatArray:
-    """Multiply by the positive constant that makes the numbers short; exact ones are preferred.
+    """Multiply by a positive constant so that the numbers are short, and exact if possible.
 
     >>> shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]])).round(9)
     array([[ 0.  ,  0.06,  0.  ],
@@ -625,7 +608,7 @@ def shortest(rows: FloatArray) -> FloatArray:
 
 
 def without_units(names: Sequence[str]) -> list[str]:
-    """Return names without what is in parentheses at their ends, if they still differ.
+    """Return names without parentheses at their ends, if they still differ.
 
     >>> without_units(["angle (rad)", "angular velocity (rad/s)"])
     ['angle', 'angular velocity']
@@ -635,7 +618,7 @@ def without_units(names: Sequence[str]) -> list[str]:
 
 
 def _cost(rows: FloatArray) -> tuple[bool, int]:
-    """Return whether digits are lost, and how many letters numbers take; points count twice."""
+    """Return whether digits are lost, and the number of letters; points count twice."""
     lost, letters = False, 0
     for row in rows.tolist():
         for j, value in enumerate(map(abs, row)):

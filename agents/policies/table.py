@@ -104,7 +104,7 @@ class TablePolicy(Stored):
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decisions are made by."""
+        """The arrays that decide."""
         return self.diagram, self.q_values, self.origin
 
     @property
@@ -115,5 +115,5 @@ class TablePolicy(Stored):
 
     @property
     def tables(self) -> CellTables:
-        """The same as tables, for export."""
+        """Tables for export."""
         return CellTables(self.origin, self.diagram, self.q_values)
