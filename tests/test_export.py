@@ -242,17 +242,6 @@ def test_odd_environments(kind, name, tmp_path):
     assert_same_but_for_ties(agent, tmp_path, observations, actions)
 
 
-@pytest.mark.parametrize("max_cells", [1, 2, 3])
-def test_fewer_than_three_cells(max_cells, tmp_path):
-    agent = FittedQAgent("CartPole-v1", seed=0, max_cells=max_cells).learn(2_000)
-    observations = agent.visited_states(2_000, seed=1).astype(np.float32)
-    for fixed_point in (False, True):
-        actions = run_in_c(agent, tmp_path, observations, fixed_point)
-        assert (actions == predictions(agent, observations)).mean() >= 0.999
-    actions = run_in_onnx(agent, tmp_path, observations)
-    assert_same_but_for_ties(agent, tmp_path, observations, actions)
-
-
 @pytest.mark.parametrize(
     "kind",
     [TwoTimescaleAgent, FittedQAgent, partial(ModelAgent, generations=2)],
@@ -412,7 +401,7 @@ def by_rule(scores, outputs, box=None, env_id=None):
 
 
 @pytest.mark.parametrize("n_nearest", [1, 3, 6])
-@pytest.mark.parametrize("n_cells", [2, 4, 40])
+@pytest.mark.parametrize("n_cells", [1, 2, 4, 40])
 @pytest.mark.parametrize("whole", [False, True])
 def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
     policy, rng = random_policy(n_cells, 3, 4, n_nearest=n_nearest)

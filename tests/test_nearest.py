@@ -41,21 +41,11 @@ def test_three_nearest_cells_and_their_weights(n_cells, d):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1.0, 1e150])
-@pytest.mark.parametrize("n_cells", [3, 7, 8, 9, 16, 17, 100, 700])
-@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("n_cells", [3, 17, 700])
+@pytest.mark.parametrize("d", [1, 5])
 def test_cells_are_the_nearest_to_the_last_bit(n_cells, d, scale):
     rng = np.random.default_rng(n_cells)
     check(scale * rng.normal(size=(2000, d)), scale * rng.normal(size=(n_cells, d)))
-
-
-def test_wherever_the_nearest_three_are():
-    places = np.array([[i, j, k] for i in range(16) for j in range(i) for k in range(j)])
-    for odd in (5.0, 1e150):
-        codevectors = np.full((16, 1), odd)
-        for some in places:
-            codevectors[:] = odd
-            codevectors[some, 0] = 0.1, -0.2, 0.3
-            assert sorted(check(np.zeros((1, 1)), codevectors)[0]) == sorted(some)
 
 
 def test_cells_as_near_as_others_are_those_of_lower_numbers():
@@ -65,15 +55,7 @@ def test_cells_as_near_as_others_are_those_of_lower_numbers():
     amid = (halves % 1.0 == 0.5).all(axis=1) & (halves < 15.0).all(axis=1)
     assert amid.sum() > 500
     assert (np.diff(cells[amid].astype(int), axis=1) > 0).all()
-
-
-@pytest.mark.parametrize("n_alike", [3, 8, 9, 60, 200])
-def test_cells_may_lie_in_the_same_place(n_alike):
-    rng = np.random.default_rng(6)
-    codevectors = rng.normal(size=(200, 2))
-    codevectors[rng.choice(200, n_alike, replace=False)] = 0.1
-    check(rng.normal(scale=0.3, size=(1000, 2)), codevectors)
-    check(np.full((3, 2), 0.1), codevectors)
+    check(np.full((3, 2), 0.1), np.full((60, 2), 0.1))
 
 
 def test_what_is_not_finite_is_near_to_no_cell_and_nothing_else_changes():
@@ -85,12 +67,13 @@ def test_what_is_not_finite_is_near_to_no_cell_and_nothing_else_changes():
     np.testing.assert_array_equal(cells[[1, 2]], 0)
 
 
-@pytest.mark.parametrize("n_others", [1, 7, 8, 9, 300])
-@pytest.mark.parametrize("d", [1, 4, 11])
-def test_the_nearest_one_to_the_last_bit(n_others, d):
+@pytest.mark.parametrize("n_others", [1, 9, 300])
+@pytest.mark.parametrize("d", [1, 11])
+def test_the_nearest_one_to_the_last_bit_and_the_first_of_equals(n_others, d):
     rng = np.random.default_rng(d)
     points, others = rng.normal(size=(500, d)), rng.normal(size=(n_others, d))
     others[-1] = points[0]
+    others[n_others // 2] = others[0]
     which, squares = np.full(500, -1), np.full(500, np.nan)
     _nearest(points, others, which, squares)
     expected = np.zeros((500, n_others))
@@ -98,13 +81,3 @@ def test_the_nearest_one_to_the_last_bit(n_others, d):
         expected += (x[:, None] - component) ** 2
     np.testing.assert_array_equal(which, expected.argmin(axis=1))
     np.testing.assert_array_equal(squares, expected.min(axis=1))
-    assert which[0] == n_others - 1
-    assert squares[0] == 0.0
-
-
-def test_of_points_as_near_as_others_the_first_one_is_found():
-    others = np.array([[3.0], [1.0], [-1.0], [1.0], *[[5.0]] * 9, [-1.0]])
-    which, squares = np.zeros(2, dtype=np.int64), np.zeros(2)
-    _nearest(np.array([[0.0], [5.0]]), others, which, squares)
-    np.testing.assert_array_equal(which, [1, 4])
-    np.testing.assert_array_equal(squares, [1.0, 0.0])

@@ -1,17 +1,15 @@
-"""Action parts of joint codevectors (m, v): where they lie.
+"""Action parts v_kj of codevectors (m_k, v_kj) in the joint space of states and actions.
 
-A fitted agent's cells are those of states, with codevectors m_k. In each of them lie J codevectors
-v_kj of actions: (m_k, v_kj) is a codevector of the joint space of states and actions, and a step is
-in the joint cell of the nearest m_k and, there, the nearest v_kj. Numbers j mean about the same in
-all cells, so that neighbouring cells can be blended: every cell's v_kj start from the same v_j and
-are drawn to the actions that were taken there,
+A step is in the joint cell of the nearest state codevector m_k and, there, of the nearest of J
+action codevectors v_kj. So that neighbouring cells can be blended, every cell's v_kj start from the
+same v_j, and are drawn to the actions that were taken there,
 
     v_kj = (m v_j + Σ w a) / (m + Σ w),
 
 over the actions a nearest to v_j, with the weights w of their states in cell k.
 
-Actions are in units of the box of actions here: its bounds are -1 and 1, but codevectors, which are
-means, may lie up to ``WIDENED`` to either side, and are played at the bound.
+Actions are in units of the box, whose bounds are -1 and 1; codevectors, which are means, may lie up
+to ``WIDENED`` to either side, and are clipped to the box.
 
 References
 ----------
@@ -37,7 +35,7 @@ _PRIOR = 10.0  # m, in steps
 
 
 class TakenActions(NamedTuple):
-    """Actions that were taken, and the codevectors that all cells' actions start from."""
+    """Actions that were taken, and the common codevectors."""
 
     actions: FloatArray
     """Of each row of a memory, shape (n, p)."""
@@ -47,10 +45,7 @@ class TakenActions(NamedTuple):
 
 @compiled
 def label(actions: FloatArray, cells: Near, parts: FloatArray, labels: Labels) -> None:
-    """Write which v_kj, ``parts`` of shape (K, J, p), is nearest in each of three cells.
-
-    ``actions`` have the shape (n, p), ``cells`` and ``labels`` (n, 3).
-    """
+    """Write numbers of the v_kj, (K, J, p), nearest to actions, (n, p), in three cells, (n, 3)."""
     for i in range(actions.shape[0]):
         for t in range(cells.shape[1]):
             k, least = cells[i, t], np.inf
@@ -97,14 +92,14 @@ def place(
     steps : ndarray, shape (n, 3 or more)
         Rows of a memory.
     n_cells : int
-        How many cells K there are.
+        Number of cells K.
 
     Returns
     -------
     parts : ndarray, shape (K, J, p)
         The v_kj.
     labels : ndarray of int16, shape (n, 3)
-        Which of them is nearest in each of the three cells.
+        Number of the nearest one in each of the three cells.
 
     Examples
     --------

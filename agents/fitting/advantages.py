@@ -1,19 +1,18 @@
-"""Advantages of actions, told apart from what a state is worth whatever is done there.
+"""Advantages of actions, fitted apart from a baseline of the states.
 
-What an action adds is little beside how much the states of one cell differ in worth, and which
-action was taken depends on where in the cell that was. So values are sums in two partitions,
+Advantages are small beside the differences between the states of one cell, and which action was
+taken depends on where in the cell that was. So values are sums in two partitions,
 
     Q(s, a) = B(s) + A(s, a),
 
 of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.cells.finer`)
 and the same for all actions, and of advantages A, constant in the cells that decide. In each sweep
-both are fitted to what the other leaves of Watkins' λ-returns: the baseline takes out what the
-state explains, and an advantage is the mean of what is left, shrunken towards none,
+both are fitted to the residuals of the other from Watkins' λ-returns: the baseline by regression,
+and an advantage as a mean, shrunken towards 0,
 
     A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
 
-The policy's cells have advantages, and the level and slope that a baseline would have there. So
-its table has as many numbers as :func:`oda_rl.agents.fitting.joint.fit` leaves.
+The policy's cells have advantages, and the level and slope that a baseline would have there.
 
 References
 ----------
@@ -29,7 +28,7 @@ from oda_rl._compile import compiled, larger, smaller, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting.action_codevectors import Near, Weights
-from oda_rl.agents.fitting.cells import Assigned, Experience, Points
+from oda_rl.agents.fitting.cells import Assigned, Experience, Points, blended
 from oda_rl.agents.fitting.placed import Placed, Rows
 from oda_rl.agents.fitting.regression import (
     Belief,
@@ -71,13 +70,13 @@ def go_back(
     targets: FloatArray,
     sums: FloatArray,
 ) -> float:
-    """Bring values and λ-returns up to date, backwards, and add up what the baseline is fitted to.
+    """Update values and λ-returns, backwards, and add up what the baseline is fitted to.
 
-    ``advantages`` has shape (K, A); those of a row are blended over its three cells. Values, (n,),
-    are the baseline, (n,), plus the greatest of them, within bounds, and 0 after the end; in the
-    ``first`` sweep they stay as they are, and returns are of one step. The action of a row is its
-    first label, as it has the same in all three cells; one that is as good as the best is greedy.
-    What an advantage leaves of targets, (n,), goes to ``sums``, shape (F, 1 + d): w r and w r y.
+    ``advantages``, shape (K, A), are blended over three cells. Values, (n,), are the baseline,
+    (n,), plus the greatest of them, within bounds, and 0 after a termination; in the ``first``
+    sweep they stay, and returns are of one step. The action of a row is its first label; one that
+    is as good as the best is greedy. Residuals r of targets, (n,), without advantages go to
+    ``sums``, shape (F, 1 + d): w r and w r y.
 
     Returns
     -------
@@ -92,15 +91,11 @@ def go_back(
         if mark == TERMINAL:
             values[i], future = 0.0, 0.0
             continue
-        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
-        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
         action = larger(labels[i, 0], 0)  # -1 where no step was taken
-        taken = u * advantages[one, action] + v * advantages[two, action]
-        taken += w * advantages[three, action]
+        taken = blended(advantages, cells, weights, i, action)
         largest = taken
         for a in range(advantages.shape[1]):
-            blended = u * advantages[one, a] + v * advantages[two, a] + w * advantages[three, a]
-            largest = larger(largest, blended)
+            largest = larger(largest, blended(advantages, cells, weights, i, a))
         value = values[i]
         if not first:
             before, value = value, smaller(larger(baseline[i] + largest, reach.low), reach.high)
@@ -127,19 +122,15 @@ def go_on(
     baseline: FloatArray,
     sums: FloatArray,
 ) -> None:
-    """Write the baseline of rows, (n,), and add up what it leaves of targets for the advantages.
+    """Write the baseline of rows, (n,), and add up its residuals for the advantages.
 
-    The baseline by its ``models``, levels and slopes, shape (F, 1 + d); w r goes to ``sums``, shape
-    (K, A).
+    ``models`` are levels and slopes, shape (F, 1 + d); w r goes to ``sums``, shape (K, A).
     """
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
-        one, two, three = near[i, 0], near[i, 1], near[i, 2]
-        u, v, w = near_weights[i, 0], near_weights[i, 1], near_weights[i, 2]
         value = 0.0
         for j in range(points.shape[1]):
-            model = u * models[one, j] + v * models[two, j] + w * models[three, j]
-            value += model * points[i, j]
+            value += blended(models, near, near_weights, i, j) * points[i, j]
         baseline[i] = value
         if steps[i, MARK] == GOES_ON:
             left, action = targets[i] - value, labels[i, 0]
@@ -151,13 +142,13 @@ def go_on(
 def add_levels(
     rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
 ) -> None:
-    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
+    """Add up residuals of targets from advantages in the policy's cells: w r, w r y, (K, 1 + d)."""
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
         if steps[i, MARK] == GOES_ON:
-            left, action = targets[i], labels[i, 0]
-            for t in range(cells.shape[1]):
-                left -= weights[i, t] * advantages[cells[i, t], action]
+            left = targets[i]
+            for t in range(3):
+                left -= weights[i, t] * advantages[cells[i, t], labels[i, 0]]
             _add_row(points, cells, weights, i, left, sums)
 
 
@@ -172,8 +163,8 @@ def fit_advantages(
 ) -> Fit:
     """Fit a baseline and advantages to trajectories, in cells that have been ``placed``.
 
-    So many of the first rows are ``settled``, as of :meth:`Placed.assign`. The other parameters are
-    those of :func:`oda_rl.agents.fitting.joint.fit`; the metric stays as long as the cells.
+    ``settled`` is that of :meth:`Placed.assign`; the other parameters are those of
+    :func:`oda_rl.agents.fitting.joint.fit`. The metric stays as long as the cells.
     """
     rows = placed.assign(seen, settled)
     rounds = config.first_sweeps if values is None else config.sweeps

@@ -1,4 +1,4 @@
-"""Where cells lie among the states of trajectories, and which three of them each state is near."""
+"""The cells of a fit: where they lie among states, and the three nearest ones of each state."""
 
 import math
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import unlocked
+from oda_rl._compile import spliced, unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
@@ -35,18 +35,18 @@ _ROWS_OF_A_THREAD = 4000  # of fewer it takes longer to begin
 
 
 class Experience(NamedTuple):
-    """What a fit is made to."""
+    """The data of a fit."""
 
     observations: Observations
     """Rows of a :class:`oda_rl.agents.base.memory.Memory`, shape (n, d)."""
     steps: FloatArray
     """Their steps, shape (n, 3 or more)."""
     n_actions: int
-    """Number of actions, or of codevectors of actions in each cell."""
+    """Number of actions, or of action codevectors in each cell."""
     numbered: bool = False
-    """Whether every value of the observation, a number, is a cell of its own."""
+    """Whether states are numbered: each is a cell."""
     taken: TakenActions | None = None
-    """Continuous actions, of which codevectors are placed in each cell; the policy is a
+    """Continuous actions; the policy is a
     :class:`oda_rl.agents.policies.cells.CodevectorPolicy` then."""
 
 
@@ -56,17 +56,17 @@ class Cells(NamedTuple):
     origin: FloatArray
     """Subtracted from observations, shape (d,)."""
     units: metric.Units
-    """What distances are measured in where nothing has been learned."""
+    """Units of distances without a learned metric."""
     transform: FloatArray
     """Distances are Euclidean in ``transform @ point``; shape (d, d)."""
     codevectors: FloatArray
-    """There, shape (K, d)."""
+    """In the transformed space, shape (K, d)."""
     width: float
-    """Within which cells are blended."""
+    """Cells are blended with weights proportional to exp(-squared distance/width)."""
 
 
 class Assigned(NamedTuple):
-    """Rows by their three nearest cells, as compiled code takes them."""
+    """Rows of a memory and their three nearest cells."""
 
     points: Points
     """Transformed, shape (n, 1 + d)."""
@@ -75,7 +75,7 @@ class Assigned(NamedTuple):
     weights: Weights
     """Shape (n, 3)."""
     labels: Labels
-    """Which action the step's is in each of them, shape (n, 3)."""
+    """Number of the action in each of them, shape (n, 3)."""
     steps: FloatArray
     """Shape (n, 3 or more)."""
 
@@ -102,10 +102,10 @@ def place_cells(
 
 
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
-    """Split cells further in the same metric: up to twice as many for each level.
+    """Split cells further in the same metric, into up to twice as many for each level.
 
-    That is one level; in more than four dimensions, where as many cells are farther apart, up to
-    three, as long as there are four rows for each number of their models.
+    In more than four dimensions there are up to three levels, with at least four rows for each
+    number of the models; else one.
     """
     n, d = seen.observations.shape
     many = d > _FEW_DIMENSIONS
@@ -148,7 +148,7 @@ def width_of(points: FloatArray, codevectors: FloatArray) -> float:
 
 
 def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
-    """Return the rows by their cells, and where codevectors of actions lie, if there are any."""
+    """Return the rows with their cells, and the action codevectors, if there are any."""
     points, cells, weights = assign_three(seen.observations, at)
     if seen.taken is None:
         actions = seen.steps[:, ACTION, None].astype(np.int16)
@@ -158,10 +158,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 
 
 def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, Weights]:
-    """Find the three nearest cells of observations, shape (n, d).
-
-    Of cells as near as each other those of lower numbers count. Many rows are divided among
-    threads.
+    """Find the three nearest cells of observations, shape (n, d); ties go to lower numbers.
 
     Returns
     -------
@@ -169,8 +166,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
         A 1, and the transformed observations.
     cells : ndarray of uint16, shape (n, 3)
     weights : ndarray of float32, shape (n, 3)
-        How much of each cell a state is. Weights below 1e-4 are 0, and the others not divided by
-        their sum then.
+        Weights below 1e-4 are set to 0 after normalisation.
     """
     n, d = observations.shape
     points = np.ones((n, 1 + d), dtype=np.float32)
@@ -189,6 +185,15 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
     if n:
         in_parts(write, np.arange(n), _ROWS_OF_A_THREAD)
     return points, cells, weights
+
+
+@spliced
+def blended(table: FloatArray, cells: Near, weights: Weights, i: int, j: int) -> float:
+    """Return the weighted mean of column j of a table over the cells of row i."""
+    mean = weights[i, 0] * table[cells[i, 0], j]
+    for t in range(1, N_NEAREST):
+        mean += weights[i, t] * table[cells[i, t], j]
+    return mean
 
 
 @unlocked

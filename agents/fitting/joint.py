@@ -6,10 +6,9 @@ regression in each cell,
 
     min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
 
-with one slope g for all actions, as in the analysis of covariance. V_opt is the best discounted
-return seen: an action that was not tried in a cell is worth that much. So it is where states are
-numbered, or actions have codevectors, and for logs; else see
-:mod:`oda_rl.agents.fitting.advantages`.
+with one slope g for all actions, as in the analysis of covariance. V_opt, the best discounted
+return so far, is the prior value of actions that were not tried in a cell. For numbered states,
+action codevectors and logs; else see :mod:`oda_rl.agents.fitting.advantages`.
 
 References
 ----------
@@ -22,7 +21,14 @@ import numpy as np
 from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import CUT, MARK, REWARD, TERMINAL
-from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, assign, place_cells
+from oda_rl.agents.fitting.cells import (
+    Assigned,
+    Cells,
+    Experience,
+    assign,
+    blended,
+    place_cells,
+)
 from oda_rl.agents.fitting.regression import (
     Belief,
     Fit,
@@ -51,14 +57,14 @@ def sweep(
     targets: FloatArray,
     sums: FloatArray,
 ) -> float:
-    """Bring the values of all rows up to date, and add up what the next regression needs.
+    """Update the values of all rows, and add up what the next regression needs.
 
-    ``labels`` are those of :class:`Assigned`; an action is greedy if that of the nearest cell is.
     Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
     A + d), and ``offsets``, shape (K,), within bounds; then the λ-return of its step, which is
-    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). What is ``barred``, (K,
-    A), or (0, A) for nothing, counts when the best action is chosen, and not in its value. In the
-    ``first`` sweep values stay as they are, and returns are of one step.
+    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). An action is greedy if
+    its label in the nearest cell is. The penalties ``barred``, (K, A), or (0, A) for none, count
+    when the best action is chosen, not in its value. In the ``first`` sweep values stay, and
+    returns are of one step.
 
     Returns
     -------
@@ -77,22 +83,22 @@ def sweep(
             values[i] = 0.0
             next_value, next_return, follows = 0.0, 0.0, False
             continue
-        one, two, three = cells[i, 0], cells[i, 1], cells[i, 2]
-        u, v, w = weights[i, 0], weights[i, 1], weights[i, 2]
         value, best = values[i], integer(-1)
         if not first:
-            value = u * offsets[one] + v * offsets[two] + w * offsets[three]
+            value = 0.0
+            for t in range(3):
+                value += weights[i, t] * offsets[cells[i, t]]
             largest, of_best = -np.inf, 0.0
             for j in range(n_actions + d):
-                blended = u * theta[one, j] + v * theta[two, j] + w * theta[three, j]
+                model = blended(theta, cells, weights, i, j)
                 if j >= n_actions:
-                    value += blended * points[i, 1 + j - n_actions]
+                    value += model * points[i, 1 + j - n_actions]
                     continue
-                liked = blended
+                compared = model
                 if barred.shape[0] > 0:
-                    liked -= u * barred[one, j] + v * barred[two, j] + w * barred[three, j]
-                if liked > largest:
-                    largest, of_best, best = liked, blended, j
+                    compared -= blended(barred, cells, weights, i, j)
+                if compared > largest:
+                    largest, of_best, best = compared, model, j
             value += of_best
             if value < low:
                 value = low
@@ -108,15 +114,11 @@ def sweep(
             future = (1.0 - trace_decay) * next_value + trace_decay * next_return
         target = steps[i, REWARD] + gamma * future
         targets[i] = target
-        u, v, w = u * target, v * target, w * target
-        sums[one, labels[i, 0]] += u
-        sums[two, labels[i, 1]] += v
-        sums[three, labels[i, 2]] += w
-        for j in range(d):
-            x = points[i, 1 + j]
-            sums[one, n_actions + j] += u * x
-            sums[two, n_actions + j] += v * x
-            sums[three, n_actions + j] += w * x
+        for t in range(3):
+            k, w = cells[i, t], weights[i, t] * target
+            sums[k, labels[i, t]] += w
+            for j in range(d):
+                sums[k, n_actions + j] += w * points[i, 1 + j]
         next_value, next_return, follows = value, target, best == labels[i, 0]
     return change
 

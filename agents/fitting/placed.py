@@ -1,7 +1,7 @@
-"""Two partitions that stay for some fits, and what is known of a memory's rows in them.
+"""Two partitions that stay for some fits, and the rows of a memory that are assigned to them.
 
-Fits follow each other closely, and most rows were there before. So only rows that have come since
-are assigned to cells, and added to what the regressions need, which stays as long as cells do.
+Only rows that have come since the last fit are assigned to cells, and added to the moments of the
+regressions, which stay as long as the cells.
 """
 
 from collections.abc import Mapping
@@ -40,31 +40,31 @@ SCHEMA: dict[str, Member] = {
 
 
 class Moments(NamedTuple):
-    """What regressions need of rows, whatever targets they have."""
+    """Moments of regressions, which do not depend on targets."""
 
     counts: FloatArray
     """Weights of each action in each of the policy's cells, shape (K, A)."""
     coarse: FloatArray
-    """Sums of w z zᵀ, where z is a one and the point less the cell's codevector, without regard to
-    actions: upper triangles, shape (K, 1 + d, 1 + d)."""
+    """Upper triangles of sums of w z zᵀ, where z is a one and the point less the cell's codevector,
+    shape (K, 1 + d, 1 + d)."""
     fine: FloatArray
-    """In the finer cells, shape (F, 1 + d, 1 + d)."""
+    """The same in the finer cells, shape (F, 1 + d, 1 + d)."""
 
 
 class Rows(NamedTuple):
-    """Rows of a memory by both partitions."""
+    """Rows of a memory in both partitions."""
 
     coarse: Assigned
-    """By the policy's cells."""
+    """In the policy's cells."""
     near: Near
     """The three nearest finer cells, shape (n, 3)."""
     weights: Weights
-    """Of those, shape (n, 3)."""
+    """Their weights, shape (n, 3)."""
     moments: Moments
 
 
 class Placed:
-    """Where both partitions lie, and rows that have been assigned.
+    """Both partitions, and the rows that have been assigned.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Placed:
         seen : Experience
             n rows, of which those assigned before are the first ones.
         settled : int
-            How many of the first rows will stay what they are: the others are assigned again.
+            Number of first rows that will not change; the others will be assigned again.
         """
         n = len(seen.observations)
         new = seen.observations[len(self._known[0]) if self._known else 0 :]

@@ -1,7 +1,4 @@
-"""Weighted ridge regressions, one in each cell, of returns on actions and on where states lie.
-
-Also what a fit makes of them: a policy in the observation's units, and the next metric.
-"""
+"""Weighted ridge regressions of returns on actions and states in each cell; policy and metric."""
 
 from typing import NamedTuple
 
@@ -20,7 +17,7 @@ _METRIC_SAMPLE = 20_000  # steps
 
 
 class Fit(NamedTuple):
-    """What a fit leaves behind."""
+    """The result of a fit."""
 
     policy: CellPolicy
     values: FloatArray
@@ -32,7 +29,7 @@ class Fit(NamedTuple):
 
 
 class Iterated(NamedTuple):
-    """What sweeps leave behind: values of rows and λ-returns of steps, (n,), and the models."""
+    """The result of sweeps: values of rows and λ-returns of steps, (n,), and the models."""
 
     values: FloatArray
     targets: FloatArray
@@ -42,31 +39,30 @@ class Iterated(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What is believed of values before anything is known of them."""
+    """Prior knowledge of values."""
 
     low: float
     high: float
-    """No state is worth less, or more."""
+    """Bounds of all values."""
     prior: float
-    """What an action is worth that was not tried in a cell."""
+    """Value of an action that was not tried in a cell."""
     weight: float
-    """Of that belief, in transitions."""
+    """Weight of the prior, in transitions."""
     barred: FloatArray | None = None
-    """Subtracted from the value of each action in each cell when the best is chosen, (K, A)."""
+    """Penalty of each action in each cell when the best is chosen, (K, A)."""
 
 
 class Reach(NamedTuple):
-    """How far values look, and reach."""
+    """Discount factor and λ of returns, and bounds of values."""
 
     gamma: float
     trace_decay: float
     low: float
-    """No state is worth less, or more."""
     high: float
 
 
 def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
-    """Return what is believed while more can be seen: the best return so far."""
+    """Return optimistic priors: the best return so far."""
     most, least = discounted_returns(steps, config.gamma)
     lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.gamma)
     low = max(lowest, least - 0.25 * (most - least))
@@ -86,8 +82,8 @@ def add_moments(
 ) -> None:
     """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
 
-    z has a one for the action of a step, and y - c; ``labels``, shape (n, 3), say which action that
-    is in each of the three cells. ``x``, shape (d,), is scratch.
+    z has a one for the action of a step, by ``labels``, shape (n, 3), and y - c. ``x``, shape (d,),
+    is scratch.
     """
     d = codevectors.shape[1]
     n_actions = moments.shape[1] - d
@@ -120,8 +116,8 @@ def solve(
 ) -> None:
     """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
 
-    ``inverse``, shape (K, A + d, A + d), is that of the moments, ``sums``, shape (K, A + d), are of
-    targets and of targets times points, ``prior`` is the sum of what is believed of an action.
+    ``inverse``, shape (K, A + d, A + d), is that of the moments; ``sums``, shape (K, A + d), are of
+    targets and of targets times points; ``prior`` is the prior value times its weight.
     """
     n_cells, d = codevectors.shape
     size = inverse.shape[1]
@@ -158,11 +154,11 @@ class Regression:
     Parameters
     ----------
     moments : ndarray, shape (K, A + d, A + d)
-        What :func:`add_moments` added up; changed.
+        Sums of :func:`add_moments`; changed.
     at : Cells
         K cells.
     belief : Belief
-        What is believed of actions.
+        Prior values of actions.
     """
 
     def __init__(self, moments: FloatArray, at: Cells, belief: Belief) -> None:
@@ -187,10 +183,7 @@ class Regression:
 
 
 def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolicy:
-    """Return a fit's policy, with models in the observation's units.
-
-    ``parts``, shape (K, A, p), are codevectors of actions where actions are continuous.
-    """
+    """Return a fit's policy in the observation's units; ``parts``: action codevectors, or None."""
     transform, codevectors = at.transform, at.codevectors
     n_actions = found.theta.shape[1] - len(at.origin)
     values, slopes = found.theta[:, :n_actions], found.theta[:, n_actions:] @ transform
