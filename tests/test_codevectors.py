@@ -80,7 +80,7 @@ def test_an_action_is_blended_as_values_are(n_nearest, n_cells):
     models, parts = rng.normal(size=(n_cells, 1 + d + n_parts)), rng.normal(size=(n_cells, 4, p))
     policy = CodevectorPolicy(origin, diagram, models, 0.7, n_nearest, codevectors + origin, parts)
     states, numbers = rng.normal(size=(50, d)) + origin, rng.integers(n_parts, size=50)
-    played = policy.play(states, numbers)
+    played = policy.play(states - origin, numbers)
     for state, number, action in zip(states, numbers, played, strict=True):
         expected = oracles.blended_action(
             diagram, parts, 0.7, state - origin, number, n_nearest

@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents.fitted.changes import _nearest
+from oda_rl.agents.fitted.changes import nearest
 from oda_rl.agents.fitting.cells import Cells, assign_three
 
 
@@ -69,15 +69,19 @@ def test_what_is_not_finite_is_near_to_no_cell_and_nothing_else_changes():
 
 @pytest.mark.parametrize("n_others", [1, 9, 300])
 @pytest.mark.parametrize("d", [1, 11])
-def test_the_nearest_one_to_the_last_bit_and_the_first_of_equals(n_others, d):
+def test_the_nearest_other_step_with_the_same_action(n_others, d):
     rng = np.random.default_rng(d)
-    points, others = rng.normal(size=(500, d)), rng.normal(size=(n_others, d))
-    others[-1] = points[0]
-    others[n_others // 2] = others[0]
-    which, squares = np.full(500, -1), np.full(500, np.nan)
-    _nearest(points, others, which, squares)
-    expected = np.zeros((500, n_others))
-    for x, component in zip(points.T, others.T, strict=True):
-        expected += (x[:, None] - component) ** 2
-    np.testing.assert_array_equal(which, expected.argmin(axis=1))
-    np.testing.assert_array_equal(squares, expected.min(axis=1))
+    places = rng.normal(size=(100 + n_others, d))
+    actions, groups = rng.integers(2, size=(2, len(places)))
+    places[-1], places[100] = places[0], places[100 + n_others // 2]
+    gap, which = np.full(100, np.inf), np.zeros(100, dtype=np.int64)
+    asked, others = np.arange(100), np.arange(100, len(places))
+    nearest(places, actions.astype(float), groups, asked, others, gap, which)
+    squares = np.zeros((100, n_others))
+    for x in places.T:
+        squares += (x[:100, None] - x[100:]) ** 2
+    barred = (actions[:100, None] != actions[100:]) | (groups[:100, None] == groups[100:])
+    squares[barred] = np.inf
+    found = np.isfinite(gap)
+    np.testing.assert_array_equal(gap, squares.min(axis=1))
+    np.testing.assert_array_equal(which[found], 100 + squares.argmin(axis=1)[found])

@@ -1,8 +1,7 @@
-"""A fitted agent whose episodes are played elsewhere: what an actor is sent, and what it does.
+"""Actors of a fitted agent: their tasks, and how they play.
 
 An actor has an engine of its own, which remembers one episode and never fits. The agent's engine
-treats each episode that is under way like one of several environments
-(:mod:`oda_rl.agents.fitted.vector`), and takes it over when it has ended.
+treats running episodes like those of several environments (:mod:`oda_rl.agents.fitted.vector`).
 """
 
 import threading
@@ -29,21 +28,21 @@ from oda_rl.agents.policies.cells import CellPolicy
 
 @dataclass(frozen=True)
 class Stage:
-    """What an actor's environment and engine are made of."""
+    """Specification of an actor's environment and engine."""
 
     name: str
-    """Of the training, which no other has."""
+    """Unique name of the training."""
     origin: Origin
     kind: type[FittedEngine]
     interface: Interface
     config: FittedQConfig
 
     def make_engine(self) -> FittedEngine:
-        """Make an engine that is to play."""
+        """Make an engine."""
         return self.kind(self.interface, self.config, *(np.random.default_rng(0) for _ in range(3)))
 
     def set_up(self) -> "Actor":
-        """Make the environment, too."""
+        """Make environment and engine."""
         engine, env = self.make_engine(), self.origin.make(learning=True)
         if self.interface.box is None:
             return Actor(self.name, adapted(env, self.config.action_bins), engine)
@@ -53,7 +52,7 @@ class Stage:
 
 @dataclass
 class Actor:
-    """One training's environment and engine in a thread of a worker."""
+    """Environment and engine in a thread of a worker."""
 
     stage: str
     env: gym.Env[Any, Any]
@@ -65,20 +64,20 @@ _here = threading.local()  # the thread's actor
 
 @dataclass(frozen=True)
 class FittedTask:
-    """How an episode is to be played."""
+    """An episode to play."""
 
     stage: Stage
     policy: CellPolicy
     epsilon: float
     scheme: int
-    """Of exploration, or ``exploration.NONE``."""
+    """Scheme of exploration, or ``exploration.NONE``."""
     seeds: tuple[int, int]
-    """Of the environment's reset, and of exploration."""
+    """Seeds of the environment's reset and of exploration."""
     max_steps: int
 
     @one_thread()
     def play(self) -> Episode:
-        """Play it where this is called; the environment stays for the next one."""
+        """Play the episode; the environment stays for the next one."""
         actor: Actor | None = getattr(_here, "actor", None)
         if actor is None or actor.stage != self.stage.name:
             if actor is not None:
@@ -111,15 +110,9 @@ class FittedTask:
 
 
 class ActorsLearner:
-    """A fitted agent's engine, which learns from episodes that are played elsewhere.
+    """A fitted agent's engine, which learns from the episodes of actors.
 
-    Parameters
-    ----------
-    engine : FittedEngine
-    origin : Origin
-        Of the environment.
-    draw_seed : callable
-        Draws a seed for the environment's reset.
+    ``draw_seed`` draws seeds for resets of the environment.
     """
 
     def __init__(self, engine: FittedEngine, origin: Origin, draw_seed: Callable[[], int]) -> None:
@@ -128,13 +121,13 @@ class ActorsLearner:
 
     @property
     def modules(self) -> list[str]:
-        """What a process has to import to play."""
+        """Modules that a worker has to import."""
         return [__name__, *modules_of(self._stage.origin)]
 
     def begin(self, count: int) -> None:
-        """Get ready for so many episodes at once.
+        """Prepare for ``count`` episodes at once.
 
-        What actors call is compiled here first: numba's cache is not made for processes that
+        Functions of actors are compiled here first: numba's cache is not made for processes that
         compile at once.
         """
         self._engine.set_n_envs(count)
@@ -144,9 +137,9 @@ class ActorsLearner:
         engine.step(point, 0.0, False, False, *engine.arrays)
 
     def task(self, env: int, max_steps: int) -> FittedTask:
-        """Say how the next episode is to be played: as the engine itself would now.
+        """Return the next episode to play, as the engine would now.
 
-        Where no limit of steps ends it, it is cut after as many as make a refit due.
+        Without a limit of steps it is truncated after as many as make a refit due.
         """
         engine = self._engine
         playing = engine.begin_env(env)
@@ -157,7 +150,7 @@ class ActorsLearner:
         return FittedTask(self._stage, *how, seeds, max_steps)
 
     def learn(self, env: int, episode: Episode) -> None:
-        """Learn from the episode that a task has led to."""
+        """Learn from the episode of a task."""
         engine = self._engine
         engine.remember(episode.observations, episode.steps)
         state = engine.state

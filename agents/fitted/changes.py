@@ -137,10 +137,15 @@ class _Steps(NamedTuple):
 
 
 class _Nearest(NamedTuple):
-    """Squared distance and number of the nearest step among others."""
+    """Squared distances and numbers of the nearest steps among others, shape (n,) each."""
 
     gap: FloatArray
     which: IntArray
+
+    @classmethod
+    def none(cls, n: int) -> "_Nearest":
+        """Return infinite distances."""
+        return cls(np.full(n, np.inf), np.zeros(n, dtype=np.int64))
 
 
 @one_thread()
@@ -165,12 +170,13 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     steps = _standardised(seen, going_on[compared])
     asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
     slopes = _slopes(steps, old)
-    near = _nearest_peers(steps, asked, peers)
-    error = _errors(steps, slopes, asked, peers[near.which])
+    near = _Nearest.none(len(asked))
+    nearest(steps.places, steps.actions, steps.trajectories, asked, peers, *near)
+    error = _errors(steps, slopes, asked, near.which)
     older = _nearest_older(steps, asked, old, ends)
     for i, (gap, which) in enumerate(older):
         comparable = np.isfinite(near.gap) & (gap <= _NEAR * near.gap)
-        other = _errors(steps, slopes, asked, old[which])
+        other = _errors(steps, slopes, asked, which)
         if _contradicts(error[comparable], other[comparable]):
             return sizes[max(i - 1, 0)]
     return 0
@@ -216,51 +222,44 @@ def _evenly(begin: int, end: int, max_n: int) -> IntArray:
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
-def _nearest_peers(steps: _Steps, asked: IntArray, peers: IntArray) -> _Nearest:
-    """Return the nearest steps with the same action from other trajectories."""
-    squares, gaps = np.zeros((2, len(asked), len(peers)))
-    for own, others in zip(steps.places[asked].T, steps.places[peers].T.copy(), strict=True):
-        np.subtract(own[:, None], others, out=gaps)
-        gaps *= gaps
-        squares += gaps
-    barred = np.not_equal.outer(steps.actions[asked], steps.actions[peers])
-    barred |= np.equal.outer(steps.trajectories[asked], steps.trajectories[peers])
-    squares[barred] = np.inf
-    which = squares.argmin(axis=1)
-    return _Nearest(squares[np.arange(len(asked)), which], which)
-
-
 @compiled
-def _nearest(points: FloatArray, others: FloatArray, which: IntArray, squares: FloatArray) -> None:
-    """Write the first nearest of others, (m, d), to points, (n, d), and squared distances."""
-    for i in range(points.shape[0]):
-        squares[i] = np.inf
-        for k in range(others.shape[0]):
+def nearest(
+    places: FloatArray,
+    actions: FloatArray,
+    groups: IntArray,
+    asked: IntArray,
+    others: IntArray,
+    gap: FloatArray,
+    which: IntArray,
+) -> None:
+    """Look for steps nearer than ``which``, with the same action and from another group.
+
+    ``asked``, shape (n,), and ``others`` are rows of ``places``; of equally near ones the first
+    counts. ``gap``, the squared distances, and ``which``, rows, both (n,), are updated.
+    """
+    for i in range(asked.shape[0]):
+        a = asked[i]
+        for b in others:
+            if actions[a] != actions[b] or groups[a] == groups[b]:
+                continue
             square = 0.0
-            for j in range(points.shape[1]):
-                gap = points[i, j] - others[k, j]
-                square += gap * gap
-            if square < squares[i]:
-                which[i], squares[i] = k, square
+            for j in range(places.shape[1]):
+                difference = places[a, j] - places[b, j]
+                square += difference * difference
+            if square < gap[i]:
+                gap[i], which[i] = square, b
 
 
 def _nearest_older(
     steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
 ) -> list[_Nearest]:
     """Return the nearest of the first ``end`` others with the same action, for descending ends."""
-    gap, which = np.full(len(asked), np.inf), np.zeros(len(asked), dtype=np.int64)
+    near, begin = _Nearest.none(len(asked)), 0
+    rows = np.arange(len(steps.actions))  # trajectories may go on through a change
     found: list[_Nearest] = []
-    begin = 0
     for end in reversed(ends):
-        actions = steps.actions[others[begin:end]]
-        for action in np.unique(actions):
-            mine = np.flatnonzero(steps.actions[asked] == action)
-            among = begin + np.flatnonzero(actions == action)
-            squares, at = np.empty(len(mine)), np.zeros(len(mine), dtype=np.int64)
-            _nearest(steps.places[asked[mine]], steps.places[others[among]], at, squares)
-            nearer = squares < gap[mine]
-            gap[mine[nearer]], which[mine[nearer]] = squares[nearer], among[at[nearer]]
-        found.append(_Nearest(gap.copy(), which.copy()))
+        nearest(steps.places, steps.actions, rows, asked, others[begin:end], *near)
+        found.append(_Nearest(near.gap.copy(), near.which.copy()))
         begin = max(begin, end)
     return found[::-1]
 

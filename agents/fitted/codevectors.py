@@ -78,7 +78,7 @@ class CodevectorEngine(FittedEngine):
         return self.interface.box
 
     def perform(self, number: int) -> npt.NDArray[Any]:
-        """Return the action that the chosen codevector is in the current state, and remember it."""
+        """Return the action of the chosen codevector in the current state, and remember it."""
         state, env_state = self.state, self.env_state
         if not state.drew:
             pass  # an action is held
@@ -88,18 +88,12 @@ class CodevectorEngine(FittedEngine):
             policy = self._playing.policy
             assert isinstance(policy, CodevectorPolicy)
             point, numbers = self._workspace.point[None], np.array([number])
-            self._performed = policy.play_at(point, numbers)
+            self._performed = policy.play(point, numbers)
         self._note(env_state.last_row + env_state.fresh)
         return np.asarray(self.box.actions(self._performed)[0])
 
     def replace(self, action: npt.ArrayLike) -> None:
-        """Note that another action is done than :meth:`perform` returned.
-
-        Raises
-        ------
-        ValueError
-            If it is not in the box of actions.
-        """
+        """Note that another action is performed; raise ValueError if it is not in the box."""
         units = self.box.units(action)
         if not np.array_equal(self.box.actions(self._performed)[0], action):
             self._performed = units[None]
@@ -135,17 +129,15 @@ class CodevectorEngine(FittedEngine):
 
 
 class CodevectorAgent(FittedQAgent):
-    """A :class:`FittedQAgent` whose continuous actions are not those of a grid.
+    """A :class:`FittedQAgent` with continuous actions: codevectors of states and actions.
 
-    Its codevectors are joint ones of states and actions: in each cell of states, codevectors of
-    actions, which are drawn to the actions taken there (see ``action_codevectors``).
-    Each of them has a value; a step belongs to the cell of the nearest state codevector and, there,
-    of the nearest action codevector. The agent takes the action that the best of them is near the
-    state, blended from the three nearest cells like the values. It explores with actions uniform in
-    the box, each of which may be held for many steps. All else is as there.
+    Each cell of states has action codevectors, which are drawn to the actions taken there (see
+    ``action_codevectors``), and a value for each. A step belongs to the cell of the nearest state
+    codevector and, there, of the nearest action codevector. The agent takes the best action
+    codevector, blended over the three nearest cells like the values. It explores with actions
+    uniform in the box, each of which may be held for many steps.
 
-    Where others number actions, as in ``q_values``, ``visits`` and ``explain``, it numbers action
-    codevectors.
+    ``q_values``, ``visits`` and ``explain`` number action codevectors instead of actions.
 
     Parameters
     ----------
@@ -153,9 +145,9 @@ class CodevectorAgent(FittedQAgent):
         An environment, or the id of one. Observations as in :class:`FittedQAgent`; actions: a
         bounded Box of floats.
     seed : int or None
-        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+        Random seed of the agent and of its environment. The same seed gives the same bits.
     **config
-        Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins``: so many action
+        Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins`` is the number of action
         codevectors in each cell for each component of an action.
 
     Raises
@@ -200,10 +192,7 @@ class CodevectorAgent(FittedQAgent):
 
     @property
     def visits(self) -> FloatArray:
-        """Transitions remembered in each joint cell, shape (n_cells, action codevectors).
-
-        Whichever policy took them; with ``max_transitions`` those of a sample of episodes.
-        """
+        """Transitions in the memory in each joint cell, shape (n_cells, action codevectors)."""
         cells, steps = self._remembered()
         labels = np.zeros((len(cells), 1), dtype=np.int16)
         actions = np.ascontiguousarray(steps[:, COMPONENTS:])

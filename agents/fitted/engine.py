@@ -66,31 +66,28 @@ SCHEMA: dict[str, Member] = {
     "forgotten": whole("", "[0, steps]"),
     "under_review": real("2", optional=True),
 }
-"""What a file has of a fitted agent, besides policies and cells.
-
-These are policy0, the newest, and one for each record; novelty, if there is such a policy; and
-placed_cells, if there are some that the next fit may keep.
-"""
+"""Arrays in a file besides policies (policy0, the newest, one for each record, perhaps novelty) and
+placed_cells."""
 
 
 class FittedEngine(Engine):
-    """The arrays of a fitted agent, and what is done when compiled code reports an event.
+    """The arrays of a fitted agent, and its reactions to events of compiled code.
 
     Parameters
     ----------
     interface : Interface
-        Of the environment.
+        Interface of the environment.
     config : FittedQConfig
         Settings of the agent.
     explore, fitting, reservoir : numpy.random.Generator
-        Decide on exploration, on samples that are fitted to, on episodes that are kept.
+        For exploration, samples that are fitted to, and episodes that stay in the memory.
 
     Attributes
     ----------
     memory : Memory
-        Of trajectories that are over; of the only one, if there are not several environments.
+        Trajectories: completed ones, and the running one of a single environment.
     env_state : EnvState
-        What the running episode of the only environment counts.
+        Counts of the running episode of a single environment.
     """
 
     state: steps.FittedState
@@ -139,7 +136,7 @@ class FittedEngine(Engine):
 
     @property
     def bytes_per_step(self) -> int:
-        """What each step adds to a file, at most: its row of the memory, and its value."""
+        """Upper bound of the bytes that a step adds to a file."""
         memory = self.memory
         return int(memory.observations[0].nbytes + memory.steps[0].nbytes + 8)
 
@@ -166,17 +163,17 @@ class FittedEngine(Engine):
 
     @property
     def env_states(self) -> list[EnvState]:
-        """What the running episodes count."""
+        """Counts of the running episodes."""
         return [self.env_state] if self._running is None else self._running.env_states
 
     def begin_episode(self) -> None:
-        """Forget episodes that were not finished; their steps are remembered."""
+        """Abandon running episodes; their steps stay in the memory."""
         self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self._uninterrupted = True
         self.leave_envs()
 
     def withdraw_choice(self) -> None:
-        """Give back the random number of the last choice, or the step that it held an action."""
+        """Undo the last choice: its random number, or one step of a held action."""
         if self.state.drew:
             self.state.next_uniform -= 1
             self.env_state.held = 0
@@ -185,7 +182,7 @@ class FittedEngine(Engine):
         self.state.drew = False
 
     def note_episodes(self, episodes: FloatArray) -> None:
-        """Note episodes that compiled code played, shape (n, 3): return, length, and more."""
+        """Note episodes of compiled code, shape (n, 3), with returns and lengths."""
         for episode_return, length, _ in episodes.tolist():
             self._note_episode(episode_return, int(length))
 
@@ -281,7 +278,7 @@ class FittedEngine(Engine):
             self._draw()
 
     def begin_env(self, env: int) -> Playing:
-        """Say how the next episode of an environment is played."""
+        """Set and return how the next episode of an environment is played."""
         self._draw_scheme()
         self._several.playing[env] = self._playing
         return self._playing
@@ -293,8 +290,8 @@ class FittedEngine(Engine):
     def _replace_stale(self, running: RunningEpisodes) -> None:
         """Let environments play the present policy if theirs is old, or no episode seems to end.
 
-        Where that is at random, every other one goes on to its episode's end: a goal may be farther
-        away than the steps of a first fit have taken each of many environments.
+        Of environments that play at random every other one continues: a goal may be farther away
+        than the steps of a first fit in each of many environments.
         """
         playing = replace(self._playing, record=None)
         for env, other in enumerate(running.playing):
@@ -306,12 +303,12 @@ class FittedEngine(Engine):
         self._ended_since_fit = False
 
     def _commit(self, env: int) -> None:
-        """Take over an environment's trajectory, which is over."""
+        """Append an environment's completed trajectory to the memory."""
         self.memory.append(*self._several.rows(env), self.env_state)
         self._several.forget(env)
 
     def _append_running(self) -> int:
-        """Put running trajectories behind the others; returns how many rows there were."""
+        """Append running trajectories to the memory; return the number of rows before."""
         n = self.memory.rows(self.env_state)
         if self._running is not None:
             for env in range(self.n_envs):
@@ -321,7 +318,7 @@ class FittedEngine(Engine):
     def play_by(
         self, policy: CellPolicy, epsilon: float, scheme: int, explore: np.random.Generator
     ) -> None:
-        """Begin an episode for another engine: play by its policy, remember it, never fit."""
+        """Begin an episode for another engine: play its policy, without fits."""
         self.newest, self._latest, self._explore = policy, Record(policy), explore
         self.exploration.epsilon, self.exploration.scheme = epsilon, scheme
         self.state.assign({"needed": _NEVER, "latest": _NEVER})
@@ -331,14 +328,14 @@ class FittedEngine(Engine):
         self._open()
 
     def remember(self, observations: FloatArray, rows: FloatArray) -> None:
-        """Take over a trajectory that another agent has been through, as the memory has them."""
+        """Append a trajectory of another agent, as rows of a memory."""
         self.memory.append(observations, rows, self.env_state)
         self.state.steps += int((rows[:, MARK] == GOES_ON).sum())
 
     def remember_logged(
         self, observations: FloatArray, rows: FloatArray, episodes: Sequence[tuple[float, int]]
     ) -> None:
-        """Take over logged trajectories, and the return and length of each complete episode."""
+        """Append logged trajectories, with return and length of each complete episode."""
         self.remember(observations, rows)
         self.state.new_steps += int((rows[:, MARK] == GOES_ON).sum())
         for episode_return, length in episodes:
@@ -349,10 +346,10 @@ class FittedEngine(Engine):
     # Fits.
 
     def refit_or_confirm(self) -> None:
-        """Refit, or first make sure of the policy that would be delivered.
+        """Refit, or first re-evaluate the policy that would be delivered.
 
-        Where neither newest returns nor newest steps go with older ones, the best policy is
-        re-evaluated by playing it again; if it fails, what is older is forgotten.
+        It is also re-evaluated where newest returns and steps contradict older ones; if it fails
+        then, older steps are forgotten.
         """
         if self._confirming:
             self._confirmed += self.state.new_steps
@@ -378,23 +375,20 @@ class FittedEngine(Engine):
             self._replace_stale(self._running)
 
     def _is_doubtful(self, best: Record) -> bool:
-        """Whether the policy that would be delivered has been played too little.
-
-        Not while it is one of the latest: learning goes on then, and soon there may be better.
-        """
+        """Whether the best policy has been played too little; not while it is one of the latest."""
         spent = self._confirmed > self.config.confirm_share * self._steps
         too_few = best.n < self.config.confirm_episodes
         return not spent and too_few and best not in self.records[-_TOO_NEW:]
 
     def _suspicious(self, best: Record, spread: float) -> bool:
-        """Whether the latest returns are far below the best, and memory contradicts itself."""
+        """Whether the latest returns are far below the best, and new steps contradict old ones."""
         rows = self.memory.steps[: self.memory.rows(self.env_state)]
         n_ended = changes.ended_in(rows, self.state.new_steps)
         now = Returns.latest(self.exploration.returns, n_ended)
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
     def _judge(self, before: Returns) -> None:
-        """Forget what is older than the newest steps if the policy is no longer what it was."""
+        """Forget older steps if the policy's returns have fallen."""
         assert self._confirming is not None
         now, agreeing = self._confirming.returns.since(before), self._agreeing()
         if agreeing and changes.far_below(now, before, self._spread()):
@@ -405,7 +399,7 @@ class FittedEngine(Engine):
         return changes.steps_that_agree(self.seen, self.state.new_steps // 2)
 
     def _forget(self, kept: int) -> None:
-        """Forget policies, their returns, and all but about so many of the newest steps."""
+        """Forget policies, their returns, and all but about ``kept`` of the newest steps."""
         n_episodes, n_steps = self.memory.forget(kept, self.env_state)
         self.exploration.forget_all_but(n_episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
@@ -417,7 +411,7 @@ class FittedEngine(Engine):
 
     @property
     def seen(self) -> Experience:
-        """All that is remembered."""
+        """The data in the memory."""
         n = self.memory.rows(self.env_state)
         observations, rows = self.memory.observations[:n], self.memory.steps[:n]
         numbered = self.interface.n_values > 0
@@ -425,7 +419,7 @@ class FittedEngine(Engine):
 
     @one_thread()
     def refit(self) -> None:
-        """Fit partition and values to all that is remembered."""
+        """Fit partition and values to the memory."""
         values = self._values
         kept = self.memory.thin_out(self.env_state)
         if kept is not None:
@@ -454,7 +448,7 @@ class FittedEngine(Engine):
 
     @one_thread()
     def fit_logged(self) -> None:
-        """Fit to what is remembered, and believe nothing else; that policy is delivered."""
+        """Fit to the memory with pessimism, and deliver that policy."""
         self.memory.thin_out(self.env_state)
         self.records, self._confirming, self._under_review, self._placed = [], None, None, None
         self._install(fit_logged(self.seen, self.interface, self.config, self._fitting, type(self)))
@@ -472,7 +466,7 @@ class FittedEngine(Engine):
         self.note_level(Level(self.state.steps, np.nan, self.newest.codevectors, None))
 
     def _placed_among(self, seen: Experience) -> Placed:
-        """Return cells for a fit: those of the last one, unless much has been seen since."""
+        """Return cells for a fit: those of the last one, unless there are many new steps."""
         steps_since = self._steps - self._placed_at
         if self._placed is None or steps_since >= self._share(_PLACED_ANEW):
             self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
@@ -481,18 +475,18 @@ class FittedEngine(Engine):
 
     @property
     def _steps(self) -> int:
-        """Steps that were taken, without those that have been forgotten."""
+        """Number of steps, without forgotten ones."""
         return self.state.steps - self._forgotten
 
     def _share(self, share: float) -> float:
-        """Return a share of the steps that fits are made to, about."""
+        """Return about a share of the steps in the memory."""
         bound = self.config.max_transitions
         return share * (self._steps if bound is None else min(self._steps, bound))
 
     def _set_due(self, part: float = 1.0) -> None:
-        """Say after how many steps is fitted next, or a part of it.
+        """Set the number of steps until the next fit, times ``part``.
 
-        That is a share of all steps, or sooner, when some episodes will have been played.
+        That is a share of all steps, or fewer if some episodes end within them.
         """
         share = self._share(self.config.refit_every)
         episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
@@ -503,13 +497,13 @@ class FittedEngine(Engine):
     # What is played.
 
     def _draw_scheme(self) -> None:
-        """Let perhaps another scheme of exploration have the next episode."""
+        """Draw the scheme of exploration of the next episode."""
         if self._confirming is None and self.exploration.scheme != exploration.NONE:
             self._explore_on(anew=True)
             self._open()
 
     def _explore_on(self, anew: bool) -> None:
-        """Say how much is explored from now on, perhaps by another scheme."""
+        """Set epsilon, perhaps by another scheme."""
         novelty = self._novelty is not None
         self.exploration.set_epsilon(self._rewards, self._explore, anew, novelty)
 
@@ -518,7 +512,7 @@ class FittedEngine(Engine):
         return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
 
     def _open(self) -> None:
-        """Let compiled code work on the present memory and policy."""
+        """Give compiled code the present memory and policy."""
         confirming = self._confirming is not None
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
@@ -534,7 +528,7 @@ class FittedEngine(Engine):
         self.arrays = *memory, policy.diagram, policy.models, self.raw, self.room
 
     def _set_playing(self) -> None:
-        """Let compiled code choose actions by the present policy, and explore."""
+        """Set policy and exploration in the state of compiled code."""
         playing = self._playing
         self._workspace.origin[: len(playing.policy.origin)] = playing.policy.origin
         self.state.width = playing.policy.width
@@ -551,10 +545,7 @@ class FittedEngine(Engine):
     # Files.
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart.
-
-        Running trajectories of several environments are saved as if they were over.
-        """
+        """Return all arrays to save but the history; running trajectories count as completed."""
         self._set_playing()  # several environments have played others since
         rows, records = self._append_running(), self.records
         arrays: dict[str, npt.NDArray[Any]] = {
@@ -569,14 +560,14 @@ class FittedEngine(Engine):
             "latest": np.array(records.index(self._latest) if self._latest in records else -1),
             "confirming": np.array(records.index(self._confirming) if self._confirming else -1),
             **{f"record_{k}": np.array([getattr(r, k) for r in records]) for k in _COUNTED},
-            **_prefixed("memory_", self.memory.state(self.env_state)),
+            **prefixed("memory_", self.memory.state(self.env_state)),
         }
         for i, policy in enumerate([self.newest, *(record.policy for record in records)]):
-            arrays |= _prefixed(f"policy{i}_", policy.arrays)
+            arrays |= prefixed(f"policy{i}_", policy.arrays)
         if self._novelty is not None:
-            arrays |= _prefixed("novelty_", self._novelty.arrays)
+            arrays |= prefixed("novelty_", self._novelty.arrays)
         if self._placed is not None:
-            arrays |= _prefixed("placed_cells_", self._placed.arrays)
+            arrays |= prefixed("placed_cells_", self._placed.arrays)
         for name in ("metric", "scale", "_values"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
@@ -586,7 +577,7 @@ class FittedEngine(Engine):
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
+        """Restore what :meth:`state_arrays` returned, or raise InvalidFileError."""
         kind = type(self.newest)
         schema = {**kind.SCHEMA, "n_nearest": whole("", f"[{N_NEAREST}, {N_NEAREST}]")}
         check_contents(arrays, self.interface, self.config, self.room.shape[1], schema)
@@ -619,10 +610,6 @@ class FittedEngine(Engine):
         self._open()
 
 
-def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    return {f"{prefix}{name}": array for name, array in arrays.items()}
-
-
 def check_contents(
     arrays: Mapping[str, npt.NDArray[Any]],
     interface: Interface,
@@ -632,7 +619,7 @@ def check_contents(
 ) -> None:
     """Raise InvalidFileError unless arrays are those of an agent.
 
-    ``width`` is that of the room of compiled code; ``policy`` what a policy of its kind has.
+    ``width`` is that of the workspace; ``policy`` is the schema of its policies.
     """
     n_records, n_actions = arrays["record_n"].size, interface.n_actions
     require(n_records <= config.kept_policies, f"record_n has {n_records} records")

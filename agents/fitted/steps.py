@@ -1,8 +1,8 @@
-"""Steps of the fitted agent, compiled: choose an action by its policy, remember what came of it.
+"""Compiled steps of the fitted agent: choose an action by its policy, remember the outcome.
 
-Its state is a few arrays: named state (:class:`FittedState`) with that of its environment, room
-for the current point and random numbers (:mod:`oda_rl.agents.base.state`), a memory
-(:mod:`oda_rl.agents.base.memory`) and a policy (:mod:`oda_rl.agents.policies.cells`).
+Its arrays: named state (:class:`FittedState`) with that of its environment, a workspace
+(:mod:`oda_rl.agents.base.state`), a memory (:mod:`oda_rl.agents.base.memory`) and a policy
+(:mod:`oda_rl.agents.policies.cells`).
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -40,24 +40,24 @@ FREE_ROWS = 4  # that a memory must have before a step
 
 
 class FittedState(Counters):
-    """What a fitted agent counts, and what its choices depend on."""
+    """Counts of a fitted agent, and parameters of its choices."""
 
     longest_hold: Annotated[int, Span("[1, inf)")]
-    """Most steps for which a random action is held."""
+    """Maximum number of steps for which a random action is held."""
     drew: bool
-    """Whether the last choice used a random number,"""
+    """Whether the last choice used a random number."""
     explored: bool
-    """and whether that made it a random one."""
+    """Whether the last choice was random."""
     new_steps: Annotated[int, Span(COUNT)]
     """Steps since the last fit."""
     needed: Annotated[int, Span("[1, inf)")]
-    """So many of them, and an episode's end,"""
+    """Number of new steps after which a refit is due at the end of an episode."""
     latest: Annotated[int, Span("[1, inf)")]
-    """or so many, make a refit due."""
+    """Number of new steps after which a refit is due at once."""
     epsilon: Annotated[float, Span("[0, 1]")]
     """Probability of a random decision."""
     width: Annotated[float, Span("(0, inf)")]
-    """Of the policy that is played: within which cells are blended."""
+    """Width of the present policy."""
 
 
 class Fitted(NamedTuple):
@@ -84,7 +84,7 @@ def opened(arrays: tuple[Any, ...], env: int) -> Fitted:
 
 @spliced
 def load(observation: Observations, to: Observations, room: Workspace) -> int:
-    """Make an observation the current point; one that cannot be remembered is bad, too."""
+    """Make an observation the current point; one beyond the memory's precision is bad, too."""
     event = load_point(observation, room, to.shape[1])
     if event == 0:
         for j in range(to.shape[1]):
@@ -106,8 +106,8 @@ def start(agent: Fitted, observation: Observations) -> int:
 def choose(agent: Fitted) -> int:
     """Choose an action for the current point; or return minus the event that prevents it.
 
-    One uniform decides whether to explore, which action, for how many steps, and between equals.
-    Without exploration the first of equals is chosen, as by the policy that is delivered.
+    One uniform number decides whether to explore, which action, for how many steps, and among
+    equals. Without exploration the first of equals is chosen.
     """
     state, room, env_state = agent.state, agent.room, agent.trajectory.env_state
     state.drew = False
@@ -144,7 +144,7 @@ def choose(agent: Fitted) -> int:
 def learn(
     agent: Fitted, observation: Observations, reward: float, terminated: bool, truncated: bool
 ) -> int:
-    """Remember what the last action led to; returns events."""
+    """Remember the outcome of the last action; return events."""
     event = load(observation, agent.trajectory.observations, agent.room)
     if event:
         return event

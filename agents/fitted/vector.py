@@ -1,8 +1,8 @@
-"""Several environments of a fitted agent: their running episodes, and the policies they play.
+"""Several environments of a fitted agent: their running episodes and policies.
 
-An environment plays an episode to its end with the policy that was the newest when the episode
-began: the refits that go on meanwhile would leave no uninterrupted episode that says how good a
-policy is. Running trajectories are kept apart from the memory, which takes them over when they end.
+An environment plays an episode to its end with the policy that was the newest when it began:
+otherwise refits would leave no uninterrupted episode, by which policies are compared. Completed
+trajectories are appended to the memory.
 """
 
 from dataclasses import dataclass, replace
@@ -27,17 +27,17 @@ running_env_state = reader(EnvState)
 
 @dataclass(frozen=True, eq=False)
 class Playing:
-    """A policy that is played, and how."""
+    """How an episode is played."""
 
     policy: CellPolicy
     record: Record | None
-    """To which the returns count; None if they are not those of this policy alone."""
+    """Record of the returns; None if they are not those of this policy alone."""
     epsilon: float
     """Probability of a random decision."""
     longest_hold: int
-    """Most steps for which one is held."""
+    """Maximum number of steps for which one is held."""
     scheme: int
-    """Of exploration; ``exploration.NONE`` if there is none, or nothing else."""
+    """Scheme of exploration, or ``exploration.NONE``."""
     fits: int
     """Number of fits before."""
 
@@ -56,10 +56,9 @@ def record_all(
     raw: Raw,
     room: FloatArray,
 ) -> int:
-    """Remember a step of all environments; returns events.
+    """Remember a step of all environments, unless a value is bad; return events.
 
-    ``ended``, shape (n, 2), takes return and length of episodes that end. Nothing is remembered if
-    a value is bad.
+    ``ended``, shape (n, 2), takes return and length of episodes that end.
     """
     state, space = state_of(raw, 0), workspace(room)
     for i in range(rewards.shape[0]):
@@ -100,7 +99,7 @@ def act_in(
 ) -> int:
     """Choose an action in one of the environments; negative: minus the event that prevents it.
 
-    ``seen``, shape (n, d), is what is acted on in all of them.
+    ``seen``, shape (n, d), has the observations of all.
     """
     state, space = state_of(raw, 0), workspace(room)
     state.width, state.epsilon, state.longest_hold = width, epsilon, longest_hold
@@ -115,26 +114,17 @@ def act_in(
 
 
 class RunningEpisodes:
-    """What n environments have of their own.
-
-    Parameters
-    ----------
-    count : int
-        Environments.
-    interface : Interface
-        Of each.
-    playing : Playing
-        With what all begin.
+    """Running episodes of ``count`` environments, which all begin with ``playing``.
 
     Attributes
     ----------
     env_states : list of EnvState
-        What the running episodes count.
+        Counts of the running episodes.
     playing : list of Playing
-        What each environment plays.
+        How each environment plays.
     arrays : tuple
-        What compiled code writes the episodes to: the env_states' bytes, and a memory
-        (:mod:`oda_rl.agents.base.memory`) for each environment.
+        The bytes of ``env_states``, and a memory (:mod:`oda_rl.agents.base.memory`) for each
+        environment.
     """
 
     def __init__(self, count: int, interface: Interface, playing: Playing) -> None:
@@ -162,5 +152,5 @@ class RunningEpisodes:
         self.env_states[env].assign({"last_row": -1, "fresh": False, "held": 0})
 
     def give_no_credit(self) -> None:
-        """Let what is played count for no policy any more."""
+        """Detach all running episodes from the records of policies."""
         self.playing = [replace(playing, record=None) for playing in self.playing]

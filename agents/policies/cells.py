@@ -326,20 +326,18 @@ class CodevectorPolicy(CellPolicy):
     SCHEMA: ClassVar[dict[str, Member]] = {**CellPolicy.SCHEMA, "parts": real("K, A, p")}
     choice_name: ClassVar[str] = "codevector"
 
-    def play(self, observations: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
-        """Actions, shape (n, p), that the codevectors with these numbers, (n,), stand for."""
-        return self.play_at(observations - self.origin, numbers)
+    def play(self, points: FloatArray, numbers: IntArray) -> FloatArray:
+        """Actions, shape (n, p), of the codevectors with these numbers, (n,).
 
-    def play_at(self, points: npt.NDArray[Any], numbers: IntArray) -> FloatArray:
-        """Do the same at observations less the origin, which may have more columns."""
-        points = np.ascontiguousarray(points, dtype=np.float64)
+        At observations less the origin, which may have more than d columns.
+        """
         actions = np.empty((len(points), self.parts.shape[2]))
         blend(self.diagram, self.parts, self.width, points, numbers, *self._scratch(), actions)
         return actions
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Actions that the codevectors of greatest value stand for, in units, shape (n, p)."""
-        return self.play(points, self.choices(points))
+        return self.play(np.ascontiguousarray(points - self.origin), self.choices(points))
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:

@@ -25,12 +25,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cache
 from types import CodeType, NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
 Sizes = dict[str, int]
+M = TypeVar("M")
 
 MAX = 1e15  # of counts: sums of a few are exact in double precision
 FINITE, COUNT = "(-inf, inf)", f"[0, {MAX:.0f})"
@@ -186,9 +187,9 @@ def within(arrays: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name.removeprefix(prefix): arrays[name] for name in arrays if name.startswith(prefix)}
 
 
-def prefixed(prefix: str, schema: Schema) -> dict[str, Member]:
-    """Return a schema with a prefix before its names."""
-    return {f"{prefix}{name}": member for name, member in schema.items()}
+def prefixed(prefix: str, members: Mapping[str, M]) -> dict[str, M]:
+    """Put a prefix before the names of members."""
+    return {f"{prefix}{name}": member for name, member in members.items()}
 
 
 def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
