@@ -46,15 +46,12 @@ DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisi
 
 TRAINED = {
     "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
-    "online, CartPole": (TwoTimescaleAgent, "CartPole-v1", 50_000),
     "online, MountainCar": (TwoTimescaleAgent, "MountainCar-v0", 20_000),
     "online, 2 by 3": (TwoTimescaleAgent, Grid, 3_000),
     "fitted, BartoCartPole": (FittedQAgent, BARTO, 20_000),
-    "fitted, CartPole": (FittedQAgent, "CartPole-v1", 20_000),
     "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 50_000),
     "fitted, 2 by 3": (FittedQAgent, Grid, 3_000),
     "model, CartPole": (quick_rule, "CartPole-v1", 500),
-    "model, MountainCar": (quick_rule, "MountainCar-v0", 500),
 }
 KINDS = (TwoTimescaleAgent, FittedQAgent, quick_rule)
 
@@ -217,7 +214,7 @@ def test_json_says_what_it_is(tmp_path):
     assert len(lines) < 25 + 3 * agent.n_cells  # a row a line
 
 
-def test_names_that_nobody_knows(tmp_path):
+def test_names_that_are_not_known(tmp_path):
     agent = TwoTimescaleAgent(Grid(), seed=0).learn(1_000)
     document = document_of(agent, tmp_path)
     assert document["observation"]["names"][5] == "observation[5]"
@@ -597,15 +594,14 @@ def test_the_command(options, name, run, tmp_path, capsys):
     assert main(["export", str(run), *options, "--out", str(tmp_path / "deep" / "x")]) == 0
     assert (tmp_path / "deep" / "x").read_bytes() == (run / name).read_bytes()
     assert (b"int16_t" in (run / name).read_bytes()) == ("--fixed-point" in options)
-
-
-def test_the_command_with_the_agents_file(run, tmp_path):
     (tmp_path / "mine.zip").write_bytes((run / "agent.zip").read_bytes())
-    assert main(["export", str(tmp_path / "mine.zip")]) == 0
-    assert (tmp_path / "mine.h").exists()
+    assert main(["export", str(tmp_path / "mine.zip"), *options]) == 0
+    assert (tmp_path / "mine").with_suffix(Path(name).suffix).exists()
 
 
-def test_the_command_without_onnx(run, capsys, monkeypatch):
+def test_without_onnx_the_error_names_the_extra(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=re.escape("pip install 'oda-rl[onnx]'")):
+        export_policy(load_agent(run), tmp_path / "policy.onnx", "onnx")
     assert main(["export", str(run), "--format", "onnx"]) == 2
     assert "pip install 'oda-rl[onnx]'" in capsys.readouterr().err

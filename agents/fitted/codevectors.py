@@ -59,17 +59,12 @@ class CodevectorEngine(FittedEngine):
     """A :class:`FittedEngine` whose policies act by action codevectors, in a box of actions."""
 
     def __init__(
-        self,
-        interface: Interface,
-        config: FittedQConfig,
-        explore: np.random.Generator,
-        fitting: np.random.Generator,
-        reservoir: np.random.Generator,
+        self, interface: Interface, config: FittedQConfig, *rngs: np.random.Generator
     ) -> None:
         p = interface.n_components
-        self._common = common_codevectors(interface.n_actions, p, fitting)
+        self._common = common_codevectors(interface.n_actions, p, rngs[1])
         self._performed: FloatArray = np.zeros((1, p))
-        super().__init__(interface, config, explore, fitting, reservoir)
+        super().__init__(interface, config, *rngs)
 
     @property
     def box(self) -> ActionBox:
