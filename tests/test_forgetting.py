@@ -14,11 +14,12 @@ from oda_rl.agents.base.state import Counters, with_env_states
 from oda_rl.agents.fitted.changes import (
     Record,
     Returns,
+    _Nearest,
     _nearest_older,
-    _nearest_peers,
     _Steps,
     ended_in,
     far_below,
+    nearest,
     steps_that_agree,
 )
 from oda_rl.agents.fitting.action_codevectors import TakenActions
@@ -126,15 +127,18 @@ def test_nearest_steps_are_those_of_the_oracle(seed):
     old, asked, peers = np.arange(79, 39, -1), np.arange(0, 40, 2), np.arange(0, 40, 3)
     ends = [40, 21, 21, 9, 0]
     gaps = gaps_of(steps, asked, old, apart=False)
-    for found, end in zip(_nearest_older(steps, asked, old, ends), ends, strict=True):
-        gap, which = nearest_of_the_first(gaps, end)
+    among_old = [
+        (found, old, nearest_of_the_first(gaps, end))
+        for found, end in zip(_nearest_older(steps, asked, old, ends), ends, strict=True)
+    ]
+    near = _Nearest.none(len(asked))
+    nearest(steps.places, steps.actions, steps.trajectories, asked, peers, *near)
+    expected = nearest_of_the_first(gaps_of(steps, asked, peers, apart=True), len(peers))
+    assert np.isfinite(near.gap).any()
+    for found, others, (gap, which) in [*among_old, (near, peers, expected)]:
         np.testing.assert_array_equal(found.gap, gap)
-        np.testing.assert_array_equal(found.which, which)
-    found = _nearest_peers(steps, asked, peers)
-    gap, which = nearest_of_the_first(gaps_of(steps, asked, peers, apart=True), len(peers))
-    np.testing.assert_array_equal(found.gap, gap)
-    np.testing.assert_array_equal(found.which, which)
-    assert np.isfinite(gap).any()
+        known = np.isfinite(gap)
+        np.testing.assert_array_equal(found.which[known], others[which.astype(int)][known])
 
 
 def test_returns_are_compared_by_what_they_scatter():

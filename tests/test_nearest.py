@@ -4,7 +4,6 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents.fitted.changes import nearest
 from oda_rl.agents.fitting.cells import Cells, assign_three
 
 
@@ -65,23 +64,3 @@ def test_what_is_not_finite_is_near_to_no_cell_and_nothing_else_changes():
     expected, _ = oracles.assign_three(points[[0, 3]], codevectors, 0.3)
     np.testing.assert_array_equal(cells[[0, 3]], expected)
     np.testing.assert_array_equal(cells[[1, 2]], 0)
-
-
-@pytest.mark.parametrize("n_others", [1, 9, 300])
-@pytest.mark.parametrize("d", [1, 11])
-def test_the_nearest_other_step_with_the_same_action(n_others, d):
-    rng = np.random.default_rng(d)
-    places = rng.normal(size=(100 + n_others, d))
-    actions, groups = rng.integers(2, size=(2, len(places)))
-    places[-1], places[100] = places[0], places[100 + n_others // 2]
-    gap, which = np.full(100, np.inf), np.zeros(100, dtype=np.int64)
-    asked, others = np.arange(100), np.arange(100, len(places))
-    nearest(places, actions.astype(float), groups, asked, others, gap, which)
-    squares = np.zeros((100, n_others))
-    for x in places.T:
-        squares += (x[:100, None] - x[100:]) ** 2
-    barred = (actions[:100, None] != actions[100:]) | (groups[:100, None] == groups[100:])
-    squares[barred] = np.inf
-    found = np.isfinite(gap)
-    np.testing.assert_array_equal(gap, squares.min(axis=1))
-    np.testing.assert_array_equal(which[found], 100 + squares.argmin(axis=1)[found])
