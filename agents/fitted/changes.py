@@ -192,7 +192,6 @@ def _contradicts(error: FloatArray, other: FloatArray) -> bool:
 
 
 def _standardised(seen: Experience, rows: IntArray) -> _Steps:
-    """Return the steps of some rows."""
     before = seen.observations[rows].astype(np.float64)
     moves = seen.observations[rows + 1] - before
     actions = seen.steps[rows, ACTION]

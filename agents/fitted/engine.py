@@ -197,7 +197,6 @@ class FittedEngine(Engine):
             self._open()
 
     def _note_episode(self, episode_return: float, length: int) -> None:
-        """Note an episode of the only environment."""
         playing, uninterrupted = self._playing, self._uninterrupted
         if not uninterrupted:
             playing = replace(playing, record=None, scheme=exploration.NONE)
@@ -265,7 +264,6 @@ class FittedEngine(Engine):
         return actions, ended[over]
 
     def _act_in(self, env: int, running: RunningEpisodes, seen: npt.NDArray[Any]) -> int:
-        """Choose an action in an environment, by the policy that it plays."""
         playing = running.playing[env]
         policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
         own: tuple[Any, ...] = *running.arrays, self.raw, self.room
@@ -303,7 +301,6 @@ class FittedEngine(Engine):
         self._ended_since_fit = False
 
     def _commit(self, env: int) -> None:
-        """Append an environment's completed trajectory to the memory."""
         self.memory.append(*self._several.rows(env), self.env_state)
         self._several.forget(env)
 
@@ -388,7 +385,6 @@ class FittedEngine(Engine):
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
     def _judge(self, before: Returns) -> None:
-        """Forget older steps if the policy's returns have fallen."""
         assert self._confirming is not None
         now, agreeing = self._confirming.returns.since(before), self._agreeing()
         if agreeing and changes.far_below(now, before, self._spread()):
@@ -455,7 +451,6 @@ class FittedEngine(Engine):
         self._values = None  # learning begins with optimism again
 
     def _install(self, found: Fit) -> None:
-        """Go on with a new policy."""
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._latest = Record(self.newest)
         self._uninterrupted = self.env_state.episode_length == 0
@@ -479,7 +474,6 @@ class FittedEngine(Engine):
         return self.state.steps - self._forgotten
 
     def _share(self, share: float) -> float:
-        """Return about a share of the steps in the memory."""
         bound = self.config.max_transitions
         return share * (self._steps if bound is None else min(self._steps, bound))
 
@@ -497,13 +491,11 @@ class FittedEngine(Engine):
     # What is played.
 
     def _draw_scheme(self) -> None:
-        """Draw the scheme of exploration of the next episode."""
         if self._confirming is None and self.exploration.scheme != exploration.NONE:
             self._explore_on(anew=True)
             self._open()
 
     def _explore_on(self, anew: bool) -> None:
-        """Set epsilon, perhaps by another scheme."""
         novelty = self._novelty is not None
         self.exploration.set_epsilon(self._rewards, self._explore, anew, novelty)
 
@@ -512,7 +504,6 @@ class FittedEngine(Engine):
         return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
 
     def _open(self) -> None:
-        """Give compiled code the present memory and policy."""
         confirming = self._confirming is not None
         chosen = self._confirming or self._latest
         # While all decisions are random, a return says nothing about the policy.
@@ -535,7 +526,6 @@ class FittedEngine(Engine):
         self.state.epsilon, self.state.longest_hold = playing.epsilon, playing.longest_hold
 
     def _blank(self) -> CellPolicy:
-        """Return the policy before the first fit."""
         return CellPolicy.blank(self.interface.n_features, self.interface.n_actions, N_NEAREST)
 
     def _taken(self, n: int) -> TakenActions | None:

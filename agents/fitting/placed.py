@@ -131,7 +131,6 @@ class Placed:
     def _add(
         self, moments: Moments, own: Assigned, near: Near, near_weights: Weights, rows: slice
     ) -> None:
-        """Add rows to moments."""
         own = Assigned(*(array[rows] for array in own))  # type: ignore[arg-type]
         going = own.steps[:, MARK] == GOES_ON
         n_actions = moments.counts.shape[1]

@@ -307,7 +307,6 @@ class _Search:
 def _scores_and_slopes(
     diagram: FloatArray, point: FloatArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Scores of a point, and their gradients for steps in standard deviations."""
     return diagram[:, 0] + diagram[:, 1:] @ point, _unscaled(diagram[:, 1:], scale)
 
 

@@ -286,7 +286,6 @@ class CellPolicy(Stored):
         return CellTables(self.origin, self.diagram, values, common, self.width, self.n_nearest)
 
     def _scratch(self) -> tuple[IntArray, FloatArray]:
-        """Allocate arrays for the nearest cells and their weights."""
         return np.empty(self.n_nearest, dtype=np.int64), np.empty(self.n_nearest)
 
 

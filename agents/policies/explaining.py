@@ -340,7 +340,6 @@ def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
 
 
 def _plain(action: Any) -> Any:
-    """Turn NumPy scalars into Python numbers."""
     return action if np.ndim(action) else action.item()
 
 

@@ -138,7 +138,6 @@ def _table_of_states(export: Export, states: Numbered) -> str:
 
 
 def _signature(export: Export) -> str:
-    """Return the head of the function."""
     if export.box is None:
         return "int oda_policy(const float obs[ODA_FEATURES])"
     return "void oda_policy(const float obs[ODA_FEATURES], float action[ODA_COMPONENTS])"
@@ -147,7 +146,6 @@ def _signature(export: Export) -> str:
 def _arrays(
     export: Export, tables: FloatTables | IntegerTables, found: Tables
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the tables by their names."""
     arrays: dict[str, npt.NDArray[Any] | None] = {"oda_origin": tables.origin}
     if isinstance(tables, IntegerTables):
         arrays["oda_scale"] = tables.scale
@@ -240,12 +238,10 @@ def _about(
 
 
 def _observed(export: Export) -> list[str]:
-    """Return what the components of an observation are."""
     return [f"    obs[{j}]  {name}" for j, name in enumerate(export.names)]
 
 
 def _returned(export: Export) -> list[str]:
-    """Return what the function's result means."""
     if export.box is None:
         names = enumerate(export.action_names, export.first_action)
         return ["and returns an action:", *(f"    {a}  {name}" for a, name in names)]
@@ -259,7 +255,6 @@ def _returned(export: Export) -> list[str]:
 
 
 def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tables) -> list[str]:
-    """Return how a decision comes about."""
     integers = isinstance(tables, IntegerTables)
     row = "k - 1" if found.apart else "k"
     lines = [
@@ -377,7 +372,6 @@ def _learner_constants(export: Export, settings: Any) -> dict[str, str]:
 
 
 def _about_learner(export: Export, table_bytes: int) -> list[str]:
-    """Return what a reader has to know."""
     cells, actions = len(export.cells.diagram), len(export.action_names)
     return [
         "A learner over cells that oda_rl has placed, for C99: Watkins' Q(lambda), from nothing.",

@@ -204,7 +204,6 @@ def _within_clauses(point: str, forbids: bool) -> list[_Node]:
 
 
 def _blending() -> list[_Node]:
-    """Return the nodes from scores to the action."""
     return [
         ("TopK", (["scores", "count"], ["near_scores", "near"]), {"axis": 1, "largest": 0}),
         ("Slice", (["near_scores", "zero", "one", "one"], ["least"]), {}),
@@ -225,7 +224,6 @@ def _blending() -> list[_Node]:
 
 
 def _performing() -> list[_Node]:
-    """Return the nodes from the number of an action codevector to the action."""
     return [
         ("Gather", (["codevectors", "near"], ["near_parts"]), {}),
         ("Transpose", (["near_parts"], ["by_number"]), {"perm": [0, 2, 1, 3]}),
@@ -239,7 +237,6 @@ def _performing() -> list[_Node]:
 
 
 def _affine(point: str) -> list[_Node]:
-    """Return the nodes from the cell to its action at a point."""
     return [
         ("Gather", (["action_slopes", "cell"], ["own_slopes"]), {}),
         ("Gather", (["action_offsets", "cell"], ["own_offsets"]), {}),

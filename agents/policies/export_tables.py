@@ -406,7 +406,6 @@ def _visited(agent: Trained, policy: Policy) -> Visited | None:
 
 
 def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
-    """Return the actions in all states if they are numbered."""
     native = interface.native
     if native is None or not isinstance(native.observation_space, spaces.Discrete):
         return None
@@ -476,7 +475,6 @@ def _at_exponents(
 
 
 def _single(array: Any) -> Any:
-    """Round an array to single precision."""
     if array is None:
         return None
     with np.errstate(over="ignore"):

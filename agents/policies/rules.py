@@ -37,7 +37,6 @@ _POWERS = 10.0 ** np.arange(-6, 7)
 
 @spliced
 def _score(scores: FloatArray, k: int, observation: FloatArray) -> float:
-    """Return the value of an affine function, row k."""
     score: float = scores[k, 0]
     for j in range(scores.shape[1] - 1):
         score += scores[k, 1 + j] * observation[j]
@@ -471,7 +470,6 @@ class RulePolicy(Stored):
         return "\n".join([*clause_lines([*forbids, *says], components), f"otherwise {text}"])
 
     def _decided(self, said: Sequence[str], components: Sequence[str]) -> str:
-        """Put the scores into words."""
         if len(set(said)) == 1:
             return f"always {said[0]}"
         if len(self.scores) == 2:
