@@ -122,13 +122,13 @@ def test_a_callback_sees_each_episode_can_stop_and_changes_nothing(wrap):
 
     def callback(agent):
         seen.append(len(agent.episodes.rows))
-        return len(seen) < 60
+        return len(seen) < 7
 
-    watched, usual = (FittedQAgent(wrap(gym.make(BARTO)), seed=1) for _ in range(2))
-    watched.learn(10**9, callback=callback, progress_bar=True)
-    assert seen == list(range(1, 61))
-    assert watched.num_timesteps == watched.episodes.rows[:, 1].sum()
-    same(watched, usual.learn(watched.num_timesteps))
+    stopped, usual, watched = (FittedQAgent(wrap(gym.make(BARTO)), seed=1) for _ in range(3))
+    stopped.learn(10**9, callback=callback)
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    assert stopped.num_timesteps == stopped.episodes.rows[:, 1].sum()
+    same(usual.learn(2500), watched.learn(2500, callback=lambda agent: None, progress_bar=True))
 
 
 def test_same_seed_same_bits_other_seed_other_bits():
@@ -638,25 +638,19 @@ def test_an_untrained_agent_plays_and_can_be_saved(tmp_path):
     same(FittedQAgent(BARTO, seed=0).learn(500), agent.learn(500))
 
 
-@pytest.mark.parametrize("env", ODD_ENVS)
+@pytest.mark.parametrize("env", [*ODD_ENVS, pytest.param(Toy(n_features=100), id="wide")])
 def test_odd_environments_train(env):
     agent = FittedQAgent(env, seed=0).learn(2000)
     assert agent.num_timesteps == 2000
     assert len(agent.history) > 1
     for policy in (agent.policy, agent.newest):
-        assert 1 <= policy.n_cells <= max(4, 0.4 * np.sqrt(len(rows(agent)[0])))
+        assert 1 <= policy.n_cells <= max(4, 0.8 * np.sqrt(len(rows(agent)[0])))
         for name, array in policy.arrays.items():
             assert np.isfinite(array).all(), name
         assert np.isfinite(policy.q_values).all()
     assert np.isfinite(agent.metric_).all()
     assert np.isfinite(agent._engine._values).all()
     agent.evaluate(1, env=env) if env.length else agent.visited_states(20, env=env)
-
-
-def test_many_components_train():
-    agent = FittedQAgent(Toy(n_features=100), seed=0).learn(500)
-    assert agent.codevectors.shape == (agent.n_cells, 100)
-    assert np.isfinite(agent.newest.q_values).all()
 
 
 @pytest.mark.parametrize(
