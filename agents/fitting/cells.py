@@ -1,7 +1,7 @@
 """The cells of a fit: where they lie among states, and the three nearest ones of each state."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -175,7 +175,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
 
     def write(rows: IntArray) -> None:
         part = slice(rows[0], rows[-1] + 1)
-        scratch = (
+        scratch: tuple[Any, ...] = (
             np.empty(d), np.empty(columns.shape[1]),
             np.empty(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
         )  # fmt: skip
@@ -190,7 +190,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
 @spliced
 def blended(table: FloatArray, cells: Near, weights: Weights, i: int, j: int) -> float:
     """Return the weighted mean of column j of a table over the cells of row i."""
-    mean = weights[i, 0] * table[cells[i, 0], j]
+    mean: float = weights[i, 0] * table[cells[i, 0], j]
     for t in range(1, N_NEAREST):
         mean += weights[i, t] * table[cells[i, t], j]
     return mean

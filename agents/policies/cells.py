@@ -103,7 +103,8 @@ def action_values(
             common += blended * point[j - 1]
         else:
             common = blended
-    return near[0]
+    cell: int = near[0]
+    return cell
 
 
 @spliced

@@ -42,9 +42,7 @@ class Baseline:
     """DQN, PPO or A2C with the hyper-parameters of :func:`settings_for`, on one CPU thread."""
 
     def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
-        self.model, self._normalizer = make_model(
-            algorithm, env_id, lambda: make_env(env_id), seed
-        )
+        self.model, self._normalizer = make_model(algorithm, env_id, lambda: make_env(env_id), seed)
 
     @staticmethod
     def warm_up(algorithm: str, env_id: str) -> None:
