@@ -28,13 +28,13 @@ CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPo
 def tables(rows: Rows) -> dict[str, str]:
     lines, ratios = [], []
     for label, env_id in CART_POLES.items():
-        own = rows.where(env_id=env_id)
-        steps = max(own.values("steps"))
-        counts = {of[0]["algorithm"]: len(of.groups("seed")) for of in own.groups("algorithm")}
-        solved = solved_at(own, counts)
-        ratios += _ratios(label, own, counts)
+        group = rows.where(env_id=env_id)
+        steps = max(group.values("steps"))
+        counts = {of[0]["algorithm"]: len(of.groups("seed")) for of in group.groups("algorithm")}
+        solved = solved_at(group, counts)
+        ratios += _ratios(label, group, counts)
         for i, (name, when) in enumerate(solved.items()):
-            at = own.where(algorithm=name, steps=steps)
+            at = group.where(algorithm=name, steps=steps)
             found = "never"
             if when is not None:
                 found = f"{when.seconds:.3g} ({when.steps:,} steps)"
@@ -78,14 +78,14 @@ def _ratios(label: str, rows: Rows, counts: dict[str, int]) -> list[list[str]]:
     for name in (name for name in OWN if name in counts):
         for share in SHARES:
             found = solved_at(rows, counts, share)
-            own, other = found[name], found["PPO"]
+            ours, ppo = found[name], found["PPO"]
             line = [label, f"`{name}`", f"{100 * share:.0f} %"]
-            if own is None or other is None:
+            if ours is None or ppo is None:
                 line += ["never"] * 3
             else:
-                line += [f"{other.seconds / own.seconds:.0f}"]
-                line += [f"{other.seconds / own.loop_seconds:.0f}"]
-                line += [f"{other.steps:,}, {own.steps:,}"]
+                line += [f"{ppo.seconds / ours.seconds:.0f}"]
+                line += [f"{ppo.seconds / ours.loop_seconds:.0f}"]
+                line += [f"{ppo.steps:,}, {ours.steps:,}"]
             lines.append(line)
     return lines
 

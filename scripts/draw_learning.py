@@ -33,15 +33,15 @@ TRACK, POLE = 2.4, 1.0  # m
 
 @dataclass(frozen=True)
 class Stage:
-    """What an agent does after so many steps."""
+    """A policy after a number of steps."""
 
     steps: int
     cells: Any
     """Cells of the points of the plane, shape (n,)."""
     actions: Any
-    """Of each cell, shape (K,)."""
+    """One for each cell, shape (K,)."""
     states: FloatArray
-    """Of an episode, shape (T + 1, 4)."""
+    """States of an episode, shape (T + 1, 4)."""
 
     @property
     def balanced(self) -> int:

@@ -61,14 +61,14 @@ OUTCOMES = ("refused", "harmless", "wrong", "costly", "crashed", "hung")
 
 
 class Outcome(NamedTuple):
-    """Of a case."""
+    """The outcome of a case."""
 
     name: str
     said: str
     seconds: float = 0.0
-    """Of the processor, for loading."""
+    """Processor seconds of loading."""
     megabytes: float = 0.0
-    """By which that let the process grow, beyond the size of the file."""
+    """Growth of the process by loading, beyond the size of the file."""
 
 
 def outcomes(subject: Subject, cases: Sequence[Case]) -> Iterator[Outcome]:
@@ -202,7 +202,7 @@ class Options(SharedOptions):
     seeds: int = 1
     """Blocks of cases of each class."""
     cases: int = 5000
-    """Of a block."""
+    """Cases of a block."""
     only: tuple[str, ...] = ()
     """Classes; all by default."""
     keep: Path | None = None

@@ -35,15 +35,15 @@ _EARLIEST = 0.8  # of the time that imports take
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """A training that nobody has disturbed."""
+    """An uninterrupted training."""
 
     name: str
     idle: float
-    """Seconds of a process that has nothing left to do,"""
+    """Seconds of a process that has nothing left to do."""
     seconds: float
-    """and of one that trains from the beginning."""
+    """Seconds of a process that trains from the beginning."""
     ends: Any
-    """What is in its file."""
+    """Content of its file."""
 
 
 def undisturbed(name: str, folder: Path) -> Undisturbed:
@@ -53,14 +53,14 @@ def undisturbed(name: str, folder: Path) -> Undisturbed:
 
 
 def ended(name: str, file: Path) -> float:
-    """Train, or go on, to the end; return the seconds."""
+    """Train or resume to the end; return the seconds."""
     begun = time.perf_counter()
     subprocess.run([*COMMAND, name, str(file), "long"], check=True)
     return time.perf_counter() - begun
 
 
 def killed(name: str, file: Path, seconds: float) -> bool:
-    """Train, or go on, and kill the process after so long; return whether it was still there."""
+    """Train or resume, and kill the process after some seconds; return whether it still ran."""
     process = subprocess.Popen([*COMMAND, name, str(file), "long"])
     try:
         code = process.wait(seconds)
@@ -80,7 +80,7 @@ def steps_in(file: Path) -> int:
 
 
 def disturbed(whole: Undisturbed, most: int, rng: np.random.Generator, folder: Path) -> list[Row]:
-    """Kill a training at most so many times, let it end, and compare it; a row for each kill."""
+    """Kill a training up to ``most`` times, finish and compare it; return a row per kill."""
     name, rows = whole.name, list[Row]()
     file = folder / "killed.zip"
     for path in folder.glob("*killed.zip*"):
@@ -96,21 +96,21 @@ def disturbed(whole: Undisturbed, most: int, rng: np.random.Generator, folder: P
     return [{**row, "same": same and left == 0} for row in rows]
 
 
-def _name(own: Rows) -> str:
-    cases = own.values("case")
+def _name(group: Rows) -> str:
+    cases = group.values("case")
     return str(cases[0]) if len(cases) == 1 else "all"
 
 
-def _share(own: Rows) -> str:
-    return f"{int(own.column('same').sum())} of {len(own)}"
+def _share(group: Rows) -> str:
+    return f"{int(group.column('same').sum())} of {len(group)}"
 
 
-def _before(own: Rows) -> str:
-    return str(int((own.column("steps") < 0).sum()))
+def _before(group: Rows) -> str:
+    return str(int((group.column("steps") < 0).sum()))
 
 
-def _between(own: Rows) -> str:
-    steps = own.column("steps")
+def _between(group: Rows) -> str:
+    steps = group.column("steps")
     found = steps[steps >= 0]
     return f"{found.min():,} to {found.max():,}" if len(found) else "-"
 
@@ -128,11 +128,11 @@ def tables(rows: Rows) -> dict[str, Table]:
 @dataclass(frozen=True)
 class Options:
     kills: int = 200
-    """In all."""
+    """Number of kills."""
     only: tuple[str, ...] = ()
     """Names of the trainings; all by default."""
     first_seed: int = FIRST_SEEDS["kill_trainings"]
-    """Of the moments."""
+    """Seed of the moments."""
 
 
 def main(options: Options) -> None:
@@ -141,13 +141,13 @@ def main(options: Options) -> None:
     rows: list[Row] = []
     with TemporaryDirectory() as place, Progress(console=CONSOLE) as line:
         folder = Path(place)
-        own = line.add_task("undisturbed", total=len(names))
+        task = line.add_task("undisturbed", total=len(names))
         ends = []
         for name in names:
             ended(name, folder / "compiled.zip")  # which compiles, if that has to be
             (folder / "compiled.zip").unlink()
             ends.append(undisturbed(name, folder))
-            line.advance(own)
+            line.advance(task)
         kills = line.add_task("kills", total=options.kills)
         for whole in cycle(ends):
             most = min(_MAX_KILLS, options.kills - len(rows))

@@ -111,15 +111,15 @@ def tables(rows: Rows) -> dict[str, Table]:
     scores = of(np.mean, "score", ".3f")
     columns = [
         Column("", the("data")),
-        Column("folds", lambda own: str(len(own.groups("seed", "fold")))),
+        Column("folds", lambda line: str(len(line.groups("seed", "fold")))),
         *(Column(name, among(scores, method=name)) for name in rows.values("method")),
         Column("ODA as published", published),
     ]
     return {"classification": Table("nested selection", columns, rows.groups("data"))}
 
 
-def published(own: Rows) -> str:
-    data = own[0]["data"]
+def published(line: Rows) -> str:
+    data = line[0]["data"]
     return f"{PUBLISHED[data]:.3f}" if data in PUBLISHED else ""
 
 
@@ -128,9 +128,9 @@ class Options:
     data: Path | None = None
     """Folder with wbcd.data and pima.csv."""
     seeds: tuple[int, ...] = (FIRST_SEEDS[EXPERIMENT.name],)
-    """Of the drawn data, the folds and the methods: five folds for each."""
+    """Seeds of data, folds and methods, with five folds each."""
     folds: int = N_FOLDS
-    """How many of the five folds to do."""
+    """Number of the five folds to do."""
     inner_folds: int = N_FOLDS
     """Folds of a training set, in which all methods but ODA choose among candidates."""
     only: tuple[str, ...] = ()

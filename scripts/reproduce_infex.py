@@ -246,12 +246,12 @@ def likelihoods(rows: Rows) -> dict[str, Table]:
 def both(key: str, form: str, size: str) -> Text:
     """Make a text of the medians of a figure and of a number of exemplars."""
     value, count = of(np.median, key, form), of(np.median, size, ".0f")
-    return lambda own: f"{value(own)} ({count(own)})"
+    return lambda line: f"{value(line)} ({count(line)})"
 
 
-def time_beside_em(own: Rows) -> str:
+def time_beside_em(line: Rows) -> str:
     """Return how many times as long as 20 runs of EM INFEX takes."""
-    infex, em = (np.median(own.column(key)) for key in ("infex_seconds", "em_seconds"))
+    infex, em = (np.median(line.column(key)) for key in ("infex_seconds", "em_seconds"))
     return f"{infex / em:.2f}"
 
 
@@ -280,19 +280,19 @@ def densities(rows: Rows) -> dict[str, Table]:
         Column("gap", among(of(np.median, "gap", ".1g"), **bound)),
         Column("seconds, `GaussianMixture`", among(taken_by_both, **bound)),
     ]
-    lines = sorted(rows.groups("d", "factor"), key=lambda own: (own[0]["d"], own[0]["factor"]))
+    lines = sorted(rows.groups("d", "factor"), key=lambda line: (line[0]["d"], line[0]["factor"]))
     return {"infex density": Table("densities", columns, lines)}
 
 
-def ahead(own: Rows) -> str:
-    """How much denser than a kernel density estimate, draw by draw."""
-    return f"{np.median(own.column('infex') - own.column('kernels')):+.2f}"
+def ahead(line: Rows) -> str:
+    """Return the gain over a kernel density estimate, draw by draw."""
+    return f"{np.median(line.column('infex') - line.column('kernels')):+.2f}"
 
 
-def taken_by_both(own: Rows) -> str:
+def taken_by_both(line: Rows) -> str:
     """Seconds of INFEX and of a Gaussian mixture."""
     return "{:.2g}, {:.2g}".format(
-        *(np.median(own.column(key)) for key in ("seconds", "mixture_seconds"))
+        *(np.median(line.column(key)) for key in ("seconds", "mixture_seconds"))
     )
 
 
@@ -305,11 +305,11 @@ def draw_toy(rows: Rows, seed: int) -> Any:
     for ax, model, title in zip(axes, (fixed, infex), ("samples", "anywhere"), strict=False):
         plot_exemplar_density(model, points, ax)
         ax.set_title(f"exemplars: {title}", loc="left")
-    own = rows.where(seed=seed)
-    on_grid = Rows(row for row in own if row["candidates"] > 0)
+    drawn = rows.where(seed=seed)
+    on_grid = Rows(row for row in drawn if row["candidates"] > 0)
     axes[2].plot(on_grid.column("candidates"), on_grid.column("value"), "o-", color=COLORS[0],
                  label="grid")  # fmt: skip
-    for row, color, label in zip(own, COLORS[1:], ("anywhere", "samples"), strict=False):
+    for row, color, label in zip(drawn, COLORS[1:], ("anywhere", "samples"), strict=False):
         axes[2].axhline(row["value"], color=color, label=label)
     axes[2].set(xlabel="candidates along each side", ylabel="mean log-likelihood")
     axes[2].legend(frameon=False)

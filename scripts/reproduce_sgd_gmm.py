@@ -249,8 +249,8 @@ def settings(options: Options) -> list[Row]:
     load(sets[-1], folder, 0)
     everything: list[tuple[str, str, list[str]]] = []
     for data in sets:
-        own = ["SGD", "SGD, as printed", "sEM, k-means", "sEM, random", "EM"]
-        everything.append(("likelihood", data, own))
+        methods = ["SGD", "SGD, as printed", "sEM, k-means", "sEM, random", "EM"]
+        everything.append(("likelihood", data, methods))
         starts = ["range 0.1", "range 0.3", "range 0.5", "other class", "no annealing"]
         starts = [f"SGD: {start}" for start in starts]
         printed = ["SGD, as printed: range 0.1", "SGD, as printed: no annealing"]
@@ -276,23 +276,23 @@ def spread(form: str, values: FloatArray) -> str:
     return f"{values.mean():{form}}" + (f" ± {values.std(ddof=1):.2g}" if len(values) > 1 else "")
 
 
-def measured(own: Rows) -> Table:
+def measured(line: Rows) -> Table:
     """Everything about one experiment on one data set."""
     setting = ("experiment", "data", "method", "seed", "made")
-    names = [name for name in own[0] if name not in setting]
+    names = [name for name in line[0] if name not in setting]
     columns = [Column(name, of(partial(spread, ".4g"), name, "")) for name in names]
-    title = f"{own[0]['experiment']}: {own[0]['data']}"
-    return Table(title, [Column("method", the("method")), *columns], own.groups("method"))
+    title = f"{line[0]['experiment']}: {line[0]['data']}"
+    return Table(title, [Column("method", the("method")), *columns], line.groups("method"))
 
 
 def tables(rows: Rows) -> dict[str, Table]:
     labels = {"likelihood": "", "robustness": "without the first class: "}
-    columns = [Column("", lambda own: labels[own[0]["experiment"]] + own[0]["method"])]
+    columns = [Column("", lambda line: labels[line[0]["experiment"]] + line[0]["method"])]
     for data in rows.where(experiment="likelihood").values("data"):
         found = of(partial(spread, ".2f"), "log_likelihood", "")
         columns.append(Column(data, among(found, data=data)))
         columns.append(Column("used", among(of(np.mean, "used", ".0f"), data=data)))
-    lines = [own for name in labels for own in rows.where(experiment=name).groups("method")]
+    lines = [line for name in labels for line in rows.where(experiment=name).groups("method")]
     return {"mixtures": Table("mean and standard deviation over seeds", columns, lines)}
 
 

@@ -105,7 +105,7 @@ def train(
 
 def stage_table(rows: Rows) -> Table:
     columns = [
-        Column("data, start", lambda own: f"{own[0]['data']}, {own[0]['start']}", once=True),
+        Column("data, start", lambda line: f"{line[0]['data']}, {line[0]['start']}", once=True),
         Column("stage", the("stage")),
         Column("T", temperature),
         Column("K", of(np.median, "K", ".0f")),
@@ -116,8 +116,8 @@ def stage_table(rows: Rows) -> Table:
     return Table(title, columns, rows.groups("data", "start", "stage"))
 
 
-def temperature(own: Rows) -> str:
-    median = np.median(own.column("T"))
+def temperature(line: Rows) -> str:
+    median = np.median(line.column("T"))
     return "" if np.isnan(median) else f"{median:.3g}"
 
 
@@ -126,7 +126,7 @@ def start_table(rows: Rows) -> Table:
     for data in DATA:
         for model, stage in (("ODAClassifier", "fitted"), ("LVQ1", "LVQ1")):
             ended = rows.where(data=data, stage=stage).groups("seed")
-            both = [{row["start"]: row["accuracy"] for row in own} for own in ended]
+            both = [{row["start"]: row["accuracy"] for row in line} for line in ended]
             pairs.append(
                 Rows({"data": data, "model": model, **pair} for pair in both if len(pair) > 1)
             )
@@ -138,11 +138,11 @@ def start_table(rows: Rows) -> Table:
         Column(f"seeds with ≥ {ENOUGH:.0%} of it", enough),
     ]
     title = f"Starting outside the data, {len(rows.values('seed'))} seeds"
-    return Table(title, columns, [own for own in pairs if own])
+    return Table(title, columns, [line for line in pairs if line])
 
 
-def enough(own: Rows) -> str:
-    return f"{np.mean(own.column('poorly') >= ENOUGH * own.column('well')):.2f}"
+def enough(line: Rows) -> str:
+    return f"{np.mean(line.column('poorly') >= ENOUGH * line.column('well')):.2f}"
 
 
 def figure(rows_of_stages: list[list[Stage]]) -> Axes:
@@ -168,7 +168,7 @@ def figure(rows_of_stages: list[list[Stage]]) -> Axes:
 
 
 def out_of_sight(ax: Axes, codevectors: FloatArray) -> str:
-    """How many codevectors lie outside the picture, if any do."""
+    """Return the number of codevectors outside the picture, if any."""
     low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
     n = int(((codevectors < low) | (codevectors > high)).any(axis=1).sum())
     return f", {n} not in sight" if n > 0 else ""

@@ -1,4 +1,4 @@
-"""What a long run costs: memory and speed from stretch to stretch, and whether learning goes on.
+"""The cost of long runs: memory and speed from stretch to stretch, and whether learning continues.
 
 Each run is a hundred stretches of one learner in a process of its own: an online agent that learns
 for ever and one that rests, a fitted one with its bound, a clusterer and a mixture, which forget,
@@ -46,7 +46,7 @@ Told = Callable[[], Row]
 
 @dataclass(frozen=True)
 class Learner:
-    """What is run, and what is told of it."""
+    """A learner in a long run."""
 
     show: Stretch
     """Takes how many steps or samples."""
@@ -136,27 +136,27 @@ def run(kind: str, steps: int, stretches: int) -> list[Row]:
     return rows
 
 
-def _warm(own: Rows) -> Rows:
-    return Rows(row for row in own if row["stretch"] >= len(own) * WARM / STRETCHES)
+def _warm(line: Rows) -> Rows:
+    return Rows(row for row in line if row["stretch"] >= len(line) * WARM / STRETCHES)
 
 
-def swing(own: Rows) -> float:
-    return float(np.ptp(_warm(own).column("megabytes"))) / 2.0
+def swing(line: Rows) -> float:
+    return float(np.ptp(_warm(line).column("megabytes"))) / 2.0
 
 
-def speeds(own: Rows) -> tuple[float, float]:
+def speeds(line: Rows) -> tuple[float, float]:
     """Least time of a step, in ns, in the first and in the last quarter after the warm-up.
 
     What else runs on a machine makes steps longer, not shorter.
     """
-    times = _warm(own).column("ns_per_step")
+    times = _warm(line).column("ns_per_step")
     n = max(len(times) // 4, 1)
     return float(times[:n].min()), float(times[-n:].min())
 
 
 def _last(key: str, form: str) -> Callable[[Rows], str]:
-    def text(own: Rows) -> str:
-        value = own[-1].get(key)
+    def text(line: Rows) -> str:
+        value = line[-1].get(key)
         return "" if value in (None, "") else f"{value:{form}}"
 
     return text
@@ -166,10 +166,10 @@ def tables(rows: Rows) -> dict[str, Table]:
     columns = [
         Column("run", the("kind")),
         Column("steps", _last("steps", ",")),
-        Column("MB after the warm-up", lambda own: f"{_warm(own)[0]['megabytes']:.0f}"),
-        Column("± MB since", lambda own: f"{swing(own):.2f}"),
-        Column("ns a step, first", lambda own: f"{speeds(own)[0]:.4g}"),
-        Column("last", lambda own: f"{speeds(own)[1]:.4g}"),
+        Column("MB after the warm-up", lambda line: f"{_warm(line)[0]['megabytes']:.0f}"),
+        Column("± MB since", lambda line: f"{swing(line):.2f}"),
+        Column("ns a step, first", lambda line: f"{speeds(line)[0]:.4g}"),
+        Column("last", lambda line: f"{speeds(line)[1]:.4g}"),
         Column("temperature at the end", _last("temperature", ".3g")),
         Column("cells", _last("cells", ".0f")),
         Column("share of a shift followed", _last("followed", ".2f")),
@@ -182,9 +182,9 @@ class Options(SharedOptions):
     only: tuple[str, ...] = ()
     """Runs; all by default."""
     share: float = 1.0
-    """Of the steps of each."""
+    """Share of the steps of each run."""
     stretches: int = STRETCHES
-    """Of each run."""
+    """Stretches of each run."""
     execution: Execution = ALONE
 
 

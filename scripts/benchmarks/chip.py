@@ -50,15 +50,15 @@ def measure(seed: int, steps: int, steps_in_c: int) -> Row:
     }  # fmt: skip
 
 
-def solved(own: Rows) -> str:
-    return f"{int((own.column('mean') >= SOLVED).sum())} of {len(own)}"
+def solved(line: Rows) -> str:
+    return f"{int((line.column('mean') >= SOLVED).sum())} of {len(line)}"
 
 
-def steps_until_rest(own: Rows) -> str:
+def steps_until_rest(line: Rows) -> str:
     """Median and most steps until learning first rested."""
-    rested = own.column("rested")
+    rested = line.column("rested")
     if not rested.all():
-        return f"never in {int((rested == 0).sum())} of {len(own)}"
+        return f"never in {int((rested == 0).sum())} of {len(line)}"
     return f"{np.median(rested):,.0f} ({max(rested):,.0f})"
 
 
@@ -78,9 +78,9 @@ def tables(rows: Rows) -> dict[str, Table]:
 @dataclass(frozen=True)
 class Options(SharedOptions):
     steps: int = STEPS
-    """Of the training that places the cells."""
+    """Steps of the training that places the cells."""
     steps_in_c: int = STEPS_IN_C
-    """Of learning in C."""
+    """Steps of learning in C."""
     execution: Execution = ALONE
 
 

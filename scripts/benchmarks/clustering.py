@@ -76,13 +76,13 @@ def compare(
 
 def fit_all(points: FloatArray, n_clusters: int, seed: int) -> list[Row]:
     """Seconds and distortion of ODA, and its ratios to KMeans' with each number of starts."""
-    own, distortion = fit(ODAClusterer(n_clusters, random_state=seed), points)
+    oda_seconds, distortion = fit(ODAClusterer(n_clusters, random_state=seed), points)
     rows = []
     for starts in STARTS:
         other = fit(KMeans(n_clusters, n_init=starts, random_state=seed), points)
         rows.append({
-            "starts": starts, "seconds": own, "kmeans_seconds": other[0],
-            "time": own / other[0], "distortion": distortion / other[1],
+            "starts": starts, "seconds": oda_seconds, "kmeans_seconds": other[0],
+            "time": oda_seconds / other[0], "distortion": distortion / other[1],
         })  # fmt: skip
     return rows
 
@@ -93,8 +93,8 @@ def fit(estimator: ODAClusterer | KMeans, points: FloatArray) -> tuple[float, fl
 
 
 def ratio(key: str, starts: int) -> Text:
-    def text(own: Rows) -> str:
-        ratios = own.column(key)
+    def text(line: Rows) -> str:
+        ratios = line.column(key)
         return f"{np.median(ratios):.3g} ({ratios.min():.3g} to {ratios.max():.3g})"
 
     return among(text, starts=starts)
@@ -102,9 +102,9 @@ def ratio(key: str, starts: int) -> Text:
 
 def tables(rows: Rows) -> dict[str, Table]:
     order = [*NAMES, *rows.values("data")]
-    lines = sorted(rows.groups("data"), key=lambda own: order.index(own[0]["data"]))
+    lines = sorted(rows.groups("data"), key=lambda line: order.index(line[0]["data"]))
     columns = [
-        Column("", lambda own: str(NAMES.get(own[0]["data"], own[0]["data"]))),
+        Column("", lambda line: str(NAMES.get(line[0]["data"], line[0]["data"]))),
         Column("distortion / KMeans", ratio("distortion", 10)),
         Column("time / KMeans", ratio("time", 10)),
         Column("distortion / one start", ratio("distortion", 1)),

@@ -47,7 +47,7 @@ class Task:
     levels: tuple[float, ...]
     """Mean returns, of which the shares of seeds that reach them are reported."""
     published: tuple[tuple[str, float, int], ...]
-    """What rl-zoo reports: algorithm, mean return, steps."""
+    """Results of rl-zoo: algorithm, mean return, steps."""
 
 
 TASKS = (
@@ -91,7 +91,7 @@ def reached(level: float) -> Text:
 def tables(rows: Rows) -> dict[str, Table]:
     found = {}
     for task in TASKS:
-        own = rows.where(task=task.env_id)
+        of_task = rows.where(task=task.env_id)
         columns = [
             Column(task.env_id, the("actions"), once=True),
             Column("seeds", count, once=True),
@@ -104,12 +104,14 @@ def tables(rows: Rows) -> dict[str, Table]:
             Column("bytes", of(np.median, "bytes", ",.0f")),
             Column("seconds", of(np.median, "seconds", ".1f")),
         ]
-        lines = [at for kind in (CODEVECTORS, GRID) for at in own.where(actions=kind).by_steps()]
+        lines = [
+            at for kind in (CODEVECTORS, GRID) for at in of_task.where(actions=kind).by_steps()
+        ]
         published = ", ".join(
             f"{name} {mean:.1f} ({steps // 1000}k)" for name, mean, steps in task.published
         )
         note = f"rl-zoo publishes {published}."
-        if own:
+        if of_task:
             title = "delivered policy, 100 greedy episodes a seed"
             found[f"continuous {task.env_id}"] = Table(title, columns, lines, note=note)
     return found
@@ -119,15 +121,15 @@ def draw(rows: Rows) -> Any:
     tasks = [task for task in TASKS if rows.where(task=task.env_id)]
     panels = new_axes(4.6 * len(tasks) + 0.6, 3.8, len(tasks))
     for ax, task in zip(panels, tasks, strict=True):
-        own = rows.where(task=task.env_id)
+        of_task = rows.where(task=task.env_id)
         for color, actions in zip(COLORS, (CODEVECTORS, GRID), strict=False):
-            draw_quartiles(ax, own.where(actions=actions), color=color, label=actions)
+            draw_quartiles(ax, of_task.where(actions=actions), color=color, label=actions)
         for name, mean, steps in task.published:
             ax.plot(steps, mean, "x", color="0.3", markersize=5)
             ax.annotate(name, (steps, mean), xytext=(5, 0), textcoords="offset points",
                         va="center", fontsize=7, color="0.3")  # fmt: skip
         ax.set(xlabel="environment steps")
-        mark_steps(ax, own.values("steps"))
+        mark_steps(ax, of_task.values("steps"))
         ax.set_title(task.env_id, loc="left")
     open_axes(*panels)
     panels[0].set_ylabel("return: median and quartiles of seeds")

@@ -228,15 +228,15 @@ def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
 
 
 def means(method: str) -> Text:
-    def text(own: Rows) -> str:
-        return f"{np.mean(own.column('mean')):.0f} ({np.min(own.column('mean')):.0f})"
+    def text(line: Rows) -> str:
+        return f"{np.mean(line.column('mean')):.0f} ({np.min(line.column('mean')):.0f})"
 
     return among(text, method=method)
 
 
 def shares(world: str) -> Text:
-    def text(own: Rows) -> str:
-        return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.1f})"
+    def text(line: Rows) -> str:
+        return f"{np.mean(line.column('solved')):.2f} ({np.mean(line.column('mean')):.1f})"
 
     return among(text, world=world)
 
@@ -247,7 +247,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     columns = [
         Column(CARTPOLE, the("world"), once=True),
         Column("steps", the("steps", ",")),
-        Column("seeds", lambda own: count(own.where(method=MODEL))),
+        Column("seeds", lambda line: count(line.where(method=MODEL))),
         *(Column(name if name == HAND else f"`{name}`", means(name)) for name in METHODS),
         Column("processor s", among(of(np.median, "seconds", ".2g"), method=MODEL)),
     ]
@@ -256,22 +256,22 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column(CARTPOLE, the("world"), once=True),
         Column("steps", the("steps", ",")),
         Column("seeds", count),
-        Column("share ≥ 450", lambda own: f"{np.mean(own.column('mean') >= 450.0):.2f}"),
+        Column("share ≥ 450", lambda line: f"{np.mean(line.column('mean') >= 450.0):.2f}"),
         Column(f"`{FITTED}`", means(FITTED)),
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
     late = [at for world in LATER for at in rows.where(world=world, method=FITTED).by_steps()]
     others = [
-        Column("", lambda own: f"`{own[0]['method']}`", once=True),
-        Column("solved", lambda own: f"{own[0]['task']} ≥ {SOLVED[own[0]['task']]:g}"),
+        Column("", lambda line: f"`{line[0]['method']}`", once=True),
+        Column("solved", lambda line: f"{line[0]['task']} ≥ {SOLVED[line[0]['task']]:g}"),
         Column("steps", the("steps", ",")),
-        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        Column("seeds", lambda line: str(len(line.groups("seed")))),
         *(Column(world, shares(world)) for world in TRANSFORMED),
     ]
     tasks = [
         at
-        for method, own in TRANSFORMED_STEPS.items()
-        for task in own
+        for method, steps in TRANSFORMED_STEPS.items()
+        for task in steps
         for at in transformed.where(method=method, task=task).by_steps()
     ]
     return {

@@ -109,30 +109,30 @@ def steps_of_agent(agent: str, steps: int) -> int:
     return min(steps, MODEL_STEPS) if agent == "ModelAgent" else steps
 
 
-def ratio_of_times(own: Rows) -> str:
-    """How many times as long ``predict`` takes."""
-    return f"{np.median(own.column('python_ns')) / np.median(own.column('ns')):,.0f}"
+def ratio_of_times(group: Rows) -> str:
+    """Return the time of ``predict`` relative to C."""
+    return f"{np.median(group.column('python_ns')) / np.median(group.column('ns')):,.0f}"
 
 
-def bytes_of(own: Rows) -> str:
+def bytes_of(group: Rows) -> str:
     """Median of the tables' bytes, and the largest."""
-    return f"{np.median(own.column('bytes')):,.0f} ({max(own.column('bytes')):,.0f})"
+    return f"{np.median(group.column('bytes')):,.0f} ({max(group.column('bytes')):,.0f})"
 
 
-def differing(own: Rows) -> str:
-    asked = sum(row["observations"] for row in own)
-    return f"{asked - sum(row['same'] for row in own):,} of {asked:,}"
+def differing(group: Rows) -> str:
+    asked = sum(row["observations"] for row in group)
+    return f"{asked - sum(row['same'] for row in group):,} of {asked:,}"
 
 
-def steps_of(key: str, own: Rows) -> str:
+def steps_of(key: str, group: Rows) -> str:
     """Mean steps balanced, and those of the least seed."""
-    return f"{np.mean(own.column(key)):.0f} ({min(own.column(key)):.0f})"
+    return f"{np.mean(group.column(key)):.0f} ({min(group.column(key)):.0f})"
 
 
 def tables(rows: Rows) -> dict[str, Table]:
     lines = [rows.where(agent=agent, tables=kind) for agent in AGENTS for kind in TABLES]
     columns = [
-        Column("", lambda own: f"`{own[0]['agent']}`"),
+        Column("", lambda group: f"`{group[0]['agent']}`"),
         Column("cells", of(np.median, "cells", "g")),
         Column("tables", the("tables")),
         Column("bytes (most)", bytes_of),
@@ -148,9 +148,9 @@ def tables(rows: Rows) -> dict[str, Table]:
 @dataclass(frozen=True)
 class Options(SharedOptions):
     seeds: int = 10
-    """Of each agent."""
+    """Seeds of each agent."""
     steps: int = STEPS
-    """Of each training, but at most 1000 with a model."""
+    """Steps of each training; at most 1000 with a model."""
     execution: Execution = ALONE
 
 

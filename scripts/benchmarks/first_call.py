@@ -68,24 +68,24 @@ def measure(work: str, repetition: int) -> Row:
                 "cached": seconds(code, cache)}  # fmt: skip
 
 
-def name(own: Rows) -> str:
-    kind, _, env_id = own[0]["work"].partition(", ")
-    shown = f"`{kind}`" if own[0]["work"] != PPO else kind
+def name(line: Rows) -> str:
+    kind, _, env_id = line[0]["work"].partition(", ")
+    shown = f"`{kind}`" if line[0]["work"] != PPO else kind
     return f"{shown}, {env_id}" if env_id else shown
 
 
 def times(key: str) -> Text:
-    return lambda own: f"{np.median(own.column(key)):.2f} ({max(own.column(key)):.2f})"
+    return lambda line: f"{np.median(line.column(key)):.2f} ({max(line.column(key)):.2f})"
 
 
 def share_of(competitor: Rows) -> Text:
     """Make a text of a first call as a share of the competitor's, which is the same at any call."""
 
-    def text(own: Rows) -> str:
-        if not competitor or own[0]["work"] == PPO:
+    def text(line: Rows) -> str:
+        if not competitor or line[0]["work"] == PPO:
             return ""
         usual = np.median([competitor.column(key) for key in ("cold", "cached")])
-        return f"{np.median(own.column('cold')) / usual:.2f}"
+        return f"{np.median(line.column('cold')) / usual:.2f}"
 
     return text
 
@@ -105,7 +105,7 @@ class Options:
     only: tuple[str, ...] = ()
     """Names of the work to do; all by default."""
     repetitions: int = 5
-    """Of each, in turns."""
+    """Repetitions of each, in turns."""
 
 
 def main(options: Options) -> None:

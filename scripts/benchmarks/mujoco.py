@@ -38,11 +38,11 @@ def train(task: str, seed: int, longest: int) -> list[Row]:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def aim(own: Rows) -> str:
-        return f"{own[0]['task']} ≥ {AIMS[own[0]['task']]:g}"
+    def aim(line: Rows) -> str:
+        return f"{line[0]['task']} ≥ {AIMS[line[0]['task']]:g}"
 
-    def reached(own: Rows) -> str:
-        return f"{np.mean(own.column('mean') >= AIMS[own[0]['task']]):.2f}"
+    def reached(line: Rows) -> str:
+        return f"{np.mean(line.column('mean') >= AIMS[line[0]['task']]):.2f}"
 
     columns = [
         Column(f"`{MODEL}`", aim, once=True),

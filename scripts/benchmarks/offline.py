@@ -93,18 +93,18 @@ def _row(method: str, returns: FloatArray) -> Row:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def reached(own: Rows) -> str:
-        return f"{(own.column('mean') >= TASKS[own[0]['task']]).mean():.2f}"
+    def reached(line: Rows) -> str:
+        return f"{(line.column('mean') >= TASKS[line[0]['task']]).mean():.2f}"
 
-    def covered(own: Rows) -> str:
-        told = Rows(row for row in own if row["true"] == row["true"])
+    def covered(line: Rows) -> str:
+        told = Rows(row for row in line if row["true"] == row["true"])
         if not told:
             return ""
         true = told.column("true")
         return f"{((told.column('low') <= true) & (true <= told.column('high'))).mean():.2f}"
 
-    def width(own: Rows) -> str:
-        told = Rows(row for row in own if row["true"] == row["true"])
+    def width(line: Rows) -> str:
+        told = Rows(row for row in line if row["true"] == row["true"])
         if not told:
             return ""
         middle = [np.median(told.column(name)) for name in ("low", "high", "true")]
@@ -113,15 +113,15 @@ def tables(rows: Rows) -> dict[str, Table]:
     logs = {(row["task"], row["quality"], row["seed"]): row["mean"]
             for row in rows.where(method=BEHAVIOUR)}  # fmt: skip
 
-    def above(own: Rows) -> str:
-        keys = [(row["task"], row["quality"], row["seed"]) for row in own]
-        if own[0]["method"] == BEHAVIOUR or not set(keys) <= logs.keys():
+    def above(line: Rows) -> str:
+        keys = [(row["task"], row["quality"], row["seed"]) for row in line]
+        if line[0]["method"] == BEHAVIOUR or not set(keys) <= logs.keys():
             return ""
-        least = min(row["mean"] - logs[key] for row, key in zip(own, keys, strict=True))
+        least = min(row["mean"] - logs[key] for row, key in zip(line, keys, strict=True))
         return f"{least:+.0f}"
 
     columns = [
-        Column("5,000 steps", lambda own: f"{own[0]['task']}, {own[0]['quality']}", once=True),
+        Column("5,000 steps", lambda line: f"{line[0]['task']}, {line[0]['quality']}", once=True),
         Column("", the("method")),
         Column("seeds", count),
         Column("mean", of(np.mean, "mean", ".0f")),
@@ -133,11 +133,11 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("coverage", covered),
     ]
     lines = [
-        own
+        line
         for task in TASKS
         for quality in QUALITIES
         for method in (BEHAVIOUR, OURS)
-        if (own := rows.where(task=task, quality=quality, method=method))
+        if (line := rows.where(task=task, quality=quality, method=method))
     ]
     levels = ", ".join(f"{task} {level:g}" for task, level in TASKS.items())
     note = f"Solved is a mean return of at least: {levels}."

@@ -79,18 +79,18 @@ def train(method: str, world: str, seed: int) -> list[Row]:
     ]
 
 
-def share(own: Rows) -> str:
-    return f"{np.mean(own.column('solved')):.2f} ({np.mean(own.column('mean')):.2f})"
+def share(line: Rows) -> str:
+    return f"{np.mean(line.column('solved')):.2f} ({np.mean(line.column('mean')):.2f})"
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def goal(own: Rows) -> str:
-        return f"{own[0]['world']} ≥ {WORLDS[own[0]['world']].solved:g}"
+    def goal(line: Rows) -> str:
+        return f"{line[0]['world']} ≥ {WORLDS[line[0]['world']].solved:g}"
 
     columns = [
         Column("", goal, once=True),
         Column("steps", the("steps", ",")),
-        Column("seeds", lambda own: count(own.where(method=own[0]["method"]))),
+        Column("seeds", lambda line: count(line.where(method=line[0]["method"]))),
         *(Column(f"`{method}`", among(share, method=method)) for method in METHODS),
         *(
             Column(f"{method}, processor s", among(of(np.median, "seconds", ".2g"), method=method))

@@ -171,7 +171,7 @@ class Options:
     repetitions: int = 20
     """Fused trainings; of the others a quarter as many."""
     steps: int | None = None
-    """Of every training, instead of as many as are shown in the README."""
+    """Steps of every training; by default those of the README."""
 
 
 def main(options: Options) -> None:

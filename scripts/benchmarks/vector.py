@@ -100,14 +100,14 @@ def act(seed: int, steps: int, paced: bool) -> list[Row]:
 
 def acted(rows: Rows) -> dict[str, Table]:
     columns = [
-        Column("actors", lambda own: str(own[0]["actors"] or "none")),
-        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        Column("actors", lambda line: str(line[0]["actors"] or "none")),
+        Column("seeds", lambda line: str(len(line.groups("seed")))),
         Column("steps a second", of(np.nanmedian, "pace", ".0f")),
         *(Column(f"{steps:,}", solved(steps)) for steps in sorted(rows.values("steps"))),
     ]
     lines = [rows.where(actors=count) for count in ACTORS]
     title = f"{1000 * PAUSE:.0f} ms a step, and {ENV_ID} after so many steps: solved (mean)"
-    return {"actors": Table(title, columns, [own for own in lines if own])}
+    return {"actors": Table(title, columns, [line for line in lines if line])}
 
 
 def solved(steps: int) -> Text:
@@ -119,26 +119,26 @@ def solved(steps: int) -> Text:
 
 def tables(rows: Rows) -> dict[str, Table]:
     columns = [
-        Column("agent", lambda own: f"`{own[0]['agent']}`", once=True),
+        Column("agent", lambda line: f"`{line[0]['agent']}`", once=True),
         Column("copies", the("copies")),
-        Column("seeds", lambda own: str(len(own.groups("seed")))),
+        Column("seeds", lambda line: str(len(line.groups("seed")))),
         *(Column(f"{steps:,}", solved(steps)) for steps in sorted(rows.values("steps"))),
     ]
     lines = [rows.where(agent=name, copies=copies) for name in KINDS for copies in COPIES]
     title = f"{ENV_ID} after so many steps of all copies: solved (mean)"
-    return {"vector": Table(title, columns, [own for own in lines if own])}
+    return {"vector": Table(title, columns, [line for line in lines if line])}
 
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
     seeds: int = 100
-    """Of each agent and number of copies."""
+    """Seeds of each agent and number of copies."""
     checkpoints: tuple[int, ...] = CHECKPOINTS
     """Steps after which policies are evaluated, the fewest first."""
     paced: int = 4
-    """Of how many seeds, the first ones, the pace of actors is measured."""
+    """Number of seeds for which the pace of actors is measured."""
     only: tuple[str, ...] = ()
-    """Of copies and actors; by default both."""
+    """copies or actors; by default both."""
 
 
 def main(options: Options) -> None:

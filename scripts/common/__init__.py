@@ -1,1 +1,1 @@
-"""What scripts share: how experiments are made, their data, tasks and tables."""
+"""Shared by the scripts: experiments, data, tasks and tables."""

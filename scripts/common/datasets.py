@@ -1,8 +1,8 @@
-"""Data that the scripts share: Gaussians that are drawn here, and sets read from files.
+"""Data sets: drawn Gaussians, and sets read from files.
 
-Every set comes as X, shape (n, d), float64, and y, shape (n,), int64. The files are those of the
-UCI machine learning repository and of "The Elements of Statistical Learning"; none comes with the
-package.
+Every set is X, shape (n, d), float64, and y, shape (n,), int64. The files, which do not come with
+the package, are those of the UCI machine learning repository and of "The Elements of Statistical
+Learning".
 """
 
 import gzip
@@ -21,7 +21,7 @@ Sample = tuple[FloatArray, IntArray]
 _FILES = {
     "WBCD": "wbcd.data", "PIMA": "pima.csv", "Adult": "adult.csv.gz", "USPS": "usps.train.gz"
 }  # fmt: skip
-_SPREAD = 0.16  # of a Gaussian, with one centre from the next
+_SPREAD = 0.16  # standard deviation; neighbouring centres are 1 apart
 _ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain and loss, hours
 
 
@@ -42,9 +42,9 @@ def load(data: str, folder: str | None, n: int | None, rng: np.random.Generator)
 def sets(
     sizes: Mapping[str, int | None], folder: Path | None, only: Sequence[str] = ()
 ) -> list[Row]:
-    """Return what :func:`load` is told of sets, but for those whose files are in no folder.
+    """Return the arguments of :func:`load` for each set, without those that need a folder.
 
-    A file that is missing stops the script: it is no matter of one run.
+    A missing file stops the script here, not in a run.
     """
     place = None if folder is None else str(folder.resolve())
     there = [name for name in sizes if place is not None or name not in _FILES]
@@ -58,9 +58,9 @@ def sets(
 
 
 def gaussians(n: int, rng: np.random.Generator) -> Sample:
-    """Four classes of three round Gaussians each, dealt out over a 4 x 3 grid in the plane.
+    """Draw four classes of three round Gaussians each on a 4 x 3 grid in the plane.
 
-    No two neighbours are of one class, and about .4 % of the points are nearer to a wrong centre.
+    Neighbours differ in class, and about 0.4 % of the points are nearer to a wrong centre.
     """
     centre = rng.integers(12, size=n)
     column, row = centre % 4, centre // 4
@@ -69,9 +69,9 @@ def gaussians(n: int, rng: np.random.Generator) -> Sample:
 
 
 def wbcd(path: Path) -> Sample:
-    """Breast cancer in Wisconsin, 1992: nine marks from 1 to 10, malignant or not.
+    """Read breast cancer in Wisconsin, 1992: nine marks from 1 to 10, malignant or not.
 
-    The 16 rows that miss a mark are left out. File: ``breast-cancer-wisconsin.data``.
+    The 16 incomplete rows are left out. File: ``breast-cancer-wisconsin.data``.
     """
     lines = [line.split(",") for line in _lines(path) if "?" not in line]
     table = np.array(lines, dtype=np.float64)
@@ -79,13 +79,13 @@ def wbcd(path: Path) -> Sample:
 
 
 def pima(path: Path) -> Sample:
-    """Diabetes among Pima women: eight measurements; zeros that stand for missing ones stay."""
+    """Read diabetes among Pima women: eight measurements; zeros for missing values stay."""
     table = np.array([line.split(",") for line in _lines(path)], dtype=np.float64)
     return table[:, :8].copy(), table[:, 8].astype(np.int64)
 
 
 def adult(path: Path, n: int, rng: np.random.Generator) -> Sample:
-    """``n`` random rows of the census of 1994: six numbers, and an income above 50,000 or not.
+    """Read ``n`` random rows of the census of 1994: six numbers, income above 50,000 or not.
 
     File: ``adult.data``, compressed with gzip.
     """
@@ -96,13 +96,13 @@ def adult(path: Path, n: int, rng: np.random.Generator) -> Sample:
 
 
 def usps(path: Path) -> Sample:
-    """Handwritten digits of 16 x 16 pixels from -1 to 1: ``zip.train.gz`` or ``zip.test.gz``."""
+    """Read digits of 16 x 16 pixels from -1 to 1: ``zip.train.gz`` or ``zip.test.gz``."""
     table = np.array([line.split() for line in _lines(path)], dtype=np.float64)
     return table[:, 1:].copy(), table[:, 0].astype(np.int64)
 
 
 def _lines(path: Path) -> list[str]:
-    """Lines that are not empty."""
+    """Return the non-empty lines."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}: the script takes its folder with --data")
     content = path.read_bytes()

@@ -1,8 +1,7 @@
-"""What could be had: value iteration on a fine grid of states, with the true dynamics.
+"""Upper bounds on returns: value iteration on a fine grid of states, with the true dynamics.
 
-Values are those of as many steps as an episode has, undiscounted, and bilinear between the nodes of
-the grid; the greedy action of the first step is what is played. Up to the grid, no policy of these
-actions returns more.
+Values are undiscounted, over the steps of an episode, and bilinear between grid nodes; the greedy
+action of the first step is played. Up to the grid, no policy of these actions returns more.
 
 R. Bellman, "Dynamic programming", Princeton University Press, 1957.
 """
@@ -27,18 +26,18 @@ from oda_rl.envs.classic_control import (
     pendulum_step,
 )
 
-NODES = 501  # of each component
-TORQUES = 9  # of a pendulum without a grid of them
+NODES = 501  # per component
+TORQUES = 9  # of a pendulum with continuous torques
 
 
 @dataclass(frozen=True)
 class Known:
-    """An environment of two components whose dynamics are known."""
+    """An environment of two components with known dynamics."""
 
     parameters: Callable[[Any], FloatArray]
     step: Callable[..., tuple[float, bool]]
     state: Callable[[Any], tuple[float, float]]
-    """Of an observation."""
+    """State of an observation."""
     low: tuple[float, float]
     high: tuple[float, float]
     turns: bool = False
@@ -105,7 +104,7 @@ def iterate(known: Known, parameters: FloatArray, actions: list[Any], steps: int
 
 @cache
 def best_rule(name: str) -> Decide:
-    """Return what decides best in a task whose dynamics are in :data:`KNOWN`, up to the grid."""
+    """Return the optimal rule of a task in :data:`KNOWN`, up to the grid."""
     task = next(one for one in TASKS if one.name == name)
     known, env = KNOWN[task.env_id], make(task)
     spec = env.spec

@@ -1,8 +1,8 @@
-"""What the scripts share: options, seeds, result files, and the way from the one to the other.
+"""Options, seeds and result files of the scripts.
 
-A script says what a run measures, which runs there are, and what its tables and figures show. Runs
-are kept in results/NAME.jsonl as they end, and not repeated; their rows go to results/NAME.csv,
-where they replace those of the same settings.
+A script defines what a run measures, the runs, and its tables and figures. Runs are stored in
+results/NAME.jsonl as they end, and not repeated; their rows replace those of the same settings in
+results/NAME.csv.
 """
 
 import re
@@ -22,11 +22,11 @@ from oda_rl.runs.parallel import Execution, Run, failures, run_all, store_runs
 from oda_rl.runs.results import store_rows
 
 RESULTS = Path("results")
-ALONE = Execution(workers=1)  # nothing runs beside what is timed
+ALONE = Execution(workers=1)  # for timing
 CONSOLE = Console(highlight=False, width=max(Console().width, 150))
 
-# Where the seeds of each experiment begin. The first two draw data and choose nothing by it; of
-# the others no two may share a seed, and nobody may use a reserved one.
+# The first seed of each experiment. The first two draw data and tune nothing; no two of the others
+# may share a seed, and reserved seeds may not be used.
 FIRST_SEEDS = {
     "reproduce_toys": 0,
     "reproduce_classification": 11,
@@ -40,12 +40,12 @@ FIRST_SEEDS = {
     "benchmark_disturbed": 51_200_000,
     "benchmark_sparse": 51_300_000,
     "benchmark_mujoco": 51_400_000,
-    "benchmark_offline": 51_550_000,  # of those before, fit was improved upon
+    "benchmark_offline": 51_550_000,  # earlier ones tuned fit
     "benchmark_distil": 51_800_000,
     "figure5": 52_000_000,
     "benchmark_continuous": 53_000_000,
-    "suite_model": 54_000_000,  # those before were looked at while its search was made
-    "compare_sb3": 57_000_000,  # which oda_rl/agents/comparison sets
+    "suite_model": 54_000_000,  # earlier ones tuned its search
+    "compare_sb3": 57_000_000,  # set by oda_rl/agents/comparison
     "benchmark_vector": 59_000_000,
     "benchmark_vector_actors": 59_500_000,
     "benchmark_export": 61_000_000,
@@ -59,26 +59,26 @@ RESERVED = range(7_000_000, 9_000_000)
 
 @dataclass(frozen=True)
 class SharedOptions:
-    """How much to run, and where."""
+    """Options of all experiments."""
 
     seeds: int = 20
-    """Runs of each kind, all with different seeds."""
+    """Runs of each kind, with different seeds."""
     first_seed: int | None = None
-    """The others follow it; by default the experiment's own."""
+    """First seed; by default the experiment's own."""
     execution: Execution = Execution()  # noqa: RUF009 (which is frozen)
-    """Where to run; by default what is timed is alone on the machine."""
+    """Where to run; timed runs have one worker by default."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Seeds and result files of a name."""
+    """An experiment's seeds and result files."""
 
     name: str
     leave_out: tuple[str, ...] = ()
-    """Settings that are no columns of the rows."""
+    """Settings that are not stored in the rows."""
 
     def seeds(self, options: SharedOptions) -> range:
-        """Return the seeds to run, by default those of the table."""
+        """Return the seeds to run."""
         first = FIRST_SEEDS[self.name] if options.first_seed is None else options.first_seed
         seeds = range(first, first + options.seeds)
         refuse_reserved(seeds)
@@ -94,15 +94,15 @@ class Experiment:
         execution: Execution,
         title: str = "runs",
     ) -> list[Run]:
-        """Make the runs that are not there yet; tells of failures, and ends if nothing is left."""
+        """Make missing runs; report failures, and exit if no run succeeded."""
         runs = run_all(function, settings, self.path(".jsonl"), execution, title=title)
         say(*failures(runs))
         if not any(run.rows for run in runs):
-            sys.exit("there is nothing to show: no run has succeeded")
+            sys.exit("there is nothing to show: no run succeeded")
         return runs
 
     def store(self, runs: Sequence[Run]) -> Rows:
-        """Write the rows of runs, and return them."""
+        """Write and return the rows of runs."""
         rows = Rows(store_runs(self.path(".csv"), runs, self.leave_out))
         say(f"written: {self.path('.csv')}")
         return rows
@@ -111,18 +111,18 @@ class Experiment:
         return self.store(self.runs(*arguments))
 
     def write(self, rows: list[Row], key: Sequence[str]) -> Rows:
-        """Write rows that were made here, and return all that are there."""
+        """Write rows of this process, and return all stored rows."""
         stored = Rows(store_rows(self.path(".csv"), rows, key))
         say(f"written: {self.path('.csv')}")
         return stored
 
     def save(self, axes: Any, ending: str = ".png") -> None:
-        """Write the figure that the axes belong to."""
+        """Write the figure of the axes."""
         say(f"written: {save_figure(axes, self.path(ending))}")
 
 
 def refuse_reserved(seeds: Iterable[int]) -> None:
-    """Stop if one of the seeds is reserved."""
+    """Raise AssertionError if a seed is reserved."""
     assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
 
 
@@ -136,16 +136,16 @@ def start(
     program: str | None = None,
     arguments: Sequence[str] | None = None,
 ) -> None:
-    """Call a script's main with options of the command line, or with those arguments."""
+    """Call a script's main with the options of the command line, or of the arguments."""
     config = (tyro.conf.OmitArgPrefixes,)
     shown = _as_written(about or "")
     main(tyro.cli(options, prog=program, description=shown, args=arguments, config=config))
 
 
 def _as_written(about: str) -> str:
-    """Keep lines of a list, and of how a script is run, apart in its help.
+    """Keep the lines of lists and commands apart in the help.
 
-    tyro joins lines but those that begin with no letter.
+    tyro joins lines that begin with a letter.
     """
     parts = [
         re.sub(r"\n(?=\w)", "\n\u200b", part) if re.match(r"Run:|[\w ]+ {2,}", part) else part
@@ -155,14 +155,14 @@ def _as_written(about: str) -> str:
 
 
 def say(*things: Any) -> None:
-    """Print tables, with their titles, and lines."""
+    """Print lines, and tables with their titles."""
     for thing in things:
         text = f"{thing.title}\n\n{thing}\n" if isinstance(thing, Table) else thing
         CONSOLE.print(text, markup=False, soft_wrap=True)
 
 
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Return those names that --only names, or all; ends if it names something else."""
+    """Return the names given by --only, or all; exit if one is unknown."""
     every = list(names)
     unknown = set(only) - set(every)
     if unknown:

@@ -1,6 +1,6 @@
 """Random changes of a saved file: of its bytes, its zip, its arrays and its JSON.
 
-Those of zip, arrays and JSON get checksums that are valid. ``fuzz_files.py`` loads what comes out.
+Changes of zip, arrays and JSON have valid checksums. ``fuzz_files.py`` loads the changed files.
 """
 
 import copy
@@ -46,7 +46,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 class SavedFile:
-    """What a file has: its bytes, its members by name, and the places of values in its JSON."""
+    """A file: its bytes, its members by name, and the places of values in its JSON."""
 
     def __init__(self, path: Path) -> None:
         self.content = path.read_bytes()

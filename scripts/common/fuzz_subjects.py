@@ -1,4 +1,4 @@
-"""What ``fuzz_files.py`` changes: a file of each class that saves; and what is done with it."""
+"""A file of each class that saves, for ``fuzz_files.py``, and how loaded objects are used."""
 
 import tempfile
 import warnings

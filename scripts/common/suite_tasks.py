@@ -24,11 +24,11 @@ class Task:
     checkpoints: tuple[int, ...]
     n_seeds: int
     published: str = "-"
-    """What rl-zoo reports: algorithm, return, steps."""
+    """Results of rl-zoo: algorithm, return, steps."""
     baseline_steps: tuple[int, ...] = ()
     """After how many steps the baselines are evaluated."""
     digits: int = 1
-    """Of returns, behind the point."""
+    """Decimal places of returns."""
     options: dict[str, Any] = field(default_factory=dict)
     model_steps: tuple[int, ...] = ()
     """After how many steps the model agent is evaluated."""
