@@ -10,6 +10,7 @@ import joblib
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from test_results import fails, square, unsigned
 
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.runs.parallel import Execution, _files_beside, failures, rows_of, run_all
@@ -52,12 +53,12 @@ def test_each_setting_is_run_once_and_in_order(tmp_path):
     assert sorted(json.loads(line)["setting"]["seed"] for line in lines) == [0, 1, 2]
 
 
-def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
+def test_an_interrupted_experiment_is_resumed(tmp_path):
     path = tmp_path / "runs.jsonl"
-    first = run_all(odd_free, [{"x": x} for x in range(3)], path, Execution(1))
+    first = run_all(square, [{"x": x} for x in range(3)], path, Execution(1))
     text = path.read_text()
     path.write_text(text + text[: len(text) // 6])  # the line that was being written
-    both = run_all(odd_free, [{"x": x} for x in range(5)], path, Execution(1))
+    both = run_all(square, [{"x": x} for x in range(5)], path, Execution(1))
     assert both[:3] == first
     assert [run.rows for run in both] == [[{"y": x * x}] for x in range(5)]
     assert len(path.read_text().splitlines()) == 5
@@ -66,15 +67,7 @@ def test_an_interrupted_experiment_goes_on_where_it_was(tmp_path):
     assert path.read_bytes() == before
 
 
-def odd_free(x):
-    return {"y": x * x}
-
-
-def fails(x):
-    raise AssertionError("it is run again")
-
-
-def test_runs_that_fail_are_recorded_and_stop_no_other(tmp_path):
+def test_failed_runs_are_recorded_and_the_others_continue(tmp_path):
     path = tmp_path / "runs.jsonl"
     settings = [{"seed": seed, "folder": str(tmp_path)} for seed in range(8)]
     runs = run_all(odd, settings, path, Execution(2))
@@ -86,13 +79,13 @@ def test_runs_that_fail_are_recorded_and_stop_no_other(tmp_path):
     assert len(path.read_text().splitlines()) == 8
     assert run_all(odd, settings, path, Execution(2)) == runs  # nor are they run again
     assert (tmp_path / "2").read_text() == "x"
-    assert (tmp_path / "4").read_text() in {"x", "xx"}  # once more alone, to know that it was it
+    assert (tmp_path / "4").read_text() in {"x", "xx"}  # repeated alone, to identify it
     again = run_all(odd, settings[:3], path, Execution(1, retry_failed=True))
     assert again[:2] == runs[:2]
     assert (tmp_path / "2").read_text() == "xx"
 
 
-def test_results_that_cant_be_written_are_failures(tmp_path):
+def test_unwritable_results_are_failures(tmp_path):
     runs = run_all(nothing, [{"x": 1}], tmp_path / "runs.jsonl", Execution(1))
     assert "TypeError" in failures(runs)[0]
 
@@ -102,11 +95,11 @@ def nothing(x):
 
 
 def test_bad_arguments(tmp_path):
-    with pytest.raises(ValueError, match="settings has 2 entries of which 1 differ"):
-        run_all(odd_free, [{"x": 1}, {"x": 1}], tmp_path / "runs.jsonl")
+    with pytest.raises(ValueError, match="settings has 2 entries, 1 of them different"):
+        run_all(square, [{"x": 1}, {"x": 1}], tmp_path / "runs.jsonl")
     (tmp_path / "other.jsonl").write_text('{"something": "else"}\n')
     with pytest.raises(ValueError, match="other.jsonl', whose line 1 is not the result of a run"):
-        run_all(odd_free, [{"x": 1}], tmp_path / "other.jsonl")
+        run_all(square, [{"x": 1}], tmp_path / "other.jsonl")
     with pytest.raises(ValueError, match="workers is 0"):
         Execution(0)
     with pytest.raises(ValueError, match="it needs backend dask"):
@@ -136,7 +129,7 @@ def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
 
 @pytest.fixture
 def script(tmp_path, monkeypatch):
-    """A module in a folder, and what it imports from a folder and from a file beside that."""
+    """A module that imports others from its folder."""
     folder = tmp_path / "script"
     for name, text in {
         "farther/__init__.py": "",
@@ -156,7 +149,7 @@ def script(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-def test_what_a_script_imports_is_found(script):
+def test_imports_of_a_script_are_found(script):
     names = ("farther/__init__", "farther/doubles", "farther_still", "runs_elsewhere/__init__",
              "runs_elsewhere/sums")  # fmt: skip
     assert sorted(_files_beside(script.run)) == [f"{name}.py" for name in names]
@@ -165,7 +158,7 @@ def test_what_a_script_imports_is_found(script):
 
 
 @pytest.mark.slow
-def test_a_script_and_what_it_imports_go_to_a_cluster(tmp_path, request):
+def test_a_script_and_its_imports_are_sent_to_a_cluster(tmp_path, request):
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
         script = request.getfixturevalue("script")  # which the workers do not see
         execution = Execution(backend="dask", address=cluster.scheduler_address)
@@ -182,12 +175,12 @@ def kill_after(path, n_lines, pid):
     os.kill(pid, signal.SIGKILL)
 
 
-def test_interquartile_mean_is_that_of_the_middle_half():
+def test_interquartile_mean():
     values = np.random.default_rng(0).permutation(np.arange(40.0) ** 3)
     assert interquartile_mean(values) == pytest.approx(np.mean(np.arange(10.0, 30.0) ** 3))
 
 
-def test_intervals_cover_what_they_should():
+def test_coverage_of_intervals():
     # Of 200 samples of 20 normal values about 190 intervals contain the centre; a percentile
     # bootstrap of so few covers a little less.
     rng = np.random.default_rng(1)
@@ -196,9 +189,9 @@ def test_intervals_cover_what_they_should():
     assert 180 <= sum(s.solved_interval[0] <= 0.5 <= s.solved_interval[1] for s in summaries) <= 200
 
 
-def test_summaries_name_what_is_worst():
+def test_summaries():
     summary = summarize([1000.0] * 19 + [20.0], threshold=950.0)
-    assert (summary.n, summary.median, summary.least, summary.solved) == (20, 1000, 20, 0.95)
+    assert (summary.n, summary.median, summary.minimum, summary.solved) == (20, 1000, 20, 0.95)
     assert summary.interquartile_mean == 1000
     assert summary.mean == 951
     assert summarize([5.0] * 20).interval == (5.0, 5.0)
@@ -208,11 +201,6 @@ def test_summaries_name_what_is_worst():
 
 
 @pytest.mark.parametrize("values", [[], [np.nan], [[1.0]], [np.inf, 1.0]])
-def test_what_cant_be_summarized(values):
+def test_invalid_values(values):
     with pytest.raises(ValueError, match="values is .*: it must be a list of finite numbers"):
         summarize(values)
-
-
-def unsigned(rows):
-    """Rows without what made them."""
-    return [{name: value for name, value in row.items() if name != "made"} for row in rows]

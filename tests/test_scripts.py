@@ -1,7 +1,4 @@
-"""The scripts run, at a small size, and measure what they say. Their speeds are not looked at.
-
-Whole runs are slow; what a script refuses is seen from its main().
-"""
+"""The scripts run at a small size and write their results; speeds are not checked."""
 
 import csv
 import gzip
@@ -10,6 +7,7 @@ import json
 import runpy
 import sys
 import warnings
+from itertools import product
 from pathlib import Path
 
 import gymnasium as gym
@@ -24,13 +22,13 @@ SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 @pytest.fixture(scope="module", autouse=True)
 def processes_that_know_the_scripts():
-    """Other tests' processes, which joblib would use again, cannot import what scripts share."""
+    """End joblib's processes of other tests, which cannot import the scripts' modules."""
     get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.fixture
 def run_script(load_script, tmp_path, monkeypatch, capfd):
-    """Run a script as it is run from a folder of its own, in this process: it has imported all."""
+    """Run a script in an empty folder, in this process."""
 
     def run(name, *arguments):
         monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), *map(str, arguments)])
@@ -76,7 +74,7 @@ def test_toys_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_toys_script_without_a_result(run_script, tmp_path):
     arguments = ("--seeds", "1", "--samples", "0", "--workers", "1")
-    with pytest.raises(SystemExit, match="no run has succeeded"):
+    with pytest.raises(SystemExit, match="no run succeeded"):
         run_script("reproduce_toys.py", *arguments)
     assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
 
@@ -90,7 +88,7 @@ def test_toys_script_without_a_result(run_script, tmp_path):
         ("reproduce_sgd_gmm", "usps.train.gz"),
     ],
 )
-def test_scripts_name_a_file_that_is_missing(load_script, tmp_path, name, file):
+def test_missing_files(load_script, tmp_path, name, file):
     script = load_script(name)
     with pytest.raises(FileNotFoundError, match=f"there is no file .*{file}"):
         script.main(script.Options(data=tmp_path))
@@ -117,20 +115,20 @@ def test_lists_in_help_keep_their_lines(load_script, monkeypatch, capsys):
     assert {*shown} <= {*lines}
 
 
-def test_a_benchmark_that_there_is_not_is_refused(load_script, capsys):
+def test_unknown_benchmark(load_script, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         load_script("benchmark").main(["nothing", "--seeds", "1"])
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("there is no benchmark 'nothing': there are chip, clustering, ")
 
 
-def test_infex_script_names_a_part_that_there_is_not(load_script):
+def test_unknown_part(load_script):
     script = load_script("reproduce_infex")
     with pytest.raises(SystemExit, match="--only names .*nothing"):
         script.main(script.Options(only=("nothing",)))
 
 
-def test_experiments_have_seeds_of_their_own(load_script):
+def test_seeds_of_experiments_are_disjoint(load_script):
     script = load_script("common.experiment")
     firsts = sorted(first for first in script.FIRST_SEEDS.values() if first >= 100)
     assert min(np.diff(firsts)) >= 100  # room for more than any script takes there
@@ -145,7 +143,7 @@ def test_experiments_have_seeds_of_their_own(load_script):
     assert {run["seed"] for run in compared} == {script.FIRST_SEEDS["compare_sb3"]}
 
 
-def test_a_table_is_described_once(load_script):
+def test_tables(load_script):
     script = load_script("common.summaries")
     rows = script.Rows(
         {"agent": name, "steps": n, "mean": n * m}
@@ -185,16 +183,105 @@ def test_mixtures_script(run_script, tmp_path):
         assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
-def test_clustering_benchmark(run_script, tmp_path):
-    only = ("--only", "Gaussians", "3000 x 16")
-    arguments = ("--seeds", "1", "--large-samples", "3000", *only)
-    printed = run_script("benchmark.py", "clustering", *arguments)
-    assert "distortion / KMeans" in printed
-    rows = read_rows(tmp_path / "results" / "benchmark_clustering.csv")
-    shown = [(row["data"], row["starts"]) for row in rows]
-    assert shown == [(data, n) for data in ("Gaussians", "3000 x 16") for n in ("10", "1")]
+def columns_of(rows, *names):
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def check_clustering(rows):
+    sets = ("Gaussians", "3000 x 16")
+    assert columns_of(rows, "data", "starts") == [(data, n) for data in sets for n in ("10", "1")]
     assert all(float(row["distortion"]) < 1.02 for row in rows)
+
+
+def check_continuous(rows):
+    tasks, actions = ("Pendulum-v1", "MountainCarContinuous-v0"), ("codevectors", "grid")
+    assert {*columns_of(rows, "task", "actions")} == {*product(tasks, actions)}
+    assert all(int(row["steps"]) == 500 and int(row["numbers"]) > 0 for row in rows)
+    assert Path("results/benchmark_continuous.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_distil(rows):
+    (row,) = rows
+    assert int(row["cells"]) == 2
+    assert int(row["steps"]) <= 40_000
+    assert float(row["mean"]) > 475.0
+    assert 0 < int(row["numbers"]) <= 12
+    assert int(row["bytes"]) > 0
+
+
+def check_sparse(rows):
+    assert [row["solved"] for row in rows if row["method"] == "ModelAgent"] == ["1", "1"]
+    steps = [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"]
+    assert steps == [2_000, 5_000, 50_000, 100_000]
+
+
+def check_mujoco(rows):
+    (row,) = rows
+    assert float(row["mean"]) > 500.0
+
+
+def check_vector(rows):
+    assert len(rows) == 2 * 3 * 4
+    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
+
+
+def check_speed(rows):
+    assert columns_of(rows, "what") == [("fused",), ("loop",), ("fitted",), ("two-timescale",)]
+    assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
+
+
+def check_first_call(rows):
+    (row,) = rows
+    assert min(float(row["cold"]), float(row["cached"])) > 0.0
+
+
+def check_export(rows):
+    agents = ("ModelAgent", "TwoTimescaleAgent", "FittedQAgent")
+    tables = ("float", "fixed point")
+    assert {*columns_of(rows, "agent", "tables")} == {*product(agents, tables)}
+    for row in rows:
+        assert int(row["same"]) >= 0.999 * int(row["observations"])
+        assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
+
+
+def check_chip(rows):
+    (row,) = rows
+    assert 0 < float(row["bytes"]) <= 2048
+    assert 0 < float(row["mean"]) <= 1000
+
+
+BENCHMARKS = {  # options, a text of the output, and a check of the rows
+    "clustering": (
+        ["--seeds", "1", "--large-samples", "3000", "--only", "Gaussians", "3000 x 16"],
+        "distortion / KMeans", check_clustering),
+    "continuous": (["--seeds", "1", "--longest", "500"], "rl-zoo publishes", check_continuous),
+    "distil": (["--seeds", "1", "--only", "CartPole-v1", "--teachers", "FittedQAgent"],
+               "rules distilled", check_distil),
+    "sparse": (["--seeds", "1", "--only", "two rooms, numbered"],
+               "share of seeds that succeed", check_sparse),
+    "mujoco": (["--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5"],
+               "trusts its model", check_mujoco),
+    "vector": (["--only", "copies", "--seeds", "1", "--checkpoints", "2000", "5000", "10000",
+                "20000"], "after so many steps of all copies", check_vector),
+    "speed": (["--repetitions", "1", "--steps", "1000"],
+              "times the bare dynamics (median of 1 trainings of 1,000 steps, each the",
+              check_speed),
+    "first_call": (["--only", "ODAClusterer", "--repetitions", "1"], "ODAClusterer",
+                   check_first_call),
+    "export": (["--seeds", "1", "--steps", "3000"], "decisions that", check_export),
+    "chip": (["--seeds", "1", "--steps", "3000", "--steps-in-c", "1000"], "bytes of state",
+             check_chip),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_benchmark(name, run_script):
+    options, text, check = BENCHMARKS[name]
+    if name in ("continuous", "distil", "sparse", "mujoco", "vector"):
+        options = [*options, "--workers", "1"]
+    assert text in run_script("benchmark.py", name, *options)
+    check(read_rows(f"results/benchmark_{name}.csv"))
 
 
 @pytest.mark.slow
@@ -224,22 +311,6 @@ def test_suite_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_continuous_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--longest", "500", "--workers", "1")
-    printed = run_script("benchmark.py", "continuous", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_continuous.csv")
-    assert {(row["task"], row["actions"]) for row in rows} == {
-        (task, actions)
-        for task in ("Pendulum-v1", "MountainCarContinuous-v0")
-        for actions in ("codevectors", "grid")
-    }
-    assert all(int(row["steps"]) == 500 and int(row["numbers"]) > 0 for row in rows)
-    assert "rl-zoo publishes" in printed
-    figure = tmp_path / "results" / "benchmark_continuous.png"
-    assert figure.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
 def test_disturbed_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--tasks", "CartPole-v1")
     only = ("--only", "actions a step late", "plain", "shifted by 100")
@@ -256,39 +327,6 @@ def test_disturbed_script(run_script, tmp_path):
         ),
     }
     assert "share of seeds solved" in printed
-
-
-@pytest.mark.slow
-def test_distil_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
-    printed = run_script("benchmark.py", "distil", *arguments, "--teachers", "FittedQAgent")
-    (row,) = read_rows(tmp_path / "results" / "benchmark_distil.csv")
-    assert int(row["cells"]) == 2
-    assert int(row["steps"]) <= 40_000
-    assert float(row["mean"]) > 475.0
-    assert 0 < int(row["numbers"]) <= 12
-    assert int(row["bytes"]) > 0
-    assert "rules distilled" in printed
-
-
-@pytest.mark.slow
-def test_sparse_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--only", "two rooms, numbered")
-    printed = run_script("benchmark.py", "sparse", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_sparse.csv")
-    assert [int(row["solved"]) for row in rows if row["method"] == "ModelAgent"] == [1, 1]
-    steps = [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"]
-    assert steps == [2_000, 5_000, 50_000, 100_000]
-    assert "share of seeds that succeed" in printed
-
-
-@pytest.mark.slow
-def test_mujoco_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5")
-    printed = run_script("benchmark.py", "mujoco", *arguments, "--workers", "1")
-    (row,) = read_rows(tmp_path / "results" / "benchmark_mujoco.csv")
-    assert float(row["mean"]) > 500.0
-    assert "trusts its model" in printed
 
 
 @pytest.mark.slow
@@ -397,17 +435,6 @@ def test_soak_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_vector_script(run_script, tmp_path):
-    arguments = ("--only", "copies", "--seeds", "1", "--workers", "1")
-    looks = ("--checkpoints", "2000", "5000", "10000", "20000")
-    printed = run_script("benchmark.py", "vector", *arguments, *looks)
-    rows = read_rows(tmp_path / "results" / "benchmark_vector.csv")
-    assert len(rows) == 2 * 3 * 4
-    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
-    assert "after so many steps of all copies" in printed
-
-
-@pytest.mark.slow
 def test_vector_script_with_actors(run_script, load_script, monkeypatch, tmp_path):
     vector = load_script("benchmarks.vector")
     monkeypatch.setattr(vector, "ACTORS", (0, 2))
@@ -444,60 +471,17 @@ def test_figure5_script(run_script, tmp_path):
     assert len(tuning) == 12 * (2 + 1)
     assert {row["seed"] for row in rows}.isdisjoint(row["seed"] for row in tuning)
     runs = [json.loads(line) for line in (results / "figure5.jsonl").read_text().splitlines()]
-    for run in runs:  # with the settings that did best in tuning, of which the finals have one
+    for run in runs:  # with the settings that did best in tuning
         names = ("method", "scaling", "size", "traces")
-        own = [row for row in tuning if all(row[n] == str(run["setting"][n]) for n in names)]
-        tried = {row["drawn"]: float(row["mean"]) for row in own if row["seed"] == "5300000"}
+        tuned = [row for row in tuning if all(row[n] == str(run["setting"][n]) for n in names)]
+        tried = {row["drawn"]: float(row["mean"]) for row in tuned if row["seed"] == "5300000"}
         best = max(tried, key=tried.get)
-        assert [row["drawn"] for row in own if row["seed"] == "5300001"] == [best]
+        assert [row["drawn"] for row in tuned if row["seed"] == "5300001"] == [best]
         assert run["setting"]["drawn"] == json.loads(best)
     assert {row["cells"] for row in rows if row["method"] != "ODA"} == {"16"}
     assert "6 of" not in printed  # there are few ODA points here
     assert "12 points, each tuned by 2 settings x 1 seeds" in printed
     assert (results / "figure5.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_agents_speed_script(run_script, tmp_path):
-    printed = run_script("benchmark.py", "speed", "--repetitions", "1", "--steps", "1000")
-    rows = read_rows(tmp_path / "results" / "benchmark_speed.csv")
-    assert [row["what"] for row in rows] == ["fused", "loop", "fitted", "two-timescale"]
-    assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
-    assert "times the bare dynamics (median of 1 trainings of 1,000 steps, each the" in printed
-
-
-@pytest.mark.slow
-def test_first_call_script(run_script, tmp_path):
-    arguments = ("--only", "ODAClusterer", "--repetitions", "1")
-    printed = run_script("benchmark.py", "first_call", *arguments)
-    (row,) = read_rows(tmp_path / "results" / "benchmark_first_call.csv")
-    assert min(float(row["cold"]), float(row["cached"])) > 0.0
-    assert "ODAClusterer" in printed
-
-
-@pytest.mark.slow
-def test_export_script(run_script, tmp_path):
-    printed = run_script("benchmark.py", "export", "--seeds", "1", "--steps", "3000")
-    rows = read_rows(tmp_path / "results" / "benchmark_export.csv")
-    assert {(row["agent"], row["tables"]) for row in rows} == {
-        (agent, tables)
-        for agent in ("ModelAgent", "TwoTimescaleAgent", "FittedQAgent")
-        for tables in ("float", "fixed point")
-    }
-    for row in rows:
-        assert int(row["same"]) >= 0.999 * int(row["observations"])
-        assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
-    assert "decisions that" in printed
-
-
-@pytest.mark.slow
-def test_chip_script(run_script, tmp_path):
-    options = ("--seeds", "1", "--steps", "3000", "--steps-in-c", "1000")
-    printed = run_script("benchmark.py", "chip", *options)
-    (row,) = read_rows(tmp_path / "results" / "benchmark_chip.csv")
-    assert 0 < float(row["bytes"]) <= 2048
-    assert 0 < float(row["mean"]) <= 1000
-    assert "bytes of state" in printed
 
 
 @pytest.mark.slow

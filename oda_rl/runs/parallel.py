@@ -1,12 +1,11 @@
-"""Many runs of one function: on this machine's cores or on a cluster, resumable, nothing lost.
+"""Many runs of one function in parallel: on this machine's cores or on a cluster, resumable.
 
-:func:`run_all` calls a function once for each setting and appends every result to a file as soon as
-that run ends. Started again with the same file it makes only the runs that are not there yet, or
-that other code of this package made. A run that raises, or whose process dies, is recorded with its
-error, and the others go on.
+:func:`run_all` calls a function once for each setting and appends each result to a file. With the
+same file it repeats only runs of other code of this package. A run that raises, or whose process
+dies, is recorded with its error, and the others continue.
 
-Processes are joblib's: its own pool, or through it a Dask cluster. (joblib's backend for Ray can't
-hand over results one by one.)
+Processes are joblib's: its own pool, or a Dask cluster. (joblib's backend for Ray cannot return
+results one by one.)
 """
 
 import json
@@ -19,13 +18,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
-from uuid import uuid4
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, cast
+from zipfile import ZipFile
 
 import joblib
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import track
 
 from oda_rl.files.archive import open_unlinked
 from oda_rl.runs.results import Origin, code_digest, origin, store_rows
@@ -39,19 +39,18 @@ class Execution:
     """Where runs are executed."""
 
     workers: int = -1
-    """Processes; -1: one for each core, or all that the cluster has."""
+    """Number of processes; -1: one for each core, or all of the cluster."""
 
     backend: Literal["loky", "dask"] = "loky"
-    """loky: processes of this machine. dask: a cluster, by way of joblib."""
+    """loky: processes of this machine. dask: a cluster."""
 
     address: str | None = None
-    """Of the cluster's scheduler; None: one that is started on this machine."""
+    """Address of the cluster's scheduler; None: start one on this machine."""
 
     retry_failed: bool = False
-    """Make those runs again that failed the last time."""
+    """Repeat the runs that failed the last time."""
 
     def __post_init__(self) -> None:
-        """Check the combination."""
         if self.workers == 0 or self.workers < -1:
             raise ValueError(f"workers is {self.workers}: it must be at least 1, or -1 for all")
         if self.address is not None and self.backend == "loky":
@@ -60,17 +59,17 @@ class Execution:
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one setting."""
+    """The result of one setting."""
 
     setting: Setting
     rows: Rows
-    """What the function returned; empty if it failed."""
+    """Rows that the function returned; empty if it failed."""
     error: str | None
-    """Traceback of a run that failed."""
+    """Traceback of a failed run."""
     seconds: float
-    """Wall time."""
+    """Wall-clock time."""
     made: Origin | None = None
-    """What made it."""
+    """Code and command that made the run."""
 
 
 def run_all(
@@ -81,32 +80,32 @@ def run_all(
     *,
     title: str = "runs",
 ) -> list[Run]:
-    """Call ``function(**setting)`` once for each setting, and keep the rows that it returns.
+    """Call ``function(**setting)`` once for each setting, and store the rows that it returns.
 
     Parameters
     ----------
     function : callable
-        Returns a row of results, or a list of rows: dictionaries of numbers and text. What it
-        returns must depend on its arguments alone.
+        Returns one or a list of rows of results: dictionaries of numbers and strings. They must
+        depend on its arguments alone.
     settings : iterable of mapping
-        Keyword arguments: numbers, text, None, and lists of those. All different.
+        Keyword arguments: numbers, strings, None, and lists of these. All must differ.
     path : str or Path
-        File of the results, a JSON object a line. What is there is not run again if the code of
-        this package (:func:`oda_rl.runs.results.code_digest`) is still the same.
+        File of the results, one JSON object per line. Its runs are not repeated while the code of
+        this package (:func:`oda_rl.runs.results.code_digest`) stays the same.
     execution : Execution, optional
-        Where; by default on all cores.
+        Where to run; by default on all cores.
     title : str
-        Of the progress bar.
+        Title of the progress bar.
 
     Returns
     -------
     list of Run
-        One for each setting, in their order.
+        One for each setting, in the same order.
 
     Raises
     ------
     ValueError
-        If two settings are the same, or the file holds something else.
+        If two settings are equal, or the file is not one of results.
     ImportError
         If the backend is not installed.
 
@@ -123,9 +122,8 @@ def run_all(
     all_settings = list(settings)
     wanted = {_key(setting): setting for setting in all_settings}
     if len(wanted) < len(all_settings):
-        raise ValueError(
-            f"settings has {len(all_settings)} entries of which {len(wanted)} differ: all must"
-        )
+        n = len(all_settings)
+        raise ValueError(f"settings has {n} entries, {len(wanted)} of them different: all must be")
     execution, path = execution or Execution(), Path(path)
     done = {
         key: run
@@ -138,23 +136,19 @@ def run_all(
     pending = [setting for key, setting in wanted.items() if key not in done]
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = origin()
-        with (
-            open(path, "a", encoding="utf-8", opener=open_unlinked) as file,
-            _bar(title, len(wanted)) as advance,
-        ):
-            advance(done.values())
-            for unsigned in _execute(function, pending, execution):
-                run = replace(unsigned, made=made)
+        made, console = origin(), Console(stderr=True)
+        with open(path, "a", encoding="utf-8", opener=open_unlinked) as file:
+            results = _execute(function, pending, execution)
+            for result in track(results, title, len(wanted), len(done), console=console):
+                run = replace(result, made=made)
                 file.write(json.dumps(asdict(run), default=_plain) + "\n")
                 file.flush()
                 done[_key(run.setting)] = run
-                advance([run])
     return [done[key] for key in wanted]
 
 
 def rows_of(runs: Sequence[Run]) -> Rows:
-    """Return the rows of all runs, each with the setting it belongs to and the label of its origin.
+    """Return the rows of all runs, each with its setting and the label of its origin.
 
     Examples
     --------
@@ -169,38 +163,23 @@ def rows_of(runs: Sequence[Run]) -> Rows:
 
 
 def origins_of(runs: Sequence[Run]) -> list[Origin]:
-    """Return the origins of the runs, each once: what the labels in their rows stand for."""
+    """Return the distinct origins of the runs, which the labels in their rows name."""
     return list({run.made.label: run.made for run in runs if run.made is not None}.values())
 
 
 def store_runs(path: str | Path, runs: Sequence[Run], leave_out: Collection[str] = ()) -> Rows:
-    """Write the rows of runs to a CSV file, where they replace those of the same settings.
+    """Write the rows of runs to a CSV file of :func:`oda_rl.runs.results.store_rows`; return them.
 
-    Parameters
-    ----------
-    path : str or Path
-        As :func:`oda_rl.runs.results.store_rows` has it.
-    runs : sequence of Run
-        Of one call of :func:`run_all`.
-    leave_out : collection of str
-        Names of what is not written.
-
-    Returns
-    -------
-    list of dict
-        The rows that were written.
+    They replace rows of the same settings. Columns in ``leave_out`` are not written.
     """
-    rows = [
-        {name: value for name, value in row.items() if name not in leave_out}
-        for row in rows_of(runs)
-    ]
+    rows = [{key: row[key] for key in row if key not in leave_out} for row in rows_of(runs)]
     key = [name for name in runs[0].setting if name not in leave_out]
     store_rows(path, rows, key, origins_of(runs))
     return rows
 
 
 def failures(runs: Sequence[Run]) -> list[str]:
-    """Return a line for each run that failed: its setting, and the last line of its error."""
+    """Return a line for each failed run: its setting, and the last line of its error."""
     return [
         f"{dict(run.setting)}: {run.error.strip().splitlines()[-1]}"
         for run in runs
@@ -211,27 +190,25 @@ def failures(runs: Sequence[Run]) -> list[str]:
 def _execute(
     function: Callable[..., Any], pending: Sequence[Setting], execution: Execution
 ) -> Iterator[Run]:
-    """Yield runs as they end, each setting's once.
+    """Yield one run for each setting as it ends.
 
-    If a process dies the pool is lost, and it is unknown which run it was: the runs that were under
-    way are repeated one at a time at the end.
+    If a process dies the pool is lost, and it is unknown which run was to blame: those under way
+    are repeated one at a time at the end.
     """
     with _backend(function, execution) as deaths:
-        aside: list[Setting] = []
+        suspects: list[Setting] = []
         left = {_key(setting): setting for setting in pending}
         while left:
-            begun: dict[str, Setting] = {}
+            running: dict[str, Setting] = {}
             try:
-                for run in _in_parallel(function, list(left.values()), execution, begun):
+                for run in _in_parallel(function, list(left.values()), execution, running):
                     key = _key(run.setting)
-                    left.pop(key)
-                    begun.pop(key)
+                    del left[key], running[key]
                     yield run
             except deaths:
-                for key, setting in begun.items():
-                    aside.append(setting)
-                    left.pop(key)
-        for setting in aside:
+                suspects += running.values()
+                left = {key: setting for key, setting in left.items() if key not in running}
+        for setting in suspects:
             started = time.perf_counter()
             try:
                 yield from _in_parallel(function, [setting], execution, {})
@@ -244,16 +221,16 @@ def _in_parallel(
     function: Callable[..., Any],
     settings: Sequence[Setting],
     execution: Execution,
-    begun: dict[str, Setting],
+    running: dict[str, Setting],
 ) -> Iterator[Run]:
-    """Yield runs as they end; ``begun`` gets those that have been handed out."""
+    """Yield runs as they end; settings that are started are added to ``running``."""
 
     def calls() -> Iterator[Any]:
         for setting in settings:
-            begun[_key(setting)] = setting
+            running[_key(setting)] = setting
             yield joblib.delayed(attempt)(function, setting)
 
-    # Two at least: joblib makes a single one in this process, which it could take down.
+    # At least two jobs: joblib executes a single one in this process, which a crash would end.
     alone = execution.backend == "loky" and execution.workers == 1
     parallel = joblib.Parallel(
         n_jobs=2 if alone else execution.workers,
@@ -282,7 +259,7 @@ def attempt(function: Callable[..., Any], setting: Setting) -> Run:
 def _backend(
     function: Callable[..., Any], execution: Execution
 ) -> Iterator[tuple[type[BaseException], ...]]:
-    """Make joblib use a backend; yields the exceptions that say that a process has died."""
+    """Make joblib use a backend; yields the exceptions raised when a process dies."""
     if execution.backend == "loky":
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -290,64 +267,42 @@ def _backend(
             yield (TerminatedWorkerError,)
         return
     from distributed import KilledWorker
-    from distributed.diagnostics.plugin import WorkerPlugin
-
-    class Files(WorkerPlugin):
-        """Files beside what a worker imports, also if it begins later."""
-
-        def __init__(self, files: Mapping[str, bytes]) -> None:
-            self.files = files
-
-        def setup(self, worker: Any) -> None:
-            for place, content in self.files.items():
-                path = Path(worker.local_directory) / place
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
 
     n_workers = None if execution.workers == -1 else execution.workers
-    with dask_client(n_workers, execution.address) as client:
-        files = _files_beside(function)
-        if files:
-            contents = {place: file.read_bytes() for place, file in files.items()}
-            client.register_plugin(Files(contents), name=str(uuid4()))
+    with dask_client(n_workers, execution.address) as client, TemporaryDirectory() as folder:
+        if files := _files_beside(function):
+            with ZipFile(f"{folder}/modules.zip", "w") as archive:
+                for name, file in files.items():
+                    archive.write(file, name)
+            client.upload_file(f"{folder}/modules.zip")
         with joblib.parallel_config(backend="dask"):
             yield (KilledWorker,)
 
 
 def dask_client(workers: int | None, address: str | None) -> Any:
-    """Connect to a Dask cluster, or start one of processes on this machine, which ends with it.
+    """Connect to the Dask scheduler at an address, or start a cluster on this machine.
 
-    Parameters
-    ----------
-    workers : int or None
-        Processes that are started; None: one for each core.
-    address : str or None
-        Of a scheduler; None starts one.
-
-    Raises
-    ------
-    OSError
-        If no scheduler answers there.
+    A local cluster has ``workers`` processes, by default one for each core, and ends with the
+    client. Raises OSError if no scheduler answers.
     """
     from distributed import Client
 
-    connect: Any = Client  # which has no types
+    connect: Any = Client  # untyped
     if address is not None:
         return connect(address)
     return connect(
         n_workers=workers,
         threads_per_worker=1,
-        dashboard_address="127.0.0.1:0",  # any port: another cluster may have the usual one
-        # Workers tell of tasks in whose midst they end, and of a scheduler that has ended before
-        # them; what goes wrong with a task is raised where its result is waited for.
+        dashboard_address="127.0.0.1:0",  # any port: another cluster may use the default
+        # Workers log tasks that their end interrupts; errors of tasks are raised with results.
         silence_logs=logging.CRITICAL,
     )
 
 
 def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
-    """Return the files of loaded modules that lie where a script's do, by their places there.
+    """Return the files of loaded modules in the function's folder, by their relative paths.
 
-    Workers elsewhere need them, but not what is installed, this package among it.
+    Remote workers need them; modules that are installed, such as this package, they have.
     """
     script = getattr(sys.modules.get(function.__module__), "__file__", None)
     if script is None:
@@ -355,7 +310,7 @@ def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
     folder = Path(script).resolve().parents[function.__module__.count(".")]
     if folder == Path(sysconfig.get_path("purelib")).resolve():
         return {}
-    found = {}
+    files = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file is None or name.partition(".")[0] in ("__main__", "oda_rl"):
@@ -363,33 +318,8 @@ def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
         stem = name.replace(".", "/")
         for place in (f"{stem}.py", f"{stem}/__init__.py"):
             if Path(file).resolve() == folder / place:
-                found[place] = folder / place
-    return found
-
-
-@contextmanager
-def _bar(title: str, total: int) -> Iterator[Callable[[Iterable[Run]], None]]:
-    """Show how many runs are done, how many failed, and how long the rest may take."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:.0f} of {task.total:.0f}{task.fields[failed]}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    n_failed = 0
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(title, total=total, failed="")
-
-        def advance(runs: Iterable[Run]) -> None:
-            nonlocal n_failed
-            for run in runs:
-                n_failed += run.error is not None
-                failed = f", {n_failed} failed" if n_failed else ""
-                progress.update(task, advance=1, failed=failed)
-
-        yield advance
+                files[place] = folder / place
+    return files
 
 
 def _key(setting: Setting) -> str:
@@ -397,30 +327,30 @@ def _key(setting: Setting) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's numbers and arrays, and tuples in them, as JSON has them."""
+    """Convert NumPy's numbers and arrays for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    raise TypeError(f"{value!r} is neither number nor text, nor a list of those")
+    raise TypeError(f"{value!r} must be a number, a string or a list of these")
 
 
 def _read(path: Path) -> dict[str, Run]:
-    """Read the runs in a file, the last of each setting; cut off a line that was not finished."""
+    """Read the last run of each setting from a file; truncate an unfinished last line."""
     if not path.exists():
         return {}
     content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
+    finished = content[: content.rfind(b"\n") + 1]
     runs = {}
-    for number, line in enumerate(whole.decode("utf-8").splitlines(), start=1):
+    for number, line in enumerate(finished.decode("utf-8").splitlines(), start=1):
         try:
-            found = json.loads(line)
-            made = found.pop("made", None)
-            run = Run(**found, made=None if made is None else Origin(**made))
+            run = Run(**json.loads(line))
+            if run.made is not None:
+                run = replace(run, made=Origin(**cast(Any, run.made)))
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"path is {str(path)!r}, whose line {number} is not the result of a run: {error}"
             ) from error
         runs[_key(run.setting)] = run
-    if len(whole) < len(content):
+    if len(finished) < len(content):
         with open(path, "r+b", opener=open_unlinked) as file:
-            file.truncate(len(whole))
+            file.truncate(len(finished))
     return runs

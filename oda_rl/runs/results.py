@@ -1,7 +1,7 @@
-"""Rows of results that say what made them: commit, code, versions and command.
+"""Rows of results with their origin: commit, code, versions and command.
 
-A result is kept as a row of a CSV file. Its column ``made`` is a short label; what it stands for is
-written once, in a line at the head of the file that begins with ``# made``.
+A result is a row of a CSV file. Its column ``made`` is the label of an origin, which a line
+``# made`` at the head of the file defines.
 """
 
 import ast
@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -26,7 +27,6 @@ from oda_rl.files.archive import write_text
 
 Row = dict[str, Any]
 
-_PARTS = ("agents", "envs")
 _SOURCES = ("oda_rl", "agents", "envs", "scripts")
 _LIBRARIES = (
     "numpy", "numba", "gymnasium", "scipy", "scikit-learn", "stable-baselines3", "torch",
@@ -36,25 +36,25 @@ _HEAD = "# made "
 
 @dataclass(frozen=True)
 class Origin:
-    """What made a result."""
+    """Code and command that made a result."""
 
     commit: str
-    """Of the source checkout, with ``+`` if its code had been changed since; "" without one."""
+    """Commit of the source checkout, with ``+`` if its code was changed; "" without a checkout."""
     code: str
     """:func:`code_digest` of the package."""
     command: str
     versions: Mapping[str, str]
-    """Of Python and of the libraries that results depend on."""
+    """:func:`versions` of Python and libraries."""
 
     @property
     def label(self) -> str:
-        """Short name: the commit's, and a digest of everything."""
+        """Short name: the commit, and a digest of all fields."""
         text = json.dumps(asdict(self), sort_keys=True)
         return f"{self.commit[:7] or 'installed'}.{_digest(text)[:4]}"
 
 
 def origin() -> Origin:
-    """Return what makes the results of this process.
+    """Return the origin of this process's results.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def origin() -> Origin:
 def code_digest() -> str:
     """Return twelve hexadecimal digits that change with the package's code.
 
-    Comments, docstrings and layout do not change it; another version of Python may.
+    It ignores comments, docstrings and layout; another version of Python may change it.
     """
     digests = [
         f"{folder.name}/{path.relative_to(folder).as_posix()} {_digest(_code(path))}"
@@ -84,20 +84,19 @@ def store_rows(
     key: Sequence[str],
     origins: Iterable[Origin] | None = None,
 ) -> list[Row]:
-    """Write rows to a CSV file in which they replace those of the same key; others stay.
+    """Write rows to a CSV file, where they replace rows of the same key.
 
     Parameters
     ----------
     path : str or Path
-        The file; it is written whole or not at all.
+        File to write, atomically.
     rows : sequence of mapping
-        Numbers, text, and dictionaries and lists of them. Floats are rounded to seven digits. A row
-        may have its label in ``made``.
+        Numbers, strings, and dictionaries and lists of them. Floats are rounded to seven digits.
+        ``made`` is the label of a row's origin.
     key : sequence of str
-        Columns that say which rows are replaced: all that agree with a new row in them. Without
-        any, all are.
+        Columns in which a replaced row agrees with a new one. Without any, all rows are replaced.
     origins : iterable of Origin, optional
-        What the labels stand for; by default all rows were made by this process.
+        Origins of the rows; by default this process.
 
     Returns
     -------
@@ -107,7 +106,7 @@ def store_rows(
     Raises
     ------
     ValueError
-        If a label of a row is not that of an origin.
+        If a row has an unknown label.
 
     Examples
     --------
@@ -128,27 +127,21 @@ def store_rows(
     new = [{name: _text(value) for name, value in row.items()} for row in labelled]
     heads, old = _read(Path(path)) if Path(path).is_file() else ({}, [])
     replaced = {_identity(row, key) for row in new}
-    kept = [row for row in old if _identity(row, key) not in replaced]
-    columns = {name: None for row in (*new, *kept) for name in row if name != "made"}
+    old = [row for row in old if _identity(row, key) not in replaced]
+    columns = {name: None for row in (*new, *old) for name in row if name != "made"}
     known = {**heads, **known}
     text = io.StringIO()
-    labels = dict.fromkeys(row["made"] for row in (*kept, *new))
+    labels = dict.fromkeys(row["made"] for row in (*old, *new))
     text.writelines(f"{_HEAD}{label}: {known[label]}\n" for label in labels)
     writer = csv.DictWriter(text, [*columns, "made"], restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows([*kept, *new])
+    writer.writerows([*old, *new])
     write_text(path, text.getvalue())
     return read_rows(path)
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """Read the rows of a file of :func:`store_rows`, with numbers where numbers were written.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    """
+    """Read the rows of a file of :func:`store_rows`, with numbers as numbers."""
     return [  # a label may look like a number
         {name: text if name == "made" else _value(text) for name, text in row.items()}
         for row in _read(Path(path))[1]
@@ -156,7 +149,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def read_origins(path: str | Path) -> dict[str, Origin]:
-    """Read what the labels in a file of :func:`store_rows` stand for."""
+    """Read the origins in a file of :func:`store_rows`, by label."""
     return {label: Origin(**json.loads(head)) for label, head in _read(Path(path))[0].items()}
 
 
@@ -205,16 +198,13 @@ def _value(text: str) -> Any:
 
 def _folders() -> list[Path]:
     """Return the folders of the package, which in a source checkout lie side by side."""
-    found = [Path(__file__).parent.parent]
-    for name in _PARTS:
-        spec = find_spec(f"oda_rl.{name}")
-        if spec is not None and spec.submodule_search_locations:
-            found.append(Path(spec.submodule_search_locations[0]))
-    return found
+    specs = [find_spec(name) for name in ("oda_rl", "oda_rl.agents", "oda_rl.envs")]
+    places = [spec.submodule_search_locations for spec in specs if spec is not None]
+    return [Path(place[0]) for place in places if place]
 
 
 def _code(path: Path) -> str:
-    """Return what a source file says to Python, without docstrings."""
+    """Return the syntax tree of a source file without docstrings."""
     tree = ast.parse(path.read_bytes())
     for node in ast.walk(tree):
         match node:
@@ -241,7 +231,7 @@ def _commit() -> str:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Return what git says, or nothing where there is no git or no repository."""
+    """Return the output of git, or "" without git or a repository."""
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     except OSError:
@@ -250,7 +240,7 @@ def _git(root: Path, *arguments: str) -> str:
 
 
 def _command() -> str:
-    """Return how this process was started, without the folders of this machine."""
+    """Return the command of this process, without the folders of this machine."""
     program = Path(sys.argv[0])
     script = program.suffix == ".py"
     words = ["python", "/".join(program.parts[-2:])] if script else [program.name]
@@ -261,24 +251,18 @@ def _command() -> str:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that results depend on.
-
-    >>> "numpy" in versions()
-    True
-    """
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the libraries that results depend on."""
+    installed = {"python": platform.python_version()}
     for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
+    return installed
 
 
 def peak_megabytes() -> float:
-    """Return the most memory that this process has had, in MB.
+    """Return the peak memory of this process in MB.
 
-    The system's own count (``getrusage``) includes what the parent had when it started a child.
+    ``getrusage``, the fallback, includes the memory of the parent when it started this process.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,4 +1,4 @@
-"""Honest summaries of a few dozen runs: robust centres, bootstrap intervals, the worst seed.
+"""Summaries of a few dozen runs: robust centres, intervals, the worst seed.
 
 References
 ----------
@@ -20,23 +20,23 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """What n values say; intervals have a confidence of 95 %."""
+    """A summary of n values; intervals have a confidence of 95 %."""
 
     n: int
     mean: float
     interquartile_mean: float
-    """Mean of the middle half: robust as a median, and less noisy."""
+    """Mean of the middle half: as robust as a median, and less noisy."""
     interval: tuple[float, float]
-    """Of the interquartile mean."""
+    """Interval of the interquartile mean."""
     median: float
-    least: float
+    minimum: float
     solved: float | None
     """Share of values that reach the threshold; None without one."""
     solved_interval: tuple[float, float] | None
 
 
 def interquartile_mean(values: npt.ArrayLike, axis: int = -1) -> Any:
-    """Mean of the values without the lowest and the highest quarter.
+    """Return the mean without the lowest and the highest quarter.
 
     >>> float(interquartile_mean([0.0, 5.0, 7.0, 100.0]))
     6.0
@@ -46,17 +46,15 @@ def interquartile_mean(values: npt.ArrayLike, axis: int = -1) -> Any:
     return stats.trim_mean(values, 0.25, axis=axis)
 
 
-def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int = 0) -> Summary:
+def summarize(values: npt.ArrayLike, threshold: float | None = None) -> Summary:
     """Summarize one result of each run.
 
     Parameters
     ----------
     values : array_like, shape (n,)
-        At least one, finite.
+        At least one value, all finite.
     threshold : float, optional
-        From which value on a run counts as solved.
-    seed : int
-        Of the bootstrap's resampling.
+        Minimum value of a solved run.
 
     Raises
     ------
@@ -66,7 +64,7 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int =
     Examples
     --------
     >>> summary = summarize([90.0, 100.0, 100.0, 20.0], threshold=95.0)
-    >>> summary.interquartile_mean, summary.least, summary.solved
+    >>> summary.interquartile_mean, summary.minimum, summary.solved
     (95.0, 20.0, 0.5)
     """
     array = np.asarray(values, dtype=np.float64)
@@ -77,39 +75,39 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None, seed: int =
         n=len(array),
         mean=float(array.mean()),
         interquartile_mean=float(interquartile_mean(array)),
-        interval=_bootstrap(array, interquartile_mean, seed),
+        interval=_bootstrap(array, interquartile_mean),
         median=float(np.median(array)),
-        least=float(array.min()),
+        minimum=float(array.min()),
         solved=None if solved is None else float(solved.mean()),
         solved_interval=None if solved is None else _wilson(int(solved.sum()), len(solved)),
     )
 
 
-def mean_interval(values: npt.ArrayLike, seed: int = 0) -> tuple[float, float]:
+def mean_interval(values: npt.ArrayLike) -> tuple[float, float]:
     """Return a 95 % bootstrap interval of the mean.
 
     >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
     >>> 1.0 <= low < 2.5 < high <= 4.0
     True
     """
-    return _bootstrap(np.asarray(values, dtype=np.float64), np.mean, seed)
+    return _bootstrap(np.asarray(values, dtype=np.float64), np.mean)
 
 
-def _bootstrap(values: FloatArray, statistic: Any, seed: int) -> tuple[float, float]:
-    """Percentile interval of a statistic; a point where all values are equal."""
+def _bootstrap(values: FloatArray, statistic: Any) -> tuple[float, float]:
+    """Return a percentile interval of a statistic; a point if all values are equal."""
     from scipy import stats
 
     if np.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
     result = stats.bootstrap(
         (values,), statistic, n_resamples=_RESAMPLES, confidence_level=_CONFIDENCE,
-        method="percentile", rng=np.random.default_rng(seed),
+        method="percentile", rng=np.random.default_rng(0),
     )  # fmt: skip
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 def _wilson(successes: int, n: int) -> tuple[float, float]:
-    """Interval of a share: a bootstrap of ones alone would be no interval."""
+    """Return an interval of a share: a bootstrap of ones alone would be a point."""
     from scipy import stats
 
     interval = stats.binomtest(successes, n).proportion_ci(_CONFIDENCE, method="wilson")
