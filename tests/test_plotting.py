@@ -1,4 +1,4 @@
-"""Figures show what they say."""
+"""Figures of agents."""
 
 import gymnasium as gym
 import numpy as np
@@ -32,7 +32,7 @@ def either(request):
     return request.getfixturevalue(request.param)
 
 
-def test_learning_curve_is_over_steps():
+def test_learning_curve():
     episodes = np.array([[10.0, 10, 0], [30.0, 30, 0], [20.0, 20, 0]])
     ax = plotting.plot_learning_curve(np.repeat(episodes, 2, axis=0), solved_return=25.0)
     points, mean, solved = ax.get_lines()
@@ -47,9 +47,14 @@ def test_learning_curve_is_over_steps():
     ax = plotting.plot_learning_curve(episodes, num_timesteps=90)
     assert ax.patches[0].get_x() == 60
     assert ax.patches[0].get_width() == 30
+    returns = np.array([80.0, 100.0])
+    ax = plotting.plot_learning_curve(episodes, num_timesteps=61, delivered=returns)
+    (mark,) = (line for line in ax.get_lines() if line.get_marker() == "*")
+    np.testing.assert_array_equal(mark.get_xydata(), [[61.0, 90.0]])
+    assert mark.get_label() == "delivered policy, 2 episodes: 90"
 
 
-def test_partition_shows_the_greedy_action_of_each_place(either):
+def test_partition_shows_greedy_actions(either):
     agent = either
     visited = agent.visited_states(200, seed=0)
     ax = plotting.plot_partition(agent, (2, 3), visited=visited)
@@ -88,16 +93,7 @@ def test_an_outlier_does_not_stretch_the_axes(agent):
     assert right - left < 10.0
 
 
-def test_the_learning_curve_ends_with_what_is_delivered():
-    episodes = np.array([[10.0, 10, 0], [30.0, 30, 0], [20.0, 20, 0]])
-    returns = np.array([80.0, 100.0])
-    ax = plotting.plot_learning_curve(episodes, num_timesteps=61, delivered=returns)
-    (mark,) = (line for line in ax.get_lines() if line.get_marker() == "*")
-    np.testing.assert_array_equal(mark.get_xydata(), [[61.0, 90.0]])
-    assert mark.get_label() == "delivered policy, 2 episodes: 90"
-
-
-def test_partition_of_an_environment_whose_actions_begin_elsewhere():
+def test_partition_with_actions_from_minus_one():
     agent = FittedQAgent(Grid(), seed=0).learn(300)
     ax = plotting.plot_partition(agent, visited=agent.visited_states(20, env=Grid(), seed=0))
     assert ax.get_images()
@@ -140,7 +136,7 @@ def test_metric_table_has_a_row_for_each_component_and_a_column_for_each_directi
     assert numbers == [[f"{x:.2f}" for x in vector] for vector in vectors[:shown]]
 
 
-def test_names_are_those_of_the_environment_unless_it_was_wrapped(either):
+def test_names_of_components_and_actions(either):
     names, actions = names_for(either)
     assert names[2] == "pole angle (rad)"
     assert actions == ["push left", "push right"]
@@ -166,17 +162,13 @@ def test_bifurcation_draws_a_line_for_each_child():
     ]
     ax = plotting.plot_bifurcation(history)
     branches = [line for line in ax.get_lines() if line.get_linestyle() == "-"]
-    assert sorted(tuple(line.get_xdata()) for line in branches) == [
-        (0.8, 0.2),
-        (0.8, 0.2),
-        (4.0, 0.8),
-        (4.0, 0.8),
-    ]
+    ends = sorted(tuple(line.get_xdata()) for line in branches)
+    assert ends == [(0.8, 0.2), (0.8, 0.2), (4.0, 0.8), (4.0, 0.8)]
     assert ax.get_xscale() == "log"
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
 
 
-def test_where_cells_have_no_temperatures_the_bifurcation_says_so(agent, fitted):
+def test_bifurcation_without_temperatures(agent, fitted):
     ax = plotting.plot_bifurcation(fitted.history)
     assert "plot_cells_over_time" in ax.texts[0].get_text()
     assert not ax.lines
@@ -184,14 +176,10 @@ def test_where_cells_have_no_temperatures_the_bifurcation_says_so(agent, fitted)
 
 
 def test_cells_over_time(agent, fitted):
-    ax = plotting.plot_cells_over_time(agent.history, agent.num_timesteps)
-    line = ax.get_lines()[0]
-    assert line.get_xdata()[-1] == 30_000
-    assert line.get_ydata()[-1] == agent.n_cells
-    ax = plotting.plot_cells_over_time(fitted.history, fitted.num_timesteps)
-    line = ax.get_lines()[0]
-    assert line.get_xdata()[-1] == 4000
-    assert line.get_ydata()[-1] == fitted.newest.n_cells
+    for model, n_cells in ((agent, agent.n_cells), (fitted, fitted.newest.n_cells)):
+        ax = plotting.plot_cells_over_time(model.history, model.num_timesteps)
+        end = [data[-1] for data in ax.get_lines()[0].get_data()]
+        assert end == [model.num_timesteps, n_cells]
 
 
 def test_figures_before_anything_was_learned(tmp_path):
@@ -223,7 +211,7 @@ def test_figures_of_a_rule(env_id, tmp_path):
         elif abs(action[0]) > 0.1:
             assert (shown[i, j, 0] > shown[i, j, 2]) == (action[0] > 0.0)  # red, or blue
     if agent.interface.box is not None:
-        bar = next(one for one in ax.figure.axes if one is not ax)
+        bar = next(axes for axes in ax.figure.axes if axes is not ax)
         assert bar.get_ylabel() == "torque (N m)"
         assert bar.get_ylim() == (-2.0, 2.0)
 
