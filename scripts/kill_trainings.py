@@ -1,10 +1,9 @@
 """Kill trainings with SIGKILL at random moments, resume them, and compare them bit by bit.
 
-Every agent is trained in a process of its own, which writes checkpoints: the online one with each
-partition, in compiled loops and in Python, the fitted one, that of continuous actions, and the one
-that learns the world. The process is killed at a random moment, be it while it imports, learns or
-writes; another goes on with what lies there, and may be killed, too. In the end the file of the
-agent has to be the same, but for times, as that of a training that nobody has disturbed.
+Each training runs in its own process and writes checkpoints: the online agent with each partition,
+compiled and in Python, the fitted agent, the one with continuous actions, and the model agent. The
+process is killed while it imports, learns or writes; another resumes, and may be killed, too. The
+final file must equal that of an uninterrupted training, except for times.
 
     python scripts/kill_trainings.py --kills 200
 

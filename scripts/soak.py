@@ -1,14 +1,14 @@
 """The cost of long runs: memory and speed from stretch to stretch, and whether learning continues.
 
-Each run is a hundred stretches of one learner in a process of its own: an online agent that learns
-for ever and one that rests, a fitted one with its bound, a clusterer and a mixture, which forget,
-of a stream. After each stretch stand the memory of the process, the processor time of a step, and
-what is told of the schedule. At the end the streams' samples move, and the last column says how
-much of the way the learners follow in one more stretch.
+Each run is a hundred stretches of one learner in its own process: an online agent that learns
+forever and one that rests, a fitted one with its bound, and a clusterer and a mixture that forget.
+Rows have the memory of the process, the processor time per step, and the state of the schedule. At
+the end the streams' samples move, and the last column is the share of the shift that the learners
+follow in one more stretch.
 
 Run: python scripts/soak.py
      python scripts/soak.py --only mixture --share 0.01
-Runs are kept in results/soak.jsonl as they end, and not repeated. Writes results/soak.csv.
+Runs are stored in results/soak.jsonl, and not repeated. Writes results/soak.csv.
 """
 
 import json

@@ -1,14 +1,14 @@
 """Learning in C: bytes of the learner, nanoseconds a step, and whether it solves the cart-pole.
 
-An online agent learns BartoCartPole for 50 000 steps, and its cells are written as a C99 header
-that learns (``export_policy(agent, path, learn=True)``), with nothing learned yet. Compiled with
-gcc -O2 it plays the cart-pole in C for 200 000 steps, of which it learns, and then 100 greedy
-episodes; it is solved if these last 950 of 1000 steps on average. Time is processor time of
-deciding and learning alone, a step until learning first rests, the least of 50 repetitions. Seeds
-are those from 62 000 000 on, which chose nothing. Needs gcc.
+An online agent learns BartoCartPole for 50 000 steps, and its cells are exported as a C99 header
+that learns (``export_policy(agent, path, learn=True)``), without values. Compiled with gcc -O2 it
+learns the cart-pole in C for 200 000 steps, and then plays 100 greedy episodes; it is solved if
+they last 950 of 1000 steps on average. Time is processor time of deciding and learning per step
+until learning first rests, the minimum of 50 repetitions. Seeds, from 62 000 000 on, tuned nothing.
+Needs gcc.
 
 Run: python scripts/benchmark.py chip [--seeds 20]
-Runs are kept in results/benchmark_chip.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_chip.jsonl, and not repeated; writes
 results/benchmark_chip.csv.
 """
 

@@ -1,15 +1,14 @@
 """Distortion and time of ODAClusterer beside scikit-learn's KMeans, at 100 clusters.
 
-For each seed all are fitted to the same points in one run, ODA first, then KMeans with ten starts
-and with one; times are of warm code (a first fit of each to these points, which compiles or loads
-all that they need, is not counted). A ratio below 1 is in ODA's favour. The distortion is that of
-the fitted points, which is what all minimise.
+For each seed all are fitted to the same points in one run: ODA, KMeans with ten starts, and KMeans
+with one. A first fit of each, not counted, compiles or loads all code. A ratio below 1 is in ODA's
+favour. The distortion is that of the fitted points, which all methods minimise.
 
-Every fit has one thread, and one run is made at a time unless --workers says otherwise.
+Every fit has one thread, and runs are made one at a time unless --workers says otherwise.
 
 Run: python scripts/benchmark.py clustering --data FOLDER_WITH_THE_FILES
 Without --data it leaves out PIMA, Adult and USPS, whose files scikit-learn does not have.
-Runs are kept as they end in results/benchmark_clustering.jsonl; writes
+Runs are stored in results/benchmark_clustering.jsonl, and not repeated; writes
 results/benchmark_clustering.csv (every fit).
 """
 

@@ -1,15 +1,15 @@
 """Continuous actions: codevectors of states and actions, and a grid of five values.
 
-Both agents have their package defaults, discount factor included, in real Gymnasium environments,
-and learn in the same run. Every training step is counted. Measured is the delivered policy's mean
-return over 100 greedy episodes. Seeds are those from 53 000 000 on, which chose nothing.
+Both agents have their package defaults, including the discount factor, in real Gymnasium
+environments. Measured is the delivered policy's mean return over 100 greedy episodes. Seeds, from
+53 000 000 on, tuned nothing.
 
-Beside them stands what rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo) has published:
+Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
 benchmark.md at commit 0088472b, one run of each algorithm, not made here.
 
 Run: python scripts/benchmark.py continuous [--only Pendulum-v1 ...] [--seeds 20] [--longest 200000]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_continuous.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_continuous.jsonl, and not repeated; writes
 results/benchmark_continuous.csv and results/benchmark_continuous.png.
 """
 

@@ -1,16 +1,15 @@
-"""Policies distilled into rules of a few cells: what the rules return, beside their teachers.
+"""Policies distilled into rules of a few cells: returns of the rules and of their teachers.
 
-Teachers learn in the environment, each with a seed of its own; every step of the search that
-follows is counted, those of the teacher's demonstrations, too, but not those it has learned by
-(``taught_steps``). Rule and teacher then play 100 fresh episodes, from the same starts, which chose
-nothing. Numbers are those left after pruning: of scores, and what each cell does. The rule is
-written in C, in single precision, and asked for its decisions on what it sees (processor time, the
-least of ten); bytes are those of its tables. Teachers of Stable-Baselines3 have rl-zoo's
-hyper-parameters. Seeds are those from 51 800 000 on. Needs gcc.
+Each seed has its own teacher. Every step of the search is counted, including demonstrations of the
+teacher, but not the teacher's training (``taught_steps``). Rule and teacher then play 100 fresh
+episodes from the same starts, which tuned nothing. Numbers are those left after pruning: scores,
+and the action of each cell. The rule is exported to C in single precision and timed on visited
+observations (processor time, minimum of ten); bytes are those of its tables. Teachers of
+Stable-Baselines3 have rl-zoo's hyper-parameters. Seeds start at 51 800 000. Needs gcc.
 
 Run: python scripts/benchmark.py distil [--only CartPole-v1 ...] [--teachers PPO ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_distil.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_distil.jsonl, and not repeated; writes
 results/benchmark_distil.csv.
 """
 

@@ -1,21 +1,20 @@
-"""Disturbed worlds, and observations written in other ways.
+"""Disturbed environments, and transformed observations.
 
-CartPole-v1 with sticky actions, noise on what is observed, physics that drift, actions that come a
-step late, or whose meanings are swapped at half time: the model agent, the fitted agent, and the
-rule by hand (scripts/common/hand_rules.py), played in the same disturbed environment. Delivered
-policies are evaluated in the environment as it was in the last step; it changes no more meanwhile.
-The fitted agent also where actions are swapped after 20,000 steps, and 40,000 more follow.
+CartPole-v1 with sticky actions, noisy observations, drifting physics, delayed actions, or actions
+swapped at half time: the model agent, the fitted agent and the rule by hand
+(scripts/common/hand_rules.py) in the same disturbed environment. Policies are evaluated in the
+environment as it was in the last step. The fitted agent also learns 40,000 steps more after actions
+are swapped at step 20,000.
 
-Agents in CartPole-v1, MountainCar-v0 and Acrobot-v1 whose observations are rotated, mapped by a
-matrix of condition 100, rescaled, shifted, or have 16 components of noise behind them, beside the
-plain ones.
+Agents in CartPole-v1, MountainCar-v0 and Acrobot-v1 with observations rotated, mapped by a matrix
+of condition 100, rescaled, shifted, or with 16 noise components, beside the plain ones.
 
-Agents have their package defaults. A line's mean is over seeds of 100 greedy episodes each; seeds
-are those from 51 200 000 on, which chose nothing.
+Agents have their package defaults. Means are over seeds of 100 greedy episodes each; seeds, from
+51 200 000 on, tuned nothing.
 
 Run: python scripts/benchmark.py disturbed [--only "sticky actions" ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_disturbed.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_disturbed.jsonl, and not repeated; writes
 results/benchmark_disturbed.csv.
 """
 

@@ -1,15 +1,14 @@
-"""Exported policies in C: bytes of their tables, nanoseconds a decision, and how many are right.
+"""Exported policies in C: bytes of their tables, nanoseconds a decision, and agreement.
 
-The agents learn BartoCartPole for 50 000 steps, the one with a model for 1000; their policies are
-written as C99 headers, in single precision and in 16-bit fixed point, compiled with gcc -O2 and
-asked for their decisions on observations of real episodes, of which a fifth each were played with
-0, 5, 20, 50 and 100 % random actions. Time is processor time of 20 passes over them, divided, the
-least of ten, beside that of one ``predict`` of the same observations in Python. The last program
-plays 100 episodes of the cart-pole in C. Seeds are those from 61 000 000 on, which chose nothing.
-Needs gcc.
+The agents learn BartoCartPole for 50 000 steps, the model agent for 1000. Their policies are
+exported as C99 headers in single precision and in 16-bit fixed point, compiled with gcc -O2, and
+evaluated on observations of real episodes, a fifth each with 0, 5, 20, 50 and 100 % random actions.
+Times are processor time per decision (20 passes, minimum of ten), and that of one ``predict`` in
+Python. The last program plays 100 episodes of the cart-pole in C. Seeds, from 61 000 000 on, tuned
+nothing. Needs gcc.
 
 Run: python scripts/benchmark.py export [--seeds 10]
-Runs are kept in results/benchmark_export.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_export.jsonl, and not repeated; writes
 results/benchmark_export.csv.
 """
 

@@ -1,9 +1,9 @@
-"""What a first call costs: processor seconds of whole processes, cold and with code in the cache.
+"""First calls: processor seconds of whole processes, with an empty cache and with code in it.
 
-For each piece of work two processes are started one after the other with a cache folder of their
-own, empty at first: the first one compiles, the second one loads. Counted are all processor seconds
-of the process (user and system), the start of Python and imports included. Beside them stands what
-a process takes that imports Stable-Baselines3 and lets PPO learn one rollout; it compiles nothing.
+For each piece of work two processes share a cache folder that is empty at first: the first one
+compiles, the second one loads. All processor seconds count (user and system), including the start
+of Python and imports. For comparison, a process imports Stable-Baselines3 and lets PPO learn one
+rollout; it compiles nothing.
 
 Run: python scripts/benchmark.py first_call [--only FittedQAgent ...] [--repetitions 5]
 Writes results/benchmark_first_call.csv.

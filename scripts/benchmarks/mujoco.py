@@ -1,13 +1,12 @@
 """The model agent on Gymnasium's MuJoCo tasks of few components.
 
-InvertedPendulum, InvertedDoublePendulum and Reacher with continuous actions, package defaults, and
-every training step counted. A line's mean is over seeds of 100 greedy episodes each; seeds are
-those from 51 400 000 on, which chose nothing.
+InvertedPendulum, InvertedDoublePendulum and Reacher with continuous actions and package defaults.
+Means are over seeds of 100 greedy episodes each; the seeds, from 51 400 000 on, tuned nothing.
 
 Run: pip install ".[mujoco]"
      python scripts/benchmark.py mujoco [--only Reacher-v5 ...] [--seeds 5] [--longest 50000]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_mujoco.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_mujoco.jsonl, and not repeated; writes
 results/benchmark_mujoco.csv.
 """
 

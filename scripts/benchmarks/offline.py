@@ -1,15 +1,14 @@
-"""Fitted Q from logged data: 5,000 steps by somebody else, and no further one.
+"""Fitted Q from logged data: 5,000 steps of another policy, and no further interaction.
 
-They are random; or mixed, where of each episode some share, drawn anew, is random and the rest by
-the rule that a person wrote (common/hand_rules.py); or all by that rule, the expert. Pendulum's
-torques are logged as they were and become the nearest of five. FittedQAgent.fit with package
-defaults is compared with the behaviour in the log: the mean return of 100 greedy episodes, and by
-how much it beats the log at least. Of the estimate of the policy's return: whether its interval
-holds the true discounted return, the mean of 100 real episodes without a limit of time (500 steps,
-after which nothing counts). Seeds start at 51 550 000, and chose nothing.
+The behaviour is random; mixed, with a share of random actions drawn anew for each episode; or
+expert, the rule by hand (common/hand_rules.py). Pendulum's torques are mapped to the nearest of
+five. FittedQAgent.fit with package defaults is compared with the behaviour: the mean return of 100
+greedy episodes, and the smallest gain over the log. The estimated return is compared with the true
+discounted return, the mean of 100 real episodes without a time limit (500 steps, after which
+nothing counts). Seeds start at 51 550 000, and tuned nothing.
 
 Run: python scripts/benchmark.py offline [--only CartPole-v1 ...] [--seeds 20]
-Runs are kept in results/benchmark_offline.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_offline.jsonl, and not repeated; writes
 results/benchmark_offline.csv.
 """
 

@@ -1,15 +1,15 @@
 """Worlds whose reward is hard to find: how many seeds find it.
 
-A deep sea of 20 by 20 cells, as in bsuite, numbered, whose actions' meanings are drawn for each
-seed; two rooms with a reward in the far corner, whose observation is the cell's number, or two
-numbers; MiniGrid's DoorKey-5x5 in nine numbers (envs/sparse.py). For the fitted agent there are a
-deep sea of 10 by 10 and Taxi-v4, too, and it may go on for 100,000 steps. A seed succeeds if the
-delivered policy's mean return over 100 greedy episodes is what the table says. Agents have their
-package defaults; seeds are those from 51 300 000 on, which chose nothing.
+A deep sea of 20 by 20 numbered cells, as in bsuite, with actions permuted by the seed; two rooms
+with a reward in the far corner, observed as the cell's number or as two numbers; MiniGrid's
+DoorKey-5x5 in nine numbers (envs/sparse.py). The fitted agent also has a deep sea of 10 by 10 and
+Taxi-v4, and up to 100,000 steps. A seed succeeds if the delivered policy's mean return over 100
+greedy episodes reaches the value in the table. Agents have their package defaults; the seeds, from
+51 300 000 on, tuned nothing.
 
 Run: python scripts/benchmark.py sparse [--only DeepSea ...] [--seeds 20]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_sparse.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_sparse.jsonl, and not repeated; writes
 results/benchmark_sparse.csv.
 """
 

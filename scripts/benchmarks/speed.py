@@ -1,14 +1,14 @@
-"""How fast the agents are on a cart-pole: fused with its dynamics, in a Python loop, as a command.
+"""Speed of the agents on a cart-pole: compiled with its dynamics, in a Python loop, as a command.
 
-Fused: nanoseconds a step of the online agent, metric included, over 200 000 steps, each training
-beside as many steps of the bare dynamics, both the least of 30 times.
+Fused: nanoseconds per step of the online agent, including the metric, over 200 000 steps, and of
+the bare dynamics; each the minimum of 30 trainings.
 
-In a loop: microseconds that the online agent adds to the steps of Gymnasium's CartPole in Python,
-over the same episodes.
+In a loop: microseconds that the online agent adds to a step of Gymnasium's CartPole in Python, over
+the same episodes.
 
 As a command: seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache.
 
-Seeds are those from 40 000 000 on. How well the agents learn is measured by the suite.
+Seeds start at 40 000 000. The suite measures how well the agents learn.
 
 Run: python scripts/benchmark.py speed
 Writes results/benchmark_speed.csv.

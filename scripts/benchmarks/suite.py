@@ -1,17 +1,17 @@
 """One default for the classic-control suite: how many seeds are solved, how fast, at what size.
 
-Every agent has its package defaults, discount factor included, in real Gymnasium environments.
-Every training step is counted. A seed is solved if the delivered policy's mean return over 100
-greedy episodes reaches the threshold. Seeds are those from 51 000 000 on (of the baselines from
-50 000 000 on, of the agent with a model from 54 000 000 on), which chose nothing.
+Every agent has its package defaults, including the discount factor, in real Gymnasium environments.
+A seed is solved if the delivered policy's mean return over 100 greedy episodes reaches the
+threshold. Seeds tuned nothing: from 51 000 000 on, of the baselines from 50 000 000 on, of the
+model agent from 54 000 000 on.
 
-DQN and PPO of Stable-Baselines3, and SAC where actions are continuous, with rl-zoo's tuned
-hyper-parameters for each environment, learn in the same environments for the same number of steps:
---baselines 3 gives them three seeds. Beside them stand rules by hand, and dynamic programming.
+DQN, PPO and (for continuous actions) SAC of Stable-Baselines3, with rl-zoo's tuned
+hyper-parameters, learn in the same environments for the same number of steps: --baselines 3 gives
+them three seeds. Rules by hand and dynamic programming are listed beside them.
 
 Run: python scripts/benchmark.py suite [--only CartPole-v1 ...] [--baselines 3]
      [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are kept in results/benchmark_suite.jsonl as they end, and not repeated; writes
+Runs are stored in results/benchmark_suite.jsonl, and not repeated; writes
 results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 

@@ -1,18 +1,18 @@
-"""Several environments at once: what a step teaches in copies, and how fast actors make steps.
+"""Vector environments: the share of seeds solved with copies, and the speed of actors.
 
-Of CartPole-v1 and for 1, 8 and 64 copies: the share of seeds whose delivered policy reaches a mean
-of 475 in 100 greedy episodes after the same number of steps, counted over all copies (looked at
-when the first episode after that ends, for training goes on). Seeds start at 59 000 000.
+CartPole-v1 with 1, 8 and 64 copies: the share of seeds whose delivered policy reaches a mean of 475
+in 100 greedy episodes after the same number of steps, counted over all copies (evaluated when the
+first episode after that ends). Seeds start at 59 000 000.
 
-Then actors, of which each plays in a copy of its own in a process of its own, and none, where the
-agent plays itself: steps per second of a CartPole that takes 10 ms a step, and the share of seeds,
-starting at 59 500 000, that are solved after the first number of steps above. The pace, which takes
-minutes a seed, is that of the first four.
+Then actors, each with its own environment in its own process, and none, where the agent plays
+itself: steps per second of a CartPole that takes 10 ms a step, and the share of seeds, starting at
+59 500 000, that are solved after the first number of steps above. The speed, which takes minutes
+per seed, is that of the first four.
 
 Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2] [--only copies]
      python scripts/benchmark.py vector --only actors --seeds 20
-Trainings in copies are kept in results/benchmark_vector.jsonl as they end, and not repeated. It
-writes results/benchmark_vector.csv and benchmark_vector_actors.csv.
+Trainings with copies are stored in results/benchmark_vector.jsonl, and not repeated. Writes
+results/benchmark_vector.csv and benchmark_vector_actors.csv.
 """
 
 import time
