@@ -90,6 +90,7 @@ def _fit_clusterers() -> None:
 
 
 def _fit_supervised() -> None:
+    fine_tuning: Any
     for X, fine_tuning in product(_TYPES, (None, "lvq1", "glvq", "rslvq", "mrslvq")):
         _fit(ODAClassifier(6, fine_tuning=fine_tuning, random_state=0), X=X)
     ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])

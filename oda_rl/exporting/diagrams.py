@@ -88,7 +88,8 @@ class Diagram:
 def log_weights(weights: FloatArray) -> FloatArray:
     """Return log weights, with a finite value for a weight of 0."""
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(weights), -1e4)
+        logs: FloatArray = np.maximum(np.log(weights), -1e4)
+    return logs
 
 
 def is_text(labels: npt.NDArray[Any]) -> bool:

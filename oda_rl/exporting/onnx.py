@@ -498,28 +498,24 @@ class _Converter(NamedTuple):
 
 _LABEL, _SHARES = ("label",), ("label", "probabilities")
 _CONVERTERS: dict[type, _Converter] = {
-    **dict.fromkeys(
-        (BatchDeterministicAnnealing, SOM, StochasticVQ), _Converter(quantizer, _LABEL)
-    ),
+    BatchDeterministicAnnealing: _Converter(quantizer, _LABEL),
+    SOM: _Converter(quantizer, _LABEL),
+    StochasticVQ: _Converter(quantizer, _LABEL),
     LVQ: _Converter(lvq, _LABEL),
-    **dict.fromkeys(
-        (ODAClusterer, DistributedODAClusterer), _Converter(codebook_clusterer, _SHARES)
-    ),
-    **dict.fromkeys(
-        (ODAClassifier, DistributedODAClassifier),
-        _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
-    ),
+    ODAClusterer: _Converter(codebook_clusterer, _SHARES),
+    ODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
+    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES),
+    DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     ODARegressor: _Converter(codebook_regressor, ("variable",)),
     ODATreeClusterer: _Converter(tree_clusterer, _LABEL),
     ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
     ODATreeRegressor: _Converter(tree_regressor, ("variable",)),
-    **dict.fromkeys(
-        (SGDGaussianMixture, StochasticEMGaussianMixture, DistributedGaussianMixture),
-        _Converter(mixture, _SHARES),
-    ),
-    **dict.fromkeys(
-        (ConvexClustering, INFEX, KernelVectorQuantization), _Converter(exemplars, _SHARES)
-    ),
+    SGDGaussianMixture: _Converter(mixture, _SHARES),
+    StochasticEMGaussianMixture: _Converter(mixture, _SHARES),
+    DistributedGaussianMixture: _Converter(mixture, _SHARES),
+    ConvexClustering: _Converter(exemplars, _SHARES),
+    INFEX: _Converter(exemplars, _SHARES),
+    KernelVectorQuantization: _Converter(exemplars, _SHARES),
     DensityClassifier: _Converter(density_classifier, _SHARES, _WITH_ZIPMAP),
     DensityOutlierDetector: _Converter(outliers, ("label", "scores")),
 }

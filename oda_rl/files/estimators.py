@@ -200,9 +200,10 @@ def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
     if "objects" in value:
         require(all(isinstance(item, str | int | float) for item in value["objects"]), "objects")
         return np.array(value["objects"], dtype=object).reshape(value["shape"])
-    for kind in (list, tuple):
-        if kind.__name__ in value:
-            return kind(_decode(item, arrays, classes) for item in value[kind.__name__])
+    if "list" in value:
+        return [_decode(item, arrays, classes) for item in value["list"]]
+    if "tuple" in value:
+        return tuple(_decode(item, arrays, classes) for item in value["tuple"])
     if "named" in value:
         named = classes[value["named"]]
         require(hasattr(named, "_fields"), f"{value['named']} is not a named tuple")

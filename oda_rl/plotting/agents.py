@@ -229,7 +229,7 @@ def _draw_places(places: FloatArray, ax: Axes) -> None:
                     markeredgewidth=0.5)  # fmt: skip
             continue
         disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "0.3"}
-        ax.annotate(str(k), tuple(place), ha="center", va="center", fontsize=8, bbox=disc)
+        ax.annotate(str(k), (place[0], place[1]), ha="center", va="center", fontsize=8, bbox=disc)
 
 
 def plot_metric(

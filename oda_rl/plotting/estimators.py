@@ -390,7 +390,8 @@ def animate_annealing(
             f"the picture is of a plane: the model must have 2 features, not {model.n_features_in_}"
         )
     labels = [getattr(model, "classes_", []), [] if classes is None else classes]
-    names = np.unique(np.concatenate([row for row in map(np.asarray, labels) if len(row)] or [[]]))
+    arrays = [row for row in map(np.asarray, labels) if len(row)]
+    names = np.unique(np.concatenate(arrays or [np.zeros(0)]))
     window = window_of(plane, np.concatenate([level.codevectors for level in model.history_]))
     ax = new_axes(5.6, 5.0)[0]
     grey = np.full(len(plane), _GREY)
