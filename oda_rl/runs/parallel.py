@@ -18,9 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, cast
-from zipfile import ZipFile
+from uuid import uuid4
 
 import joblib
 import numpy as np
@@ -267,14 +266,26 @@ def _backend(
             yield (TerminatedWorkerError,)
         return
     from distributed import KilledWorker
+    from distributed.diagnostics.plugin import WorkerPlugin
+
+    class Files(WorkerPlugin):
+        """Write files to the import path of all workers, including later ones."""
+
+        def __init__(self, files: Mapping[str, bytes]) -> None:
+            self.files = files
+
+        def setup(self, worker: Any) -> None:
+            for place, content in self.files.items():
+                path = Path(worker.local_directory) / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
 
     n_workers = None if execution.workers == -1 else execution.workers
-    with dask_client(n_workers, execution.address) as client, TemporaryDirectory() as folder:
+    with dask_client(n_workers, execution.address) as client:
+        # client.upload_file would reload the modules in the scheduler's process, which may be this.
         if files := _files_beside(function):
-            with ZipFile(f"{folder}/modules.zip", "w") as archive:
-                for name, file in files.items():
-                    archive.write(file, name)
-            client.upload_file(f"{folder}/modules.zip")
+            contents = {place: file.read_bytes() for place, file in files.items()}
+            client.register_plugin(Files(contents), name=str(uuid4()))
         with joblib.parallel_config(backend="dask"):
             yield (KilledWorker,)
 
