@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from environments import Toy
 
-from oda_rl.agents.model.search import _SCORE_WEIGHT, GradedShape, Shape, degrees_of
+from oda_rl.agents.model.search import _SCORE_WEIGHT, GradedCoding, degrees_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -66,21 +66,15 @@ def test_of_two_actions_or_the_same_twice_there_are_none():
     assert degrees(twice, 600, 3) is None
 
 
-class At:
-    """Coordinates in which nothing is scaled."""
-
-    mean, scale = np.zeros(2), np.ones(2)
-
-
 @pytest.mark.parametrize("n_cells", [3, 6, 8])
 def test_the_nearest_degree_of_the_cell_is_done(n_cells):
     rng = np.random.default_rng(1)
     degrees, n_graded = np.array([-1.0, 0.3, 1.0]), n_cells // 3
-    shape = GradedShape.by(Shape(n_cells, 2, 3, False), degrees)
-    vectors = rng.normal(size=(5, shape.size))
+    coding = GradedCoding(np.zeros(2), np.ones(2), n_cells, 3, False, False, np.arange(2), degrees)
+    vectors = rng.normal(size=(5, coding.n_moving))
     points = rng.normal(size=(400, 2))
     ahead = np.column_stack([np.ones(400), points])
-    for vector, scores, outputs in zip(vectors, *shape.decoded(vectors, At), strict=True):
+    for vector, scores, outputs in zip(vectors, *coding.decoded(vectors), strict=True):
         own, degree = vector.reshape(2, n_graded, 3) @ ahead.T
         # of all pairs of a cell and an action, by the formula
         pairs = _SCORE_WEIGHT * own[:, None] - (degree[:, None] - degrees[:, None]) ** 2

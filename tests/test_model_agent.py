@@ -16,8 +16,9 @@ from environments import QUICK
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
-from oda_rl.agents.distilling.search import Climber
-from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
+from oda_rl.agents.distilling.coding import Coding
+from oda_rl.agents.distilling.search import Climber, Imagination
+from oda_rl.agents.distilling.simplifying import simplified
 from oda_rl.agents.model import fallback
 from oda_rl.agents.model.experience import (
     Candidate,
@@ -25,9 +26,8 @@ from oda_rl.agents.model.experience import (
     rules_to_arrays,
     values,
 )
-from oda_rl.agents.model.search import Effort, Imagination, Shape, search
-from oda_rl.agents.worlds import files
-from oda_rl.agents.worlds.coordinates import Coordinates, scratch_for
+from oda_rl.agents.model.search import Effort, n_cells_for, search
+from oda_rl.agents.worlds.coordinates import scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.simulation import imagining
@@ -48,14 +48,16 @@ def same(one, other):
 # ---------------------------------------------------------------- climbing and searching
 
 
-@pytest.mark.parametrize("n", [3, 10])
-def test_a_climber_climbs_ill_conditioned_slopes_to_the_top(n):
+@pytest.mark.parametrize(("n", "fixed"), [(3, 0), (10, 2)])
+def test_a_climber_climbs_ill_conditioned_slopes_to_the_top(n, fixed):
     scales = 10.0 ** np.linspace(0.0, 4.0, n)
-    climber = Climber(np.ones(n), 0.5, 12, np.random.default_rng(0))
+    climber = Climber(np.ones(n + fixed), 0.5, 12, np.random.default_rng(0), n)
     for _ in range(60 * n):
         asked = climber.ask()
-        climber.tell(-(asked**2 @ scales))
-    assert climber.mean**2 @ scales < 1e-8
+        climber.tell(-(asked[:, :n] ** 2 @ scales))
+        assert (asked[:, n:] == 1.0).all()
+    assert climber.mean[:n] ** 2 @ scales < 1e-8
+    assert climber.mean[n:].tolist() == [1.0] * fixed
 
 
 def test_a_climber_adapts_its_step_size():
@@ -77,9 +79,9 @@ def slider(n=400, seed=0):
 
 
 def imagination(learned, starts, horizon=30, boxed=False):
-    shape = Shape.of(1, 2, 2, boxed)
-    drawn = (lambda n: starts[:n],) * 2
-    return Imagination(learned.arrays, learned.at, shape, horizon, *drawn)
+    at = learned.at
+    coding = Coding(at.mean, at.scale, 2 if boxed else 4, 2, boxed, boxed, np.arange(1))
+    return Imagination(learned.arrays, coding, horizon, lambda n: starts[:n])
 
 
 def test_a_search_finds_the_rule_that_a_line_asks_for():
@@ -131,50 +133,26 @@ def test_a_search_is_lost_where_the_nearest_cell_is_too_far(far):
 
 
 def test_choices_among_more_actions_have_more_cells():
-    cells = [Shape.of(3, n, n, False).n_cells for n in (2, 3, 5, 9, 24)]
+    cells = [n_cells_for(n) for n in (2, 3, 5, 9, 24)]
     assert cells == [4, 6, 20, 20, 24]
 
 
 @pytest.mark.parametrize("boxed", [False, True])
-def test_vectors_of_rules_decide_as_the_rules_do(boxed):
-    rng = np.random.default_rng(2)
-    shape = Shape.of(3, 2, 4, boxed)
-    at = Coordinates(
-        rng.normal(size=3), rng.uniform(0.1, 3.0, 3), np.full(3, -9.0), np.full(3, 9.0),
-        np.zeros((0, 2), dtype=np.int64), np.zeros((3, 0)),
-    )  # fmt: skip
-    vectors = rng.normal(size=(5, shape.size))
-    points = rng.normal(size=(200, 3))
-    scores, outputs = shape.decoded(vectors, at)
-    for one, own in zip(scores, outputs, strict=True):
-        again = shape.decoded(shape.encoded(one, own, at)[None], at)
-        before = RulePolicy(one, own, np.zeros((len(one), 3)))
-        after = RulePolicy(again[0][0], again[1][0], np.zeros((len(one), 3)))
-        np.testing.assert_allclose(before.act(points), after.act(points), atol=1e-9)
-
-
-@pytest.mark.parametrize("boxed", [False, True])
 @pytest.mark.parametrize("n", [1, 5])
-def test_one_rule_is_imagined_by_the_code_that_imagines_many(n, boxed):
-    shape = Shape.of(2, 2, 2, boxed)
-    at = Coordinates(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0),
-                     np.zeros((0, 2), dtype=np.int64), np.zeros((2, 0)))  # fmt: skip
-    for array in shape.decoded(np.zeros((n, shape.size)), at):
+def test_vectors_of_rules_decide_as_the_rules_do(boxed, n):
+    rng = np.random.default_rng(2)
+    used = np.array([0, 1, 3])
+    coding = Coding(rng.normal(size=4), rng.uniform(0.1, 3.0, 4), 4, 2, boxed, boxed, used)
+    vectors = np.array([coding.random(rng) for _ in range(n)])
+    points = rng.normal(size=(200, 4))
+    decoded = coding.decoded(vectors)
+    for array in decoded:
         assert array.flags.c_contiguous  # numba compiles others anew: seconds
         assert array.flags.writeable
-
-
-def test_a_rule_of_fewer_cells_fills_a_vector_and_decides_as_before():
-    rng = np.random.default_rng(3)
-    shape = Shape.of(2, 3, 3, False)
-    at = Coordinates(np.zeros(2), np.ones(2), np.full(2, -9.0), np.full(2, 9.0),
-                     np.zeros((0, 2), dtype=np.int64), np.zeros((2, 0)))  # fmt: skip
-    scores, outputs = rng.normal(size=(2, 3)), np.eye(3)[[2, 0]][:, :, None]
-    points = rng.uniform(-1.0, 1.0, size=(500, 2))
-    filled = shape.decoded(shape.encoded(scores, outputs, at)[None], at)
-    before = RulePolicy(scores, outputs, np.zeros((2, 2))).act(points)
-    after = RulePolicy(filled[0][0], filled[1][0], np.zeros((6, 2))).act(points)
-    assert (before == after).mean() > 0.99
+    for scores, outputs in zip(*decoded, strict=True):
+        before = RulePolicy(scores, outputs, np.zeros((4, 4)))
+        after = coding.rule(coding.encoded(scores, outputs))
+        np.testing.assert_allclose(before.act(points), after.act(points), atol=1e-9)
 
 
 # ---------------------------------------------------------------- smaller rules, and the best one
@@ -197,21 +175,6 @@ def test_numbers_that_do_not_matter_are_dropped():
     assert difference[1] / difference[3] == pytest.approx(6.0, rel=0.02)
 
 
-def test_what_all_scores_have_in_common_changes_nothing():
-    rng = np.random.default_rng(0)
-    scores, outputs = rng.normal(size=(4, 3)), np.eye(4)[:, :, None]
-    points = rng.normal(size=(100, 2))
-    own = RulePolicy(scores, outputs, np.zeros((4, 2)))
-    less = RulePolicy(grounded(scores), outputs, np.zeros((4, 2)))
-    np.testing.assert_array_equal(own.act(points), less.act(points))
-    assert (grounded(scores) == 0.0).sum() == 3
-
-
-def test_rounding_keeps_significant_digits():
-    numbers = np.array([0.0, 1234.0, -0.05678, 3e-9])
-    np.testing.assert_allclose(rounded(numbers, 2), [0.0, 1200.0, -0.057, 3e-9])
-
-
 def candidate(promised, returns, imagined):
     one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
     one.imagined = list(imagined)
@@ -220,13 +183,10 @@ def candidate(promised, returns, imagined):
     return one
 
 
-def test_promises_that_reality_did_not_keep_do_not_win():
+def test_real_returns_decide_between_candidates():
     kept = candidate(80.0, [80.0, 82.0, 78.0], [80.0, 80.0, 80.0])
     broken = candidate(120.0, [30.0, 40.0, 20.0], [120.0, 120.0, 120.0])
     assert values([kept, broken]).argmax() == 0
-
-
-def test_of_equal_promises_the_one_that_was_played_more_wins():
     returns = [95.0, 105.0, 100.0, 90.0, 110.0]
     once = candidate(100.0, returns[2:3], [100.0])
     often = candidate(100.0, returns, [100.0] * 5)
@@ -249,17 +209,6 @@ def test_candidates_of_different_sizes_come_back_from_arrays():
     assert back[0].imagined == [2.5, 2.5]
     assert back[1].returns == []
     assert rules_from_arrays({}, 1, 1, False) == []
-
-
-def test_a_learned_world_comes_back_from_arrays():
-    learned = learn_world(slider(), -3.0, False, 4, None, np.random.default_rng(0))
-    back = files.from_arrays(files.to_arrays(learned), False, 2, 1)
-    for name, array in learned.arrays._asdict().items():
-        np.testing.assert_array_equal(array, getattr(back.arrays, name))
-    for name, array in learned.at._asdict().items():
-        np.testing.assert_array_equal(array, getattr(back.at, name))
-    assert back.chosen.form == learned.chosen.form
-    assert back.chosen.errors == learned.chosen.errors
 
 
 # ---------------------------------------------------------------- the agent
@@ -467,7 +416,7 @@ def test_units_and_origins_do_not_matter(scale):
     assert agent.evaluate(10, env=twin, seed=1).mean() > 480.0
 
 
-# ---------------------------------------------------------------- where the world is not believed
+# ---------------------------------------------------------------- worlds that are not trusted
 @pytest.fixture
 def distrustful(monkeypatch):
     monkeypatch.setattr(fallback, "_JUDGED_FIRST", 300)
@@ -477,7 +426,7 @@ def distrustful(monkeypatch):
 
 
 @pytest.mark.slow
-def test_where_the_world_is_not_believed_it_goes_on_in_reality(distrustful, tmp_path):
+def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path):
     agent = ModelAgent("CartPole-v1", seed=91_000)
     told = []
     with pytest.warns(UserWarning, match="it is a test.: learning goes on in the real"):
@@ -519,7 +468,7 @@ def test_remembered_steps_are_those_of_the_agent():
     assert ends.sum() == seen.transitions.ended.sum() > 0
 
 
-def test_a_world_that_is_believed_is_learned_on(distrustful, monkeypatch):
+def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1)
     agent = ModelAgent("CartPole-v1", seed=91_002).learn(700)

@@ -13,6 +13,7 @@ from oda_rl.agents import ModelAgent
 from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.model.experience import Outcomes
 from oda_rl.agents.worlds.world import World
+from oda_rl.envs.sparse import TwoRooms
 
 
 class Line(gym.Env):
@@ -190,7 +191,9 @@ def test_a_truncated_episode_is_counted_as_far_as_it_went():
 
 
 @pytest.mark.parametrize("steps", [90, 400])
-@pytest.mark.parametrize("make", [partial(Line, lengths=(60, 60)), Line, Ring])
+@pytest.mark.parametrize(
+    "make", [partial(Line, lengths=(60, 60)), Line, Ring, partial(TwoRooms, 2)]
+)
 def test_going_on_after_saving_gives_the_same_bits(make, steps, tmp_path):
     agent = ModelAgent(make(), seed=1, **QUICK).learn(steps)
     agent.save(tmp_path / "agent.zip")

@@ -407,7 +407,7 @@ def test_the_figure_shows_both(cart):
         lines = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
         np.testing.assert_array_equal(lines["real"], real[:, j])
         np.testing.assert_array_equal(lines["imagined, with the same actions"], imagined[:, j])
-    with pytest.raises(ValueError, match="ax has 1 axes: there must be 3"):
+    with pytest.raises(ValueError, match="ax has 1 axes: it must have 3"):
         plot_world(cart, ax=axes[:1])
 
 

@@ -59,10 +59,10 @@ class Affine:
         return Affine(-self.centre, -self.shared, self.remainder)
 
     def __sub__(self, other: Any) -> "Affine":
-        return self + -other
+        return self.__add__(-other)
 
     def __rsub__(self, other: Any) -> "Affine":
-        return -self + other
+        return (-self).__add__(other)
 
     def __mul__(self, other: Any) -> "Affine":
         if not isinstance(other, Affine):
@@ -80,7 +80,7 @@ class Affine:
         return self * (inverse(other) if isinstance(other, Affine) else 1.0 / other)
 
     def __rtruediv__(self, other: Any) -> "Affine":
-        return inverse(self) * other
+        return inverse(self).__mul__(other)
 
 
 def _by_tangent(x: Affine, value: FloatArray, slope: FloatArray, bend: FloatArray) -> Affine:

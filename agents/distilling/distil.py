@@ -1,4 +1,4 @@
-"""Any policy as a rule of a few cells, and agents that offer it."""
+"""Distil any policy into a rule of a few cells."""
 
 import math
 import warnings
@@ -34,43 +34,40 @@ from oda_rl.envs.wrappers import ActionChoices
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
 STEPS = 200_000
 _MIN_STEPS = 100
-_IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # of all steps
-_PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # of what is left where there is no climb
+_IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # shares of all steps
+_PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # shares of the rest where there is no climb
 _AT_TOP = 4  # rules that race once more then
-_DECIDING = 0.2  # of those of the climb
-_SLICES = 20  # of the climb, between which others have their turn
+_DECIDING = 0.2  # share of the steps of a climb
+_SLICES = 20  # of a climb, between which it can be interrupted
 
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
 class Size:
-    """A point of the curve: what a rule of so many cells returns."""
+    """A rule with at most ``n_cells`` cells."""
 
     n_cells: int
-    """That it could have."""
     policy: RulePolicy
     returns: FloatArray
-    """From fresh starts, those of the teacher's ``taught``."""
+    """From the starts of the teacher's ``taught``."""
 
 
 @dataclass(frozen=True)
 class Distilled:
-    """A rule, and what is known of it. ``print`` it."""
+    """A rule and its returns; ``print`` it."""
 
     policy: RulePolicy
     interface: Interface
-    """Of the environment."""
     env_id: str | None
     returns: FloatArray
-    """What the rule returned, from starts by which nothing was chosen but how much may be pruned,
-    shape (n,)."""
+    """Returns of the rule from fresh starts, which chose only how much to prune, shape (n,)."""
     taught: FloatArray
-    """What its teacher returned from the first of the same starts, shape (m,)."""
+    """Returns of its teacher from the first of the same starts, shape (m,)."""
     steps: int
-    """Taken in the environment."""
+    """Steps taken in the environment."""
     curve: tuple[Size, ...] = ()
-    """Of other numbers of cells, too, if none was given."""
+    """Rules of other sizes, too, if no number of cells was given."""
 
     @property
     def worse(self) -> bool | None:
@@ -84,7 +81,7 @@ class Distilled:
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
     ) -> str:
-        """Say the rule in words, as :meth:`RulePolicy.rules`; names are those of known ones."""
+        """Return the rule in words, by default with the names of known environments."""
         known, known_actions = matching_names(self.env_id, self.interface)
         box = self.interface.box
         if box is not None:
@@ -100,7 +97,7 @@ class Distilled:
 
     @property
     def comparison(self) -> str:
-        """What rule and teacher return, in a line."""
+        """Mean returns of rule and teacher, in a line."""
         change = _change(self.returns, self.taught)
         if len(change) < 2:
             return f"{self.steps} steps were too few to compare the rule with its teacher"
@@ -120,39 +117,38 @@ def distill(
     *,
     steps: int = STEPS,
     seed: int | None = None,
-    told: Callable[[int], None] = lambda steps: None,
+    callback: Callable[[int], None] = lambda steps: None,
 ) -> Distilled:
     """Make a rule of a few cells that does what a policy does, or better.
 
-    A third of the steps goes into imitation: cells are fitted to what the teacher does where it
-    goes and where its students go, each mistake as bad as what it costs. What was fitted races with
-    the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules are
-    played against each other, of which the first is that where the climb began. Where there are
-    many steps there are further climbs, each from the best rule so far. A teacher that is a rule of
-    so few cells has to be beaten; and one that has learned a world, and believes it, lends it to
-    climbs that take no real step, whose winner has to be beaten in its place. Last, cells,
-    numbers and digits are dropped that do not matter: many fresh starts have to confirm that.
+    A third of the steps goes into imitation: cells are fitted to the teacher's actions where it
+    goes and where its students go, each mistake weighted by its cost. The fitted rules race with
+    the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules of
+    the climb race, its start among them. With many steps there are further climbs, each from the
+    best rule so far. A teacher that is itself a rule of so few cells has to be beaten; the trusted
+    world of a teacher is climbed in first, and that rule has to be beaten instead. Last, cells,
+    numbers and digits that do not matter are dropped, which fresh starts have to confirm.
 
     Parameters
     ----------
     policy : agent, policy, model of Stable-Baselines3, or callable
-        The teacher. Of agents and policies (:class:`~oda_rl.agents.policies.contract.Policy`) the
-        values say what a mistake costs. Of a model, or of a function that returns an action for an
-        observation, they are estimated from steps taken with it.
+        The teacher. The values of agents and policies
+        (:class:`~oda_rl.agents.policies.contract.Policy`) are the costs of mistakes. For a model,
+        or a function from an observation to an action, they are estimated from steps taken with it.
     env : str or gymnasium.Env
-        Where to play, with spaces as the agents take them.
+        With spaces as the agents take them.
     n_cells : int, optional
-        Of the rule, at most; at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
-        with an eighth of the steps, and each racing with the rule of fewer cells before it. It is
-        the smallest within a standard error of the best.
+        Maximum number of cells, at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
+        with an eighth of the steps, and each racing with the rule of fewer cells before it; the
+        result is the smallest within a standard error of the best.
     values : callable, optional
-        What all actions are worth, shape (n, A), in states, shape (n, d), if it is known better.
+        Better values of all actions, shape (n, A), in states, shape (n, d).
     steps : int
-        In the environment, at most: every one counts, also those of the teacher.
+        Maximum number of steps in the environment, those of the teacher included.
     seed : int, optional
         The same seed gives the same bits.
-    told : callable, optional
-        Is told now and then how many steps have been taken.
+    callback : callable, optional
+        Called now and then with the number of steps so far.
 
     Returns
     -------
@@ -170,7 +166,7 @@ def distill(
     ValueError
         For numbers out of range, or a teacher of another environment.
     TypeError
-        If it is no teacher, or no environment.
+        If ``policy`` is no teacher, or ``env`` no environment.
 
     References
     ----------
@@ -188,7 +184,7 @@ def distill(
     sizes = SIZES if n_cells is None else (int(n_cells),)
     if checked_count("steps", steps) < _MIN_STEPS * len(sizes):
         raise ValueError(f"steps is {steps!r}: it must be at least {_MIN_STEPS * len(sizes)}")
-    budgeted = BudgetedEnv(env, sizes[0], int(steps), told)
+    budgeted = BudgetedEnv(env, sizes[0], int(steps), callback)
     master, world = teacher_of(policy, budgeted.interface, values), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
@@ -220,10 +216,10 @@ def small_rule(
     world: World | None = None,
     known: RulePolicy | None = None,
 ) -> Generator[None, None, tuple[RulePolicy, FloatArray]]:
-    """Go all the way with so many steps, and return a rule, and its returns from fresh starts.
+    """Imitate, climb, prune and confirm; return a rule, and its returns from fresh starts.
 
-    A rule that is ``known`` races with those that imitate. A generator, so that whoever asks for it
-    can show progress, or stop.
+    A ``known`` rule races with those that imitate. A generator, so that the caller can show
+    progress, or stop.
     """
     end = env.steps + steps
     found = imitate(env, teacher, n_cells, int(_IMITATING * steps), rng, world, known)
@@ -253,7 +249,7 @@ def small_rule(
 def _climbed(
     env: BudgetedEnv, found: Imitation, steps: float, rng: np.random.Generator
 ) -> Generator[None, None, tuple[FloatArray, list[int]]]:
-    """Climb, and again from what was found as long as steps last for that.
+    """Climb, and again from the best, as long as steps last.
 
     Returns the best vector, and seeds of starts from which it was the best.
     """
@@ -321,21 +317,21 @@ class Simplifiable(Player):
     ) -> RulePolicy:
         """Return a rule of a few cells that does what the agent does, or better.
 
-        The agent stays as it is. :meth:`distilled` does the same, and tells more.
+        The agent is not changed. :meth:`distilled` also returns the evaluation.
 
         Parameters
         ----------
         n_cells : int, optional
-            Of the rule, at most; at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, and
-            it is the smallest within a standard error of the best.
+            Maximum number of cells, at least 2; by default the smallest of several sizes within a
+            standard error of the best.
         steps : int
-            In the environment, at most.
+            Maximum number of steps in the environment.
         seed : int, optional
             The same seed gives the same bits.
         env : gymnasium.Env, optional
-            Where to play. By default a new environment is made as the agent's own was.
+            By default a new environment is made as the agent's was.
         progress_bar : bool
-            Show a live line.
+            Show a progress bar.
 
         Warns
         -----
@@ -365,18 +361,18 @@ class Simplifiable(Player):
         env: gym.Env[Any, Any] | None = None,
         progress_bar: bool = False,
     ) -> Distilled:
-        """Return the rule of :meth:`simplify`, what it returned, and the curve over its cells."""
+        """Return the rule of :meth:`simplify`, its returns, and rules of other sizes."""
         if env is not None:
             self._check_spaces(env)
         place = self.make_separate_env() if env is None else env
         if isinstance(place, ActionChoices) and _boxed(place.env):
             place = place.env
-        with _line(steps, progress_bar) as told:
-            return distill(self, place, n_cells, steps=steps, seed=seed, told=told)
+        with _progress_bar(steps, progress_bar) as callback:
+            return distill(self, place, n_cells, steps=steps, seed=seed, callback=callback)
 
 
 def _boxed(env: gym.Env[Any, Any]) -> bool:
-    """Whether rules for the actions themselves are at hand, of which a grid is offered."""
+    """Whether rules for the continuous actions themselves are possible."""
     try:
         ActionBox.of(spaces_of(env)[1])
     except (TypeError, ValueError):
@@ -385,18 +381,12 @@ def _boxed(env: gym.Env[Any, Any]) -> bool:
 
 
 @contextmanager
-def _line(total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Show a live line of steps."""
+def _progress_bar(total: int, visible: bool) -> Iterator[Callable[[int], None]]:
     if not visible:
         yield lambda steps: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
-    columns = (
-        BarColumn(bar_width=20),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f} steps"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, refresh_per_second=10) as progress:
+    with Progress() as progress:
         task = progress.add_task("simplifying", total=total)
         yield lambda steps: progress.update(task, completed=steps)

@@ -8,10 +8,11 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds, evaluated
-from oda_rl.agents.distilling.search import Climber, Raced, race
+from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds, evaluated
+from oda_rl.agents.distilling.search import Climber, Imagination, Raced, race
 from oda_rl.agents.distilling.teachers import (
     ChoiceCosts,
+    Deciding,
     Fitted,
     Labelling,
     Teacher,
@@ -20,19 +21,18 @@ from oda_rl.agents.distilling.teachers import (
     with_ones,
 )
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds.simulation import returned
 from oda_rl.agents.worlds.world import World
 
 _RANDOM_RULES, _FIRST_STARTS = 100, 8
 _SIGMA, _POPULATION = 0.3, 24
 _STARTS, _PAIRED = 40, 4  # of a generation; times as many tell whether it is better
-_WINDOW, _PROGRESS = 20, 0.003  # generations, by that share in which returns must grow
+_WINDOW, _PROGRESS = 20, 0.003  # generations in which returns must grow by that share
 _MAX_GENERATIONS, _MAX_STEPS = 200, 100_000_000
-_CLIMBS, _JUDGING = 4, 1000  # and from how many starts it is judged whether one has led upwards
+_CLIMBS, _JUDGING = 4, 1000  # climbs; starts that judge whether one has led upwards
 
 
 def world_of(teacher: Any) -> World | None:
-    """Return the world that an agent has learned, if it has, and believes in it."""
+    """Return the world that an agent has learned, if it has one and trusts it."""
     if not getattr(teacher, "models_laws", False) or teacher.distrust is not None:
         return None
     world: World = teacher.world
@@ -46,119 +46,76 @@ def climb_in_world(
     starts: FloatArray,
     rng: np.random.Generator,
 ) -> list[FloatArray]:
-    """Climb in a world from the best of the known vectors and random ones.
+    """Climb in a world, from the best of the known vectors and random ones.
 
-    Then again from where that has led, with steps that are wide again: one climb often ends where
-    another still finds a way up.
-
-    ``starts``, shape (m, d), are where real episodes have begun, beside those that the world was
-    learned from: few are learned by heart.
+    Each climb begins, with wide steps, where the last has led. ``starts``, shape (m, d), are first
+    observations of real episodes, beside those that the world was learned from.
 
     Returns
     -------
     list of ndarray
-        The vector that is found: none without a world, or if it knows other actions.
+        The best vector; nothing without a world, or if that has other actions.
     """
-    if world is None or world.learned.arrays.boxed != coding.boxed:
+    if world is None:
         return []
-    if world.learned.arrays.frame.shape[1] != len(coding.mean):
+    arrays, size = world.learned.arrays, coding.n_outputs + coding.boxed
+    if (arrays.boxed, arrays.laws.shape[1], arrays.frame.shape[1]) != (
+        coding.boxed, size, len(coding.mean)
+    ):  # fmt: skip
         return []
-    if world.learned.arrays.laws.shape[1] != coding.n_outputs + coding.boxed:
-        return []
-    world_returns = _WorldReturns(world, coding, starts, rng)
-    first = [*known, *(coding.random(rng) for _ in range(_RANDOM_RULES))]
-    means = world_returns.means(first, _FIRST_STARTS)
-    best = np.argsort(-means, kind="stable")[: max(len(known), 1)]
-    vector = first[
-        best[np.argmax(world_returns.means([first[i] for i in best], _PAIRED * _STARTS))]
-    ]
+    where = Imagination(arrays, coding, world.horizon, lambda n: world.draw_starts(n, rng, starts))
+    first = np.array([*known, *(coding.random(rng) for _ in range(_RANDOM_RULES))])
+    means = where.means(first, _FIRST_STARTS)
+    best = first[np.argsort(-means, kind="stable")[: max(len(known), 1)]]
+    vector = best[np.argmax(where.means(best, _PAIRED * _STARTS))]
     for _ in range(_CLIMBS):
-        found = world_returns.climbed(vector)
-        before, after = world_returns.means([vector, found], _JUDGING)
+        found = _climbed(where, vector, rng)
+        before, after = where.means(np.array([vector, found]), _JUDGING)
         if after > before:
             vector = found
-        if after == before or world_returns.taken > _MAX_STEPS:
+        if after == before or where.steps > _MAX_STEPS:
             break
     return [vector]
 
 
-@dataclass
-class _WorldReturns:
-    """What rules return in a world."""
-
-    world: World
-    coding: Coding
-    starts: FloatArray
-    rng: np.random.Generator
-    taken: int = 0
-    """Imagined steps."""
-
-    def means(self, vectors: Sequence[FloatArray], n: int) -> FloatArray:
-        """Return mean returns from n common starts, shape (len(vectors),)."""
-        world, rules = self.world, [self.coding.rule(one) for one in vectors]
-        scores, outputs = (
-            np.array([getattr(rule, name) for rule in rules]) for name in ("scores", "outputs")
-        )
-        starts = world.draw_starts(n, self.rng, self.starts)
-        found, steps = returned(world.learned.arrays, scores, outputs, starts, world.horizon)
-        self.taken += steps
-        return np.asarray(found.mean(axis=1))
-
-    def climbed(self, begin: FloatArray) -> FloatArray:
-        """Return where a climb leads to that goes on as long as returns grow."""
-        moving, fixed = np.split(begin, [self.coding.n_moving])
-        climber = Climber(moving, _SIGMA, _POPULATION, self.rng)
-
-        def whole(vector: FloatArray) -> FloatArray:
-            return np.concatenate([vector, fixed])
-
-        before = begin
-        for generation in range(1, _MAX_GENERATIONS + 1):
-            climber.tell(self.means([whole(one) for one in climber.ask()], _STARTS))
-            if generation % _WINDOW == 0:
-                pair = self.means([before, whole(climber.mean)], _PAIRED * _STARTS)
-                before = whole(climber.mean)
-                if pair[1] - pair[0] < _PROGRESS * abs(pair[0]) or self.taken > _MAX_STEPS:
-                    break
-        return whole(climber.mean)
+def _climbed(where: Imagination, begin: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Climb as long as returns grow."""
+    climber, before = Climber(begin, _SIGMA, _POPULATION, rng, where.coding.n_moving), begin
+    for generation in range(1, _MAX_GENERATIONS + 1):
+        climber.tell(where.means(climber.ask(), _STARTS))
+        if generation % _WINDOW == 0:
+            pair = where.means(np.array([before, climber.mean]), _PAIRED * _STARTS)
+            before = climber.mean
+            if pair[1] - pair[0] < _PROGRESS * abs(pair[0]) or where.steps > _MAX_STEPS:
+                break
+    return climber.mean
 
 
 _ROUNDS, _FITS = 3, 4
-_VALUING = 0.15  # of the steps, to find out what actions are worth
-_RESTLESS = 0.05  # of decisions meanwhile that are random
-_WATCHING = 1 / 4  # of the rest; what is left tells the rules apart
+_VALUING = 0.15  # share of the steps, to estimate what actions are worth
+_RESTLESS = 0.05  # share of random decisions meanwhile
+_WATCHING = 1 / 4  # share of the other steps, to watch players
 _MAX_ROWS = 6000
-_RANDOM, _RANDOM_SHARE, _BEST_RANDOM = 40, 0.15, 3  # rules, of the steps, that go on
+_RANDOM, _RANDOM_SHARE, _BEST_RANDOM = 40, 0.15, 3  # rules, share of the steps, rules that go on
 
 
 @dataclass
 class Imitation:
-    """What imitating found.
-
-    Attributes
-    ----------
-    coding : Coding
-    vectors : list of ndarray
-        Of the rules that have raced, the best first.
-    states : ndarray, shape (n, d)
-        That were seen.
-    length : float
-        Mean length of the episodes of rules that were played longest.
-    raced : Raced
-        The race that it has won.
-    at_top : bool
-        Whether the rules that were left returned all the same, and no less than the teacher ever
-        did: then there is nothing to climb.
-    """
+    """The result of imitation."""
 
     coding: Coding
     vectors: list[FloatArray]
+    """Of the rules that have raced, the best first."""
     states: FloatArray
+    """States that were visited, shape (n, d)."""
     length: float
+    """Mean length of an episode."""
     raced: Raced
     at_top: bool
+    """Whether the last rules in the race all returned the same, and no less than the teacher: then
+    there is nothing to climb."""
     enough: float
-    """What the teacher returned at most."""
+    """Greatest return of the teacher."""
 
 
 def imitate(
@@ -173,11 +130,9 @@ def imitate(
     """Find the rule that imitates best, by DAgger, or a random one that is better.
 
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
-    it would do where the rules before went. They race, with the best of random ones; and with the
-    teacher, if that is such a rule, with one that is known, and with one that was climbed in the
-    learned world, if there are any. The first of these that there is has to be beaten: that of
-    the learned world, which has been compared over more starts than are played here, or else the
-    teacher.
+    it would do where the rules before went. They race with the best of random rules; and, if there
+    are any, with the rule climbed in the learned world, the teacher if it is such a rule, and one
+    that is known. The first of these three has to be beaten.
 
     References
     ----------
@@ -223,7 +178,7 @@ def imitate(
 
 
 def _valued(env: BudgetedEnv, teacher: Teacher, steps: float, rng: np.random.Generator) -> Teacher:
-    """Return a teacher who knows what actions are worth, if they are numbers."""
+    """Let a teacher of discrete actions know what these are worth."""
     if not isinstance(teacher, Labelling) or teacher.values is not None:
         return teacher
     if env.interface.box is not None:
@@ -237,7 +192,7 @@ def _valued(env: BudgetedEnv, teacher: Teacher, steps: float, rng: np.random.Gen
 def _random(
     env: BudgetedEnv, coding: Coding, steps: float, rng: np.random.Generator
 ) -> list[FloatArray]:
-    """Return the best of random rules, by a race of their own."""
+    """Return the best of random rules, by a race."""
     env.allow(steps)
     vectors = [coding.random(rng) for _ in range(_RANDOM)]
     raced = race(env, [coding.rule(vector) for vector in vectors], rng)
@@ -247,7 +202,7 @@ def _random(
 def _watch(
     env: BudgetedEnv, players: list[Deciding], steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Let players play in turn; return the states that they acted on, and the returns."""
+    """Let players play in turn; return the visited states, and the returns."""
     env.allow(steps)
     seen, begin, i = np.empty((env.left, env.interface.n_features)), env.steps, 0
     returns = []
@@ -265,10 +220,10 @@ def _fits(
     rng: np.random.Generator,
     refuse: bool = True,
 ) -> list[Fitted]:
-    """Return cells fitted to what the teacher would do in states.
+    """Fit cells to what the teacher would do in states.
 
-    Every second of them to that alone, as if all mistakes cost the same. Those that always do the
-    same are refused, if the teacher does not.
+    For every second fit all mistakes cost the same. Constant rules are refused unless the teacher
+    is constant.
     """
     points, costs = coding.points(states), teacher.costs(states, coding)
     each = [costs] * _FITS
@@ -284,14 +239,14 @@ def _fits(
 def _cheapest(
     fits: list[Fitted], teacher: Teacher, states: FloatArray, coding: Coding
 ) -> list[Fitted]:
-    """Return fits by what their mistakes cost in states, the cheapest first."""
+    """Sort fits by what their mistakes cost in states, the cheapest first."""
     features, costs = with_ones(coding.points(states)), teacher.costs(states, coding)
     rows = np.arange(len(states))
     return sorted(fits, key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
 
 
 def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatArray:
-    """Draw states that were seen, half of them among the first, where the teacher went."""
+    """Sample visited states, half of them among the first, where the teacher went."""
     n = len(seen)
     weights = np.full(n, 1.0 / n_taught)
     weights[n_taught:] = 1.0 / max(n - n_taught, 1)
@@ -308,6 +263,6 @@ def _vector(one: Fitted, teacher: Teacher, coding: Coding) -> FloatArray:
 
 
 def constant(player: Deciding, states: FloatArray) -> bool:
-    """Whether a player does the same in all states."""
+    """Whether a player takes the same action in all states."""
     acts = player.act(states)
     return bool((acts == acts[0]).all())

@@ -1,8 +1,8 @@
-"""Episodes that are counted, and values fitted to the steps taken in them."""
+"""Episodes within a budget of steps, and values fitted to recorded steps."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,7 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Played, play_from
-from oda_rl.agents.distilling.teachers import Labelling
+from oda_rl.agents.distilling.teachers import Deciding, Labelling
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import Interface
@@ -25,58 +25,18 @@ from oda_rl.envs.wrappers import ActionChoices
 
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
-_RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # of the mean square of a feature
-_MAX_QUADRATIC = 12  # components, with products of them
+_RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # relative to the mean square of a feature
+_MAX_QUADRATIC = 12  # components, up to which products of them are features
 
 
 class Steps(NamedTuple):
-    """Steps that were taken, n of them."""
+    """n recorded steps."""
 
-    points: FloatArray
-    """Before them, shape (n, d)."""
+    points: FloatArray  # observations, shape (n, d)
     actions: IntArray
-    """Shape (n,)."""
     rewards: FloatArray
-    after: FloatArray
-    """Shape (n, d)."""
-    ended: BoolArray
-    """Whether the episode terminated."""
-
-
-@dataclass(frozen=True)
-class _Features:
-    mean: FloatArray
-    scale: FloatArray
-    frequencies: FloatArray
-    phases: FloatArray
-    n_actions: int
-
-    @classmethod
-    def of(cls, states: FloatArray, n_actions: int, rng: np.random.Generator) -> "_Features":
-        d, scale = states.shape[1], states.std(axis=0)
-        scale = np.where(scale > 1e-9 * (1.0 + np.abs(states).max(axis=0)), scale, 1.0)
-        frequencies = rng.standard_normal((d, _SINUSOIDS)) / np.sqrt(d)
-        phases = rng.uniform(0.0, 2.0 * np.pi, _SINUSOIDS)
-        return cls(states.mean(axis=0), scale, frequencies, phases, n_actions)
-
-    def both(self, states: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what actions share, shape (n, p), and what each has of its own, (n, q)."""
-        points = np.clip((states - self.mean) / self.scale, -10.0, 10.0)
-        waves = np.cos(points @ self.frequencies + self.phases)
-        ones, d = np.ones((len(points), 1)), points.shape[1]
-        products = [waves]
-        if d <= _MAX_QUADRATIC:
-            i, j = np.triu_indices(d)
-            products.append(points[:, i] * points[:, j])
-        shared = np.concatenate([ones, points, *products], axis=1)
-        return shared, np.concatenate([ones, points, waves[:, :_OWN]], axis=1)
-
-    def rows(self, states: FloatArray, actions: IntArray) -> FloatArray:
-        """Return all features, those of other actions 0."""
-        shared, own = self.both(states)
-        each = np.zeros((len(states), self.n_actions, own.shape[1]))
-        each[np.arange(len(states)), actions] = own
-        return np.concatenate([shared, each.reshape(len(states), -1)], axis=1)
+    after: FloatArray  # next observations, shape (n, d)
+    ended: BoolArray  # whether the episode terminated
 
 
 def evaluated(
@@ -85,28 +45,43 @@ def evaluated(
     n_actions: int,
     rng: np.random.Generator,
 ) -> Callable[[FloatArray], FloatArray]:
-    """Fit the values of a policy's actions.
+    """Fit the values of the policy ``act`` by LSTD, mostly to its own steps.
 
-    Most steps were taken with the policy ``act``, some not.
-
-    Returns
-    -------
-    callable
-        Values, shape (n, A), of states, shape (n, d).
+    Returns a function from states, shape (n, d), to values, shape (n, A).
     """
-    features = _Features.of(seen.points, n_actions, rng)
-    before = features.rows(seen.points, seen.actions)
-    after = features.rows(seen.after, np.asarray(act(seen.after), dtype=np.int64))
+    d, mean, scale = seen.points.shape[1], seen.points.mean(axis=0), seen.points.std(axis=0)
+    scale = np.where(scale > 1e-9 * (1.0 + np.abs(seen.points).max(axis=0)), scale, 1.0)
+    frequencies = rng.standard_normal((d, _SINUSOIDS)) / np.sqrt(d)
+    phases = rng.uniform(0.0, 2.0 * np.pi, _SINUSOIDS)
+
+    def features(states: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return features that actions share, shape (n, p), and those of each, (n, q)."""
+        points = np.clip((states - mean) / scale, -10.0, 10.0)
+        waves = np.cos(points @ frequencies + phases)
+        i, j = np.triu_indices(d if d <= _MAX_QUADRATIC else 0)
+        one = np.column_stack([np.ones(len(points)), points])
+        shared = np.concatenate([one, waves, points[:, i] * points[:, j]], axis=1)
+        return shared, np.concatenate([one, waves[:, :_OWN]], axis=1)
+
+    def rows(states: FloatArray, actions: IntArray) -> FloatArray:
+        """Return all features; those of other actions are 0."""
+        shared, own = features(states)
+        each = np.zeros((len(states), n_actions, own.shape[1]))
+        each[np.arange(len(states)), actions] = own
+        return np.concatenate([shared, each.reshape(len(states), -1)], axis=1)
+
+    before = rows(seen.points, seen.actions)
+    after = rows(seen.after, np.asarray(act(seen.after), dtype=np.int64))
     after[seen.ended] = 0.0
     moments = before.T @ before
     sizes = np.diag(moments).copy()
-    n_shared = before.shape[1] - n_actions * features.both(seen.points[:1])[1].shape[1]
+    n_shared = features(seen.points[:1])[0].shape[1]
     ridge = np.where(np.arange(len(sizes)) < n_shared, _RIDGE, _OWN_RIDGE)
     moments += np.diag(ridge * sizes.mean())
     weights = np.linalg.solve(moments - _DISCOUNT * before.T @ after, before.T @ seen.rewards)
 
     def values(states: FloatArray) -> FloatArray:
-        shared, own = features.both(states)
+        shared, own = features(states)
         common = shared @ weights[:n_shared]
         return np.asarray(common[:, None] + own @ weights[n_shared:].reshape(n_actions, -1).T)
 
@@ -115,40 +90,29 @@ def evaluated(
 
 _LONGEST_HOLD = 8
 _NOTED = 1000  # starts
-_BINS = 2  # of MultiDiscrete and the like all combinations are offered, whatever the bins
-
-
-class Deciding(Protocol):
-    """Whoever plays: a policy, or a teacher."""
-
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
-
-    @property
-    def in_loops(self) -> InLoops | None:
-        """How compiled loops decide by it; None if they cannot."""
+_BINS = 2  # all combinations of MultiDiscrete and the like are offered, whatever the bins
 
 
 class BudgetedEnv:
-    """Where episodes are played, from seeded starts; in compiled code where there is some.
+    """Plays episodes from seeded starts within a budget; compiled where that is possible.
 
     Parameters
     ----------
     env : str or gymnasium.Env
-        Its spaces are those that agents take, and it is played in itself.
+        With spaces as agents take them.
     n_cells : int
-        Of rules for continuous actions.
+        Cells of rules for continuous actions.
     steps : int
-        Taken in all, at most.
-    told : callable
-        Is told now and then how many have been.
+        The budget.
+    callback : callable
+        Called now and then with the number of steps so far.
 
     Attributes
     ----------
     steps : int
         Taken so far.
     most : int
-        Taken in all, at most.
+        The budget.
     """
 
     def __init__(
@@ -156,7 +120,7 @@ class BudgetedEnv:
         env: str | gym.Env[Any, Any],
         n_cells: int,
         steps: int,
-        told: Callable[[int], None] = lambda steps: None,
+        callback: Callable[[int], None] = lambda steps: None,
     ) -> None:
         made = make_env(env) if isinstance(env, str) else env
         if isinstance(made, VectorEnv) or not isinstance(made, gym.Env):
@@ -167,22 +131,22 @@ class BudgetedEnv:
         self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
         self._begun: dict[int, FloatArray] = {}
-        self.steps, self.most, self.told = 0, steps, told
+        self.steps, self.most, self._callback = 0, steps, callback
         self._until = steps
         self._greatest = -np.inf  # reward
 
     @property
     def left(self) -> int:
-        """Steps that may still be taken, of those that were allowed last."""
+        """Steps left of those that were allowed last."""
         return self._until - self.steps
 
     @property
     def starts(self) -> FloatArray:
-        """Observations in which the first thousand episodes have begun, shape (m, d)."""
+        """First observations of the first thousand episodes, shape (m, d)."""
         return np.array([*self._begun.values()]).reshape(-1, self.interface.n_features)
 
     def allow(self, steps: float) -> None:
-        """Allow so many steps from now on, if there are as many left of all."""
+        """Allow ``steps`` steps from now on, within the budget."""
         self._until = min(self.steps + int(steps), self.most)
 
     def play(
@@ -192,12 +156,12 @@ class BudgetedEnv:
         seen: FloatArray | None = None,
         floor: float = -np.inf,
     ) -> FloatArray:
-        """Play an episode from each of the starts that seeds stand for.
+        """Play an episode from the start of each seed.
 
-        Returns the returns of those that ended within what is allowed: the first ones. Observations
-        that are acted on are written to ``seen``, shape (m, d), as far as there is room. While no
-        reward was ever positive, an episode that has fallen below ``floor`` cannot rise again: it
-        is given up, and its return is minus infinity.
+        Returns the returns of the first episodes, which ended within the allowed steps. Their
+        observations are written to ``seen``, shape (m, d), as far as there is room. While no reward
+        was ever positive, an episode below ``floor`` cannot recover: it is given up, and its return
+        is minus infinity.
         """
         if len(seeds) == 0:
             return np.empty(0)
@@ -213,14 +177,13 @@ class BudgetedEnv:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
         self._greatest = max(self._greatest, played.greatest)
-        self.told(self.steps)
+        self._callback(self.steps)
         return played.returns
 
     def record(self, player: Deciding, rng: np.random.Generator, share: float) -> Steps:
-        """Play with the steps that are allowed, some of them at random; return them all.
+        """Play the allowed steps, with a ``share`` of random decisions, and return them.
 
-        As in training, random actions are held: for 1/U steps, U uniform, but not for long.
-        ``share`` is that of random decisions. Actions must be numbers.
+        Random actions are repeated for 1/U steps, U uniform, at most 8. Actions must be discrete.
         """
         env, interface, rows = self.env, self.interface, []
         while self.left > 0:
@@ -239,11 +202,11 @@ class BudgetedEnv:
                 rows.append((before, act, float(reward), point, bool(terminated)))
                 self.steps += 1
                 over = bool(terminated or truncated)
-            self.told(self.steps)
+            self._callback(self.steps)
         return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
 
     def _in_loops(self, player: Deciding) -> InLoops | None:
-        """Return how compiled loops decide as a player does; None if they cannot."""
+        """Return how compiled loops decide by a player; None if they cannot."""
         rule = player.rule if isinstance(player, Labelling) else player
         box, compiled = self.interface.box, self._compiled
         if box is None or not isinstance(rule, RulePolicy):
@@ -255,7 +218,7 @@ class BudgetedEnv:
         return InLoops("rule_in_box", decide_in_box, arrays)
 
     def _start(self, seed: int) -> FloatArray:
-        """Return where a reset with that seed leads to, shape (1, n_state + d)."""
+        """Return the state after a reset with a seed, shape (1, n_state + d)."""
         assert self._compiled is not None
         if seed not in self._starts:
             if len(self._starts) >= _NOTED:
@@ -264,12 +227,10 @@ class BudgetedEnv:
         return self._starts[seed]
 
     def _begin(self, seed: int, observed: FloatArray) -> None:
-        """Note where an episode begins."""
         if len(self._begun) < _NOTED:
             self._begun[seed] = observed
 
     def _point(self, observation: Any) -> FloatArray:
-        """Return one observation as a vector of float64, or raise ValueError."""
         point: FloatArray = np.asarray(observation, dtype=np.float64).ravel()
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
             return point
@@ -277,7 +238,6 @@ class BudgetedEnv:
         return checked
 
     def _action(self, act: npt.NDArray[Any]) -> Any:
-        """Return the environment's action for what a player does."""
         if self.interface.box is None:
             return self.interface.first_action + int(act)
         return self.interface.actions(act[None])[0]
@@ -319,7 +279,7 @@ class BudgetedEnv:
 def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
     """Return compiled dynamics whose episodes end.
 
-    Of continuous actions they choose among one, which whoever decides has written before.
+    Continuous actions are one choice, which the compiled rule writes before each step.
     """
     box = interface.box
     if box is None:

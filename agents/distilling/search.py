@@ -1,35 +1,74 @@
-"""Search by real episodes: CMA-ES, and races on common starts."""
+"""Search for rules: CMA-ES on real or imagined episodes, and races on common starts."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
+from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
+from oda_rl.agents.distilling.teachers import Deciding
+from oda_rl.agents.worlds.coordinates import WorldArrays
+from oda_rl.agents.worlds.simulation import returned
 
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
 
+@dataclass
+class Imagination:
+    """Evaluates rules in a learned world."""
+
+    world: WorldArrays
+    coding: Coding
+    horizon: int
+    draw_starts: Callable[[int], FloatArray]
+    """Draws n states in which an episode may begin, shape (n, d)."""
+    draw_seen: Callable[[int], FloatArray] | None = None
+    """Draws n states that were visited."""
+    steps: int = 0
+    """Imagined so far."""
+
+    def returns(
+        self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
+    ) -> FloatArray:
+        """Return the returns of P rules from n starts, shape (P, n)."""
+        found, steps = returned(self.world, scores, outputs, starts, self.horizon, explore)
+        self.steps += steps
+        return found
+
+    def means(
+        self, vectors: FloatArray, n: int, explore: bool = False, wide: bool = False
+    ) -> FloatArray:
+        """Return the mean returns of rules, given as vectors, from n common starts.
+
+        ``wide``: from visited states instead.
+        """
+        draw = self.draw_seen if wide and self.draw_seen is not None else self.draw_starts
+        found = self.returns(*self.coding.decoded(vectors), draw(n), explore)
+        return np.asarray(found.mean(axis=1))
+
+
 class Raced(NamedTuple):
-    """How a race has ended."""
+    """The result of a race."""
 
     best: int
     returns: list[list[float]]
-    """Of each, from the first of the starts."""
+    """Of each rule, from the first of the starts."""
     seeds: list[int]
     """Of the starts."""
 
     @property
     def last(self) -> FloatArray:
-        """Returns of those that have played longest, shape (m, n)."""
+        """Returns of the rules that have played longest, shape (m, n)."""
         most = max(map(len, self.returns))
         return np.array([one for one in self.returns if len(one) == most])
 
     @property
     def order(self) -> list[int]:
-        """All of them, the best first: those that have played longest, by their mean returns."""
+        """Indices of all rules, the best first: by number of episodes, then by mean return."""
         means = [float(np.mean(one)) if one else 0.0 for one in self.returns]
         others = sorted(range(len(means)), key=lambda i: (-len(self.returns[i]), -means[i]))
         return [self.best, *(i for i in others if i != self.best)]
@@ -41,13 +80,12 @@ def race(
     rng: np.random.Generator,
     incumbent: int | None = None,
 ) -> Raced:
-    """Find the best rule with the steps that are allowed: the worse half drops out, and so on.
+    """Find the best rule with the allowed steps by successive halving.
 
     All that are left play from the same starts; each round has an equal share of the steps, and the
     first at least one start. If steps end before all have played from it, those that have are
-    better: let those come first that promise most. An
-    incumbent stays to the end, and is replaced only by one that is better by half a standard error
-    of the paired differences.
+    better: put the most promising first. An incumbent stays to the end, and is replaced only by a
+    rule that is better by half a standard error of the paired differences.
     """
     seeds: list[int] = []
     returns: list[list[float]] = [[] for _ in rules]
@@ -70,19 +108,15 @@ def race(
         alive = kept
     if incumbent is None:
         return Raced(alive[0], returns, seeds)
-    others = [i for i in alive if i != incumbent]
-    n = len(returns[incumbent])
-    if (
-        others
-        and better_by(returns[others[0]][:n], returns[incumbent][: len(returns[others[0]])])
-        > _ENOUGH
-    ):
-        return Raced(others[0], returns, seeds)
+    for other in [i for i in alive if i != incumbent][:1]:
+        n = min(len(returns[incumbent]), len(returns[other]))
+        if better_by(returns[other][:n], returns[incumbent][:n]) > _ENOUGH:
+            incumbent = other
     return Raced(incumbent, returns, seeds)
 
 
 def better_by(ours: list[float], theirs: list[float]) -> float:
-    """Return by how many standard errors paired returns are better; 0 of fewer than two.
+    """Return by how many standard errors paired returns are better; 0 for fewer than two.
 
     >>> round(better_by([2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0]), 3)
     3.873
@@ -96,10 +130,10 @@ def better_by(ours: list[float], theirs: list[float]) -> float:
 
 
 def compare(env: BudgetedEnv, rules: list[Deciding], seeds: list[int]) -> FloatArray | None:
-    """Return sums by which rules can be ranked, shape (n,); None if steps do not last for that.
+    """Return sums that rank rules, shape (n,); None if steps run out.
 
-    All play from the first half of the starts, as long as they may be among the better half; only
-    those also play from the others. The worth of the rest is minus infinity.
+    All play from the first half of the starts, as long as they can be among the better half; only
+    those also play from the others. The sum of the rest is minus infinity.
     """
     half, n_best = (len(seeds) + 1) // 2, (len(rules) + 1) // 2
     sums: list[float] = []
@@ -119,7 +153,7 @@ def compare(env: BudgetedEnv, rules: list[Deciding], seeds: list[int]) -> FloatA
 
 
 def _sum(env: BudgetedEnv, rule: Deciding, seeds: list[int], floor: float) -> float | None:
-    """Return the sum of returns; minus infinity as soon as it will surely be below the floor."""
+    """Return the sum of returns; minus infinity as soon as it must be below the floor."""
     total = 0.0
     for seed in seeds:
         returns = env.play(rule, [seed], floor=floor - total)
@@ -132,17 +166,22 @@ def _sum(env: BudgetedEnv, rule: Deciding, seeds: list[int], floor: float) -> fl
 
 
 class Climber:
-    """Maximises by :meth:`ask` and :meth:`tell`; names are those of the tutorial.
+    """CMA-ES, which maximises by :meth:`ask` and :meth:`tell`.
 
     Parameters
     ----------
-    mean : ndarray, shape (n,)
-        Where to begin.
+    begin : ndarray, shape (n,)
     sigma : float
         Step size.
     population : int
-        Candidates a generation, at least 4.
+        Candidates in each generation, at least 4.
     rng : numpy.random.Generator
+    n_moving : int, optional
+        How many numbers at the front may change; by default all.
+
+    References
+    ----------
+    N. Hansen, "The CMA evolution strategy: a tutorial", arXiv 1604.00772 (2016).
 
     Examples
     --------
@@ -155,10 +194,15 @@ class Climber:
     """
 
     def __init__(
-        self, mean: FloatArray, sigma: float, population: int, rng: np.random.Generator
+        self,
+        begin: FloatArray,
+        sigma: float,
+        population: int,
+        rng: np.random.Generator,
+        n_moving: int | None = None,
     ) -> None:
-        n = len(mean)
-        self.mean, self.sigma = mean.copy(), sigma
+        n = len(begin) if n_moving is None else n_moving
+        self._moving, self._fixed, self.sigma = begin[:n], begin[n:], sigma
         self._population, self._rng = population, rng
         weights = math.log((population + 1) / 2) - np.log(np.arange(1, population // 2 + 1))
         self._weights = weights / weights.sum()
@@ -176,19 +220,25 @@ class Climber:
         self._generation = 0
         self._steps = np.zeros((0, n))
 
+    @property
+    def mean(self) -> FloatArray:
+        """Mean of the distribution, shape (n,)."""
+        return np.concatenate([self._moving, self._fixed])
+
     def ask(self) -> FloatArray:
         """Draw candidates, shape (population, n)."""
-        draws = self._rng.standard_normal((self._population, len(self.mean)))
+        draws = self._rng.standard_normal((self._population, len(self._moving)))
         self._steps = (draws * self._lengths) @ self._axes.T
-        return self.mean + self.sigma * self._steps
+        fixed = np.tile(self._fixed, (self._population, 1))
+        return np.concatenate([self._moving + self.sigma * self._steps, fixed], axis=1)
 
     def tell(self, worth: FloatArray) -> None:
-        """Take note of what the candidates are worth, shape (population,)."""
-        n = len(self.mean)
+        """Update the distribution by what the candidates are worth, shape (population,)."""
+        n = len(self._moving)
         self._generation += 1
         best = self._steps[np.argsort(-worth, kind="stable")[: len(self._weights)]]
         step = self._weights @ best
-        self.mean = self.mean + self.sigma * step
+        self._moving = self._moving + self.sigma * step
         white = self._axes @ ((self._axes.T @ step) / self._lengths)
         c = self._c_sigma
         self._path_sigma *= 1.0 - c
@@ -216,15 +266,11 @@ class Climber:
 _SIGMA, _GENERATIONS = 0.2, 40
 _MIN_STARTS, _MAX_STARTS, _ENOUGH_STARTS = 1, 32, 2
 _FLAT = 2  # generations in a row in which the better half return the same, and enough
-_WIDER = 2.0  # as far, where they return the same, but not enough
+_WIDER = 2.0  # factor of the step size where they return the same, but not enough
 
 
 def enough_steps(coding: Coding, length: float) -> float:
-    """Return how many steps a climb may well take; with more, another is better than a longer one.
-
-    Where starts differ, more of them in each generation bring less than climbing once more, from
-    what was the best of all, with steps that are wide again.
-    """
+    """Return the steps of a climb, beyond which another climb from its end is worth more."""
     return _GENERATIONS * _population(coding) * _ENOUGH_STARTS * length
 
 
@@ -233,19 +279,10 @@ def _population(coding: Coding) -> int:
 
 
 class Ascent:
-    """CMA-ES on the numbers of a rule, which may stop and go on.
+    """CMA-ES on the numbers of a rule, in real episodes; it can be interrupted.
 
-    Parameters
-    ----------
-    env : BudgetedEnv
-    coding : Coding
-    vector : ndarray
-        Where to begin.
-    steps : float
-        That there will be in all: so many starts in each generation that there are some forty.
-    enough : float
-        A return that, if all have it, leaves nothing to climb.
-    rng : numpy.random.Generator
+    ``steps`` are available in all: they decide how many starts each of 40 generations has. If all
+    return ``enough``, there is nothing to climb.
     """
 
     def __init__(
@@ -259,18 +296,17 @@ class Ascent:
     ) -> None:
         self._env, self._coding, self._rng, self._steps = env, coding, rng, steps
         self._begin, self._enough = vector, enough
-        moving, self._fixed = np.split(vector, [coding.n_moving])
-        self._climber = Climber(moving, _SIGMA, _population(coding), rng)
+        self._climber = Climber(vector, _SIGMA, _population(coding), rng, coding.n_moving)
         self._n_starts, self._flat = _MIN_STARTS, 0
         self._means: list[FloatArray] = []
 
     def climb(self, steps: float) -> bool:
-        """Go on for so many steps; return whether there is anything left to climb."""
+        """Climb for ``steps`` steps; return whether there is anything left to climb."""
         env = self._env
         env.allow(steps)
         while self._flat < _FLAT:
             before = env.steps
-            asked: list[Deciding] = [self._rule(one) for one in self._climber.ask()]
+            asked: list[Deciding] = [self._coding.rule(one) for one in self._climber.ask()]
             worth = compare(env, asked, draw_seeds(self._rng, self._n_starts))
             if worth is None:
                 return True
@@ -282,26 +318,23 @@ class Ascent:
             else:
                 self._climber.sigma *= _WIDER
             self._climber.tell(worth)
-            self._means.append(self._climber.mean.copy())
+            self._means.append(self._climber.mean)
             n = self._n_starts
             wanted = self._steps / _GENERATIONS * n / (env.steps - before)
             self._n_starts = int(np.clip(wanted, _MIN_STARTS, min(2 * n, _MAX_STARTS)))
         return False
 
     def decide(self, steps: float) -> tuple[FloatArray, Raced] | None:
-        """Choose, with so many steps, between the start, the middle, the end, and the later mean.
+        """Race the start, the middle, the end, and the later mean of the climb.
 
-        Returns the vector and the race that it has won; None if there is nothing to choose from.
+        Returns the best vector and the race; None if there is nothing to choose from.
         """
         n = len(self._means)
         if n < 2:
             return None
-        found = [self._means[n // 2], self._means[-1], np.mean(self._means[n // 2 :], axis=0)]
-        vectors = [self._begin, *(np.concatenate([one, self._fixed]) for one in found)]
+        later = self._means[n // 2 :]
+        vectors = [self._begin, later[0], later[-1], np.mean(later, axis=0)]
         self._env.allow(steps)
         rules: list[Deciding] = [self._coding.rule(one) for one in vectors]
         raced = race(self._env, rules, self._rng, incumbent=0)
         return vectors[raced.best], raced
-
-    def _rule(self, moving: FloatArray) -> Deciding:
-        return self._coding.rule(np.concatenate([moving, self._fixed]))

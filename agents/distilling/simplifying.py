@@ -1,4 +1,4 @@
-"""Rules with fewer cells, numbers and digits that return no less."""
+"""Simplify rules: fewer cells, numbers and digits without loss of return."""
 
 import math
 from collections.abc import Callable
@@ -8,21 +8,17 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.imitation import constant
-from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
+from oda_rl.agents.distilling.playing import BudgetedEnv
+from oda_rl.agents.distilling.teachers import Deciding
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
 
-Rule = tuple[FloatArray, FloatArray]
-"""Scores and outputs."""
+Rule = tuple[FloatArray, FloatArray]  # scores and outputs
 
 
 def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) -> Rule:
-    """Return a rule with fewer numbers.
-
-    ``states``, shape (n, d), are those in which its decisions matter; ``as_good`` says whether a
-    rule is good enough.
-    """
+    """Return the simplest rule that is ``as_good``, judging changes in states, shape (n, d)."""
     path = [(grounded(rule[0]), rule[1])]
     while (shorter := _shortened(path[-1], states, path[0])) is not None:
         path.append(shorter)
@@ -43,7 +39,7 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
 
 
 def distinct(rule: Rule) -> Rule:
-    """Return a rule without cells that are never chosen, because an earlier one scores the same.
+    """Drop cells with the same score as an earlier one.
 
     >>> scores, outputs = distinct((np.zeros((2, 3)), np.eye(2)[:, :, None]))
     >>> scores.shape, outputs[:, :, 0].tolist()
@@ -55,7 +51,7 @@ def distinct(rule: Rule) -> Rule:
 
 
 def grounded(scores: FloatArray) -> FloatArray:
-    """Subtract what all scores have in common, so that as many numbers as can be are 0.
+    """Subtract what all scores have in common, so that as many numbers as possible are 0.
 
     >>> grounded(np.array([[1.0, 5.0], [1.0, 2.0], [4.0, 2.0]]))
     array([[0., 3.],
@@ -69,7 +65,7 @@ def grounded(scores: FloatArray) -> FloatArray:
 
 
 def unit_slopes(scores: FloatArray) -> FloatArray:
-    """Multiply scores by the positive constant that makes the least slope 1.
+    """Scale scores so that the smallest slope is 1.
 
     >>> unit_slopes(np.array([[0.0, 0.0, 0.0], [1.0, -0.2, 3.0]]))
     array([[ 0.,  0.,  0.],
@@ -80,7 +76,7 @@ def unit_slopes(scores: FloatArray) -> FloatArray:
 
 
 def rounded(numbers: FloatArray, digits: int) -> FloatArray:
-    """Round to so many significant digits.
+    """Round to significant digits.
 
     >>> rounded(np.array([0.0, 123.4, -0.056]), 1).tolist()
     [0.0, 100.0, -0.06]
@@ -95,7 +91,7 @@ def _discrete(outputs: FloatArray) -> bool:
 
 
 def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:
-    """Drop the cell, or the number, that changes least of what is done, for each number dropped."""
+    """Drop the cell, or the number, that changes actions least, per number dropped."""
     scores, outputs = rule
     done = _done(original, states)
     moves: list[tuple[float, Rule]] = []
@@ -121,7 +117,7 @@ def _without(numbers: FloatArray, at: tuple[int, ...]) -> FloatArray:
 
 
 def _done(rule: Rule, states: FloatArray) -> FloatArray:
-    """Return what a rule does, shape (n, ·): codes of discrete actions, units of others."""
+    """Return a rule's actions, shape (n, ·): one-hot, or units of continuous ones."""
     scores, outputs = rule
     policy = RulePolicy(scores, outputs, np.zeros((len(scores), scores.shape[1] - 1)))
     if policy.continuous:
@@ -130,11 +126,11 @@ def _done(rule: Rule, states: FloatArray) -> FloatArray:
 
 
 _MIN_STARTS, _MAX_STARTS, _STATES = 2, 48, 500
-_TRIALS = 3  # that cost as much as the rule itself, beside bisection
-_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # that fewer numbers may lose
-_HOPELESS = 0.1  # share lost after a third of the episodes, to which the rest is not played
-_MAX_PLAYED = 5  # times each start, by the rule, two smaller ones and the teacher; and some more
-_MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, of which rare failures are among
+_TRIALS = 3  # beside bisection
+_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # tolerated loss: standard errors, share
+_HOPELESS = 0.1  # share lost after a third of the episodes, with which a trial ends
+_MAX_PLAYED = 5  # episodes from each start, by the rule, two smaller ones and the teacher
+_MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, enough for rare failures to occur
 
 
 def smaller_rules(
@@ -145,12 +141,10 @@ def smaller_rules(
     length: float,
     rng: np.random.Generator,
 ) -> list[RulePolicy]:
-    """Find how much may go, with the steps that are allowed; the first is the rule itself.
+    """Return simpler rules, found with the allowed steps; the first is the rule itself.
 
-    It is written with as many zeros as can be without another decision.
-
-    ``states``, shape (n, d), are those in which decisions matter; it is played from the starts of
-    ``seeds``, as far as steps last, in episodes of about ``length``.
+    ``states``, shape (n, d), are those in which decisions matter; rules are played from the starts
+    of ``seeds``, in episodes of about ``length`` steps.
     """
     scores, outputs = distinct((unit_slopes(grounded(rule.scores)), rule.outputs))
     rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
@@ -178,23 +172,12 @@ def smaller_rules(
 
 @dataclass
 class Confirming:
-    """Fresh starts, from which rules are played against their teacher and each other.
-
-    Parameters
-    ----------
-    teacher : Deciding
-    seeds : list of int
-        Of the starts.
-
-    Attributes
-    ----------
-    taught : list of float
-        What the teacher has returned, from the first of them.
-    """
+    """Fresh starts, from which rules are compared with their teacher and each other."""
 
     teacher: Deciding
     seeds: list[int]
     taught: list[float] = field(default_factory=list)
+    """Returns of the teacher, from the first of the starts."""
 
     @classmethod
     def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
@@ -203,16 +186,15 @@ class Confirming:
 
     @staticmethod
     def max_steps(length: float) -> float:
-        """Return how many steps are of use, where episodes are of such a length."""
+        """Return how many steps are useful for episodes of that length."""
         return _MAX_PLAYED * _MAX_CONFIRMING * length
 
     def confirmed(
         self, env: BudgetedEnv, rules: list[RulePolicy], length: float
     ) -> tuple[RulePolicy, FloatArray]:
-        """Return the smallest of rules that is as good as the first, and what it returned.
+        """Return the smallest of rules that is as good as the first, and its returns.
 
-        With the steps that are allowed. If they are too few for rare failures to show, it is the
-        first.
+        If the allowed steps are too few for rare failures to occur, it is the first.
         """
         players = 3 if len(rules) > 1 else 2
         n = int(min(env.left / (players * length), _MAX_CONFIRMING))
@@ -232,7 +214,7 @@ class Confirming:
 def _returns_if_as_good(
     env: BudgetedEnv, other: Deciding, seeds: list[int], before: FloatArray
 ) -> FloatArray | None:
-    """Play from common starts; None as soon as it is clear that too much is lost."""
+    """Return the returns from common starts; None as soon as too much is lost."""
     scale = abs(float(before.mean()))
     returns = np.empty(0)
     for i, seed in enumerate(seeds[: len(before)]):
@@ -247,7 +229,7 @@ def _returns_if_as_good(
 
 
 def standard_error(change: FloatArray) -> float:
-    """Return that of the mean; infinity of fewer than two."""
+    """Return the standard error of the mean; infinity for fewer than two."""
     if len(change) < 2:
         return math.inf
     return float(change.std(ddof=1)) / math.sqrt(len(change))

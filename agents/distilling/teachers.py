@@ -1,4 +1,4 @@
-"""Teachers say what mistakes cost; cells are fitted in which actions cost little."""
+"""Teachers and the cost of mistakes; cells fitted by cost-sensitive classification."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,31 +21,25 @@ _RESTARTS, _FIRST_ROWS = 3, 1500
 _FIRST = 4, 40  # turns, and iterations of L-BFGS in each
 _LAST = 2, 100
 _SPREAD = 0.1  # of codevectors around states at the start
-_UNIFORM = 0.1  # share of mean importance that every state has
-_NEAR = 300  # states that say how far codevectors are
+_UNIFORM = 0.1  # share of the mean importance that is added to each state's
+_NEAR = 300  # states that measure the distances of codevectors
 
 
 class Costs(Protocol):
-    """What it costs to do otherwise than the teacher, in each of n states."""
+    """Costs of deviating from the teacher, in each of n states."""
 
     importance: FloatArray
-    """How much there is to lose in each state, shape (n,)."""
+    """Cost of the second best choice in each state, shape (n,)."""
 
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
-        """Return what each cell should do, of which states have such shares, (len(rows), K)."""
+        """Return the best output of each cell, given shares of states, (len(rows), K)."""
 
     def of(self, outputs: Array, rows: IntArray) -> FloatArray:
-        """Return what that costs in each state in each cell, shape (len(rows), K)."""
+        """Return the cost in each state of each cell's output, shape (len(rows), K)."""
 
 
 class ChoiceCosts:
-    """One of a few actions for each cell.
-
-    Parameters
-    ----------
-    costs : ndarray, shape (n, A)
-        Of each action in each state; 0 of the best.
-    """
+    """Costs, shape (n, A), of discrete actions; 0 of the best."""
 
     def __init__(self, costs: FloatArray) -> None:
         self._costs = costs / max(float(costs.mean()), 1e-300)
@@ -59,8 +53,8 @@ class ChoiceCosts:
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
         """Return the cheapest action of each cell, shape (K,).
 
-        If that were the same for all, cells would have nothing to part by: then the one that loses
-        least has its second cheapest.
+        If that were the same for all, there would be no boundary: then the cell that loses least
+        has its second cheapest.
         """
         totals = shares.T @ self._costs[rows]
         actions = np.asarray(totals.argmin(axis=1))
@@ -71,22 +65,14 @@ class ChoiceCosts:
         return actions
 
     def of(self, outputs: Array, rows: IntArray) -> FloatArray:
-        """Return what they cost in each state."""
+        """Return the cost in each state of each cell's action, shape (len(rows), K)."""
         return self._costs[rows][:, outputs]
 
 
 class SquareCosts:
-    """A vector for each cell, or an affine function; costs are weighted squares of differences.
+    """Weighted squared errors of continuous actions, constant in a cell or ``affine``.
 
-    Parameters
-    ----------
-    points : ndarray, shape (n, d)
-        Standardised.
-    targets : ndarray, shape (n, p)
-        What is done, from -1 to 1.
-    weights : ndarray, shape (n,)
-    affine : bool
-        Or else constant.
+    ``points``, shape (n, d), are standardised, ``targets``, shape (n, p), actions from -1 to 1.
     """
 
     def __init__(
@@ -108,25 +94,25 @@ class SquareCosts:
         return found
 
     def of(self, outputs: Array, rows: IntArray) -> FloatArray:
-        """Return the weighted squares in each state."""
+        """Return the weighted squares in each state, shape (len(rows), K)."""
         units = np.clip(np.einsum("nj,kpj->nkp", self._features[rows], outputs), -1.0, 1.0)
         squares = ((units - self._targets[rows, None]) ** 2).sum(axis=2)
         return np.asarray(self.importance[rows, None] * squares)
 
 
 class Fitted(NamedTuple):
-    """Cells, the greatest score of which decides."""
+    """Fitted cells: the greatest score decides."""
 
     scores: FloatArray
     """Offsets and slopes, shape (K, 1 + d)."""
     outputs: Array
-    """What :meth:`Costs.best` returned."""
+    """From :meth:`Costs.best`."""
     cost: float
-    """Mean cost where each state is in its cell alone."""
+    """Mean cost."""
 
 
 def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator) -> Fitted:
-    """Fit cells, from three starts around states where there is much to lose.
+    """Fit cells, from three starts around important states.
 
     ``points``, shape (n, d), are standardised.
 
@@ -147,18 +133,18 @@ def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator
         chosen = points[rng.choice(n, n_cells, p=importance / importance.sum())]
         codevectors = chosen + _SPREAD * rng.standard_normal(chosen.shape)
         scores = _nearest(codevectors, points[few[:_NEAR]])
-        tried.append(_in_turn(scores, features, costs, few, *_FIRST))
+        tried.append(_alternate(scores, features, costs, few, *_FIRST))
     best = min(tried, key=lambda one: one.cost)
-    return _in_turn(best.scores, features, costs, np.arange(n), *_LAST)
+    return _alternate(best.scores, features, costs, np.arange(n), *_LAST)
 
 
 def with_ones(points: FloatArray) -> FloatArray:
-    """Return points with a first column of ones."""
+    """Add a first column of ones."""
     return np.column_stack([np.ones(len(points)), points])
 
 
 def _nearest(codevectors: FloatArray, points: FloatArray) -> FloatArray:
-    """Return scores of which that of the nearest codevector is greatest."""
+    """Return scores whose maximum is that of the nearest codevector."""
     squares = ((points[:, None] - codevectors) ** 2).sum(axis=2)
     width = squares.min(axis=1).mean() + 1e-6
     scores = np.column_stack([-(codevectors**2).sum(axis=1), 2.0 * codevectors])
@@ -171,7 +157,7 @@ def _shares(scores: FloatArray, features: FloatArray) -> FloatArray:
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-def _in_turn(
+def _alternate(
     scores: FloatArray,
     features: FloatArray,
     costs: Costs,
@@ -179,6 +165,7 @@ def _in_turn(
     turns: int,
     iterations: int,
 ) -> Fitted:
+    """Alternate between fitting scores and choosing outputs."""
     from scipy.optimize import minimize  # loads slowly
 
     own = features[rows]
@@ -196,13 +183,13 @@ def _in_turn(
 def mean_cost(
     scores: FloatArray, outputs: Array, features: FloatArray, costs: Costs, rows: IntArray
 ) -> float:
-    """Return the mean cost where each state is in its cell alone."""
+    """Return the mean cost of the deciding cells."""
     cells = (features @ scores.T).argmax(axis=1)
     return float(costs.of(outputs, rows)[np.arange(len(rows)), cells].mean())
 
 
 def loss(numbers: FloatArray, features: FloatArray, costs: FloatArray) -> tuple[float, FloatArray]:
-    """Return what is minimised, and its gradient."""
+    """Return the expected cost under a softmax of the scores, and its gradient."""
     scores = numbers.reshape(costs.shape[1], -1)
     shares = _shares(scores, features)
     expected = (shares * costs).sum(axis=1)
@@ -211,14 +198,14 @@ def loss(numbers: FloatArray, features: FloatArray, costs: FloatArray) -> tuple[
     return float(expected.mean() + _PENALTY * (numbers**2).sum()), gradient.ravel()
 
 
-_MISTAKE = 0.1  # of the mean loss, that every mistake costs
+_MISTAKE = 0.1  # cost of each mistake, as a share of the mean loss
 
 Values = Callable[[FloatArray], npt.ArrayLike]
-"""Of all actions, shape (n, A), in states, shape (n, d)."""
+"""Values of all actions, shape (n, A), in states, shape (n, d)."""
 
 
-class Teacher(Protocol):
-    """Plays, and says what mistakes cost."""
+class Deciding(Protocol):
+    """A policy, or a teacher."""
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
@@ -227,33 +214,37 @@ class Teacher(Protocol):
     def in_loops(self) -> InLoops | None:
         """How compiled loops decide by it; None if they cannot."""
 
+
+class Teacher(Deciding, Protocol):
+    """Plays, and assigns costs to mistakes."""
+
     def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return what mistakes cost in states, shape (n, d)."""
+        """Return the costs of mistakes in states, shape (n, d)."""
 
     def outputs(self, found: Array) -> Array:
-        """Return what cells do, as :meth:`Coding.vector` takes it, by what was found cheapest."""
+        """Return outputs of :meth:`Costs.best` as :meth:`Coding.vector` takes them."""
 
 
 @dataclass(frozen=True)
 class Valued:
-    """A policy that knows what its choices are worth: a mistake costs what it loses of that."""
+    """A policy with values of its choices: a mistake costs the loss of value."""
 
     policy: Policy
     units: FloatArray | None
-    """Of its choices, shape (A, p), if these are a grid of continuous actions."""
+    """Units of its choices, shape (A, p), if these are a grid of continuous actions."""
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do what is worth most."""
+        """Return the greedy actions."""
         acts = self.policy.act(points)
         return acts if self.units is None else self.units[acts]
 
     @property
     def in_loops(self) -> InLoops | None:
-        """As the policy."""
+        """How compiled loops decide by it; None if they cannot."""
         return self.policy.in_loops if self.units is None else None
 
     def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return what is lost of the greatest value; of units what the mean choice loses."""
+        """Return the loss of value; for continuous actions the mean choice's is the weight."""
         values = self.policy.values(states)
         lost = values.max(axis=1, keepdims=True) - values
         lost = np.minimum(lost, lost[np.isfinite(lost)].max())  # infinite where nothing is known
@@ -269,20 +260,18 @@ class Valued:
 
 @dataclass(frozen=True)
 class Labelling:
-    """Who says what to do, and no more: all mistakes cost the same."""
+    """A teacher known by its actions alone: without ``values`` all mistakes cost the same."""
 
     decide: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    """Actions of the environment for a batch of observations."""
+    """Maps a batch of observations to actions of the environment."""
     interface: Interface
-
     values: Values | None = None
-    """What actions are worth, if that is known, or has been found out."""
     in_loops: InLoops | None = None
     rule: RulePolicy | None = None
-    """What decides, if it is a rule."""
+    """The rule that decides, if it is one."""
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Do as is said."""
+        """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
         shape = (len(points), *self.interface.observation_shape)
         actions = self.decide(points.reshape(shape).astype(self.interface.dtype))
         if self.interface.box is not None:
@@ -290,23 +279,23 @@ class Labelling:
         return np.array([action_index(action, self.interface) for action in actions])
 
     def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return what is lost by everything else, or 1; of continuous actions a square."""
+        """Return the loss of value, or 1; for continuous actions squared errors."""
         acts = self.act(states)
-        if not coding.boxed and self.values is None:
+        if coding.boxed:
+            return SquareCosts(coding.points(states), acts, np.ones(len(acts)), coding.affine)
+        if self.values is None:
             return ChoiceCosts(1.0 - np.eye(coding.n_outputs)[acts])
-        if not coding.boxed:
-            values = checked_values(self.values, states, coding.n_outputs)
-            lost = np.maximum(np.take_along_axis(values, acts[:, None], axis=1) - values, 0.0)
-            return ChoiceCosts(with_mistakes(lost, acts))
-        return SquareCosts(coding.points(states), acts, np.ones(len(acts)), coding.affine)
+        values = checked_values(self.values, states, coding.n_outputs)
+        lost = np.maximum(np.take_along_axis(values, acts[:, None], axis=1) - values, 0.0)
+        return ChoiceCosts(with_mistakes(lost, acts))
 
     def outputs(self, found: Array) -> Array:
-        """Return what was found."""
+        """Return them unchanged."""
         return found
 
 
 def with_mistakes(lost: FloatArray, acts: IntArray) -> FloatArray:
-    """Add to what is lost by actions a little for each that is not the teacher's.
+    """Add a small cost to each action that is not the teacher's.
 
     >>> with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
     array([[0.1, 0. , 3.1]])
@@ -315,9 +304,8 @@ def with_mistakes(lost: FloatArray, acts: IntArray) -> FloatArray:
     return lost + _MISTAKE * float(lost.mean()) * others
 
 
-def checked_values(values: Values | None, states: FloatArray, n_actions: int) -> FloatArray:
-    """Return what actions are worth in states, shape (n, A); raise ValueError if it is not that."""
-    assert values is not None
+def checked_values(values: Values, states: FloatArray, n_actions: int) -> FloatArray:
+    """Return the values of actions in states, shape (n, A), or raise ValueError."""
     found = np.asarray(values(states), dtype=np.float64)
     if found.shape != (len(states), n_actions) or not np.isfinite(found).all():
         raise ValueError(
@@ -328,12 +316,12 @@ def checked_values(values: Values | None, states: FloatArray, n_actions: int) ->
 
 
 def teacher_of(teacher: Any, interface: Interface, values: Values | None = None) -> Teacher:
-    """Return who is imitated, of what :func:`~oda_rl.agents.distilling.distil.distill` takes."""
+    """Return the teacher for the first argument of :func:`distill`."""
     policy = getattr(teacher, "policy", teacher)
     if hasattr(policy, "values") and hasattr(policy, "act"):
-        if values is None and not isinstance(policy, RulePolicy):
-            return _valued(policy, interface)
         known = _valued(policy, interface)
+        if values is None and not isinstance(policy, RulePolicy):
+            return known
 
         def decide(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
             return interface.performed(known.act(batch.reshape(len(batch), -1)))

@@ -32,9 +32,8 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof
-from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.world import World, seconds_of
-from oda_rl.files.schema import Member, real, require
+from oda_rl.files.schema import Member, prefixed, real, require, within
 
 
 class ModelAgent(Simplifiable, Agent):
@@ -68,10 +67,10 @@ class ModelAgent(Simplifiable, Agent):
     Parameters
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
-        With spaces as of :class:`FittedQAgent`. Of a Box of actions no grid is made, unless
-        ``action_bins`` are given; vector environments with such actions need that.
+        With spaces as of :class:`FittedQAgent`. Continuous actions are not discretised unless
+        ``action_bins`` is given, which vector environments with such actions need.
     seed : int or None
-        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+        Seed of the agent and of the environment. The same seed gives the same bits.
     **config
         Settings of :class:`oda_rl.agents.ModelConfig`.
 
@@ -84,9 +83,9 @@ class ModelAgent(Simplifiable, Agent):
     episodes : EpisodeLog
         Return, length and time of every training episode.
     training_seconds : float
-        Spent in :meth:`learn`.
+        Seconds spent in :meth:`learn`.
     solved_return : float or None
-        The environment's reward threshold, if it has one. The agent makes no use of it.
+        The environment's reward threshold, which the agent does not use.
 
     Raises
     ------
@@ -128,7 +127,7 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def horizon(self) -> int:
-        """Steps of an imagined episode, at most: the time limit, as far as it is known."""
+        """Maximum number of steps of an imagined episode: the time limit, as far as it is known."""
         return self._engine.outcomes.horizon
 
     @property
@@ -139,23 +138,23 @@ class ModelAgent(Simplifiable, Agent):
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
     ) -> str:
-        """Say the delivered rule in words; or that it is a table of numbered states.
+        """Return the delivered rule in words; or say that it is a table of numbered states.
 
         Parameters
         ----------
         names : sequence of str, optional
-            Of the observation's components; by default those of known environments.
+            Names of the observation's components; by default those of known environments.
         action_names : sequence of str, optional
-            Of the actions, or of the components of a continuous one, likewise.
+            Names of the actions, or of the components of a continuous one, likewise.
 
         Raises
         ------
         ValueError
-            If there are not as many names as there should be.
+            If the number of names is wrong.
         """
         policy, box = self.policy, self.interface.box
         if isinstance(policy, TablePolicy):
-            return f"a table of {policy.n_cells} states says what to do in each"
+            return f"a table of {policy.n_cells} states has an action for each"
         if box is not None and action_names is None:
             action_names = matching_parts(self.env_id, self.interface)
         known = self._named(names, action_names)
@@ -164,7 +163,6 @@ class ModelAgent(Simplifiable, Agent):
     def _named(
         self, names: Sequence[str] | None, action_names: Sequence[str] | None
     ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-        """Return names of components and actions: those given, or those of known environments."""
         known, known_actions = matching_names(self.env_id, self.interface)
         if action_names is None and self.interface.box is None:
             action_names = known_actions
@@ -173,9 +171,7 @@ class ModelAgent(Simplifiable, Agent):
     def edit(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
     ) -> Editor:
-        """Begin to edit the delivered rule, by the names of the environment's components.
-
-        See :meth:`RulePolicy.edit`, and :meth:`constrain`, which takes what comes of it.
+        """Edit the delivered rule, as :meth:`RulePolicy.edit`, for :meth:`constrain`.
 
         Parameters
         ----------
@@ -185,22 +181,21 @@ class ModelAgent(Simplifiable, Agent):
         Raises
         ------
         ValueError
-            If what it delivers is a table, or there are not as many names as there should be.
+            If the agent delivers a table, or the number of names is wrong.
         """
         box, known = self.interface.box, self._named(names, action_names)
         return self._rule("edit").edit(*known, None if box is None else box.bounds)
 
     def constrain(self, policy: RulePolicy) -> Self:
-        """Take an edited rule: it is delivered, and learning goes on within its clauses.
+        """Deliver an edited rule, and learn within its clauses from now on.
 
-        What is forbidden is not done from now on, neither while exploring, and what is locked, or
-        said to be done somewhere, is done there. It may be called before :meth:`learn`. A policy
-        without clauses ends that.
+        Exploration obeys them, too. It may be called before :meth:`learn`. A policy without clauses
+        removes them.
 
         Parameters
         ----------
         policy : RulePolicy
-            What :meth:`edit`, or :meth:`RulePolicy.edit`, came to.
+            The result of :meth:`edit` or :meth:`RulePolicy.edit`.
 
         Returns
         -------
@@ -222,8 +217,8 @@ class ModelAgent(Simplifiable, Agent):
         self._rule("constrain")
         if self.distrust is not None:
             raise ValueError(
-                "constrain: the agent has gone on in the real environment, because its world is "
-                "not trusted; rules that are climbed there know no clauses"
+                "constrain: the agent learns in the real environment, because its world is not "
+                "trusted; rules that are climbed there know no clauses"
             )
         box, d = self.interface.box, self.interface.n_features
         n = self.interface.n_actions if box is None else self.interface.n_components
@@ -242,21 +237,21 @@ class ModelAgent(Simplifiable, Agent):
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
     ) -> Proof:
-        """Say which actions the delivered rule takes anywhere in a box, and which it never takes.
+        """Prove which actions the delivered rule takes somewhere in a box, and which never.
 
         Components that are not named have the bounds of the observation space.
 
         Parameters
         ----------
         box : dict
-            Least and greatest value of some components, by their names or numbers.
+            Lower and upper bound of some components, by name or number.
         names, action_names : sequence of str, optional
             As in :meth:`rules`.
 
         Raises
         ------
         ValueError
-            If what it delivers is a table, or for unknown components.
+            If the agent delivers a table, or for unknown components.
 
         Examples
         --------
@@ -279,17 +274,17 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def distrust(self) -> str | None:
-        """Why learning has gone on in the real environment alone; None if it has not."""
+        """Why learning goes on in the real environment alone; None if it does not."""
         return self._real.reason
 
     @property
     def models_laws(self) -> bool:
-        """Whether there is a :attr:`world` to ask: laws have been learned, not a table."""
+        """Whether there is a :attr:`world`: laws have been learned, not a table."""
         return self._engine.planner.learned is not None
 
     @property
     def world(self) -> World:
-        """The world as it has been learned last, from the steps so far.
+        """The world learned last.
 
         Raises
         ------
@@ -315,13 +310,11 @@ class ModelAgent(Simplifiable, Agent):
 
         Where actions are continuous a choice is a cell: on the diagonal.
         """
-        seen = self._engine.memory.transitions
-        policy = self.policy
-        counts = np.zeros((policy.n_cells, policy.n_actions))
+        seen, policy = self._engine.memory.transitions, self.policy
         cells = policy.cells(seen.before)
-        if self.interface.box is not None:
-            return np.diag(np.bincount(cells, minlength=policy.n_cells).astype(np.float64))
-        np.add.at(counts, cells, seen.codes)
+        codes = seen.codes if self.interface.box is None else np.eye(policy.n_cells)[cells]
+        counts = np.zeros((policy.n_cells, policy.n_actions))
+        np.add.at(counts, cells, codes)
         return counts
 
     @property
@@ -331,7 +324,7 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def extent(self) -> Extent:
-        """Where the observations were."""
+        """Centre and reach of the observations."""
         seen = self._engine.memory.transitions.before
         centre = seen[-2000:].mean(axis=0)
         return Extent(centre, np.abs(seen - centre).max(axis=0))
@@ -387,14 +380,14 @@ class ModelAgent(Simplifiable, Agent):
     def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         metadata, arrays = super()._to_file()
         about, more = self._real.to_file()
-        return {**metadata, "real": about}, {**arrays, **files.prefixed("real", more)}
+        return {**metadata, "real": about}, {**arrays, **prefixed("real_", more)}
 
     @classmethod
     def _from_file(
         cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
-        real = files.part(arrays, "real")
-        others = files.prefixed("real", real)
+        real = within(arrays, "real_")
+        others = prefixed("real_", real)
         own = {name: array for name, array in arrays.items() if name not in others}
         agent = super()._from_file(metadata, own)
         agent._real = Fallback.from_file(metadata.get("real"), real, agent.interface)

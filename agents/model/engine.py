@@ -1,4 +1,4 @@
-"""The state of a model agent: what it has seen, what it plays, and when it plans."""
+"""The state of a model agent: what it has observed, what it plays, and when it plans."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,14 +34,12 @@ from oda_rl.agents.model.experience import (
     Tabled,
 )
 from oda_rl.agents.model.planner import Planner
-from oda_rl.agents.model.search import Shape
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
-from oda_rl.agents.worlds import files
-from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, whole
+from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, whole, within
 
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
@@ -59,8 +57,8 @@ _MAX_HOLD = 100
 _MAX_IN_A_ROW = 4  # episodes of the best rule before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
 _MAX_STATES = 5000  # of a table
-_MIN_SEEN_AGAIN = 0.5  # share of the latest observations that had been seen before: it is a table
-_MAX_NEW = 0.5  # distinct observations, as a share of all: with more it is none after all
+_MIN_SEEN_AGAIN = 0.5  # a table, if that share of the latest observations has been seen before
+_MAX_NEW = 0.5  # share of distinct observations, with more of which it is no table after all
 
 Played = Candidate | Tabled | TablePlanner
 """An episode can be played with it: ``decide`` returns the action in a state, and its code."""
@@ -68,38 +66,26 @@ Played = Candidate | Tabled | TablePlanner
 
 @dataclass(eq=False)
 class Running:
-    """An episode that is being played."""
+    """A running episode."""
 
     env_state: EnvState
-    code: FloatArray
-    """Of the last action."""
-    before: FloatArray
-    """What it was chosen for."""
-    start: FloatArray
-    """The episode's first observation."""
-    played: Played | None = None
-    """None: random actions."""
+    code: FloatArray  # of the last action
+    before: FloatArray  # the observation it was chosen for
+    start: FloatArray  # the episode's first observation
+    played: Played | None = None  # None: random actions
     whole: bool = True
-    """Whether that alone has been played in it."""
+    """Whether nothing else has been played in it."""
     drawn: Any = None
     """State of the generator before the last choice, if that drew from it."""
     last: tuple[int, int, FloatArray, FloatArray, FloatArray] | None = None
-    """What else that has changed, as it was: action, hold, ``code``, ``before`` and ``start``."""
+    """Action, hold, ``code``, ``before`` and ``start`` before the last choice."""
 
 
 class ModelEngine(Engine):
-    """What a model agent has seen and does; in Python, for planning takes longer than its steps.
+    """State and decisions of a model agent, in Python: planning takes longer than its steps.
 
-    Parameters
-    ----------
-    interface : Interface
-        Of the environment.
-    config : ModelConfig
-        Settings of the agent.
-    limit : int or None
-        The environment's time limit, if it tells one.
-    explore, planning : numpy.random.Generator
-        Decide on random actions; on fits and searches.
+    ``limit`` is the environment's time limit. Random actions are drawn from ``explore``, fits and
+    searches from ``planning``.
     """
 
     arrays = ()
@@ -121,10 +107,8 @@ class ModelEngine(Engine):
         self.state = Counters(self.raw)
         self.memory = Memory(d, self._n_codes)
         self.outcomes = Outcomes(config.horizon, limit)
-        n_outputs = interface.n_components if boxed else interface.n_actions
-        shape = Shape.of(d, n_outputs, interface.n_actions, boxed)
         self.config = config
-        self.rules = Planner(self.memory, shape, self.outcomes, config, planning)
+        self.rules = Planner(self.memory, interface, self.outcomes, config, planning)
         self.tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
         self.planner: Planner | TablePlanner = self.tables if interface.n_values else self.rules
         self.single = self._begun(env_state)
@@ -146,25 +130,22 @@ class ModelEngine(Engine):
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
-        """Nothing: it does not run in compiled loops."""
+        """Empty: it does not run in compiled loops."""
         return ()
 
     @property
     def bytes_per_step(self) -> int:
-        """What each step adds to a file, at most: also to that of a fitted agent beside it."""
+        """Maximum size of a step in a file, that of a fitted agent included."""
         return 8 * (4 * self.interface.n_features + 2 * self._n_codes + 8)
 
     @property
     def epsilon(self) -> float:
-        """Present probability of a random action."""
+        """Probability of a random action."""
         return float(self._next is None)
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning.
-
-        0 of what never varied.
-        """
+        """Inverse standard deviations of the components, 0 for constants; None before learning."""
         return self.planner.scale
 
     @property
@@ -184,16 +165,14 @@ class ModelEngine(Engine):
         return super().chosen(vector)
 
     def _choose(self, running: Running, vector: npt.NDArray[Any]) -> int:
-        """Choose what is done in an environment; or return minus the event that prevents it."""
+        """Choose an environment's action; or return minus the event that prevents it."""
         event = self._bad(vector)
         if event:
             return -event
         env_state = running.env_state
         running.last = env_state.action, env_state.held, running.code, running.before, running.start
         running.drawn = None
-        running.before = np.array(vector, dtype=np.float64)
-        if env_state.episode_length == 0:
-            running.start = running.before
+        self._see(running, vector)
         if running.played is not None:
             env_state.action, running.code = running.played.decide(running.before)
             return env_state.action
@@ -222,6 +201,11 @@ class ModelEngine(Engine):
             env_state.action = int(allowed[np.argmax(allowed > env_state.action)])
             running.code = np.eye(self._n_codes)[env_state.action]
 
+    def _see(self, running: Running, vector: npt.NDArray[Any]) -> None:
+        running.before = np.array(vector, dtype=np.float64)
+        if running.env_state.episode_length == 0:
+            running.start = running.before
+
     def _random(self) -> tuple[int, FloatArray]:
         if self.interface.box is not None:
             units = self._explore.uniform(-1.0, 1.0, self.interface.n_components)
@@ -230,11 +214,11 @@ class ModelEngine(Engine):
         return action, np.eye(self._n_codes)[action]
 
     def perform(self, number: int) -> npt.NDArray[Any]:
-        """Return the continuous action that was chosen last."""
+        """Return the last continuous action."""
         return np.asarray(self._box.actions(self.single.code[None, 1:])[0])
 
     def replace(self, action: Any) -> None:
-        """Take note that another action is done than was chosen: a number, or one of the box."""
+        """Replace the chosen action: a number, or one of the box."""
         running = self.single
         if self.interface.box is None:
             if action == running.env_state.action:
@@ -269,9 +253,7 @@ class ModelEngine(Engine):
         if events:
             return events
         running = self.single
-        running.before = np.array(observation, dtype=np.float64)
-        if running.env_state.episode_length == 0:
-            running.start = running.before
+        self._see(running, observation)
         if self.interface.box is None:
             self.replace(action)
         return self._record(running, vector, reward, terminated, truncated)
@@ -292,10 +274,8 @@ class ModelEngine(Engine):
         env_state.episode_length += 1
         env_state.episode_return += reward
         if terminated or truncated:
-            state.last_return, state.last_length = (
-                env_state.episode_return,
-                env_state.episode_length,
-            )
+            state.last_return = env_state.episode_return
+            state.last_length = env_state.episode_length
             self.outcomes.append(env_state.episode_return, env_state.episode_length, terminated)
             env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
             return EPISODE_END
@@ -303,10 +283,9 @@ class ModelEngine(Engine):
 
     @property
     def _patience(self) -> int:
-        """Steps without a plan after which it is time for one in the midst of episodes.
+        """Steps after which to plan within episodes.
 
-        As many as it takes all environments to end theirs, if there are several: or none might
-        ever say how good a rule is.
+        Enough for all environments to end theirs: or no episode might ever evaluate a rule.
         """
         return max(_PATIENCE * self._needed, self.n_envs * self.outcomes.horizon)
 
@@ -322,7 +301,7 @@ class ModelEngine(Engine):
 
     @one_thread()
     def _end_episode(self, running: Running) -> None:
-        """Note the last episode, and decide what the next one is played with."""
+        """Record the last episode, and decide what the next one is played with."""
         played, whole = running.played, running.whole
         if played is not None and whole:
             self.planner.note(played, running.start, *self.outcomes.latest)
@@ -337,7 +316,7 @@ class ModelEngine(Engine):
 
     @one_thread()
     def _plan(self) -> None:
-        """Learn the world anew, and say what is played next: the new rule, or first the best."""
+        """Learn the world anew, and choose what is played next: the new rule, or first the best."""
         self._choose_planner()
         self._newest = self.planner.plan(self.outcomes.comparable)
         self._needed = self.planner.wait(self.state.steps)
@@ -346,10 +325,9 @@ class ModelEngine(Engine):
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _choose_planner(self) -> None:
-        """Plan over a table while most of the latest observations had been seen before.
+        """Plan over a table while most of the latest observations have been seen before.
 
-        The distinct observations of some worlds are few though they do not say so: positions on a
-        grid, or a handful of small numbers. There, a table is the better model.
+        Where distinct observations are few, as positions on a grid, a table is the better model.
         """
         if self.interface.box is not None or self.interface.n_values:
             return
@@ -363,17 +341,19 @@ class ModelEngine(Engine):
         self.planner = self.tables if is_table else self.rules
 
     def _confirms(self) -> bool:
-        """Whether the best rule is to be played again before the newest one."""
+        """Whether to play the best rule again before the newest one."""
         config = self.config
-        if not self.planner.candidates or self._confirming >= _MAX_IN_A_ROW:
-            return False
-        if self._confirmed >= config.confirm_share * self.state.steps:
+        if (
+            not self.planner.candidates
+            or self._confirming >= _MAX_IN_A_ROW
+            or self._confirmed >= config.confirm_share * self.state.steps
+        ):
             return False
         best = self.planner.best()
         return best is not self._newest and len(best.returns) < config.confirm_episodes
 
     def _replace_all(self) -> None:
-        """Play on with the newest in the midst of episodes: what they return confirms nothing."""
+        """Go on with the newest rule within episodes, whose returns then confirm nothing."""
         for running in [self.single] if self._running is None else self._running:
             running.whole, running.env_state.held = running.env_state.episode_length == 0, 0
             if not running.whole and running.played is not self._newest:
@@ -381,7 +361,7 @@ class ModelEngine(Engine):
             running.played = self._next if running.whole else self._newest
 
     def constrain(self, policy: RulePolicy) -> None:
-        """Go on within a policy's clauses, and from it; running episodes are not finished."""
+        """Go on within a policy's clauses, and from it; drop running episodes."""
         self._newest = self._next = self.planner.constrain(policy)
         self.begin_episode()
 
@@ -397,18 +377,18 @@ class ModelEngine(Engine):
 
     @property
     def env_states(self) -> list[EnvState]:
-        """What the running episodes count."""
+        """Counters of the running episodes."""
         return [one.env_state for one in self._running or [self.single]]
 
     def set_n_envs(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet."""
+        """Prepare to learn from ``count`` environments, before their first step."""
         env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
         self._running = [self._begun(env_state) for env_state in env_states]
         for running in self._running:
             running.played = self._next
 
     def leave_envs(self) -> None:
-        """Go back to learning along one trajectory."""
+        """Return to learning along one trajectory."""
         if self._running is not None:
             self._running = None
             self.begin_episode()
@@ -416,8 +396,8 @@ class ModelEngine(Engine):
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
 
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
+        Returns the actions (from 0), shape (n,), and (return, length) of the episodes that have
+        ended, shape (m, 2).
         """
         assert self._running is not None
         for env in step.learns.nonzero()[0].tolist():
@@ -443,7 +423,7 @@ class ModelEngine(Engine):
         return actions, np.array(ended).reshape(-1, 2)
 
     def begin_episode(self) -> None:
-        """Forget episodes that were not finished; their steps are remembered."""
+        """Drop running episodes; their steps are remembered."""
         self.leave_envs()
         self.single.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self.single.played, self.single.whole = self._next, True
@@ -458,7 +438,7 @@ class ModelEngine(Engine):
         one.last = one.drawn = None
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
+        """Return all arrays to save but the history."""
         single = self.single
         known = [*self.planner.candidates]
         for played in (self._newest, self._next, single.played):
@@ -478,12 +458,12 @@ class ModelEngine(Engine):
             "start": single.start,
             "code": single.code,
             **self.outcomes.to_arrays(),
-            **files.prefixed("memory", self.memory.state()),
-            **files.prefixed("planner", self.planner.to_arrays(known)),
+            **prefixed("memory_", self.memory.state()),
+            **prefixed("planner_", self.planner.to_arrays(known)),
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
+        """Restore what :meth:`state_arrays` returned, or raise InvalidFileError."""
         single = self.single
         self._check(arrays)
         self.state.restore(arrays["state"])
@@ -493,16 +473,16 @@ class ModelEngine(Engine):
         single.whole, is_table = map(bool, numbers[5:7])
         single.start, single.code = np.array(arrays["start"]), np.array(arrays["code"])
         self.outcomes.restore(arrays)
-        self.memory.restore(files.part(arrays, "memory"))
+        self.memory.restore(within(arrays, "memory_"))
         self.planner = self.tables if is_table else self.rules
-        known = self.planner.restore(files.part(arrays, "planner"), n_candidates)
+        known = self.planner.restore(within(arrays, "planner_"), n_candidates)
         places = numbers[7:]
         right = n_candidates <= len(known) and all(-1 <= k < len(known) for k in places)
         require(right, f"counts is {numbers}: there are {len(known)} candidates")
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
 
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Raise InvalidFileError unless arrays, the planners' apart, are those of an agent."""
+        """Raise InvalidFileError unless all arrays but the planners' are valid."""
         n_actions = self.interface.n_actions
         sizes = {
             "d": self.interface.n_features, "C": self._n_codes, "rows": 1, "env_states": 1,
@@ -520,14 +500,11 @@ class ModelEngine(Engine):
         else:
             codes = codes if codes[-1].any() else codes[:-1]  # no action has been taken yet
             legal = np.isin(codes, (0.0, 1.0)).all() and (codes.sum(axis=1) == 1.0).all()
-        require(legal, "memory_codes has what is no code of an action")
+        require(legal, "memory_codes has a code of no action")
 
 
 def seen_again(memory: Memory) -> float:
-    """Return the share of the latest half of observations that had been seen before.
-
-    Of those after a step: a world may always begin the same.
-    """
+    """Return the share of the latest half of next observations that had been seen before."""
     after = memory.transitions.after
     _, first = np.unique(after, axis=0, return_index=True)
     half = len(after) // 2

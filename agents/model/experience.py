@@ -1,13 +1,13 @@
 """All steps and episodes so far, and the candidates that episodes were played with.
 
-``values`` and ``values_of_tables`` say which candidate is delivered. Imagined returns alone never
-decide: they are corrected by what real episodes returned beyond what the model imagines from the
-same starts.
+``values`` and ``values_of_tables`` decide which candidate is delivered: imagined returns, corrected
+by what real episodes returned beyond what the model imagines from the same starts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,9 +23,9 @@ from oda_rl.files.schema import Member, check, flags, real, require, whole
 Arrays = dict[str, npt.NDArray[Any]]
 
 _FIRST_CAPACITY = 256
-_GROWTH, _MAX_GUESS = 2, 1000  # a guess is so many times the longest episode, but no more steps
+_GROWTH, _MAX_GUESS = 2, 1000  # horizon guess: factor of the longest episode, maximum
 _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
-_SIGNIFICANT = 2.0  # standard errors that tables have to differ by
+_SIGNIFICANT = 2.0  # standard errors by which tables have to differ
 
 MEMORY: dict[str, Member] = {
     "before": real("steps, d"),
@@ -36,13 +36,13 @@ MEMORY: dict[str, Member] = {
     "first": flags("steps"),
     "since": whole("1", "[0, steps]"),
 }
-"""Members of a file that are of :class:`Memory`."""
+"""Members of a file that belong to :class:`Memory`."""
 OUTCOMES: dict[str, Member] = {
     "returns": real("returns"),
     "lengths": whole("returns", "[1, 1000000000]"),
     "terminated": flags("returns"),
 }
-"""Members of a file that are of :class:`Outcomes`."""
+"""Members of a file that belong to :class:`Outcomes`."""
 _TRIED: dict[str, Member] = {
     "cells": whole("R", "[1, 1000000]"),
     "counts": whole("R", "[0, 1000000000]"),
@@ -73,7 +73,7 @@ class Memory:
     Parameters
     ----------
     n_features, n_codes : int
-        Components of an observation, and codes of an action.
+        Components of an observation, and of an action's code.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Memory:
 
     @property
     def present(self) -> CodedSteps:
-        """The transitions of the present world."""
+        """Transitions of the present world."""
         return CodedSteps._make(array[self.since :] for array in self.transitions)
 
     @property
@@ -124,16 +124,16 @@ class Memory:
 
     @property
     def starts(self) -> FloatArray:
-        """Observations in which episodes of the present world began, shape (m, d)."""
+        """First observations of the episodes in the present world, shape (m, d)."""
         return self.present.before[self.present_first]
 
     def state(self) -> Arrays:
-        """Return all that has to be saved."""
+        """Return arrays for a file."""
         fields = {name: getattr(self, name)[: self.n] for name in self._FIELDS}
         return {**fields, "since": np.array([self.since])}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state` returned."""
+        """Restore what :meth:`state` returned."""
         self.n, self.since = len(state["rewards"]), int(state["since"][0])
         for name in self._FIELDS:
             missing = max(_FIRST_CAPACITY - self.n, 0)
@@ -143,12 +143,12 @@ class Memory:
 
 @dataclass
 class Outcomes:
-    """All real episodes that have ended, and the horizon of imagined ones.
+    """Finished real episodes, and the horizon of imagined ones.
 
     Parameters
     ----------
     guess : int
-        Steps to imagine, at least, while no time limit is known.
+        Smallest horizon while no time limit is known.
     limit : int, optional
         The environment's time limit.
     """
@@ -162,7 +162,7 @@ class Outcomes:
     _truncates: bool = False
 
     def append(self, episode_return: float, length: int, terminated: bool) -> None:
-        """Note an episode that has terminated, or was truncated."""
+        """Record an episode that has terminated or was truncated."""
         self.returns.append(episode_return)
         self.lengths.append(length)
         self.terminated.append(terminated)
@@ -171,10 +171,10 @@ class Outcomes:
 
     @property
     def horizon(self) -> int:
-        """Steps of an imagined episode, at most.
+        """Maximum number of steps of an imagined episode.
 
-        The environment's time limit. If it has none, the longest episode so far if any was
-        truncated, or else a guess, which grows with the episodes that terminate.
+        The environment's time limit. Without one, the longest episode so far if any was truncated,
+        or else a guess, which grows with the episodes that terminate.
 
         >>> outcomes = Outcomes(guess=200)
         >>> outcomes.append(1.0, 150, terminated=True)
@@ -196,13 +196,13 @@ class Outcomes:
 
     @property
     def comparable(self) -> list[float]:
-        """Returns comparable to imagined ones: those of episodes truncated earlier are not."""
+        """Returns comparable to imagined ones: not those of episodes truncated earlier."""
         episodes = zip(self.returns, self.lengths, self.terminated, strict=True)
         horizon = self.horizon
         return [total for total, length, over in episodes if over or length >= horizon]
 
     def to_arrays(self) -> Arrays:
-        """Return all episodes as arrays, for a file."""
+        """Return arrays for a file."""
         return {
             "returns": np.array(self.returns),
             "lengths": np.array(self.lengths, dtype=np.int64),
@@ -210,9 +210,8 @@ class Outcomes:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`to_arrays` returned."""
-        columns = (arrays[name].tolist() for name in OUTCOMES)
-        for outcome in zip(*columns, strict=True):
+        """Restore what :meth:`to_arrays` returned."""
+        for outcome in zip(*(arrays[name].tolist() for name in OUTCOMES), strict=True):
             self.append(*outcome)
 
 
@@ -220,21 +219,17 @@ class Outcomes:
 class Tried:
     """A candidate for delivery, and the real episodes played with it from start to end."""
 
-    starts: list[Any] = field(default_factory=list)
-    """Where the episodes began,"""
+    starts: list[Any] = field(default_factory=list)  # one entry for each episode,
     returns: list[float] = field(default_factory=list)
-    """their returns,"""
     lengths: list[int] = field(default_factory=list)
-    """their steps,"""
     terminated: list[bool] = field(default_factory=list)
-    """and whether they terminated, or were truncated."""
+    imagined: list[float] = field(default_factory=list)
+    """Mean returns in the present model, from the same starts in as many steps."""
     promised: float = -math.inf
     """Mean return in the present model."""
-    imagined: list[float] = field(default_factory=list)
-    """Mean returns there from the episodes' starts, in as many steps."""
 
     window: ClassVar[int | None] = None
-    """Latest episodes that count; None: all."""
+    """Number of latest episodes that count; None: all."""
 
     @property
     def surprises(self) -> FloatArray:
@@ -254,17 +249,16 @@ class Tried:
         return np.where(self.terminated, np.maximum(lengths, horizon), lengths)
 
     def note(self, start: Any, episode_return: float, length: int, terminated: bool) -> None:
-        """Note a real episode, which has yet to be imagined."""
+        """Record a real episode, which has yet to be imagined."""
         self.starts.append(start)
         self.returns.append(episode_return)
         self.lengths.append(length)
         self.terminated.append(terminated)
 
-    def keep(self, kept: Sequence[bool]) -> None:
-        """Forget the other real episodes: they were of another world."""
+    def keep(self, kept: Iterable[bool]) -> None:
+        """Forget the other real episodes."""
         for name in ("starts", "returns", "lengths", "terminated", "imagined"):
-            old = getattr(self, name)
-            setattr(self, name, [value for value, stays in zip(old, kept, strict=True) if stays])
+            setattr(self, name, list(compress(getattr(self, name), kept)))
 
 
 @dataclass(eq=False)
@@ -274,7 +268,6 @@ class Candidate(Tried):
     scores: FloatArray
     outputs: FloatArray
     clauses: Clauses | None = None
-    """Within which it is played."""
 
     window: ClassVar[int | None] = 20
 
@@ -296,12 +289,12 @@ class Candidate(Tried):
 class Tabled(Tried):
     """A table (:class:`~oda_rl.agents.policies.table.TablePolicy`) and its real episodes.
 
-    Their starts are the numbers of states.
+    ``starts`` holds the numbers of states.
     """
 
     policy: TablePolicy
     variance: float = 0.0
-    """Of a return in the present model, on average over the episodes' starts."""
+    """Variance of a return in the present model, averaged over the episodes' starts."""
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the action in a state, and its code."""
@@ -320,7 +313,7 @@ def greedy(states: FloatArray, q_values: FloatArray) -> TablePolicy:
 
 
 def rules_to_arrays(rules: Sequence[Candidate]) -> Arrays:
-    """Return rules and their episodes as arrays, for a file."""
+    """Return rules and their episodes as arrays for a file."""
     if not rules:
         return {}
     starts = [start for one in rules for start in one.starts]
@@ -334,35 +327,32 @@ def rules_to_arrays(rules: Sequence[Candidate]) -> Arrays:
 
 
 def rules_from_arrays(arrays: Arrays, d: int, n_outputs: int, boxed: bool) -> list[Candidate]:
-    """Make rules of what :func:`rules_to_arrays` returned, or raise InvalidFileError."""
+    """Restore what :func:`rules_to_arrays` returned, or raise InvalidFileError."""
     if not arrays:
         return []
     _check(arrays, _RULES, {"d": d, "n": n_outputs, "m": 1 + d * boxed})
     check_outputs(arrays["outputs"], 1 + d)
     scores, outputs = _split(arrays, "cells", "scores", "outputs")
-    return [
-        Candidate(rows.copy(), done.copy(), **episodes)
-        for rows, done, episodes in zip(scores, outputs, _episodes(arrays), strict=True)
-    ]
+    each = zip(scores, outputs, _episodes(arrays), strict=True)
+    return [Candidate(rows.copy(), done.copy(), **episodes) for rows, done, episodes in each]
 
 
 def tables_to_arrays(tables: Sequence[Tabled]) -> Arrays:
-    """Return tables and their episodes as arrays, for a file."""
+    """Return tables and their episodes as arrays for a file."""
     if not tables:
         return {}
-    policies = [one.policy for one in tables]
     return {
-        "states": np.concatenate([policy.codevectors for policy in policies]),
-        "q_values": np.concatenate([policy.q_values for policy in policies]),
+        "states": np.concatenate([one.policy.codevectors for one in tables]),
+        "q_values": np.concatenate([one.policy.q_values for one in tables]),
         "starts": np.array([start for one in tables for start in one.starts], dtype=np.int64),
-        "cells": np.array([policy.n_cells for policy in policies]),
+        "cells": np.array([one.policy.n_cells for one in tables]),
         "variances": np.array([one.variance for one in tables]),
         **_episodes_to_arrays(tables),
     }
 
 
 def tables_from_arrays(arrays: Arrays, d: int, n_actions: int) -> list[Tabled]:
-    """Make tables of what :func:`tables_to_arrays` returned, or raise InvalidFileError."""
+    """Restore what :func:`tables_to_arrays` returned, or raise InvalidFileError."""
     if not arrays:
         return []
     _check(arrays, _TABLES, {"d": d, "A": n_actions})
@@ -377,12 +367,13 @@ def tables_from_arrays(arrays: Arrays, d: int, n_actions: int) -> list[Tabled]:
 def _check(arrays: Arrays, schema: dict[str, Member], sizes: dict[str, int]) -> None:
     check(arrays, schema, sizes)
     for name, total in (("cells", sizes["cells"]), ("counts", sizes["episodes"])):
-        found = arrays[name].sum()
-        require(found == total, f"{name} has the sum {found}: not {total}")
+        require(
+            arrays[name].sum() == total, f"{name} has the sum {arrays[name].sum()}: not {total}"
+        )
 
 
 def _episodes_to_arrays(known: Sequence[Tried]) -> Arrays:
-    """Return the episodes of all candidates, one after the other, but their starts."""
+    """Return the episodes of all candidates, one after the other, without their starts."""
     return {
         "counts": np.array([len(one.returns) for one in known]),
         "returns": np.concatenate([*(one.returns for one in known), []]),
@@ -396,27 +387,28 @@ def _episodes_to_arrays(known: Sequence[Tried]) -> Arrays:
 
 
 def _split(arrays: Arrays, counts: str, *names: str) -> list[list[npt.NDArray[Any]]]:
-    """Return members cut into the rows of each candidate."""
+    """Split members into the rows of each candidate."""
     ends = np.cumsum(arrays[counts])[:-1]
     return [np.split(arrays[name], ends) for name in names]
 
 
 def _episodes(arrays: Arrays) -> list[dict[str, Any]]:
     """Return the fields of each :class:`Tried`."""
-    names = "starts", "returns", "lengths", "terminated", "imagined"
-    columns = zip(*_split(arrays, "counts", *names), strict=True)
+    names = "returns", "lengths", "terminated", "imagined"
+    starts, *columns = _split(arrays, "counts", "starts", *names)
+    each = zip(starts, arrays["promised"].tolist(), *columns, strict=True)
     return [
-        {"starts": list(starts), "promised": promised,
-         **{name: rows.tolist() for name, rows in zip(names[1:], others, strict=True)}}
-        for (starts, *others), promised in zip(columns, arrays["promised"].tolist(), strict=True)
+        {"starts": list(begun), "promised": promised,
+         **{name: rows.tolist() for name, rows in zip(names, others, strict=True)}}
+        for begun, promised, *others in each
     ]  # fmt: skip
 
 
 def values(rules: Sequence[Candidate]) -> FloatArray:
     """Return the value of each rule, shape (n,).
 
-    The model's mean return from many starts, plus the surprises of its real episodes, shrunk
-    towards the pessimistic half of those of all rules, minus a standard error.
+    The model's mean return from many starts, plus the mean surprise of its real episodes, shrunk
+    towards the median of all rules if that is negative, minus a standard error.
 
     Examples
     --------
@@ -428,28 +420,26 @@ def values(rules: Sequence[Candidate]) -> FloatArray:
     0
     """
     surprises = [rule.surprises for rule in rules]
-    everything = np.concatenate([np.zeros(0), *surprises])
-    within = np.concatenate([np.zeros(0), *(own - own.mean() for own in surprises if len(own) > 1)])
-    prior = float(everything.var()) if len(everything) else 0.0
+    pooled = np.concatenate([np.zeros(0), *surprises])
+    within = np.concatenate([np.zeros(0), *(one - one.mean() for one in surprises if len(one) > 1)])
+    prior = float(pooled.var()) if len(pooled) else 0.0
     freedom = len(within) + _PRIOR_FREEDOM
     deviation = math.sqrt((float(within @ within) + _PRIOR_FREEDOM * prior) / freedom)
-    bias = min(float(np.median(everything)), 0.0) if len(everything) else 0.0
+    bias = min(float(np.median(pooled)), 0.0) if len(pooled) else 0.0
     return np.array([
         rule.promised
-        + (own.sum() + _PRIOR_EPISODES * bias) / (len(own) + _PRIOR_EPISODES)
-        - deviation / math.sqrt(len(own) + 1.0)
-        for rule, own in zip(rules, surprises, strict=True)
+        + (one.sum() + _PRIOR_EPISODES * bias) / (len(one) + _PRIOR_EPISODES)
+        - deviation / math.sqrt(len(one) + 1.0)
+        for rule, one in zip(rules, surprises, strict=True)
     ])  # fmt: skip
 
 
 def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     """Return the value of each table, shape (n,).
 
-    A table's model is counted, and real episodes were counted with the rest. So they correct it
-    only as far as they differ more between tables than by chance: by what they vary, or by what the
-    model says they should, for a few episodes may be lucky together. A value is the model's mean
-    return, plus the surprises of real episodes, shrunk towards those of all, minus the standard
-    deviation of what may still be a surprise.
+    The model's mean return, plus the mean surprise of real episodes, shrunk towards that of all
+    tables, minus the standard deviation of the remaining surprise. Real episodes are counted in the
+    model, too, so surprises matter only as far as they differ more between tables than by chance.
 
     Examples
     --------
@@ -461,14 +451,14 @@ def values_of_tables(tables: Sequence[Tabled]) -> FloatArray:
     0
     """
     surprises = [table.surprises for table in tables]
-    everything = np.concatenate([np.zeros(0), *surprises])
-    bias = min(float(everything.mean()), 0.0) if len(everything) else 0.0
-    counts = np.array([len(own) for own in surprises], dtype=float)
-    sums = np.array([own.sum() for own in surprises])
+    pooled = np.concatenate([np.zeros(0), *surprises])
+    bias = min(float(pooled.mean()), 0.0) if len(pooled) else 0.0
+    counts = np.array([len(one) for one in surprises], dtype=float)
+    sums = np.array([one.sum() for one in surprises])
     played = counts > 0.0
     n = max(int(played.sum()), 1)
     means = sums[played] / counts[played]
-    within = float(sum(((own - own.mean()) ** 2).sum() for own in surprises if len(own)))
+    within = float(sum(((one - one.mean()) ** 2).sum() for one in surprises if len(one)))
     expected = counts @ np.array([table.variance for table in tables]) / max(counts.sum(), 1.0)
     noise = max(within / max(float((counts[played] - 1.0).sum()), 1.0), float(expected))
     margin = 1.0 + _SIGNIFICANT * math.sqrt(2.0 / n)

@@ -1,4 +1,4 @@
-"""What happens where a learned world is not trusted: a rule is found in the real one.
+"""Fallback where a learned world is not trusted: a rule is searched in the real environment.
 
 A fitted agent learns there, from the remembered steps and further ones; its policy is distilled
 into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
@@ -25,23 +25,25 @@ from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
-from oda_rl.files.schema import require
+from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
     from oda_rl._types import BoolArray
     from oda_rl.agents.model.agent import ModelAgent
     from oda_rl.agents.model.engine import ModelEngine
 
-_JUDGED_FIRST = 3000  # steps after which a world is judged,
-_JUDGED_AGAIN = 2.0  # and again after so many times as many
+_JUDGED_FIRST = 3000  # steps after which a world is judged first,
+_JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
-_MIN_LEFT = 20_000  # steps, with fewer of which no other way leads farther
-_LEARNING, _MAX_LEARNING = 0.6, 250_000  # of these steps, before a rule is made
-_MIN_DISTILLING = 2000  # steps: of fewer there is no rule
+_MIN_LEFT = 20_000  # steps, with fewer of which the fallback gains nothing
+_LEARNING, _MAX_LEARNING = (
+    0.6,
+    250_000,
+)  # share and maximum of the steps to learn values
+_MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
-_RACING = 0.05  # of the steps: the rule against the one before
+_RACING = 0.05  # share of the steps to race the rule against the one before
 _BOLD = {"exploration": 4.0, "longest_hold": 8}
 _NOTHING = np.empty((0, 3))
 
@@ -50,17 +52,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Fallback:
-    """Judges the world while an agent learns, and takes over where it is not trusted.
-
-    Attributes
-    ----------
-    reason : str or None
-        Why it has taken over; None if it has not.
-    rule : RulePolicy or None
-        What it has found.
-    """
+    """Judges the world while an agent learns, and takes over where it is not trusted."""
 
     reason: str | None = None
+    """Why it has taken over; None if it has not."""
     rule: RulePolicy | None = None
     _fitted: FittedQAgent | None = None
     _judged_at: int = _JUDGED_FIRST
@@ -73,7 +68,7 @@ class Fallback:
         run: TrainingRun,
         rng: np.random.Generator,
     ) -> Progress:
-        """Go on with a training as long as the world is trusted, then in the real one."""
+        """Train as long as the world is trusted, then in the real environment alone."""
         if self.reason is None:
             for steps, episodes in training:
                 doubts = len(episodes) and self._doubts(agent, run.total - steps)
@@ -84,7 +79,7 @@ class Fallback:
             yield from self._really(agent.env, agent._engine, run, rng)
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
-        """Judge the world, if it is time; warn if it is not trusted any more."""
+        """Judge the world if it is time; warn if it is not trusted any more."""
         if agent.num_timesteps < self._judged_at or left < _MIN_LEFT or not agent.models_laws:
             return False
         self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
@@ -93,15 +88,18 @@ class Fallback:
         if self._distrusted < _MAX_DISTRUSTED:
             return False
         self.reason = trust.reason
-        said = f"the learned world is not trusted ({self.reason}): learning goes on in the "
-        warnings.warn(f"{said}real environment alone", stacklevel=2)
-        _log.warning("%sreal environment alone", said)
+        message = (
+            f"the learned world is not trusted ({self.reason}): learning goes on in the real "
+            "environment alone"
+        )
+        warnings.warn(message, stacklevel=2)
+        _log.warning(message)
         return True
 
     def _really(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
-        """Learn values with a share of the steps, and make a rule of them with the rest."""
+        """Learn values with a share of the steps, and distil them with the rest."""
         assert isinstance(env, gym.Env)
         if self._fitted is None:
             self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **_BOLD)
@@ -137,7 +135,7 @@ class Fallback:
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
     ) -> Iterator[None]:
-        """Make a rule; yields now and then."""
+        """Make a rule; yield now and then."""
         master = teacher_of(fitted, budgeted.interface)
         steps = int(budgeted.most * (1.0 - _RACING * (self.rule is not None)))
         confirming = Confirming.of(master, rng)
@@ -155,7 +153,7 @@ class Fallback:
         self.rule = rule
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-        """Return metadata and arrays, for a file."""
+        """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
             "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted
         }  # fmt: skip
@@ -163,16 +161,16 @@ class Fallback:
         if self._fitted is not None:
             own, remembered = self._fitted._to_file()
             metadata["fitted"] = {**own, "interface": self._fitted.interface.to_json()}
-            arrays = files.prefixed("fitted", remembered)
+            arrays = prefixed("fitted_", remembered)
         if self.rule is not None:
-            arrays |= files.prefixed("rule", self.rule.arrays)
+            arrays |= prefixed("rule_", self.rule.arrays)
         return metadata, arrays
 
     @classmethod
     def from_file(
         cls, metadata: Any, arrays: dict[str, npt.NDArray[Any]], interface: Interface
     ) -> "Fallback":
-        """Make one of what :meth:`to_file` returned, or raise InvalidFileError."""
+        """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
         keys = ("reason", "judged_at", "distrusted")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
@@ -180,14 +178,12 @@ class Fallback:
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
         counts = all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
         require(right and counts, f"real is {metadata!r}"[:300])
-        own, learned = files.part(arrays, "rule"), files.part(arrays, "fitted")
+        own, learned = within(arrays, "rule_"), within(arrays, "fitted_")
         require(len(own) + len(learned) == len(arrays), "real_ has members that are unknown")
         rule, fitted = RulePolicy.from_arrays(own) if own else None, None
         if rule is not None:
-            d = interface.n_features
-            n, m = interface.n_actions, 1
-            if interface.box is not None:
-                n, m = interface.n_components, 1 + d
+            d, boxed = interface.n_features, interface.box is not None
+            n, m = interface.n_components if boxed else interface.n_actions, 1 + d * boxed
             right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, m)
             require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, {m})")
         if "fitted" in metadata:
@@ -199,7 +195,7 @@ class Fallback:
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
-    """Let a fitted agent learn from steps that were taken by another, if actions are numbers."""
+    """Let a fitted agent learn from steps of another agent, if actions are discrete."""
     if seen.codes.shape[1] != fitted.interface.n_actions:
         return
     engine = fitted._engine

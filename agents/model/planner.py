@@ -1,4 +1,4 @@
-"""What happens between episodes: learn the world, search for a rule in it, say which is best."""
+"""Planning between episodes: learn the world, search for a rule in it, decide which is best."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.distilling.coding import Coding
+from oda_rl.agents.distilling.search import Imagination
 from oda_rl.agents.distilling.simplifying import Rule, simplified
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.model.experience import (
     Arrays,
     Candidate,
@@ -21,10 +24,9 @@ from oda_rl.agents.model.experience import (
 )
 from oda_rl.agents.model.search import (
     Effort,
-    GradedShape,
-    Imagination,
-    Shape,
+    GradedCoding,
     degrees_of,
+    n_cells_for,
     search,
 )
 from oda_rl.agents.model.settings import ModelConfig
@@ -35,43 +37,33 @@ from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.learning import Learned, learn_world
 from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.simulation import starts_between
+from oda_rl.files import schema
 from oda_rl.files.schema import Member, check, require, whole
 
 _N_LAWS = files.N_LAWS
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with
-_FRESH_EVERY = 3  # searches, one of which begins from new rules alone
+_FRESH_EVERY = 3  # every third search begins from new rules alone
 _KEPT_BEST, _KEPT_LATEST = 10, 20
-_SURE = 10  # episodes after which a rule that cannot be bettered is left alone
+_SURE = 10  # episodes after which a perfect rule is left alone
 _TOLERANCE = 1e-6
-_MAX_REPEATS = 4  # searches more, while episodes could be longer
-_LITTLE = 0.02  # of what separates the best return from the worst
+_MAX_REPEATS = 4  # further searches, while episodes could be longer
+_LITTLE = 0.02  # share of the difference between the best return and the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
-_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # of the return, that a simpler rule may lose
-_N_LATEST = 2000  # states that say where a rule's cells are
+_TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # loss of a simpler rule: standard errors, share
+_N_LATEST = 2000  # states that place a rule's codevectors
 
 _COUNTS: dict[str, Member] = {"searches": whole("2")}
-_PARTS = ("rules", "clauses", "learned")  # of a file, beside these counts
+_PARTS = ("rules_", "clauses_", "learned_")  # of a file, beside these counts
 
 
 @dataclass
 class Planner:
-    """The model, the rules found in it, and which of them is best.
-
-    Parameters
-    ----------
-    memory : Memory
-    shape : Shape
-        Of the rules.
-    outcomes : Outcomes
-    config : ModelConfig
-    rng : numpy.random.Generator
-        Of fits and searches.
-    """
+    """The learned world, the rules found in it, and which of them is best."""
 
     memory: Memory
-    shape: Shape
+    interface: Interface
     outcomes: Outcomes
     config: ModelConfig
     rng: np.random.Generator
@@ -80,12 +72,20 @@ class Planner:
     searches: int = 0
     imagined_steps: int = 0
     clauses: Clauses | None = None
-    """Within which rules are searched and played."""
+    """Rules are searched and played within these."""
     _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
-    """The rule delivered last, and what it was made of: predictions ask for it again and again."""
+    """The last delivered rule, with its key: predictions ask for it again and again."""
+
+    @property
+    def _boxed(self) -> bool:
+        return self.interface.box is not None
+
+    @property
+    def _n_outputs(self) -> int:
+        return self.interface.n_components if self._boxed else self.interface.n_actions
 
     def wait(self, steps: int) -> int:
-        """Return how many new steps there should be, after so many, before the next plan."""
+        """Return how many new steps to take, after ``steps``, before the next plan."""
         if self.learned is None:
             return self.config.random_steps
         known = steps - self.memory.since
@@ -94,28 +94,25 @@ class Planner:
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and search for a rule to play next.
 
-        Parameters
-        ----------
-        returns : sequence of float
-            Of all episodes so far that are comparable to imagined ones.
+        ``returns`` are those of all episodes so far that are comparable to imagined ones.
         """
         self._forget()
         seen = self.memory.present
         before = None if self.learned is None else self.learned.chosen
         worst = min(returns, default=-math.inf)
-        self.learned = learn_world(seen, worst, self.shape.boxed, _N_LAWS, before, self.rng)
+        self.learned = learn_world(seen, worst, self._boxed, _N_LAWS, before, self.rng)
         explore = is_constant(seen.rewards) and (len(returns) == 0 or np.ptp(returns) == 0.0)
         self._judge()
         if self.candidates and not explore:
             best = self.best()
-            if self._cannot_be_bettered(best):
+            if self._is_perfect(best):
                 return best
-            explore = self._leaves_nothing(best, returns)
+            explore = self._avoids_all_cost(best, returns)
         order = np.argsort(-values(self.candidates), kind="stable")[:_N_KNOWN]
         known: list[Candidate] = [self.candidates[k] for k in order.tolist()]
         self.searches += 1
         where = self._imagination()
-        graded = self._graded(where.shape)
+        graded = self._graded(where.coding)
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
         rules = [(one.scores, one.outputs) for one in known]
         effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
@@ -128,7 +125,7 @@ class Planner:
             scores, outputs, promised = search(
                 where, rules, False, again % 2 == 1, effort, self.rng
             )
-        if explore:  # the search's promise is one of novelty, not of a return
+        if explore:  # the search has promised novelty, not a return
             starts = self.draw_starts(_PROMISE_STARTS)
             promised = float(where.returns(scores[None], outputs[None], starts).mean())
         self.imagined_steps += where.steps
@@ -140,14 +137,9 @@ class Planner:
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
 
     def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
-        """Note a real episode that was played with one candidate from its start to its end.
+        """Record a real episode that was played with one candidate from its start to its end.
 
-        Parameters
-        ----------
-        played : Candidate
-            Nothing is noted of anything else.
-        start : ndarray, shape (d,)
-        outcome : return, length, and whether it terminated
+        ``start`` has shape (d,); ``outcome`` is the return, the length, and whether it terminated.
         """
         if not isinstance(played, Candidate):
             return
@@ -159,25 +151,23 @@ class Planner:
         played.imagined.append(self._imagined_from(played, start[None], latest)[0])
 
     def best(self) -> Candidate:
-        """Return the candidate of greatest value."""
+        """Return the candidate with the highest value."""
         return self.candidates[int(np.argmax(values(self.candidates)))]
 
     def policy(self, newest: Any) -> RulePolicy:
-        """Return what is delivered: the best rule; ``newest`` was planned last, or is None."""
+        """Return the delivered rule: the best candidate, or else ``newest``, or a constant."""
         best = self.best() if self.candidates else newest
         if best is not None:
             return self._delivered(best)
-        d, n, boxed = self.shape.n_features, self.shape.n_outputs, self.shape.boxed
-        nothing = np.zeros((1, n, 1 + d * boxed))
-        if not boxed:
-            nothing[0, 0] = 1.0
-        blank = RulePolicy(np.zeros((1, 1 + d)), nothing, np.zeros((1, d)))
-        return blank if self.clauses is None else within(blank, self.clauses)
+        d, n = self.interface.n_features, self._n_outputs
+        output = np.zeros((1, n, 1 + d)) if self._boxed else np.eye(n)[:1, :, None]
+        constant = RulePolicy(np.zeros((1, 1 + d)), output, np.zeros((1, d)))
+        return constant if self.clauses is None else within(constant, self.clauses)
 
     def constrain(self, policy: RulePolicy) -> Candidate | None:
-        """Search within a policy's clauses from now on, beginning with it; forget what was known.
+        """Search within a policy's clauses from now on, and forget all candidates.
 
-        Before anything is learned only its clauses are taken.
+        Returns the policy as a candidate; None before a world is learned.
         """
         self.clauses, self.candidates = policy.clauses, []
         if self.learned is None:
@@ -186,17 +176,14 @@ class Planner:
 
     @property
     def codevectors(self) -> FloatArray:
-        """Codevectors of the first law's cells, in the observation's units, shape (K, d)."""
+        """Codevectors of the first law's cells, shape (K, d)."""
         assert self.learned is not None
         at, points = self.learned.at, self.learned.arrays.codevectors[0].T
         return np.asarray(points * np.where(at.ignored, 0.0, at.scale) + at.mean)
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning.
-
-        0 of what never varied.
-        """
+        """Inverse standard deviations of the components, 0 for constants; None before learning."""
         if self.learned is None:
             return None
         varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
@@ -204,26 +191,25 @@ class Planner:
         return np.asarray(varies / self.learned.at.scale)
 
     def to_arrays(self, known: Sequence[Any]) -> Arrays:
-        """Return all that has to be saved, with rules that are known, as arrays for a file."""
+        """Return arrays for a file, with the ``known`` rules."""
         clauses = {} if self.clauses is None else self.clauses.arrays
         learned = {} if self.learned is None else files.to_arrays(self.learned)
         return {
             "searches": np.array([self.searches, self.imagined_steps]),
-            **files.prefixed("rules", rules_to_arrays(known)),
-            **files.prefixed("clauses", clauses),
-            **files.prefixed("learned", learned),
+            **schema.prefixed("rules_", rules_to_arrays(known)),
+            **schema.prefixed("clauses_", clauses),
+            **schema.prefixed("learned_", learned),
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
-        """Take over what :meth:`to_arrays` returned, or raise InvalidFileError.
+        """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
 
-        Returns the rules that were known, of which the first are the candidates.
+        Returns the known rules, of which the first are the candidates.
         """
-        rules, clauses, learned = (files.part(arrays, name) for name in _PARTS)
-        begin = tuple(f"{name}_" for name in _PARTS)
-        check({k: arrays[k] for k in arrays if not k.startswith(begin)}, _COUNTS, {})
+        rules, clauses, learned = (schema.within(arrays, name) for name in _PARTS)
+        check({k: arrays[k] for k in arrays if not k.startswith(_PARTS)}, _COUNTS, {})
         self.searches, self.imagined_steps = arrays["searches"].tolist()
-        d, n, boxed = self.shape.n_features, self.shape.n_outputs, self.shape.boxed
+        d, n, boxed = self.interface.n_features, self._n_outputs, self._boxed
         self.clauses = Clauses.from_arrays(clauses, d, (n, 1 + d * boxed)) if clauses else None
         self.learned = None
         if learned:
@@ -237,9 +223,9 @@ class Planner:
         return known
 
     def draw_starts(self, n: int) -> FloatArray:
-        """Draw states between those in which episodes have begun, shape (n, d).
+        """Draw states between first observations of episodes, shape (n, d).
 
-        As long as there is at most one, between all that were seen.
+        While there is at most one, between all observations.
         """
         assert self.learned is not None
         seen = self.memory.starts
@@ -264,20 +250,24 @@ class Planner:
                 clauses=np.column_stack([edits.ends, first]),
                 said=edits.outputs,
             )
-        shape, horizon = self.shape.among(at), self.outcomes.horizon
-        return Imagination(world, at, shape, horizon, self.draw_starts, self._draw_seen)
+        n_cells = self.interface.n_actions if self._boxed else n_cells_for(self._n_outputs)
+        coding = Coding(
+            at.mean, at.scale, n_cells, self._n_outputs, self._boxed, self._boxed,
+            np.flatnonzero(~at.ignored),
+        )  # fmt: skip
+        horizon = self.outcomes.horizon
+        return Imagination(world, coding, horizon, self.draw_starts, self._draw_seen)
 
-    def _graded(self, shape: Shape) -> Shape | None:
-        """Return the shape of rules by degrees, if actions are degrees of one quantity."""
+    def _graded(self, coding: Coding) -> Coding | None:
+        """Return a graded coding if actions are degrees of one quantity."""
         assert self.learned is not None
-        if shape.boxed:
+        if coding.boxed:
             return None
         seen = self.memory.present.before
-        degrees = degrees_of(self.learned.arrays, self.learned.at, seen, shape.n_outputs)
-        return None if degrees is None else GradedShape.by(shape, degrees)
+        degrees = degrees_of(self.learned.arrays, self.learned.at, seen, coding.n_outputs)
+        return None if degrees is None else GradedCoding(**vars(coding), degrees=degrees)
 
     def _effort(self, fine: bool) -> Effort:
-        """Return how long to search, and how far from where it begins."""
         config = self.config
         return Effort(
             generations=config.generations, population=config.population,
@@ -285,18 +275,18 @@ class Planner:
         )  # fmt: skip
 
     def _falls_short(self, promised: float) -> bool:
-        """Whether every step pays the same, and an episode could be longer than is promised."""
+        """Whether every step pays the same, and an episode could be longer than promised."""
         most, constant = self._max_return, is_constant(self.memory.present.rewards)
         return most > 0.0 and constant and promised < (1.0 - _TOLERANCE) * most
 
     @property
     def _max_return(self) -> float:
-        """Return of the longest episode, if each step pays the most that was seen."""
+        """Return of the longest episode if each step pays the greatest observed reward."""
         assert self.learned is not None
         return float(self.learned.arrays.bounds[1]) * self.outcomes.horizon
 
-    def _cannot_be_bettered(self, best: Candidate) -> bool:
-        """Whether a rule has the greatest possible return, in the model and in reality."""
+    def _is_perfect(self, best: Candidate) -> bool:
+        """Whether a rule has the greatest possible return, imagined and real."""
         most, horizon = self._max_return, self.outcomes.horizon
         if most <= 0.0 or not best.returns:
             return False
@@ -304,11 +294,8 @@ class Planner:
         real = np.array(best.returns) >= least * best.compared(horizon) / horizon
         return bool(best.promised >= least and real[-_SURE:].all())
 
-    def _leaves_nothing(self, best: Candidate, returns: Sequence[float]) -> bool:
-        """Whether a rule avoids all cost, and nothing that pays has been seen yet.
-
-        Not where costs depend on the state: there, a rule has somewhere to be.
-        """
+    def _avoids_all_cost(self, best: Candidate, returns: Sequence[float]) -> bool:
+        """Whether a rule avoids all cost of actions, and no reward is known that pays."""
         most, seen = self._max_return, self.memory.present
         if most > 0.0 or not returns or seen.ended.any():
             return False  # it pays to end an episode that only costs
@@ -317,10 +304,10 @@ class Planner:
         return most - best.promised <= _LITTLE * (best.promised - min(returns))
 
     def _forget(self) -> None:
-        """Forget what was seen of a world that has changed, and what rules returned there."""
+        """Forget steps and returns from before the world changed, if it has."""
         if self.learned is None:
             return
-        rng = np.random.default_rng(self.memory.n)  # another one: if nothing changed, no bit does
+        rng = np.random.default_rng(self.memory.n)  # another one: results stay if nothing changed
         outdated_steps = outdated(self.learned, self.memory.present, rng)
         if outdated_steps:
             self.memory.since += outdated_steps
@@ -332,7 +319,7 @@ class Planner:
     def _recent_starts(self) -> set[bytes]:
         """Return first observations of episodes that ended in the present world.
 
-        Not those in which an earlier one began: many worlds always begin the same.
+        Not those of earlier episodes, too: many worlds always begin the same.
         """
         rows = np.flatnonzero(self.memory.first[: self.memory.n])
         begun = max(int(np.searchsorted(rows, self.memory.since, side="right")) - 1, 0)
@@ -340,7 +327,7 @@ class Planner:
         return set(starts[begun:]) - set(starts[:begun])
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
-        """Drop what the model says does not matter."""
+        """Drop cells, numbers and digits that do not matter in imagination."""
         seen = self.memory.present.before
         halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
         starts = np.concatenate(halves)
@@ -356,7 +343,7 @@ class Planner:
         return simplified(rule, seen[rows], as_good)
 
     def _delivered(self, candidate: Candidate) -> RulePolicy:
-        """Return a rule with a point in each of its cells, from the latest states."""
+        """Return a rule with a codevector in each of its cells, from the latest states."""
         key = candidate, self.memory.n, self.clauses
         if self._placed is not None and self._placed[0] == key:
             return self._placed[1]
@@ -369,7 +356,7 @@ class Planner:
         return rule
 
     def _judge(self) -> None:
-        """Imagine all candidates anew in the present model."""
+        """Imagine all candidates in the present model."""
         if not self.candidates:
             return
         starts, horizon = self.draw_starts(_PROMISE_STARTS), self.outcomes.horizon
@@ -390,7 +377,7 @@ class Planner:
     def _imagined_from(
         self, candidate: Candidate, starts: FloatArray, lengths: IntArray
     ) -> FloatArray:
-        """Return the mean of what all laws imagine from each start in so many steps, shape (n,)."""
+        """Return the mean return over all laws from each start in ``lengths`` steps, shape (n,)."""
         where, means = self._imagination(), np.empty(len(starts))
         for steps in np.unique(lengths).tolist():
             where.horizon, rows = steps, lengths == steps

@@ -1,14 +1,14 @@
 """A world of numbered states: learned as counts, explored by optimism, planned by value iteration.
 
-States are the distinct observations that were seen. What is played to explore is the best policy of
-a hopeful model (Brafman and Tennenholtz, JMLR 3, 2002; Szita and Lorincz, ICML 2008): a pair of
-state and action leads, with the probability that its next visit brings something new, to the best
-there could be. That probability is counted, over all pairs that had as many visits: where worlds
-are deterministic, one visit is enough. What is delivered is the best policy of a model that fears
-the worst instead, and does only what has been tried.
+States are the distinct observations so far. Exploration follows the best policy of an optimistic
+model (Brafman and Tennenholtz, JMLR 3, 2002; Szita and Lorincz, ICML 2008): a pair of state and
+action leads to the best there could be with the probability that its next visit brings something
+new. That probability is counted over all pairs with as many visits: where worlds are deterministic,
+one visit is enough. The delivered policy is the best of a pessimistic model, and takes only actions
+that have been tried.
 
-Transitions are edges: one for each state, action and next state that has been seen, in two linked
-lists, of the pair that it leaves and of the state that it enters. Terminations enter no state.
+Transitions are edges: one for each state, action and next state, in two linked lists, of the pair
+that it leaves and of the state that it enters. Terminations enter no state.
 """
 
 import math
@@ -33,19 +33,18 @@ from oda_rl.agents.model.experience import (
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.agents.worlds import files
-from oda_rl.files.schema import Member, check, real, require, whole
+from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
 
-NO = -1  # edge or state that there is not
-MAX_VISITS = 64  # of a pair, that are told apart
+NO = -1  # no edge, or no state
+MAX_VISITS = 64  # of a pair; more are not distinguished
 _DISCOUNT = 0.99  # of exploration
-_DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # one of them is best for what is delivered
-_ERRORS = 2.5  # standard errors of hope
-_SURPRISE = 0.02  # what is new behind a tried pair, as a share of what may be behind an untried one
-_CLOSE, _NEAR = 1e-6, 1e-4  # shares of the values' range: sweeps, and single steps
+_DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # tried for the delivered policy
+_ERRORS = 2.5  # standard errors of optimism
+_SURPRISE = 0.02  # something new behind a tried pair is worth this share of an untried one
+_CLOSE, _NEAR = 1e-6, 1e-4  # convergence of sweeps, and of single steps, relative to the values
 _MAX_SWEEPS, _MAX_BACKUPS = 3000, 2000  # between episodes, and in a step
-_GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share
-_PART = 10  # or an episode's tenth has passed
+_GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share,
+_PART = 10  # or a tenth of an episode has passed
 _MAX_CANDIDATES = 12
 
 _SCHEMA: dict[str, Member] = {
@@ -60,44 +59,35 @@ _SCHEMA: dict[str, Member] = {
 
 
 class Edges(NamedTuple):
-    """What was counted; S states, A actions, room for E edges."""
+    """Counts of S states and A actions, with room for E edges."""
 
-    counts: FloatArray
-    """Visits of each pair, shape (S, A)."""
-    rewards: FloatArray
-    """Sums of its rewards,"""
-    squares: FloatArray
-    """and of their squares."""
-    leaving: IntArray
-    """First edge that leaves a pair, shape (S, A)."""
-    entering: IntArray
-    """First edge that enters a state, shape (S,)."""
-    weights: FloatArray
-    """Times that an edge was taken, shape (E,)."""
+    counts: FloatArray  # visits of each pair, shape (S, A)
+    rewards: FloatArray  # sums of its rewards,
+    squares: FloatArray  # and of their squares
+    leaving: IntArray  # first edge that leaves a pair, shape (S, A)
+    entering: IntArray  # first edge that enters a state, shape (S,)
+    weights: FloatArray  # how often an edge was taken, shape (E,)
     ends: IntArray
     """State and action that it leaves, state that it enters, next edge that leaves the same pair,
     next that enters the same state, shape (5, E)."""
     news: FloatArray
-    """Visits, by how many the pair had had before, and those that led where none of these had
-    led, shape (2, MAX_VISITS + 1)."""
-    size: IntArray
-    """Number of edges, shape (1,)."""
+    """Visits, by the number of earlier visits of the pair, and those of them that led somewhere
+    new, shape (2, MAX_VISITS + 1)."""
+    size: IntArray  # number of edges, shape (1,)
 
 
 class View(NamedTuple):
-    """How values are judged where little is known: optimism, or pessimism."""
+    """Optimism or pessimism where little is known."""
 
     doubt: FloatArray
-    """Weight of the unknown in a pair's value by its visits, shape (MAX_VISITS + 1,); 1 of 0."""
-    unknown: float
-    """Value of the unknown."""
-    errors: float
-    """Standard errors of a pair's value that are added to it."""
+    """Weight of the unknown in a pair's value by its visits, shape (MAX_VISITS + 1,)."""
+    unknown: float  # value of the unknown
+    errors: float  # standard errors added to a pair's value
     gamma: float
 
 
 def empty(n_states: int, n_actions: int, n_edges: int) -> Edges:
-    """Return counts of nothing, with room for states and edges."""
+    """Return zero counts, with room for states and edges."""
     pairs = (n_states, n_actions)
     return Edges(
         np.zeros(pairs), np.zeros(pairs), np.zeros(pairs), np.full(pairs, NO),
@@ -117,7 +107,7 @@ def grown(edges: Edges, n_states: int, n_edges: int) -> Edges:
 
 @compiled
 def count(edges: Edges, state: int, action: int, reward: float, after: int) -> None:
-    """Note a step; ``after`` is NO where it ended the episode. There must be room for an edge."""
+    """Count a step; ``after`` is NO where it ended the episode. There must be room for an edge."""
     visits = min(int(edges.counts[state, action]), MAX_VISITS)
     edges.counts[state, action] += 1.0
     edges.rewards[state, action] += reward
@@ -143,7 +133,7 @@ def count(edges: Edges, state: int, action: int, reward: float, after: int) -> N
 
 @compiled
 def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action: int) -> float:
-    """Return the value of an action in a state, from the values of the next states."""
+    """Return the value of an action in a state."""
     n = edges.counts[state, action]
     if n == 0.0:
         return view.unknown
@@ -160,7 +150,7 @@ def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action:
     variance = max(edges.squares[state, action] / n - reward * reward, 0.0)
     variance += view.gamma * view.gamma * max(square - mean * mean, 0.0)
     value: float = reward + view.gamma * mean
-    if view.errors > 0.0:  # nothing is better than the unknown, or that would not be looked for
+    if view.errors > 0.0:  # nothing is better than the unknown, or it would not be explored
         value = min(value + view.errors * math.sqrt(variance / n), view.unknown)
     visits = min(int(n), MAX_VISITS)
     doubt: float = view.doubt[visits] * visits / n
@@ -169,7 +159,7 @@ def pair_value(edges: Edges, view: View, values: FloatArray, state: int, action:
 
 @compiled
 def state_value(edges: Edges, view: View, values: FloatArray, state: int, bold: bool) -> float:
-    """Return the value of the best action; ``bold``: untried ones are among them."""
+    """Return the value of the best action; ``bold``: untried ones included."""
     best: float = -np.inf
     for action in range(edges.counts.shape[1]):
         if bold or edges.counts[state, action] > 0.0:
@@ -181,9 +171,9 @@ def state_value(edges: Edges, view: View, values: FloatArray, state: int, bold: 
 def sweep(
     edges: Edges, view: View, values: FloatArray, n: int, bold: bool, close: float, most: int
 ) -> int:
-    """Improve the values of the first n states, in place, to and fro, until they are ``close``.
+    """Improve the values of the first n states in place by Gauss-Seidel sweeps, to and fro.
 
-    Gauss-Seidel sweeps. Returns their number, at most ``most``.
+    Returns the number of sweeps, at most ``most``, until no value changes by more than ``close``.
     """
     for k in range(most):
         change = 0.0
@@ -202,10 +192,10 @@ def spread(
     edges: Edges, view: View, values: FloatArray, queue: IntArray, waits: IntArray,
     state: int, close: float, most: int,
 ) -> None:  # fmt: skip
-    """Improve the value of a state, bold, and of all that this changes, as far as ``most`` goes.
+    """Improve the value of a state, then of the states before it, at most ``most`` values.
 
     ``queue`` and ``waits``, shape (S,), are scratch arrays; the latter must be 0. Changes smaller
-    than ``close`` are not passed on, and at most ``most`` values are improved.
+    than ``close`` are not passed on.
     """
     room = len(queue)
     queue[0], waits[state], begin, length = state, 1, 0, 1
@@ -243,7 +233,7 @@ def pair_values(edges: Edges, view: View, values: FloatArray, n: int, out: Float
 
 @compiled
 def boldest(edges: Edges, view: View, values: FloatArray, state: int, close: float) -> int:
-    """Return the action of greatest value in a state; of equals the one least tried."""
+    """Return the action of greatest value in a state; of equal ones the least tried."""
     best, greatest, least = 0, -np.inf, np.inf
     for action in range(edges.counts.shape[1]):
         value, tried = pair_value(edges, view, values, state, action), edges.counts[state, action]
@@ -256,12 +246,11 @@ def boldest(edges: Edges, view: View, values: FloatArray, state: int, close: flo
 def play(
     edges: Edges, actions: IntArray, worst: float, steps: int, values: FloatArray, room: FloatArray
 ) -> None:
-    """Write what a policy returns in so many steps from each state, on average, and its variance.
+    """Write mean and variance of a policy's return in ``steps`` steps from each state.
 
-    Where rewards depend on where a step leads, the variance is one of rewards that do not.
-
-    ``actions``, shape (n,), are the policy's; each step costs ``worst`` where a pair is unknown.
-    Means and variances go to ``values``, shape (2, n); ``room`` is a scratch array.
+    The variance takes rewards as independent of the next state. ``actions``, shape (n,), are the
+    policy's; each step at an unknown pair returns ``worst``. Means and variances go to ``values``,
+    shape (2, n); ``room`` is a scratch array.
     """
     n = len(actions)
     for state in range(n):
@@ -299,14 +288,7 @@ class TablePlanner:
     """The counts, the policies that are best in them, and which of these is best.
 
     Its methods are those of :class:`~oda_rl.agents.model.planner.Planner`. It can be played itself:
-    it explores by the best policy of the hopeful model, as it is at each moment.
-
-    Parameters
-    ----------
-    memory : Memory
-    n_actions : int
-    outcomes : Outcomes
-    config : ModelConfig
+    it explores by the present optimistic policy.
     """
 
     learned = None  # no laws
@@ -331,7 +313,7 @@ class TablePlanner:
 
     @property
     def n_states(self) -> int:
-        """Number of states that were seen."""
+        """Number of states so far."""
         return len(self._numbers)
 
     @property
@@ -341,18 +323,18 @@ class TablePlanner:
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the observation's components; None before learning."""
+        """Inverse standard deviations of the components, 0 for constants; None before learning."""
         if self._counted == 0:
             return None
         deviation = self.memory.transitions.before.std(axis=0)
         return np.where(deviation > 0.0, 1.0 / np.where(deviation > 0.0, deviation, 1.0), 0.0)
 
     def wait(self, steps: int) -> int:
-        """Return how many new steps there should be, after so many, before the next plan."""
+        """Return how many new steps to take, after ``steps``, before the next plan."""
         return max(1, self.outcomes.horizon // _PART, int(_GROWTH * steps)) if steps else 1
 
     def plan(self, returns: Sequence[float]) -> "TablePlanner":
-        """Count what is new, find the best policies, and explore on."""
+        """Count new steps, find the best policies, and go on exploring."""
         self._count()
         self._look_anew()
         for one in self.candidates:
@@ -361,7 +343,7 @@ class TablePlanner:
         return self
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
-        """Return the action of greatest hope in a state, and its code."""
+        """Return the action of greatest optimistic value in a state, and its code."""
         self._count()
         state = self._numbers.get(_key(point))
         if state is None:
@@ -371,7 +353,7 @@ class TablePlanner:
         return action, self._codes[action]
 
     def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
-        """Note a real episode that was played with one candidate from its start to its end."""
+        """Record a real episode that was played with one candidate from its start to its end."""
         if not any(played is one for one in self.candidates):
             return
         self._count()
@@ -383,21 +365,19 @@ class TablePlanner:
         raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
     def best(self) -> Tabled:
-        """Return the candidate of greatest value."""
+        """Return the candidate with the highest value."""
         return self.candidates[int(np.argmax(values_of_tables(self.candidates)))]
 
     def policy(self, newest: Any) -> TablePolicy:
-        """Return what is delivered: the best candidate, of those that were really played if any."""
-        played = [one for one in self.candidates if one.returns]
-        if played:
-            return played[int(np.argmax(values_of_tables(played)))].policy
-        if self.candidates:
-            return self.best().policy
+        """Return the delivered policy: the best candidate, if possible of those really played."""
+        known = [one for one in self.candidates if one.returns] or self.candidates
+        if known:
+            return known[int(np.argmax(values_of_tables(known)))].policy
         d = self._rows.shape[1]
         return greedy(np.zeros((1, d)), np.zeros((1, len(self._codes))))
 
     def to_arrays(self, known: Sequence[Any]) -> Arrays:
-        """Return all that has to be saved, with tables that are known, as arrays for a file."""
+        """Return arrays for a file, with the ``known`` tables."""
         n = self.n_states
         places = [k for k, one in enumerate(known) if one is self]
         return {
@@ -407,15 +387,15 @@ class TablePlanner:
             "doubt": self._hope.doubt,
             "view": np.array([self._hope.unknown, self._hope.errors, self._hope.gamma]),
             "explorer": np.array(places, dtype=np.int64),
-            **files.prefixed("tables", tables_to_arrays([x for x in known if x is not self])),
+            **prefixed("tables_", tables_to_arrays([x for x in known if x is not self])),
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
-        """Take over what :meth:`to_arrays` returned, when the memory is restored.
+        """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
 
-        Returns what was known, of which the first are the candidates. Raises InvalidFileError.
+        The memory must be restored. Returns the known tables, of which the first are candidates.
         """
-        tables = files.part(arrays, "tables")
+        tables = within(arrays, "tables_")
         known: list[Any] = list(tables_from_arrays(tables, self._rows.shape[1], len(self._codes)))
         sizes = {"steps": self.memory.n, "known": len(known)}
         check({k: arrays[k] for k in arrays if not k.startswith("tables_")}, _SCHEMA, sizes)
@@ -439,7 +419,7 @@ class TablePlanner:
         return known
 
     def _count(self) -> None:
-        """Count the steps that are new, and pass on what they change in the hopes."""
+        """Count new steps, and update the optimistic values."""
         for i in range(self._counted, self.memory.n):
             low, high = self._bounds.tolist()
             state = self._count_one(i)
@@ -465,7 +445,7 @@ class TablePlanner:
         return before
 
     def _number(self, row: FloatArray) -> int:
-        """Return the number of a state, which it gets if it is new."""
+        """Return the number of a state, a new one if it is new."""
         key = _key(row)
         number = self._numbers.get(key)
         if number is not None:
@@ -486,13 +466,13 @@ class TablePlanner:
         return np.zeros(len(self._rows), dtype=np.int64), np.zeros(len(self._rows), dtype=np.int64)
 
     def _look_anew(self) -> None:
-        """Work out all hopes, with what is known by now of rewards and surprises."""
+        """Compute all optimistic values anew."""
         self._hope = self._hopeful()
         n, close = self.n_states, _CLOSE * abs(self._hope.unknown)
         sweep(self._edges, self._hope, self._hopes, n, True, close, _MAX_SWEEPS)
 
     def _hopeful(self) -> View:
-        """Where little is known, there is twice as much to gain as was ever seen."""
+        """Return the optimistic view: the unknown pays more, by the range of rewards so far."""
         low, high = self._bounds.tolist()
         doubt = self._doubt(0.5)
         doubt[1:] *= _SURPRISE
@@ -503,13 +483,13 @@ class TablePlanner:
         return View(doubt, unknown, _ERRORS, _DISCOUNT)
 
     def _fearful(self, gamma: float) -> View:
-        """Where little is known, each step costs what the worst did."""
+        """Return the pessimistic view: each step into the unknown costs what the worst did."""
         worst = min(float(self._bounds[0]), 0.0)
         steps = min(1.0 / (1.0 - gamma), float(self.outcomes.horizon))
         return View(self._doubt(0.0), worst * steps, 0.0, gamma)
 
     def _doubt(self, prior: float) -> FloatArray:
-        """Return how likely a pair's next visit brings something new, by its visits."""
+        """Return the probability that a pair's next visit brings something new, by its visits."""
         visits, news = self._edges.news
         doubt = np.ones(MAX_VISITS + 1)
         for k in range(1, MAX_VISITS + 1):
@@ -518,7 +498,7 @@ class TablePlanner:
         return doubt
 
     def _propose(self) -> None:
-        """Make the best policy of what is known a candidate, if it is not one."""
+        """Add the best pessimistic policy to the candidates."""
         n, low = self.n_states, float(self._bounds[0])
         acted = self._edges.counts[:n].any(axis=1)
         tried = self._edges.counts[:n][acted] > 0.0
@@ -538,7 +518,7 @@ class TablePlanner:
                 best = found
         assert best is not None
         for one in self.candidates:
-            points = one.policy.codevectors  # where it can act by what it knew
+            points = one.policy.codevectors  # the states it knew
             if np.array_equal(one.policy.choices(points), best.policy.choices(points)):
                 one.policy = best.policy
                 return
@@ -549,7 +529,7 @@ class TablePlanner:
             del self.candidates[int(values.argmin())]
 
     def _imagine(self, one: Tabled) -> None:
-        """Say what a candidate returns in the present model."""
+        """Compute a candidate's returns in the present model."""
         n = self.n_states
         actions = one.policy.choices(self._rows[:n])
         began, horizon = self._starts[:n], self.outcomes.horizon

@@ -1,1 +1,1 @@
-"""What is done with rules: edited within clauses, and proved by linear programs."""
+"""Rules are edited within clauses, and proved by linear programs."""

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 _AND = re.compile(r"\s+and\s+|\s*&+\s*")
 _COMPARED = re.compile(r"^(.*?)(<=|>=|<|>)(.*)$")
-_TERM = re.compile(r"\s*([+-]?)\s*([^+-]+?)\s*(?=[+-]|$)")
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?"
-_FACTOR = re.compile(rf"^({_NUMBER})\s*[*·]?\s*(.*)$", re.IGNORECASE)
+_TERM = re.compile(  # sign, number and name
+    r"\s*([+-]?)\s*(?:((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*[*·]?)?\s*([^+-]*?)\s*(?=[+-]|$)",
+    re.IGNORECASE,
+)
 
 
 def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
@@ -62,17 +63,13 @@ def _marked(text: str, calls: Sequence[Sequence[str]]) -> tuple[str, list[int]]:
 
 def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str]) -> FloatArray:
     """Parse a sum into offset and slopes, shape (1 + d,)."""
-    row, at = np.zeros(1 + len(names)), 0
-    part = re.sub(r"(?<=\de)-", "~", part, flags=re.IGNORECASE).rstrip()
+    row, at, part = np.zeros(1 + len(names)), 0, part.strip()
     while at < len(part):
         found = _TERM.match(part, at)
-        if found is None or found.end() == at:
+        if found is None or not (found[2] or found[3]):
             raise ValueError(f"where is {text!r}: {part!r} must be a sum, as in '6*x[2] + x[3]'")
-        sign, term = found.groups()
-        factor = _FACTOR.match(term := term.replace("~", "-"))
-        value, name = (factor.groups() if factor else ("1", term)) if term else ("1", "")
-        size = float(value) * (-1.0 if sign == "-" else 1.0)
-        column, name = 0, name.strip()
+        sign, number, name = found.groups()
+        size, column = float(number or 1.0) * (-1.0 if sign == "-" else 1.0), 0
         if name.startswith("@") and name.endswith("@"):
             column = 1 + marks[int(name.strip("@"))]
         elif name:  # else it is a number alone

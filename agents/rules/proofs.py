@@ -283,7 +283,8 @@ def regions(
     for rows, _, cell, inside in sorted(pieces, key=lambda one: one.cell):
         if cells(inside[None])[0] == cell:
             ends = [range_over(row, rows, low, high) for row in np.eye(len(low) + 1)[1:]]
-            found.append(Region(cell, int(actions[cell]), rows, *np.array(ends).T, inside))
+            first, last = np.array(ends).T
+            found.append(Region(cell, int(actions[cell]), rows, first, last, inside))
     return found
 
 
@@ -311,5 +312,5 @@ def checked_box(
 
 def _where(low: FloatArray, high: FloatArray, names: Sequence[str]) -> str:
     ends = zip(names, low.tolist(), high.tolist(), strict=True)
-    said = [f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()]
-    return ", ".join(said) or "anything"
+    bounds = [f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()]
+    return ", ".join(bounds) or "anything"

@@ -1,5 +1,6 @@
-"""What observations are made of (scales, angles, bounds), and the arrays of a learned world."""
+"""Scales, angles, bounds and noise of observations, and the arrays of a learned world."""
 
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -11,60 +12,59 @@ Single = npt.NDArray[np.float32]
 
 
 class WorldArrays(NamedTuple):
-    """A world for compiled code: E laws of equal right, d components, C codes of an action.
+    """A world for compiled code: an ensemble of E laws, d components, C codes of an action.
 
-    Actions have codes: a discrete one is a one among zeros; a continuous one is (1, its units). An
-    affine function of an action is then a linear one of its code.
+    The code of a discrete action is one-hot, that of a continuous one (1, its units): an affine
+    function of an action is a linear one of its code.
     """
 
     boxed: bool
     """Whether actions are continuous."""
     frame: FloatArray
-    """Rows that say for each component its mean (0 on a circle), standard deviation, least and
-    greatest value that may be predicted, and then, of those that have only a few values, these
-    (NaN beyond them), shape (4 + L, d)."""
+    """For each component its mean (0 on a circle), standard deviation, lower and upper bound of
+    predictions, and its values if there are only a few (then NaN), shape (4 + L, d)."""
     circles: IntArray
     """Pairs of components that are cosine and sine of an angle, shape (m, 2)."""
     laws: FloatArray
     """Global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)."""
     waves: Single
-    """Sinusoids that all actions share: d frequencies, a phase, and d shares in the change of each,
-    shape (E, 2 d + 1, S)."""
+    """Sinusoids that all actions share: d frequencies, a phase, and d weights, shape
+    (E, 2 d + 1, S)."""
     codevectors: FloatArray
-    """Cells of the states seen, shape (E, d, K)."""
+    """Cells of the observed states, shape (E, d, K)."""
     locals: FloatArray
-    """What laws of the cells add, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)."""
+    """Laws of the cells, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)."""
     widths: FloatArray
     """Of the blending of cells, shape (E,)."""
     residuals: FloatArray
-    """What the laws left unexplained, to be drawn from, shape (n or 0, d)."""
+    """Residuals of the laws, to draw noise from, shape (n or 0, d)."""
     rewards: FloatArray
     """Weights of the reward's features, shape (n,)."""
     bounds: FloatArray
-    """Least and greatest reward seen, the least return seen, and the squared distance from the
-    nearest cell that is too far to be believed, shape (4,)."""
+    """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
+    beyond which predictions are not trusted, shape (4,)."""
     walls: FloatArray
     """Half-spaces in which an episode ends: rows (component, sign, threshold), shape (n, 3)."""
     terms: IntArray
-    """Products of two components on which an end depends further, 0 standing for 1 and 1 + j for
+    """Products of two components in the classifier of terminations, 0 standing for 1 and 1 + j for
     component j, shape (n, 2)."""
     hazards: FloatArray
     """Their weights, and the threshold, for each law, shape (E, n + 1)."""
     last: FloatArray
-    """Remembered ends, standardised, and what was received there, shape (n, d + 1)."""
+    """Remembered last observations, standardised, and their rewards, shape (n, d + 1)."""
     conditions: FloatArray = np.zeros((0, 1))
-    """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d),"""
+    """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d)."""
     clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
-    """up to which row each goes, and the action that it forbids, or -1, shape (n, 2),"""
+    """The end of each clause's rows, and the action that it forbids, or -1, shape (n, 2)."""
     said: FloatArray = np.zeros((0, 1, 1))
-    """and what those do that forbid nothing, as outputs of a rule."""
+    """Outputs of the clauses that forbid nothing."""
 
 
 MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
 
 
 class Scratch(NamedTuple):
-    """Room of compiled code."""
+    """Scratch arrays of compiled code."""
 
     s: FloatArray
     x: FloatArray
@@ -75,39 +75,33 @@ class Scratch(NamedTuple):
 
 
 def scratch_for(world: WorldArrays) -> Scratch:
-    """Make room for imagining in a world."""
-    d = world.frame.shape[1]
+    """Allocate scratch arrays for a world."""
+    d, n_cells = world.codevectors.shape[1:]
+    s, x, after, gaps = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(n_cells)
     waves = np.empty(world.waves.shape[2], np.float32)
-    return Scratch(
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(d),
-        np.zeros(world.codevectors.shape[2]),
-        np.zeros(world.laws.shape[1]),
-        waves,
-    )
+    return Scratch(s, x, after, gaps, np.zeros(world.laws.shape[1]), waves)
 
 
-_ON_CIRCLE = 1e-3  # greatest deviation of cos² + sin² from 1
-_MIN_SCALE = 1e-12  # relative to a component's greatest value: below, it is constant
+_ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1
+_MIN_SCALE = 1e-12  # relative to a component's maximum: below, it is constant
 _FEW_LEVELS = 8
-_AT_BOUND = 3  # times that a component's extreme has to be repeated to be a bound
-_MARGIN = 1.0  # spans beyond all that was seen, to which predictions are held
-_UNTURNED = 1.5  # radians a step that are surely no more than half a turn
+_AT_BOUND = 3  # how often a component's extreme has to occur to be a bound
+_MARGIN = 1.0  # spans beyond the observations, to which predictions are clipped
+_UNTURNED = 1.5  # radians a step that are surely less than half a turn
 _ROUNDS = 4
-_IGNORED = 1e100  # scale of what is noise: in its deviations nothing differs
+_IGNORED = 1e100  # scale of noise
 
 
 class Coordinates(NamedTuple):
-    """How components of observations are measured."""
+    """Scales, bounds and angles of the components of observations."""
 
     mean: FloatArray
     """Shape (d,); 0 on a circle."""
     scale: FloatArray
-    """Standard deviations, shape (d,); 1 of what is constant."""
+    """Standard deviations, shape (d,); 1 of a constant."""
     low: FloatArray
     high: FloatArray
-    """Bounds of what may be predicted, shape (d,)."""
+    """Bounds of predictions, shape (d,)."""
     circles: IntArray
     """Pairs (cosine, sine) of components, shape (m, 2)."""
     levels: FloatArray
@@ -115,28 +109,29 @@ class Coordinates(NamedTuple):
 
     @property
     def frame(self) -> FloatArray:
-        """All of it but the circles, as compiled code takes it, shape (4 + L, d)."""
+        """All but the circles, for compiled code, shape (4 + L, d)."""
         return np.concatenate([[self.mean, self.scale, self.low, self.high], self.levels.T])
 
     @classmethod
     def of_frame(cls, frame: FloatArray, circles: IntArray) -> "Coordinates":
-        """Make coordinates of what :attr:`frame` was, and of circles."""
+        """Restore coordinates from :attr:`frame` and circles."""
         mean, scale, low, high = frame[:4]
         return cls(mean, scale, low, high, circles, frame[4:].T)
 
     @property
     def ignored(self) -> BoolArray:
-        """Which components are noise: said to be at their mean, and 0 when standardised."""
+        """Which components are noise: predicted at their mean, and 0 when standardised."""
         return np.asarray(self.scale >= _IGNORED)
 
     def ignoring(self, noise: BoolArray) -> "Coordinates":
         """Return coordinates in which some components are noise, shape (d,)."""
         if not noise.any():
             return self
-        low, high = (np.where(noise, self.mean, bound) for bound in (self.low, self.high))
-        levels = np.where(noise[:, None], np.nan, self.levels)
-        return Coordinates(
-            self.mean, np.where(noise, _IGNORED, self.scale), low, high, self.circles, levels
+        return self._replace(
+            scale=np.where(noise, _IGNORED, self.scale),
+            low=np.where(noise, self.mean, self.low),
+            high=np.where(noise, self.mean, self.high),
+            levels=np.where(noise[:, None], np.nan, self.levels),
         )
 
     def standardised(self, observations: npt.NDArray[np.floating]) -> FloatArray:
@@ -146,7 +141,7 @@ class Coordinates(NamedTuple):
         return points
 
     def on_circles(self, observations: FloatArray) -> FloatArray:
-        """Return observations with cosines and sines of an angle again, where they were those."""
+        """Normalise cosines and sines of angles."""
         out = observations.copy()
         for i, k in self.circles:
             norm = np.hypot(out[:, i], out[:, k])
@@ -155,7 +150,7 @@ class Coordinates(NamedTuple):
 
 
 def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]:
-    """Return coordinates, and which steps, shape (n,), ended where a component is cut off.
+    """Return coordinates, and which steps, shape (n,), ended where a component is clipped.
 
     ``before`` and ``after``, shape (n, d), are the observations around each step.
 
@@ -182,7 +177,9 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
         if len(values) <= _FEW_LEVELS:
             bounds[0][j], bounds[1][j] = low[j], high[j]
             if span[j] > 0.0:
-                levels = _with_levels(levels, j, values)
+                missing = max(len(values) - levels.shape[1], 0)
+                levels = np.pad(levels, ((0, 0), (0, missing)), constant_values=np.nan)
+                levels[j, : len(values)] = values
             continue
         for edge, bound in ((low[j], bounds[0]), (high[j], bounds[1])):
             at = after[:, j] == edge
@@ -194,33 +191,25 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     return Coordinates(mean, scale, *bounds, circles, levels), cut
 
 
-def _with_levels(levels: FloatArray, j: int, values: FloatArray) -> FloatArray:
-    wider = np.full((len(levels), max(levels.shape[1], len(values))), np.nan)
-    wider[:, : levels.shape[1]] = levels
-    wider[j, : len(values)] = values
-    return wider
-
-
 def _circles(observations: FloatArray) -> IntArray:
     found: list[tuple[int, int]] = []
-    used: set[int] = set()
-    d = observations.shape[1]
     squares = observations**2
-    for i in range(d):
-        for k in range(i + 1, d):
-            if used & {i, k} or np.abs(squares[:, i] + squares[:, k] - 1.0).max() > _ON_CIRCLE:
-                continue
-            if np.ptp(squares[:, i]) > _ON_CIRCLE:  # not a constant beside another
-                found.append((i, k))
-                used |= {i, k}
+    for i, k in combinations(range(observations.shape[1]), 2):
+        apart = not {i, k} & set(chain(*found))
+        if (
+            apart
+            and np.abs(squares[:, i] + squares[:, k] - 1.0).max() <= _ON_CIRCLE
+            and np.ptp(squares[:, i]) > _ON_CIRCLE  # not a constant beside another
+        ):
+            found.append((i, k))
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
 
 def changes(at: Coordinates, before: FloatArray, after: FloatArray) -> FloatArray:
     """Return the change of each step in standard deviations, shape (n, d).
 
-    Of cosine and sine the first is the angle's, in radians, and the second 0. Turns of more than
-    half a circle are told by what an affine law of the slower ones expects.
+    For cosine and sine the first is the angle's, in radians, and the second 0. Turns of more than
+    half a circle are resolved by an affine law of the slower ones.
     """
     change = np.asarray((after - before) / at.scale, dtype=np.float64)
     points = np.column_stack([np.ones(len(before)), at.standardised(before)])
@@ -241,9 +230,9 @@ def changes(at: Coordinates, before: FloatArray, after: FloatArray) -> FloatArra
 
 
 _BY_CHANCE = 5.0  # standard errors of a correlation that thousands of pairs do not reach
-_MAX_STEPS = 4_000  # to look at
-_MIN_STEPS = 100  # of fewer nothing is concluded
-_MAX_DEVIATIONS = 3.0  # to which columns are cut: their tails would reach farther by chance
+_MAX_STEPS = 4_000
+_MIN_STEPS = 100  # fewer allow no conclusion
+_MAX_DEVIATIONS = 3.0  # columns are clipped: heavy tails are correlated by chance
 
 
 def noise_among(
@@ -254,7 +243,7 @@ def noise_among(
     after: FloatArray,
     ended: BoolArray,
 ) -> BoolArray:
-    """Say which components are noise, shape (d,), judging by coded steps.
+    """Return which components are noise, shape (d,), judging by coded steps.
 
     Examples
     --------
@@ -265,9 +254,9 @@ def noise_among(
     array([False,  True])
     """
     n, d = before.shape
-    nothing = np.zeros(d, dtype=np.bool_)
+    noise = np.zeros(d, dtype=np.bool_)
     if n < _MIN_STEPS:
-        return nothing
+        return noise
     rows = slice(-_MAX_STEPS, None)
     x, y = _to_units(before[rows]), _to_units(after[rows])
     own = codes[rows]
@@ -280,23 +269,24 @@ def noise_among(
         kept = np.setdiff1d(np.arange(d), likely)
         ends, gains = ended[rows].astype(np.float64), rewards[rows]
         rest = _residuals(np.concatenate([x[:, kept], own], axis=1), y[:, kept])
-        told = [_predicts(x, kept, j, own, rest) for j in likely.tolist()]
         both = _residuals(
             np.concatenate([x[:, kept], y[:, kept], own], axis=1), np.column_stack([gains, ends])
         )
-        told = [
-            one or _predicts(x, kept, j, own, both) or _predicts(y, kept, j, own, both)
-            for one, j in zip(told, likely.tolist(), strict=True)
-        ]
-        if not any(told):
+        predictive = np.array([
+            _predicts(x, kept, j, own, rest)
+            or _predicts(x, kept, j, own, both)
+            or _predicts(y, kept, j, own, both)
+            for j in likely.tolist()
+        ])  # fmt: skip
+        if not predictive.any():
             break
-        likely = likely[~np.array(told)]
-    nothing[likely] = True
-    return nothing
+        likely = likely[~predictive]
+    noise[likely] = True
+    return noise
 
 
 def _to_units(values: FloatArray) -> FloatArray:
-    """Return columns of mean 0 and variance 1, or of 0 where they are constant."""
+    """Standardise columns; constant ones are 0."""
     centred = values - values.mean(axis=0)
     deviation = centred.std(axis=0)
     tiny = 1e-9 * np.abs(values).max(axis=0)
@@ -308,26 +298,23 @@ def _standard_errors(correlations: FloatArray, n: int) -> FloatArray:
 
 
 def _residuals(columns: FloatArray, targets: FloatArray) -> FloatArray:
-    """Return what an affine law leaves of targets, standardised."""
+    """Return the standardised residuals of an affine law."""
     with_one = np.column_stack([np.ones(len(columns)), columns])
     return _to_units(targets - with_one @ np.linalg.lstsq(with_one, targets, rcond=None)[0])
 
 
 def _reaches(columns: FloatArray, targets: FloatArray) -> BoolArray:
-    """Say which targets are correlated with any of the columns."""
-    if not targets.shape[1]:
-        return np.zeros(0, dtype=np.bool_)
-    cut = (
-        np.clip(_to_units(values), -_MAX_DEVIATIONS, _MAX_DEVIATIONS)
+    """Return which targets are correlated with any of the columns."""
+    one, other = (
+        _to_units(np.clip(_to_units(values), -_MAX_DEVIATIONS, _MAX_DEVIATIONS))
         for values in (columns, targets)
     )
-    units = [_to_units(values) for values in cut]
-    found = units[0].T @ units[1] / len(targets)
-    return np.asarray(_standard_errors(found, len(targets)).max(axis=0) >= _BY_CHANCE)
+    found = _standard_errors(one.T @ other / len(targets), len(targets))
+    return np.asarray(found.max(axis=0) >= _BY_CHANCE)
 
 
 def _predicted(x: FloatArray, codes: FloatArray, targets: FloatArray) -> BoolArray:
-    """Say which targets depend on actions, components, or products of any two of these."""
+    """Return which targets depend on actions, components, or products of any two of these."""
     found = _reaches(codes, targets)
     for j in range(x.shape[1]):
         columns = np.concatenate([x[:, j : j + 1], x[:, j : j + 1] * x[:, j:]], axis=1)
@@ -338,7 +325,7 @@ def _predicted(x: FloatArray, codes: FloatArray, targets: FloatArray) -> BoolArr
 def _predicts(
     x: FloatArray, kept: IntArray, j: int, codes: FloatArray, targets: FloatArray
 ) -> bool:
-    """Say whether any target depends on a component, alone or with kept ones or actions."""
+    """Whether any target depends on a component, alone or with kept ones or actions."""
     own = x[:, j : j + 1]
     columns = [own, np.abs(own), own * own, own * x[:, kept], own * codes]
     return bool(_reaches(np.concatenate(columns, axis=1), targets).any())

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, SCALE, Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import FORMS
 from oda_rl.agents.worlds.learning import Chosen, Learned
-from oda_rl.files.schema import Member, check, flags, real, require, whole
+from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
 
 Arrays = dict[str, npt.NDArray[Any]]
 N_LAWS = 4  # of an agent's world
@@ -37,20 +37,7 @@ SCHEMA: dict[str, Member] = {
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
 }
-"""What a file has of a learned world, in the order in which sizes follow from one another."""
-
-
-def prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Arrays:
-    """Return arrays with longer names."""
-    return {f"{prefix}_{name}": array for name, array in arrays.items()}
-
-
-def part(arrays: Mapping[str, npt.NDArray[Any]], prefix: str) -> Arrays:
-    """Return those whose name begins so, without that."""
-    begin = f"{prefix}_"
-    return {
-        name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)
-    }
+"""Members of a file, in the order in which sizes follow from one another."""
 
 
 def to_arrays(learned: Learned) -> Arrays:
@@ -59,7 +46,7 @@ def to_arrays(learned: Learned) -> Arrays:
     own = {k: a for k, a in world._asdict().items() if k not in world._field_defaults}
     names = [form.name for form in FORMS]
     return {
-        **prefixed("world", {name: np.asarray(a) for name, a in own.items()}),
+        **prefixed("world_", {name: np.asarray(a) for name, a in own.items()}),
         "form": np.array([names.index(chosen.form.name), chosen.n]),
         "errors": np.array([chosen.errors[name] for name in names]),
         "min_error": np.array([chosen.least]),
@@ -69,7 +56,7 @@ def to_arrays(learned: Learned) -> Arrays:
 
 
 def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d: int) -> None:
-    """Raise InvalidFileError unless a world is one of d components and so many codes."""
+    """Raise InvalidFileError unless a world has d components and ``n_codes`` codes."""
     sizes = {"d": d, "C": n_codes, "E": N_LAWS, "forms": len(FORMS)}
     check(arrays, SCHEMA, sizes)
     frame, circles = arrays["world_frame"], arrays["world_circles"]
@@ -97,9 +84,9 @@ def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d:
 
 
 def from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
-    """Make a learned world of what :func:`to_arrays` returned, or raise InvalidFileError."""
+    """Restore what :func:`to_arrays` returned, or raise InvalidFileError."""
     _check(arrays, boxed, n_codes, d)
-    fields = part(arrays, "world")
+    fields = within(arrays, "world_")
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
     form, n = arrays["form"].tolist()
     errors = {one.name: error for one, error in zip(FORMS, arrays["errors"].tolist(), strict=True)}

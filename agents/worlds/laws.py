@@ -1,12 +1,12 @@
-"""Laws of motion, which say how an observation changes by a step, and a law of rewards.
+"""Laws of motion, which predict how an observation changes by a step, and a law of rewards.
 
 A global law for each code of an action (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`), on
 (1, x) or on (1, x, x xᵀ), by ridge regression; and beside it
 
-- *cells*: laws of annealed cells for what the global one leaves, blended over the three nearest;
-- *waves*: random sinusoids that all actions share, fitted jointly with the global one.
+- *cells*: laws of annealed cells for the residuals, blended over the three nearest;
+- *waves*: random sinusoids that all actions share, fitted jointly with the global law.
 
-Which of them, held-out stretches decide.
+Held-out stretches decide which of them is used.
 
 References
 ----------
@@ -22,13 +22,13 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import Coordinates, Single
 from oda_rl.annealing.cells import anneal
 
-_POOLED = 0.02  # weight of the prior: all actions' moments
+_POOLED = 0.02  # weight of the prior: the moments of all actions
 _RIDGE = 1e-8
 _INTERCEPT_PENALTY = 0.01
 _MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _CELL_SAMPLE = 3000
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
-_FEW_CELLS = 32  # where they only say how far a state is from what was seen
+_FEW_CELLS = 32  # where they only measure the distance from the observations
 _N_WAVES = 400
 _WAVE_LENGTH = 3.0  # standard deviations, on average
 _SHARED_PENALTY = 1e-6
@@ -46,10 +46,8 @@ class Form:
     name: str
     quadratic: bool = False
     cells: bool = False
-    own_slopes: bool = False
-    """Laws of cells have slopes of their own for each action."""
-    penalty: float = 0.0
-    """Of waves, if there are any."""
+    own_slopes: bool = False  # laws of cells have slopes for each action
+    penalty: float = 0.0  # of waves, if there are any
 
 
 FORMS = (
@@ -72,8 +70,7 @@ class Law(NamedTuple):
     codevectors: FloatArray
     locals: FloatArray
     width: float
-    far: float
-    """Squared distance from the nearest cell that hardly any state has."""
+    far: float  # quantile of the squared distance from the nearest cell
 
 
 def monomials(points: FloatArray, quadratic: bool) -> FloatArray:
@@ -125,7 +122,7 @@ def fit_law(
 
 
 def global_change(weights: FloatArray, features: FloatArray, codes: FloatArray) -> FloatArray:
-    """Return what global laws, shape (C, F, d), say, shape (n, d)."""
+    """Return the predictions of global laws, shape (C, F, d), shape (n, d)."""
     total = np.zeros((len(features), weights.shape[2]))
     for c in range(len(weights)):
         total += codes[:, c : c + 1] * (features @ weights[c])
@@ -145,7 +142,7 @@ def solve(gram: FloatArray, right: FloatArray, ridge: float) -> FloatArray:
 
 
 def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve gram w = right, also where a penalty vanishes beside far points in rounding."""
+    """Solve gram w = right, also where rounding makes it singular."""
     try:
         return np.asarray(np.linalg.solve(gram, right), np.float64)
     except np.linalg.LinAlgError:
@@ -156,21 +153,18 @@ def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def _global(features: FloatArray, codes: FloatArray, change: FloatArray) -> FloatArray:
-    """Ridge regression; of each discrete action towards what all have in common."""
+    """Ridge regression; for discrete actions towards the law of all actions."""
     n, (n_codes, n_features) = len(features), (codes.shape[1], features.shape[1])
+    if not _one_hot(codes):
+        joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
+        found = solve(joint.T @ joint / n, joint.T @ change / n, _RIDGE)
+        return found.reshape(n_codes, n_features, -1)
     gram, right = features.T @ features / n, features.T @ change / n
-    if _one_hot(codes):
-        weights = []
-        for c in range(n_codes):
-            own = codes[:, c] > 0.0
-            f = features[own]
-            weights.append(
-                solve(f.T @ f + _POOLED * gram, f.T @ change[own] + _POOLED * right, _RIDGE)
-            )
-        return np.array(weights)
-    joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
-    found = solve(joint.T @ joint / n, joint.T @ change / n, _RIDGE)
-    return found.reshape(n_codes, n_features, -1)
+    weights = []
+    for code in codes.T > 0.0:
+        f, y = features[code], change[code]
+        weights.append(solve(f.T @ f + _POOLED * gram, f.T @ y + _POOLED * right, _RIDGE))
+    return np.array(weights)
 
 
 def _one_hot(codes: FloatArray) -> bool:
@@ -208,7 +202,7 @@ def _with_waves(
 
 
 def sinusoids(turns: FloatArray) -> FloatArray:
-    """Return sin(2π turns) to .001, as compiled code has it: a parabola, corrected by its square.
+    """Return sin(2π turns) to 0.001, as compiled code has it: a parabola, and its square.
 
     >>> sinusoids(np.array([0.0, 0.25, 0.5, 1.125])).round(3)
     array([0.   , 1.   , 0.   , 0.708])
@@ -227,7 +221,7 @@ def _locals(
     gaps: FloatArray,
     width: float,
 ) -> FloatArray:
-    """Ridge regression in each cell, of points weighted as they are blended."""
+    """Ridge regression in each cell, with the weights of the blending."""
     n_codes, d = codes.shape[1], points.shape[1]
     near = np.argpartition(gaps, 2, axis=1)[:, :3]
     weights = blending_weights(np.take_along_axis(gaps, near, axis=1), width)
@@ -271,8 +265,8 @@ def reward_features(
 ) -> FloatArray:
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
-    The action's code, squares of continuous actions; of the observations before and after the step,
-    in standard deviations, each component, its absolute value, all products; squared angles.
+    The action's code, squares of continuous actions; for the observations before and after the
+    step, in standard deviations, each component, its absolute value, all products; squared angles.
     """
     columns = [codes]
     if boxed:
@@ -293,7 +287,7 @@ def is_constant(rewards: FloatArray) -> bool:
 
 
 def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
-    """Whether actions explain rewards without the states in which they are taken.
+    """Whether actions alone explain rewards.
 
     >>> codes = np.column_stack([np.ones(5), np.linspace(-1.0, 1.0, 5)])
     >>> [depends_on_actions_alone(codes, y) for y in (-(codes[:, 1] ** 2), np.arange(5.0) % 2)]
@@ -313,10 +307,7 @@ def fit_rewards(
     boxed: bool,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Return the weights of the features; of the code alone where all rewards are equal.
-
-    Fitted to steps after which the episode went on, or to a sample of too many.
-    """
+    """Return the weights of the features; of the code alone where all rewards are equal."""
     if is_constant(rewards):
         constant = float(rewards.mean()) if len(rewards) else 0.0
         return np.array([constant, *[0.0 if boxed else constant] * (codes.shape[1] - 1)])

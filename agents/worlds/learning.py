@@ -1,5 +1,6 @@
-"""Learning a world: laws chosen on held-out stretches, terminations, and the reward."""
+"""Learn a world: laws chosen on held-out stretches, terminations, and the reward."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,27 +13,22 @@ from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, 
 from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law, fit_rewards, monomials
 from oda_rl.agents.worlds.simulation import predict
 
-_MIN_SHARE = 0.05  # of the ends that are left, in one more half-space
-_NEGLIGIBLE = 0.02  # of the ends, which may stay unexplained
+_MIN_SHARE = 0.05  # share of the remaining ends that one more half-space must explain
+_NEGLIGIBLE = 0.02  # share of the ends that may stay unexplained
 _LOST_F1, _STALE_F1 = 0.005, 0.01
 _MAX_ROWS, _MAX_ENDS, _HARDEST, _RANDOM = 4000, 1500, 1500, 1000
 _PENALTY = 1e-6
 _ITERATIONS = 150
-_KEPT = 0.8  # of the rows, for each member of the ensemble
+_KEPT = 0.8  # share of the rows, for each member of the ensemble
 REMEMBERED = 300  # ends whose rewards are remembered
 
 
 class Ends(NamedTuple):
-    """What tells ends, as :class:`~oda_rl.agents.worlds.coordinates.WorldArrays` has it."""
+    """Terminations, as :class:`~oda_rl.agents.worlds.coordinates.WorldArrays` has them."""
 
     walls: FloatArray
     terms: IntArray
     hazards: FloatArray
-
-
-def none(n_laws: int) -> Ends:
-    """Nothing ends."""
-    return Ends(np.zeros((0, 3)), np.zeros((0, 2), dtype=np.int64), np.zeros((n_laws, 1)))
 
 
 def fit_ends(
@@ -45,9 +41,9 @@ def fit_ends(
 ) -> Ends:
     """Learn where episodes end.
 
-    ``points``, shape (n, d), are standardised observations after steps; thresholds lie by a share
-    ``margin`` between what went on (0) and what ended (1). Terms that were ``known`` before, shape
-    (m, 2), are kept while they do.
+    ``points``, shape (n, d), are standardised observations after steps; thresholds lie at a share
+    ``margin`` of the way from what went on (0) to what ended (1). ``known`` terms, shape (m, 2),
+    are kept while they are good enough.
 
     Examples
     --------
@@ -56,11 +52,9 @@ def fit_ends(
     >>> found.walls.round(9)
     array([[0.  , 1.  , 0.75]])
     """
-    if not ended.any():
-        return none(n_laws)
     walls, left = _walls(points, ended, margin)
     if left.sum() <= _NEGLIGIBLE * ended.sum():
-        return none(n_laws)._replace(walls=walls)
+        return Ends(walls, np.zeros((0, 2), dtype=np.int64), np.zeros((n_laws, 1)))
     if left.sum() > 0.5 * ended.sum():
         walls, left = np.zeros((0, 3)), ended.copy()
     rows = _rows(points, left, ended, rng)
@@ -68,12 +62,11 @@ def fit_ends(
     columns, target = monomials(points[rows], quadratic=True), left[rows].astype(float)
     full = _logistic(columns, target, np.zeros(len(terms)))
     best = best_f1(columns @ full, target)[0]
-    kept = _indices(terms, known)
-    if kept is not None:
+    kept, f1 = _indices(terms, known), -math.inf
+    if len(kept):
         weights = _logistic(columns[:, kept], target, np.zeros(len(kept)))
-        if best_f1(columns[:, kept] @ weights, target)[0] < best - _STALE_F1:
-            kept = None
-    if kept is None:
+        f1 = best_f1(columns[:, kept] @ weights, target)[0]
+    if f1 < best - _STALE_F1:
         kept = _eliminate(columns, target, full, best)
     hazards = np.zeros((n_laws, len(kept) + 1))
     for e in range(n_laws):
@@ -94,43 +87,39 @@ def _all_terms(d: int) -> IntArray:
     return np.concatenate([linear, np.column_stack([1 + i, 1 + k])])
 
 
-def _indices(terms: IntArray, wanted: IntArray | None) -> IntArray | None:
-    if wanted is None or len(wanted) == 0:
-        return None
+def _indices(terms: IntArray, wanted: IntArray | None) -> IntArray:
     places = {tuple(term): i for i, term in enumerate(terms.tolist())}
-    return np.array([places[tuple(term)] for term in wanted.tolist()])
+    rows = [] if wanted is None else wanted.tolist()
+    return np.array([places[tuple(term)] for term in rows], dtype=np.int64)
 
 
 def _walls(points: FloatArray, ended: BoolArray, margin: float) -> tuple[FloatArray, BoolArray]:
     """Return half-spaces as rows (component, sign, threshold), and the ends that are in none."""
     left = ended.copy()
     rows: list[tuple[float, float, float]] = []
-    d = points.shape[1]
-    if ended.all():
-        return np.zeros((0, 3)), left
-    while left.any() and len(rows) < 2 * d:
-        best, found = (0, 0.0), None
-        for j in range(d):
-            for sign in (1.0, -1.0):
-                values = sign * points[:, j]
-                top = values[~ended].max()
-                inside = left & (values > top)
-                if inside.any():
-                    gap = float(values[inside].min() - top)
-                    worth = int(inside.sum()), gap
-                    if worth > best:
-                        best, found = worth, (j, sign, sign * (top + margin * gap), inside)
-        if found is None or best[0] < _MIN_SHARE * left.sum():
+    sides = [(j, sign) for j in range(points.shape[1]) for sign in (1.0, -1.0)]
+    while left.any() and len(rows) < len(sides) and not ended.all():
+        best, wall, inside = (0, 0.0), (0.0, 0.0, 0.0), left
+        for j, sign in sides:
+            values = sign * points[:, j]
+            top = values[~ended].max()
+            beyond = left & (values > top)
+            if beyond.any():
+                gap = float(values[beyond].min() - top)
+                worth = int(beyond.sum()), gap
+                if worth > best:
+                    best, inside, wall = worth, beyond, (j, sign, sign * (top + margin * gap))
+        if best[0] == 0 or best[0] < _MIN_SHARE * left.sum():
             break
-        rows.append(found[:3])
-        left &= ~found[3]
+        rows.append(wall)
+        left = left & ~inside
     return np.array(rows, dtype=np.float64).reshape(-1, 3), left
 
 
 def _rows(
     points: FloatArray, left: BoolArray, ended: BoolArray, rng: np.random.Generator
 ) -> IntArray:
-    """Choose what to learn from: the latest ends, the others that look most like them, and some."""
+    """Choose rows to learn from: the latest ends, the steps most like them, and random ones."""
     rows = np.flatnonzero(left | ~ended)
     if len(rows) <= _MAX_ROWS:
         return rows
@@ -146,7 +135,7 @@ def _rows(
 
 
 def _logistic(columns: FloatArray, target: FloatArray, start: FloatArray) -> FloatArray:
-    """Logistic regression in which ends and all others weigh the same."""
+    """Logistic regression with balanced classes."""
     from scipy.optimize import minimize
 
     share = target.mean()
@@ -178,7 +167,7 @@ def best_f1(likeness: FloatArray, target: FloatArray) -> tuple[float, float]:
 def _eliminate(
     columns: FloatArray, target: FloatArray, weights: FloatArray, best: float
 ) -> IntArray:
-    """Drop terms, those that matter least first, while the F1 score stays."""
+    """Drop terms, the least important first, while the F1 score stays."""
     kept = np.arange(columns.shape[1])
     at_once = True
     while len(kept) > 2:
@@ -198,7 +187,7 @@ def _eliminate(
 
 
 def _threshold(likeness: FloatArray, target: FloatArray, margin: float) -> float:
-    """Return the threshold between what went on and what ended; or a precise or a broad one."""
+    """Return the threshold between what went on and what ended; a precise one if margin > 0.5."""
     others, ends = likeness[target == 0.0], likeness[target > 0.0]
     top, low = float(others.max()), float(ends.min())
     if low > top:
@@ -212,48 +201,44 @@ def _threshold(likeness: FloatArray, target: FloatArray, margin: float) -> float
 
 
 _STRETCH = 25  # steps in a row that are held out together
-_HELD_OUT = 5  # one stretch of so many
-_ANEW = 1.5  # times as many steps, and the form is chosen anew
-_SHARE = 0.8  # of the stretches, for each law of the ensemble
+_HELD_OUT = 5  # one of five stretches is held out
+_ANEW = 1.5  # growth of the steps after which the form is chosen again
+_SHARE = 0.8  # share of the stretches, for each law of the ensemble
 _MAX_FITTED = 20_000
 _MIN_CELLS, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _FAR = 1.5
 _MAX_CUT = 0.5
 _MIN_ERROR = 1e-7  # squared; below, the simplest form will do
 _NO_LARGE_ERROR = 1e-3  # squared, in standard deviations, of what counts as noise
-_AS_GOOD = 0.1  # difference of mean logarithms that counts as none
+_AS_GOOD = 0.1  # negligible difference of mean logarithms
 _RESIDUALS = 1024
 
 
 class CodedSteps(NamedTuple):
-    """Steps that were taken, the oldest first, n of them."""
+    """n steps, the oldest first."""
 
     before: FloatArray
     """Observations, shape (n, d)."""
     codes: FloatArray
-    """Of the actions, shape (n, C); see :class:`~oda_rl.agents.worlds.coordinates.WorldArrays`."""
+    """Codes of actions (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`), shape (n, C)."""
     rewards: FloatArray
     """Shape (n,)."""
     after: FloatArray
-    """Observations that they led to, shape (n, d)."""
+    """Next observations, shape (n, d)."""
     ended: BoolArray
-    """Whether the episode terminated there, shape (n,)."""
+    """Whether the episode terminated, shape (n,)."""
 
 
 class Chosen(NamedTuple):
-    """What is not chosen anew at each fit."""
+    """Choices that are kept for several fits."""
 
     form: Form
-    n: int
-    """Number of steps when the form was chosen."""
+    n: int  # number of steps when the form was chosen
     errors: dict[str, float]
     """Mean logarithm of the squared error of each form on held-out stretches."""
-    terms: IntArray
-    """Of the ends."""
-    residuals: FloatArray
-    """What the form left unexplained there, shape (m, d)."""
-    least: float
-    """Least error that the form of the time has had, so far."""
+    terms: IntArray  # of terminations
+    residuals: FloatArray  # of the form on held-out stretches, shape (m, d)
+    least: float  # smallest error of a chosen form so far
 
 
 @dataclass(frozen=True)
@@ -275,8 +260,8 @@ def learn_world(
 ) -> Learned:
     """Learn a world.
 
-    ``worst`` is the least return of an episode, minus infinity if none has ended. Each of the
-    ``n_laws`` is fitted to other stretches. ``before`` is of the fit before, if there was one.
+    ``worst`` is the lowest return of an episode, minus infinity if none has ended. Each of the
+    ``n_laws`` is fitted to other stretches. ``before`` are the choices of the last fit.
     """
     fit = _Fit.of(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
     if before is None or len(seen.before) > _ANEW * before.n:
@@ -300,11 +285,9 @@ class _Fit:
     seen: CodedSteps
     boxed: bool
     at: Coordinates
-    points: FloatArray
-    """Standardised observations, shape (n, d)."""
+    points: FloatArray  # standardised observations, shape (n, d)
     change: FloatArray
-    usable: IntArray
-    """Steps after which no component was cut off."""
+    usable: IntArray  # steps after which no component was cut off
     rewards: FloatArray
     ends: Ends
     last: FloatArray
@@ -321,7 +304,7 @@ class _Fit:
         terms: IntArray | None,
         rng: np.random.Generator,
     ) -> "_Fit":
-        """Read coordinates, and learn rewards and ends."""
+        """Determine coordinates, and learn rewards and terminations."""
         at, cut = read(seen.before, seen.after)
         at = at.ignoring(noise_among(at, *seen))
         usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
@@ -336,7 +319,7 @@ class _Fit:
         return cls(seen, boxed, at, points, change, usable, rewards, ends, last, worst, rng)
 
     def world(self, laws: list[Law], residuals: FloatArray) -> WorldArrays:
-        """Put laws into a world."""
+        """Make a world of laws."""
         least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
         bounds = np.array([least, most, self.worst, _FAR * max(law.far for law in laws)])
         return WorldArrays(
@@ -360,9 +343,9 @@ class _Fit:
         return fit_law(form, *steps, cells, self.rng)
 
     def choose_form(self) -> Chosen:
-        """Choose the form that predicts best what it was not fitted to.
+        """Choose the form with the best predictions on held-out steps.
 
-        Stretches, and the states that are farthest out: a rule will lead beyond what was seen.
+        These are stretches, and the outermost states: a rule will lead beyond the observations.
         """
         distances = (self.points[self.usable] ** 2).sum(axis=1)
         stretches = self.usable // _STRETCH % _HELD_OUT == 0
@@ -379,10 +362,10 @@ class _Fit:
         return Chosen(form, n, errors, self.ends.terms, noise, least)
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
-        """Return what a law that is fitted to the others does not explain of some usable steps."""
-        if not 0 < held.sum() < len(held):
-            return np.zeros((0, self.points.shape[1]))
+        """Return the residuals of held-out steps."""
         nothing = np.zeros((0, self.points.shape[1]))
+        if not 0 < held.sum() < len(held):
+            return nothing
         one = self.world([self.law(self.usable[~held], form)], nothing)
         return residuals_of(one, self.at, self.seen, self.usable[held])
 
@@ -398,7 +381,7 @@ def _log_error(left: FloatArray) -> float:
 
 
 def _margin(seen: CodedSteps) -> float:
-    """Where the threshold of an end lies: late if ends pay, early if they cost."""
+    """Return where the threshold of a termination lies: late if ending pays, early if it costs."""
     rewards = seen.rewards[~seen.ended]
     if len(rewards) == 0:
         return 0.5
@@ -408,7 +391,7 @@ def _margin(seen: CodedSteps) -> float:
 
 
 def _stacked(laws: list[Law]) -> dict[str, Any]:
-    """Return laws as one array each; cells that some lack are far from everything."""
+    """Stack laws; missing cells are far from everything."""
     n_cells = max(law.codevectors.shape[1] for law in laws)
     d = len(laws[0].codevectors)
     codevectors = np.full((len(laws), d, n_cells), 1e6)
@@ -429,7 +412,7 @@ def _stacked(laws: list[Law]) -> dict[str, Any]:
 def residuals_of(
     world: WorldArrays, at: Coordinates, seen: CodedSteps, rows: IntArray
 ) -> FloatArray:
-    """Return what the first law does not explain of steps, as changes, shape (n, d)."""
+    """Return the first law's residuals, as changes, shape (n, d)."""
     expected = predict(world, seen.before[rows], seen.codes[rows])[0]
     left = (seen.after[rows] - expected) / at.scale
     for i, k in at.circles:
@@ -448,7 +431,7 @@ def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:
-    """Return the rows of each trajectory: a step follows another that led to where it begins.
+    """Return the rows of each trajectory, in which a step begins where the last one led.
 
     Steps of several environments may be mixed. ``first``, shape (n,), says whether an episode began
     with the step, if that is known.
@@ -457,7 +440,7 @@ def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntAr
 
 
 def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
-    """Cut trajectories into stretches of at least so many steps, or as many as there are.
+    """Cut trajectories into stretches of at least ``steps`` steps, or shorter whole trajectories.
 
     >>> [len(rows) for rows in stretches([np.arange(7), np.arange(2)], 3)]
     [4, 3, 2]

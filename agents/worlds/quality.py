@@ -1,13 +1,12 @@
-"""How good a learned world is on held-out stretches, and whether the world has changed."""
+"""Quality of a learned world on held-out stretches, and detection of changes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.coordinates import WorldArrays
 from oda_rl.agents.worlds.laws import squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
@@ -31,7 +30,7 @@ _SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
 
 @dataclass(frozen=True)
 class Trust:
-    """Whether a model is trusted, and why."""
+    """Whether a world is trusted, and why."""
 
     trusted: bool
     reason: str
@@ -45,33 +44,32 @@ class Trust:
 
 @dataclass(frozen=True)
 class Report:
-    """What a learned world is worth on stretches that it has not seen.
+    """Quality of a learned world on held-out stretches; ``print`` it.
 
-    ``print`` it. Each stretch, of about 50 steps, is predicted by a model of four fifths of the
-    others; the form of its laws is that which was chosen on all.
+    Each stretch, of about 50 steps, is predicted by a model of four fifths of the others; the form
+    of its laws is the one chosen on all.
     """
 
     n_transitions: int
     names: tuple[str, ...]
-    """Of the observation's components."""
+    """Names of the observation's components."""
     form: str
-    """Of the laws."""
+    """Form of the laws."""
     form_errors: dict[str, float]
-    """Mean logarithm of the squared error that each form left on stretches held out."""
+    """Mean logarithm of the squared error of each form on held-out stretches."""
     r2: FloatArray
-    """Share of the variance of each component's change that one step's prediction explains, shape
-    (d,)."""
+    """R² of one step's change of each component, shape (d,)."""
     n_replays: int
     replay_steps: int
     """Steps of each replay; fewer where the episode was shorter."""
     replay_error: float
-    """Median distance of a replay of the real actions from the real state at its end: the root mean
-    square over the components, in standard deviations."""
+    """Median distance between a replay of the real actions and the real state at its end: the root
+    mean square over the components, in standard deviations."""
     n_ends: int
     precision: float
-    """Share of the ends predicted for the next step that were real; NaN if none was predicted."""
+    """Precision of predicted terminations; NaN if none was predicted."""
     recall: float
-    """Share of the real ends that were predicted; NaN if there are none."""
+    """Recall of terminations; NaN if there are none."""
     reward_r2: float
     trust: Trust
 
@@ -101,7 +99,7 @@ class Report:
 
 
 class Replayed(NamedTuple):
-    """A stretch of a real episode, and what a model that has not seen it makes of its actions."""
+    """A stretch of a real episode, and its actions replayed in a model fitted without it."""
 
     real: FloatArray
     """Shape (T + 1, d)."""
@@ -112,12 +110,10 @@ class Replayed(NamedTuple):
 def refitted(
     learned: Learned, seen: CodedSteps, rows: IntArray, rng: np.random.Generator
 ) -> Learned:
-    """Learn a world from some of the steps alone, with one law of the form that is known."""
+    """Learn a world from some of the steps, with one law of the known form."""
     worst = float(learned.arrays.bounds[2])
-    chosen = learned.chosen
-    d = seen.before.shape[1]
-    terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, d))
-    known = chosen._replace(n=len(rows), terms=terms, residuals=nothing)
+    terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, seen.before.shape[1]))
+    known = learned.chosen._replace(n=len(rows), terms=terms, residuals=nothing)
     some = CodedSteps._make(column[rows] for column in seen)
     return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
 
@@ -129,20 +125,23 @@ def judge(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Report:
-    """Say how well a world predicts what it has not seen.
+    """Evaluate a world by cross-validation over stretches.
 
     ``first``, shape (n,), says whether an episode began with the step, if that is known.
     """
     n, d = seen.before.shape
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
     errors: list[float] = []
-    steps = _piece_length(n)
-    for world, pieces in _refits(learned, seen, first, rng):
-        held = np.concatenate(pieces)
+    steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
+    pieces = list(stretches(trajectories(seen, first), steps))
+    for fold in _folds(pieces, seen.ended, rng):
+        held = np.concatenate(fold)
+        rest = np.setdiff1d(np.arange(n), held)
+        world = refitted(learned, seen, rest, rng).arrays
         expected[held], rewards[held], ended[held] = predict(
             world, seen.before[held], seen.codes[held]
         )[:3]
-        for piece in pieces:
+        for piece in fold:
             rows = piece[:steps]
             end = replay(world, seen.before[rows[:1]], seen.codes[rows][None])[0, -1]
             miss = (end - seen.after[rows[-1]]) / learned.at.scale
@@ -161,21 +160,6 @@ def judge(
     )  # fmt: skip
 
 
-def _piece_length(n: int) -> int:
-    return max(min(_STEPS, n // _MIN_STRETCHES), 1)
-
-
-def _refits(
-    learned: Learned, seen: CodedSteps, first: BoolArray | None, rng: np.random.Generator
-) -> Iterator[tuple[WorldArrays, list[IntArray]]]:
-    """Hold out a fold of stretches after the other; yields a world of the other steps, and them."""
-    n = len(seen.before)
-    pieces = list(stretches(trajectories(seen, first), _piece_length(n)))
-    for fold in _folds(pieces, seen.ended, rng):
-        rest = np.setdiff1d(np.arange(n), np.concatenate(fold))
-        yield refitted(learned, seen, rest, rng).arrays, fold
-
-
 def judged(
     error: float,
     steps: int,
@@ -184,7 +168,7 @@ def judged(
     reward_r2: float,
     max_error: float = _MAX_ERROR,
 ) -> Trust:
-    """Say whether a model with such errors is trusted.
+    """Decide whether a world with such errors is trusted.
 
     >>> print(judged(0.1, 50, precision=0.35, recall=0.54, reward_r2=0.9))
     not trusted: terminations: recall 0.54, precision 0.35
@@ -203,7 +187,7 @@ def judged(
 
 
 def explained(values: FloatArray, left: FloatArray) -> float:
-    """Return R²: the share of the variance of values that is not left; of a constant 1 or 0.
+    """Return R² of values by their residuals; 1 or 0 for a constant.
 
     >>> explained(np.array([1.0, 3.0]), np.array([0.5, -0.5]))
     0.75
@@ -221,7 +205,7 @@ def replay_held_out(
     steps: int,
     rng: np.random.Generator,
 ) -> Replayed:
-    """Hold out the end of the longest trajectory, and do its actions in a model of the rest."""
+    """Replay the actions at the end of the longest trajectory in a model fitted to the rest."""
     n = len(seen.rewards)
     longest = max(trajectories(seen, first), key=len)
     held = longest[-max(min(steps, int(_SHOWN * n)), 1) :]
@@ -234,24 +218,24 @@ def replay_held_out(
 def _folds(
     pieces: list[IntArray], ended: BoolArray, rng: np.random.Generator
 ) -> list[list[IntArray]]:
-    """Deal stretches into folds, those with ends first, so that each fold has its share."""
+    """Deal stretches into folds, those with terminations first, so that each has its share."""
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
     mixed.sort(key=lambda rows: not ended[rows].any())
     count = min(_FOLDS, len(mixed))
     return [mixed[k::count] for k in range(count)]
 
 
-_NEWEST, _MIN_NEWEST = 0.13, 100  # share of the steps, and least number, that are the newest
+_NEWEST, _MIN_NEWEST = 0.13, 100  # share and minimum number of the newest steps
 _STRETCH = 25  # steps in a row that are held out together
 _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
 _HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
-_ENOUGH = 0.5  # of what is gained: with more steps, though some are older, more is known
+_ENOUGH = 0.5  # share of the gain that decides how many old steps are kept
 _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
 _TINY = 1e-12  # squared, of standardised observations
 
 
 def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> int:
-    """Return how many of the oldest steps are of a world that is no more.
+    """Return how many of the oldest steps are from before the world changed; 0 if it has not.
 
     ``learned`` is from before the newest steps.
     """
@@ -289,13 +273,13 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
 
 
 def _error(learned: Learned, law: Learned, seen: CodedSteps, rows: IntArray) -> float:
-    """Return the mean logarithm of a law's squared errors of steps."""
+    """Return the mean logarithm of a law's squared errors."""
     left = residuals_of(without_noise(law.arrays), learned.at, seen, rows)
     return float(log_errors(left).mean())
 
 
 def _alike(places: FloatArray, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray]:
-    """Return pairs of old and new steps that are most alike, but not of one stretch."""
+    """Return the most similar pairs of old and new steps, of different stretches."""
     gaps = squared_gaps(places[new], places[old])
     gaps[np.abs(new[:, None] - old[None, :]) < _STRETCH] = np.inf
     nearest, least = gaps.argmin(axis=1), gaps.min(axis=1)
@@ -304,7 +288,7 @@ def _alike(places: FloatArray, old: IntArray, new: IntArray) -> tuple[IntArray, 
 
 
 def _steepness(places: FloatArray, changes: FloatArray, old: IntArray, new: IntArray) -> float:
-    """Return the mean logarithm of how far pairs of steps lead apart for how far they lie apart."""
+    """Return the mean log ratio of the squared distances after and before pairs of steps."""
     apart = ((places[old] - places[new]) ** 2).sum(axis=1)
     differ = ((changes[old] - changes[new]) ** 2).sum(axis=1)
     return float(np.log((differ + _TINY) / (apart + _TINY)).mean())

@@ -1,9 +1,7 @@
-"""Imagined steps, compiled: what a world model says comes next, and what it is worth.
+"""Imagined steps in a learned world, compiled.
 
-A world is a few arrays (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`) that hold all that
-is learned of it: the laws of motion, the rewards, the terminations. In the functions below
-``n_features``, the number of components of an observation, is a constant: a copy is made for each
-number, so that short loops are unrolled.
+In the compiled functions ``n_features``, the number of components of an observation, is a constant:
+a copy is compiled for each number, so that short loops are unrolled.
 """
 
 import math
@@ -33,45 +31,14 @@ from oda_rl.diagram import three_least
 n_features = 0
 
 
-def unbarred(*arguments: Any) -> Any:
-    """Stand for :func:`decide_freely`, which takes its place in each copy."""
-    raise NotImplementedError
-
-
-def decide_freely(
+def _decide(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
 ) -> int:
     """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`); its cell.
 
-    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
+    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d). Where the
+    i-th of the world's clauses decides, the cell is -1 - i.
     """
-    cell = integer(0)
-    greatest = -np.inf
-    for k in range(scores.shape[0]):
-        score = scores[k, 0]
-        for j in range(n_features):
-            score += scores[k, 1 + j] * s[j]
-        if score > greatest:
-            greatest = score
-            cell = k
-    if outputs.shape[2] == 1:
-        for c in range(outputs.shape[1]):
-            code[c] = outputs[cell, c, 0]
-    else:
-        code[0] = 1.0
-        for c in range(outputs.shape[1]):
-            value = outputs[cell, c, 0]
-            for j in range(n_features):
-                value += outputs[cell, c, 1 + j] * s[j]
-            code[1 + c] = min(max(value, -1.0), 1.0)
-    return cell
-
-
-def decide_within(
-    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
-) -> int:
-    """Do what :func:`decide_freely` does, within clauses; -1 - i where the i-th of them decides."""
-    discrete = outputs.shape[2] == 1
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
     for i in range(world.clauses.shape[0]):
         holds = True
@@ -85,44 +52,60 @@ def decide_within(
         if action >= 0:
             barred |= (one if holds else np.int64(0)) << action
             continue
-        own = integer(0)
-        while discrete and world.said[said, own, 0] <= 0.0:
-            own += 1
-        if holds and (barred >> own) & one == 0:
-            unbarred(world, scores[:1], world.said[said : said + 1], s, code)
+        if holds and (barred >> action_of(world.said, said)) & one == 0:
+            encode(world.said, said, s, code)
             return -1 - i
         said += 1
     cell, greatest = integer(-1), -np.inf
     for k in range(scores.shape[0]):
-        own = integer(0)
-        while discrete and outputs[k, own, 0] <= 0.0:
-            own += 1
         score = scores[k, 0]
         for j in range(n_features):
             score += scores[k, 1 + j] * s[j]
-        if score > greatest and (barred >> own) & one == 0:
+        if score > greatest and (barred == 0 or (barred >> action_of(outputs, k)) & one == 0):
             greatest = score
             cell = k
     if cell >= 0:
-        unbarred(world, scores[cell : cell + 1], outputs[cell : cell + 1], s, code)
+        encode(outputs, cell, s, code)
         return cell
-    own = integer(0)
-    while (barred >> own) & one != 0:
-        own += 1
+    allowed = integer(0)
+    while (barred >> allowed) & one != 0:
+        allowed += 1
     for c in range(outputs.shape[1]):
-        code[c] = 1.0 if c == own else 0.0
+        code[c] = 1.0 if c == allowed else 0.0
     return cell
 
 
+def _action_of(outputs: FloatArray, k: int) -> int:
+    """Return the discrete action of an output; 0 where actions are continuous."""
+    action = integer(0)
+    while outputs.shape[2] == 1 and outputs[k, action, 0] <= 0.0:
+        action += 1
+    return action
+
+
+def _encode(outputs: FloatArray, k: int, s: FloatArray, code: FloatArray) -> None:
+    """Write the code of the action that an output stands for."""
+    if outputs.shape[2] == 1:
+        for c in range(outputs.shape[1]):
+            code[c] = outputs[k, c, 0]
+        return
+    code[0] = 1.0
+    for c in range(outputs.shape[1]):
+        value = outputs[k, c, 0]
+        for j in range(n_features):
+            value += outputs[k, c, 1 + j] * s[j]
+        code[1 + c] = min(max(value, -1.0), 1.0)
+
+
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
-_LONGEST_GAP = 4.0  # times ``far``: what novelty counts at most
+_LONGEST_GAP = 4.0  # maximum novelty, relative to ``far``
 _NOVELTY_DISCOUNT = 0.99
 _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth
 _HIGH_BITS = np.uint64(33)
 
 
 def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
-    """Write what a global law, shape (C, F, d), says of the change; codes are 0 but in a range."""
+    """Write the change by a global law, shape (C, F, d); codes are 0 outside of a range."""
     x, code = room.x, room.code
     for j in range(n_features):
         out[j] = 0.0
@@ -145,7 +128,7 @@ def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: Float
 
 
 def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
-    """Add what sinusoids contribute; (frequencies, phases, shares), shape (2 d + 1, S)."""
+    """Add the sinusoids (frequencies, phases, weights), shape (2 d + 1, S)."""
     x, heights = room.x, room.waves
     n_waves = heights.shape[0]
     for f in range(n_waves):
@@ -170,7 +153,7 @@ def _locally(
     codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
     out: FloatArray,
 ) -> float:  # fmt: skip
-    """Add what the laws of the three nearest cells say, weighted; returns the least squared gap.
+    """Add the blended laws of the three nearest cells; return the smallest squared distance.
 
     Laws, shape (K or 0, C, 1 + d, d), of cells with codevectors, shape (d, K).
     """
@@ -205,9 +188,9 @@ def _locally(
 
 
 def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int:
-    """Return the number of a cell whose squared gap is at most ``far``; minus 1 if there is none.
+    """Return a cell whose squared distance is at most ``far``, or -1.
 
-    Cells are codevectors, shape (d, K); number ``first`` is looked at first: episodes stay near.
+    Cells are codevectors, shape (d, K); ``first`` is tried first: episodes stay near.
     """
     k = first
     for _ in range(codevectors.shape[1]):
@@ -223,7 +206,7 @@ def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int
 def _move(
     s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
 ) -> None:
-    """Turn the change of a state into the state after it, within bounds."""
+    """Turn the change of a state into the next state, within bounds."""
     x = room.x
     for j in range(n_features):
         x[j] = after[j]
@@ -297,7 +280,7 @@ def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray
 
 
 def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
-    """Return the reward at the remembered end, a row of ``remembered``, that is nearest."""
+    """Return the reward at the nearest of the ``remembered`` last observations."""
     nearest, reward = np.inf, 0.0
     for k in range(remembered.shape[0]):
         gap = 0.0
@@ -315,11 +298,10 @@ def _gained(
     if over:
         last: float = last_reward(world.last, room.x)
         return last
-    least, most = world.bounds[0], world.bounds[1]
     gain: float = reward(
         world.rewards, world.frame[SCALE], world.circles, room.code, world.boxed, s, after
     )
-    gain = min(max(gain, least), most)
+    gain = min(max(gain, world.bounds[0]), world.bounds[1])
     return gain
 
 
@@ -328,14 +310,14 @@ def _imagine(
     starts: FloatArray, horizon: int, explore: bool, room: Scratch, returns: FloatArray,
     reached: FloatArray,
 ) -> int:  # fmt: skip
-    """Write the return of each of P rules from each of n starts, shape (P, n).
+    """Write the return of each of P rules from each of n starts, shape (P, n); return the steps.
 
     Start i is played in law i modulo E; all rules meet the same noise there. Where a state is too
-    far from all that was seen, the model is not asked any further, and the return is no better than
-    the least real one. With ``explore`` how far it gets from what was seen takes the place of the
-    return. ``codes``, shape (n or 0, C), are those of the first actions, where they are given.
-    ``reached``, shape (n or 0, d + 3), takes the last observation, whether the episode ended there,
-    the squared gap from where the last step began, and the step's reward. Returns the steps taken.
+    far from the observations the episode stops, with a return no better than the lowest real one.
+    ``explore``: write novelty, the distance from the observations, instead of returns. ``codes``,
+    shape (n or 0, C), are those of the first actions, if given. ``reached``, shape (n or 0, d + 3),
+    takes the last observation, whether the episode ended there, the squared distance of the state
+    before from the nearest cell, and the step's reward.
     """
     n_laws, n_codes = world.laws.shape[0], world.laws.shape[1]
     least, worst, far = world.bounds[0], world.bounds[2], world.bounds[3]
@@ -411,46 +393,37 @@ def _unbound(*arguments: Any) -> Any:
 
 
 globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
-gained = decide = _unbound
-_PARTS = {
-    "globally": _globally,
-    "in_waves": _in_waves,
-    "locally": _locally,
-    "near": _near,
-    "move": _move,
-    "reward": _reward,
-    "ends": _ends,
-    "last_reward": _last_reward,
-    "decide": decide_freely,
-}
-# Where these are spliced, LLVM adds up their sums in another order: the bits would be others.
-_APART = "decide", "reward"
+gained = decide = action_of = encode = _unbound
+_PARTS = (
+    _globally, _in_waves, _locally, _near, _move, _last_reward, _ends, _action_of, _encode
+)  # fmt: skip
 
 
 @cache
-def imagining(d: int, within: bool = False) -> Callable[..., int]:
-    """Compile :func:`_imagine` for observations of d components; ``within`` clauses, or without."""
-    label, size = f"_{d}", {"n_features": d}
-    parts = {
-        name: (reordered if name in _APART else spliced)(bound_copy(part, label, **size))
-        for name, part in _PARTS.items()
-    }
-    paid = {name: parts[name] for name in ("reward", "last_reward")}
-    parts["gained"] = spliced(bound_copy(_gained, label, **size, **paid))
-    if within:
-        label += "_within"
-        size["unbarred"] = parts["decide"]
-        parts["decide"] = reordered(bound_copy(decide_within, label, **size))
-    found: Callable[..., int] = reordered(bound_copy(_imagine, label, **size, **parts))
+def imagining(d: int) -> Callable[..., int]:
+    """Compile :func:`_imagine` for observations of d components."""
+    bound: dict[str, Any] = {"n_features": d}
+
+    def bind(part: Callable[..., Any], decorator: Callable[..., Any] = spliced) -> None:
+        bound[part.__name__[1:]] = decorator(bound_copy(part, f"_{d}", **bound))
+
+    for part in _PARTS:
+        bind(part)
+    # Spliced, these would add up their sums in another order.
+    bind(_decide, reordered)
+    bind(_reward, reordered)
+    bind(_gained)
+    bind(_imagine, reordered)
+    found: Callable[..., int] = bound["imagine"]
     return found
 
 
 def predict(
     world: WorldArrays, observations: FloatArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
-    """Return what the laws, one after the other, say of steps.
+    """Predict steps by the laws, one after the other.
 
-    Observations, rewards, ends, and squared gaps from what was seen.
+    Returns observations, rewards, terminations, and squared distances from the observed states.
     """
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
@@ -465,20 +438,20 @@ Decide = Callable[[FloatArray], FloatArray]
 
 
 class Imagined(NamedTuple):
-    """Imagined episodes, n of them, the longest of T steps; NaN beyond an episode's end."""
+    """n imagined episodes, the longest of T steps; NaN beyond an episode's end."""
 
     observations: FloatArray
     """Flattened, shape (n, T + 1, d)."""
     actions: FloatArray
-    """As the environment has them, shape (n, T), or (n, T, ...) where they are continuous."""
+    """Actions of the environment, shape (n, T), or (n, T, ...) where they are continuous."""
     rewards: FloatArray
     """Shape (n, T)."""
     lengths: IntArray
-    """Steps of each, shape (n,)."""
+    """Number of steps, shape (n,)."""
     ended: BoolArray
     """Whether the episode terminated, shape (n,)."""
     lost: BoolArray
-    """Whether it came too far from all that was seen for the model to go on, shape (n,)."""
+    """Whether it stopped too far from all observations, shape (n,)."""
 
     @property
     def returns(self) -> FloatArray:
@@ -487,7 +460,7 @@ class Imagined(NamedTuple):
 
 
 def one_law(world: WorldArrays, law: int) -> WorldArrays:
-    """Return a world that has one law of the ensemble alone, and no noise."""
+    """Return a world with one law of the ensemble, and no noise."""
     kept = {
         name: getattr(world, name)[law : law + 1]
         for name in ("laws", "waves", "codevectors", "locals", "widths", "hazards")
@@ -496,14 +469,14 @@ def one_law(world: WorldArrays, law: int) -> WorldArrays:
 
 
 def without_noise(world: WorldArrays) -> WorldArrays:
-    """Return a world in which nothing is drawn from residuals."""
+    """Return a world without noise."""
     return world._replace(residuals=world.residuals[:0])
 
 
 def starts_between(
     seen: FloatArray, at: Coordinates, n: int, rng: np.random.Generator
 ) -> FloatArray:
-    """Draw states between those in which episodes have begun, shape (m, d); returns (n, d)."""
+    """Draw states between first observations of episodes, shape (m, d); returns (n, d)."""
     i, k = rng.integers(len(seen), size=(2, n))
     share = rng.random((n, 1))
     between = seen[i] + share * (seen[k] - seen[i])
@@ -520,15 +493,15 @@ def returned(
     horizon: int,
     explore: bool = False,
 ) -> tuple[FloatArray, int]:
-    """Return what P rules of K cells return from n starts, shape (P, n), and the steps imagined.
+    """Return the returns of P rules of K cells from n starts, shape (P, n), and the steps imagined.
 
     Scores (P, K, 1 + d) and outputs (P, K, ...) are those of a :class:`RulePolicy
     <oda_rl.agents.policies.rules.RulePolicy>`; start i, shape (n, d), is played by law i modulo E.
-    ``explore``: count what is unlike all that was seen instead of rewards.
+    ``explore``: novelty instead of returns.
     """
     found = np.empty((len(scores), len(starts)))
     d, n_codes = starts.shape[1], world.laws.shape[1]
-    steps = imagining(d, len(world.clauses) > 0)(
+    steps = imagining(d)(
         world, scores, outputs, np.zeros((0, n_codes)), starts, horizon, explore,
         scratch_for(world), found, np.zeros((0, d + 3)),
     )  # fmt: skip
@@ -577,19 +550,16 @@ def walk(
 
 
 def _with_new_noise(world: WorldArrays, rng: np.random.Generator) -> WorldArrays:
-    """Return the world with its residuals in a new order.
-
-    Compiled code, when it makes one step only, always draws the same row of them for an episode.
-    """
+    """Shuffle the residuals: for single steps compiled code draws the same row of them."""
     if len(world.residuals) == 0:
         return world
     return world._replace(residuals=rng.permutation(world.residuals))
 
 
 def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
-    """Return where actions lead from each start, shape (n, T + 1, d), whatever ends on the way.
+    """Return the states, shape (n, T + 1, d), from ``starts`` (n, d) by ``codes`` (n, T, C).
 
-    ``starts`` (n, d), ``codes`` (n, T, C).
+    Terminations are ignored.
     """
     steps = [starts]
     for t in range(codes.shape[1]):

@@ -1,4 +1,4 @@
-"""The world that an agent has learned, to be asked: what comes next, what would come, how sure."""
+"""A learned world: prediction, imagined episodes, forecasts in words, and quality."""
 
 import math
 import re
@@ -23,14 +23,13 @@ from oda_rl.agents.environments.spaces import (
     matching_names,
     spaces_of,
 )
-from oda_rl.agents.environments.validation import checked_batch, checked_points
+from oda_rl.agents.environments.validation import action_index, checked_batch, checked_points
 from oda_rl.agents.offline import reading
 from oda_rl.agents.offline.transitions import Transitions
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.worlds import learning
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
-from oda_rl.agents.worlds.learning import Learned, learn_world, trajectories
+from oda_rl.agents.worlds.learning import CodedSteps, Learned, learn_world, trajectories
 from oda_rl.agents.worlds.quality import Replayed, Report, Trust, judge, replay_held_out
 from oda_rl.agents.worlds.simulation import (
     Decide,
@@ -50,10 +49,10 @@ AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A learned world: laws of motion, rewards and ends.
+    """A learned world: an ensemble of laws of motion, rewards and terminations.
 
     ``agent.world`` is that of a :class:`~oda_rl.agents.model.agent.ModelAgent`; :meth:`fit` learns
-    one from logged transitions alone. It has several laws of equal right, an ensemble.
+    one from logged transitions alone.
 
     Examples
     --------
@@ -75,21 +74,21 @@ class World:
     """
 
     learned: Learned
-    """Its arrays, and how they were learned."""
+    """Arrays, and how they were learned."""
     interface: Interface
-    """What observations and actions are."""
-    seen: learning.CodedSteps
-    """The steps it was learned from."""
+    """Observations and actions."""
+    seen: CodedSteps
+    """Steps that it was learned from."""
     first: BoolArray | None = None
-    """Which of them began an episode, if that is known, shape (n,)."""
+    """Whether each step began an episode, if that is known, shape (n,)."""
     horizon: int = _HORIZON
-    """Steps of an episode, at most."""
+    """Maximum number of steps of an episode."""
     policy: Policy | None = None
-    """What :meth:`forecast` plays."""
+    """The policy of :meth:`forecast`."""
     names: tuple[str, ...] | None = None
-    """Of the observation's components."""
+    """Names of the observation's components."""
     step_seconds: float | None = None
-    """Duration of a step."""
+    """Duration of a step (s)."""
 
     @classmethod
     @one_thread()
@@ -111,18 +110,18 @@ class World:
         Parameters
         ----------
         observations, next_observations : array_like, shape (n, ...)
-            Before and after each step, in the shape of the observation space; in the order in which
-            they were made. Or one thing that has all of it, in place of the first five: a data
-            frame, a Minari dataset, or what else :meth:`oda_rl.agents.Transitions.of` reads.
+            Before and after each step, oldest first, in the shape of the observation space. Or, in
+            place of the first five, a data frame, a Minari dataset, or anything else that
+            :meth:`oda_rl.agents.Transitions.of` reads.
         actions : array_like, shape (n,), or (n, ...) where the action space is a Box
-            As the environment has them.
+            Actions of the environment.
         rewards : array_like, shape (n,)
         terminated : array_like of bool, shape (n,)
-            Whether the episode terminated with the step; not where it was only cut off.
+            Whether the episode terminated with the step; False where it was truncated.
         env : str, gymnasium.Env, or (observation_space, action_space)
-            Says what is observed and done; it is not played in.
+            Defines the spaces; no step is taken in it.
         seed : int, optional
-            Of the cells, the sinusoids and the ensemble.
+            Seed of the cells, the sinusoids and the ensemble.
 
         Raises
         ------
@@ -136,7 +135,13 @@ class World:
         place = _place(env)
         boxed = isinstance(spaces_of(place)[1], spaces.Box)
         interface = Interface.of(place, 1 if boxed else None)
-        seen = checked_log(given, interface)
+        if len(given.observations) < 2:
+            n = len(given.observations)
+            raise ValueError(f"observations has {n} row: there must be at least 2 steps")
+        steps = reading.read_steps(given, interface)
+        acts = steps.actions if boxed else steps.actions[:, 0]
+        codes = codes_of_acts(acts, interface)
+        seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)
         rng = np.random.default_rng(_checked_seed(seed))
         learned = learn_world(seen, -math.inf, boxed, _N_LAWS, None, rng)
         spec = spec_of(place)
@@ -147,14 +152,14 @@ class World:
 
     @property
     def n_laws(self) -> int:
-        """Members of the ensemble."""
+        """Number of laws in the ensemble."""
         return len(self.learned.arrays.laws)
 
     @one_thread()
     def predict(
         self, observation: npt.ArrayLike, action: npt.ArrayLike, law: int | None = None
     ) -> tuple[FloatArray, Any, Any]:
-        """Say what a step leads to: the expected one, without noise.
+        """Predict a step, without noise.
 
         Parameters
         ----------
@@ -163,8 +168,7 @@ class World:
         action : array_like
             One action of the environment, or a batch of as many.
         law : int, optional
-            Number of the law that is asked; by default the mean of all is taken, and of ends the
-            majority.
+            Index of a law; by default the mean of all, and their majority on termination.
 
         Returns
         -------
@@ -196,10 +200,10 @@ class World:
         horizon: int | None = None,
         seed: int | None = None,
     ) -> Imagined:
-        """Imagine episodes from starts between those that have been seen.
+        """Imagine episodes from starts between those that have been observed.
 
-        Each is played by one of the laws, with noise where the laws have left some. Where it comes
-        too far from all that has been seen it is *lost*, and goes no further.
+        Each follows one of the laws, with noise where the laws leave some. An episode too far from
+        all observations is *lost*, and stops.
 
         Parameters
         ----------
@@ -208,9 +212,9 @@ class World:
         n : int
             Number of episodes.
         horizon : int, optional
-            Steps of each, at most; by default the environment's limit.
+            Maximum number of steps of each; by default the environment's limit.
         seed : int, optional
-            Of the starts, and of the noise.
+            Seed of the starts and of the noise.
 
         Returns
         -------
@@ -239,7 +243,7 @@ class World:
         names: Sequence[str] | None = None,
         policy: AnyPolicy | None = None,
     ) -> str:
-        """Say what will happen from a state, if the policy is played.
+        """Forecast in words what happens from a state under a policy.
 
         Parameters
         ----------
@@ -248,8 +252,8 @@ class World:
         horizon : int
             Steps to look ahead.
         names : sequence of str, optional
-            Names of all components of the observation; by default those of known environments.
-            What stands in brackets at the end of a name is a unit.
+            Names of all components of the observation, with units in brackets at the end; by
+            default those of known environments.
         policy : Policy or callable, optional
             As in :meth:`imagine`; by default the one that the agent delivers.
 
@@ -261,8 +265,8 @@ class World:
         played = self.policy if policy is None else policy
         if played is None:
             raise ValueError(
-                "policy is None, and no agent has passed its own: give a policy, or a function "
-                "from an observation to an action"
+                "policy is None, and this world has no policy of an agent: give a policy, or a "
+                "function from an observation to an action"
             )
         start = checked_points(self.interface.point("observation", observation), self.interface)
         known, steps = self.checked_names(names), checked_count("horizon", horizon)
@@ -277,27 +281,27 @@ class World:
         return judge(self.learned, self.seen, self.first, names, np.random.default_rng(0))
 
     def report(self) -> Report:
-        """Say how good it is, by models that are fitted without the stretches they are asked about.
+        """Evaluate the world by cross-validation over stretches of steps.
 
-        It takes about as long as to learn the world; the second time it is at hand.
+        It takes about as long as learning the world; the result is cached.
         """
         return self._report
 
     @property
     def trust(self) -> Trust:
-        """Whether it is trusted, and why: the last line of :meth:`report`."""
+        """Whether the world is trusted, and why: the last line of :meth:`report`."""
         return self._report.trust
 
     @one_thread()
     def replayed(self, steps: int = 100, seed: int | None = 0) -> Replayed:
-        """Do the actions at the end of the longest episode again, in a model without them.
+        """Replay the actions at the end of the longest episode in a model fitted without them.
 
         Parameters
         ----------
         steps : int
-            How many, at most; and never more than a third of all.
+            Maximum number of steps, and never more than a third of all.
         seed : int, optional
-            Of that model.
+            Seed of that model.
         """
         count = checked_count("steps", steps)
         rng = np.random.default_rng(_checked_seed(seed))
@@ -306,7 +310,7 @@ class World:
     def draw_starts(
         self, n: int, rng: np.random.Generator, others: FloatArray | None = None
     ) -> FloatArray:
-        """Draw states between those in which episodes have begun, and others, shape (n, d)."""
+        """Draw states between first observations of episodes, and others, shape (n, d)."""
         known = self._starts if others is None else np.concatenate([self._starts, others])
         return starts_between(known, self.learned.at, n, rng)
 
@@ -345,40 +349,39 @@ class World:
 
     def _decide(self, policy: AnyPolicy) -> Decide:
         interface = self.interface
-        delivered: Any = getattr(policy, "policy", policy)  # that of an agent
-        if hasattr(delivered, "act") and hasattr(delivered, "codevectors"):
-            d = delivered.codevectors.shape[1]
+        player: Any = getattr(policy, "policy", policy)  # of an agent
+        if hasattr(player, "act") and hasattr(player, "codevectors"):
+            d = player.codevectors.shape[1]
             if d != interface.n_features:
                 raise ValueError(
                     f"policy takes observations of {d} components: it must take "
                     f"{interface.n_features}"
                 )
-            return lambda points: codes_of_acts(delivered.act(points), interface)
-        if not callable(delivered):
+            return lambda points: codes_of_acts(player.act(points), interface)
+        if not callable(player):
             raise TypeError(f"policy is {policy!r}: it must be a policy or a function")
 
         def decide(points: FloatArray) -> FloatArray:
             shaped = points.reshape(-1, *interface.observation_shape)
-            actions = np.array([np.asarray(delivered(point)) for point in shaped])
+            actions = np.array([np.asarray(player(point)) for point in shaped])
             return checked_codes("policy(observation)", actions, len(points), interface)
 
         return decide
 
     def checked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return names of the components: those given, those known, or numbers."""
+        """Return names of the components: the given or known ones, or numbers."""
         d = self.interface.n_features
         if names is None:
             return self.names or tuple(f"observation[{j}]" for j in range(d))
         if isinstance(names, str) or len(names) != d:
             raise ValueError(
-                f"names is {names!r}: it must be a sequence of {d}, one for each component of the "
-                "observation"
+                f"names is {names!r}: it must be a sequence of {d}, one for each component"
             )
         return tuple(map(str, names))
 
 
 def seconds_of(env: AnyEnv | None) -> float | None:
-    """Return how long a step takes, where the environment says so as ``tau`` or ``dt``.
+    """Return the duration of a step, the environment's ``tau`` or ``dt``, if it has one.
 
     >>> seconds_of(make_env("CartPole-v1")), seconds_of(make_env("MountainCar-v0"))
     (0.02, None)
@@ -393,14 +396,13 @@ def seconds_of(env: AnyEnv | None) -> float | None:
 def _place(env: str | AnyEnv | Spaces) -> AnyEnv:
     if isinstance(env, str):
         return make_env(env)
-    place: Any = described(env)
+    place: AnyEnv = described(env)
     if not hasattr(place, "action_space"):
         raise TypeError(
             f"env is {env!r}: it must be an environment, its id, or (observation_space, "
             "action_space)"
         )
-    found: AnyEnv = place
-    return found
+    return place
 
 
 def _checked_seed(seed: int | None) -> int | None:
@@ -410,7 +412,7 @@ def _checked_seed(seed: int | None) -> int | None:
 
 
 def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
-    """Return observations whose components of few values have the nearest of these."""
+    """Round components of few values to the nearest of these."""
     out = observations.copy()
     for j, levels in enumerate(at.levels):
         values = levels[~np.isnan(levels)]
@@ -420,7 +422,7 @@ def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
 
 
 def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
-    """Return the codes, shape (n, C), of what a policy's ``act`` returns."""
+    """Return the codes, shape (n, C), of action numbers, (n,), or units, (n, p)."""
     if interface.box is None:
         return codes_of(np.asarray(acts, dtype=np.int64), interface.n_actions)
     return np.concatenate([np.ones((len(acts), 1)), acts], axis=1)
@@ -439,49 +441,22 @@ def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interfac
     array([[0., 1.],
            [1., 0.]])
     """
-    array, box = np.asarray(actions), interface.box
-    if interface.native is not None and box is None and len(array) == n:
-        numbers = np.array([interface.native.number(action) for action in array])
-        return codes_of(numbers, interface.n_actions)
-    shape = () if box is None else box.shape
-    if array.shape != (n, *shape):
-        wanted = ", ".join(map(str, (n, *shape))) + ("," if box is None else "")
+    array, box, acts = np.asarray(actions), interface.box, []
+    if array.shape[:1] != (n,):
         raise ValueError(
-            f"{name} has shape {array.shape}: it must be ({wanted}), an action for each observation"
+            f"{name} has shape {array.shape}: it must be ({n},), an action for each observation"
         )
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} is {actions!r}: it must hold numbers")
-    if box is None:
-        first, last = interface.first_action, interface.first_action + interface.n_actions - 1
-        wrong = ~((array >= first) & (array <= last) & (array == np.floor(array)))
-        right = f"it must be an integer from {first} to {last}"
-    else:
-        low, high = box.bounds
-        rows = array.reshape(n, -1).astype(np.float64)
-        wrong = ~((rows >= low) & (rows <= high)).all(axis=1)
-        right = f"it must lie between {box.low} and {box.high}"
-    if wrong.any():
-        k = int(wrong.argmax())
-        raise ValueError(f"{name}[{k}] is {array[k].tolist()!r}: {right}")
-    if box is None:
-        return codes_of((array - first).astype(np.int64), interface.n_actions)
-    width = np.where(high > low, high - low, 1.0)
-    units = np.where(high > low, (2.0 * rows - low - high) / width, 0.0)
-    return np.concatenate([np.ones((n, 1)), units], axis=1)
+    for k, action in enumerate(array):
+        one = action.tolist() if action.ndim == 0 else action
+        try:
+            acts.append(action_index(one, interface) if box is None else box.units(one))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}[{k}] {str(error).removeprefix('action ')}") from error
+    return codes_of_acts(np.array(acts), interface)
 
 
-def checked_log(given: Transitions, interface: Interface) -> learning.CodedSteps:
-    """Return transitions as they are learned from, or raise ValueError."""
-    before = reading.checked_vectors("observations", given.observations, interface)
-    after = reading.checked_vectors("next_observations", given.next_observations, interface)
-    if len(before) < 2:
-        raise ValueError(f"observations has {len(before)} row: there must be at least 2 steps")
-    codes = checked_codes("actions", given.actions, len(before), interface)
-    return learning.CodedSteps(before, codes, given.rewards, after, given.terminated)
-
-
-_MAX_TOLD = 4  # components
-_TOLD = 0.5  # standard deviations that a component has to change by, to be told first
+_MAX_SHOWN = 4  # components of a forecast
+_MIN_CHANGE = 0.5  # standard deviations by which they have to change
 
 
 def forecast_text(
@@ -491,39 +466,26 @@ def forecast_text(
     names: Sequence[str],
     step_seconds: float | None,
 ) -> str:
-    """Say what the laws, each in its own episode from the same state, agree on.
-
-    ``imagined`` has one episode in each law.
-    """
+    """Return in words what most laws agree on; ``imagined`` has one episode in each law."""
     most = len(imagined.lengths) / 2
-    if imagined.ended.sum() > most:
-        k = _middle(imagined, imagined.ended)
-        end = imagined.observations[k, imagined.lengths[k]]
-        lengths = imagined.lengths[imagined.ended]
-        when = _when(int(imagined.lengths[k]), step_seconds)
-        spread = ""
+    ends, loses = imagined.ended.sum() > most, imagined.lost.sum() > most
+    alike = imagined.ended if ends else imagined.lost
+    rows = np.flatnonzero(alike if ends or loses else ~imagined.ended & ~imagined.lost)
+    lengths = imagined.lengths[rows]
+    k = rows[np.argsort(lengths, kind="stable")[len(rows) // 2]]  # of median length
+    steps = int(imagined.lengths[k])
+    states = imagined.observations[k, : steps + 1]
+    when = f"in {steps} step{'s' * (steps != 1)}"
+    if step_seconds is not None:
+        when += f" ({steps * step_seconds:.3g} s)"
+    if ends:
         if lengths.max() > lengths.min():
-            spread = f" (the laws say {lengths.min()} to {lengths.max()})"
-        return f"in {when}{spread} {_reason(world, at, end, names)}"
-    if imagined.lost.sum() > most:
-        k = _middle(imagined, imagined.lost)
-        told = _told(at, imagined.observations[k, : imagined.lengths[k] + 1], names)
-        when = _when(int(imagined.lengths[k]), step_seconds)
-        return f"in {when} it is too far from all that was seen to be predicted: {told}"
-    k = _middle(imagined, ~imagined.ended & ~imagined.lost)
-    told = _told(at, imagined.observations[k, : imagined.lengths[k] + 1], names)
-    return f"in {_when(int(imagined.lengths[k]), step_seconds)} the episode still goes on: {told}"
-
-
-def _middle(imagined: Imagined, wanted: BoolArray) -> int:
-    """Return the episode of median length among those wanted."""
-    rows = np.flatnonzero(wanted)
-    return int(rows[np.argsort(imagined.lengths[rows], kind="stable")[len(rows) // 2]])
-
-
-def _when(steps: int, step_seconds: float | None) -> str:
-    said = f"{steps} step{'s' * (steps != 1)}"
-    return said if step_seconds is None else f"{said} ({steps * step_seconds:.3g} s)"
+            when += f" (the laws say {lengths.min()} to {lengths.max()})"
+        return f"{when} {_reason(world, at, states[-1], names)}"
+    what = "the episode still goes on"
+    if loses:
+        what = "it is too far from all that was seen to be predicted"
+    return f"{when} {what}: {_changes_text(at, states, names)}"
 
 
 def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequence[str]) -> str:
@@ -535,17 +497,17 @@ def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequenc
             inward = "falls below" if sign < 0.0 else "rises above"
             word = "passes" if sign * passed >= 0.0 else inward
             return f"{_plain(names[j])} {word} {quantity(passed, names[j])}: the episode ends"
-    told = {int(i) - 1 for i in world.terms.ravel() if i > 0}
-    chosen = sorted(told)[:_MAX_TOLD]
+    used = {int(i) - 1 for i in world.terms.ravel() if i > 0}
+    chosen = sorted(used)[:_MAX_SHOWN]
     state = ", ".join(f"{_plain(names[j])} is {quantity(end[j], names[j])}" for j in chosen)
     return f"{state}: the episode ends" if state else "the episode ends"
 
 
-def _told(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
-    """Say how the components that change most have changed."""
+def _changes_text(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
+    """Return in words how the components that change most have changed."""
     change = np.abs(states[-1] - states[0]) / at.scale
-    order = np.argsort(-change, kind="stable")[:_MAX_TOLD]
-    chosen = [j for j in order.tolist() if change[j] > _TOLD] or order[:1].tolist()
+    order = np.argsort(-change, kind="stable")[:_MAX_SHOWN]
+    chosen = [j for j in order.tolist() if change[j] > _MIN_CHANGE] or order[:1].tolist()
     return ", ".join(
         f"{_plain(names[j])} goes from {quantity(states[0, j], names[j])} to "
         f"{quantity(states[-1, j], names[j])}"
@@ -554,7 +516,7 @@ def _told(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
 
 
 def quantity(value: float, name: str) -> str:
-    """Return a value with the unit that its component's name has in brackets.
+    """Format a value with the unit that its component's name has in brackets.
 
     >>> quantity(0.20944, "pole angle (rad)"), quantity(-2.0, "speed")
     ('0.209 rad (12 degrees)', '-2')
