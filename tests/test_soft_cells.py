@@ -8,23 +8,34 @@ from oda_rl.agents.two_timescale import cells
 K, D, A = 40, 3, 4
 
 
+class Named:
+    """Parts of a policy by name; views of its arrays."""
+
+    def __init__(self, policy, moments, traces):
+        self.codevectors, self.slopes = policy.cells[:, :D], policy.cells[:, D : 2 * D]
+        self.values, self.visits = np.split(policy.cells[:, 2 * D :], 2, axis=1)
+        self.transform, self.mean, self.head = policy.frame[:D], policy.frame[D], policy.head
+        self.masses, self.born = moments[:, cells.MASS], moments[:, cells.BORN]
+        self.covariances = moments[:, cells.COVARIANCE :].reshape(K, D, D)
+        self.traces = traces[:, :, cells.TRACE :]
+
+
 def some_policy(rng, n_cells=20, temperature=0.5):
+    """Arrays of a policy, its moments and traces, and the same by name."""
     policy = cells.Policy(
-        rng.normal(size=(K, D)), rng.normal(size=(K, A)), rng.normal(size=(K, D)),
-        np.zeros((K, A)), rng.normal(size=(D, D)), rng.normal(size=D),
+        rng.normal(size=(K, 2 * D + 2 * A)), rng.normal(size=(D + 1, D)),
         np.array([n_cells, temperature]),
     )  # fmt: skip
-    moments = cells.Moments(np.zeros((K, D, D)), np.zeros((4, K)))
-    moments.statistics[cells.MASS, :n_cells] = rng.uniform(0.5, 1.5, n_cells)
-    traces = cells.Traces(np.zeros((2, K, A)), np.zeros((2, K, D)), np.full((2, K), -1.0))
-    return policy, moments, traces
+    policy.cells[:, 2 * D + A :] = 0.0
+    moments, traces = np.zeros((K, cells.COVARIANCE + D * D)), np.zeros((2, K, 1 + D + A))
+    moments[:n_cells, cells.MASS] = rng.uniform(0.5, 1.5, n_cells)
+    traces[:, :, cells.LAST] = -1.0
+    return (policy, moments, traces), Named(policy, moments, traces)
 
 
 def no_blend():
-    return cells.Blend(
-        np.zeros(1, dtype=np.int64), np.zeros(cells.NEAREST, dtype=np.int64),
-        np.zeros(cells.NEAREST), np.zeros((cells.NEAREST, D)), np.zeros(D),
-    )  # fmt: skip
+    n = cells.NEAREST
+    return cells.Blend(np.zeros(1 + n, dtype=np.int64), np.zeros((n, 1 + D)), np.zeros(D))
 
 
 def features(policy, observation):
@@ -53,15 +64,15 @@ def q_of(policy, observation):
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 50.0])
 def test_values_are_blended_over_the_nearest_cells(n_cells, temperature):
     rng = np.random.default_rng(0)
-    policy, *_ = some_policy(rng, n_cells, temperature)
+    (arrays, *_), policy = some_policy(rng, n_cells, temperature)
     blend, values = no_blend(), np.zeros(A)
     for observation in rng.normal(size=(200, D)):
-        nearest = cells.evaluate(policy, observation, blend, values)
+        nearest = cells.evaluate(arrays, observation, blend, values)
         np.testing.assert_allclose(values, q_of(policy, observation), atol=1e-12)
         weights, offsets, _ = features(policy, observation)
-        n = blend.count[0]
+        n = blend.near[0]
         assert n == (weights > 0.0).sum()
-        np.testing.assert_allclose(blend.weights[:n], weights[blend.cells[:n]])
+        np.testing.assert_allclose(blend.parts[:n, 0], weights[blend.near[1 : 1 + n]])
         assert nearest == pytest.approx((offsets**2).sum(axis=1).min())
 
 
@@ -69,7 +80,7 @@ def test_values_are_updated_by_true_online_td():
     # van Seijen et al. 2016, algorithm 2, with one dense vector of parameters. What differs is
     # stated: the step size is divided by |φ|², where slopes count by their rate.
     rng = np.random.default_rng(1)
-    policy, _, traces = some_policy(rng)
+    (arrays, _, traces), policy = some_policy(rng)
     n, decay, alpha = 20, 0.8, 0.3
     parameters = np.concatenate([policy.values[:n].ravel(), policy.slopes[:n].ravel()])
     trace = np.zeros_like(parameters)
@@ -77,8 +88,8 @@ def test_values_are_updated_by_true_online_td():
     for step in range(60):
         observation, action = rng.normal(size=D), int(rng.integers(A))
         error, change = rng.normal(size=2)
-        cells.evaluate(policy, observation, blend, values)
-        cells.update(policy, traces, 1, blend, action, error, change, alpha, decay, step)
+        cells.evaluate(arrays, observation, blend, values)
+        cells.update(arrays, traces[1], blend, action, error, change, alpha, decay, step)
         weights, offsets, slope_features = features(policy, observation)
         own = np.zeros((n, A))
         own[:, action] = weights
@@ -89,60 +100,60 @@ def test_values_are_updated_by_true_online_td():
         parameters += (error + change) * trace - rate * change * phi
         got = np.concatenate([policy.values[:n].ravel(), policy.slopes[:n].ravel()])
         np.testing.assert_allclose(got, parameters, atol=1e-3)  # old traces are dropped
-    assert not traces.values[0].any()
+    assert not policy.traces[0].any()
     assert policy.visits.sum() == pytest.approx(60)
 
 
 def test_the_slow_timescale_averages_what_cells_see():
     # One cell, harmonic steps: codevector and covariance are those of the samples.
     rng = np.random.default_rng(2)
-    policy, moments, _ = some_policy(rng, n_cells=1)
+    (arrays, moments, _), policy = some_policy(rng, n_cells=1)
     policy.codevectors[0] = 0.0
     policy.slopes[0] = 0.0
     blend, values = no_blend(), np.zeros(A)
     points = rng.normal(size=(3000, D)) * (1.0, 0.5, 0.2) + (0.0, 1.0, 2.0)
     inverse = np.linalg.inv(policy.transform)
     for t, x in enumerate(points):
-        cells.evaluate(policy, inverse @ x + policy.mean, blend, values)
-        cells.observe(policy, moments, blend, t, 1.0, 0.0)
+        cells.evaluate(arrays, inverse @ x + policy.mean, blend, values)
+        cells.observe(arrays, moments, blend, t, 1.0, 0.0)
     # The first codevector counts as one sample; covariances are about the moving codevector.
     np.testing.assert_allclose(policy.codevectors[0], points.sum(axis=0) / 3001, atol=1e-9)
-    np.testing.assert_allclose(moments.covariances[0], np.cov(points.T), atol=0.02)
+    np.testing.assert_allclose(policy.covariances[0], np.cov(points.T), atol=0.02)
 
 
 def test_values_follow_their_codevector_up_the_slope():
     rng = np.random.default_rng(3)
-    policy, moments, _ = some_policy(rng, n_cells=1)
+    (arrays, moments, _), _ = some_policy(rng, n_cells=1)
     observation, blend, values = rng.normal(size=D), no_blend(), np.zeros(A)
     probe, before = rng.normal(size=D), np.zeros(A)
-    cells.evaluate(policy, probe, blend, before)
-    cells.evaluate(policy, observation, blend, values)
-    cells.observe(policy, moments, blend, 0, 1.0, 0.0)
-    cells.evaluate(policy, probe, blend, values)
+    cells.evaluate(arrays, probe, blend, before)
+    cells.evaluate(arrays, observation, blend, values)
+    cells.observe(arrays, moments, blend, 0, 1.0, 0.0)
+    cells.evaluate(arrays, probe, blend, values)
     np.testing.assert_allclose(values, before)
 
 
 def test_a_merged_cell_has_the_mean_plane():
     rng = np.random.default_rng(4)
-    policy, moments, traces = some_policy(rng, n_cells=2)
-    traces.values[:], traces.last[:] = rng.normal(size=(2, K, A)), 3.0
-    masses = moments.statistics[cells.MASS, :2].copy()
+    arrays, policy = some_policy(rng, n_cells=2)
+    policy.traces[:] = rng.normal(size=(2, K, D + A))
+    masses = policy.masses[:2].copy()
     codevectors, slopes = policy.codevectors[:2].copy(), policy.slopes[:2].copy()
-    values, summed = policy.values[:2].copy(), traces.values[:, :2].sum(axis=1)
-    cells.merge(policy, moments, traces, 1, 0)
+    values, summed = policy.values[:2].copy(), policy.traces[:, :2].sum(axis=1)
+    cells.merge(*arrays, 1, 0)
     shares = masses / masses.sum()
     assert policy.head[0] == 1
     np.testing.assert_allclose(policy.codevectors[0], shares @ codevectors)
     np.testing.assert_allclose(policy.slopes[0], shares @ slopes)
     planes = values + ((policy.codevectors[0] - codevectors) * slopes).sum(axis=1)[:, None]
     np.testing.assert_allclose(policy.values[0], shares @ planes)
-    assert moments.statistics[cells.MASS, 0] == pytest.approx(masses.sum())
-    np.testing.assert_allclose(traces.values[:, 0], summed)
+    assert policy.masses[0] == pytest.approx(masses.sum())
+    np.testing.assert_allclose(policy.traces[:, 0], summed)
 
 
 def test_cells_whose_values_disagree_are_far_apart():
     rng = np.random.default_rng(5)
-    policy, *_ = some_policy(rng)
+    (arrays, *_), policy = some_policy(rng)
     n, squared_error = 20, 0.3
     best = (np.inf, 0, 0)
     for k in range(n):
@@ -152,29 +163,29 @@ def test_cells_whose_values_disagree_are_far_apart():
             disagreement = ((policy.values[k] - policy.values[other] - along) ** 2).mean()
             cost = gap @ gap / policy.head[1] * (1.0 + disagreement / squared_error)
             best = min(best, (cost, k, other))
-    first, second, cost = cells.cheapest_pair(policy, squared_error)
+    first, second, cost = cells.cheapest_pair(arrays, squared_error)
     assert (first, second) == best[1:]
     assert cost == pytest.approx(best[0])
 
 
 def test_a_cell_is_born_with_the_values_there_or_heats_the_others():
     rng = np.random.default_rng(6)
-    policy, moments, traces = some_policy(rng)
+    arrays, policy = some_policy(rng)
     observation, blend, values = np.full(D, 5.0), no_blend(), np.zeros(A)
-    cells.evaluate(policy, observation, blend, values)
-    assert cells.give_birth(policy, moments, traces, blend, values, 1.0, 7)
+    cells.evaluate(arrays[0], observation, blend, values)
+    assert cells.give_birth(*arrays, blend, values, 1.0, 7)
     assert policy.head[0] == 21
     x = policy.transform @ (observation - policy.mean)
     np.testing.assert_allclose(policy.codevectors[20], x)
     np.testing.assert_array_equal(policy.values[20], values)
-    assert moments.statistics[cells.BORN, 20] == 7
+    assert policy.born[20] == 7
     # Without room, and with no pair that is cheap: the temperature rises.
     policy.head[:] = K, 1e-6
-    assert not cells.give_birth(policy, moments, traces, blend, values, 1.0, 8)
+    assert not cells.give_birth(*arrays, blend, values, 1.0, 8)
     assert policy.head[1] == pytest.approx(1e-6 * cells.HEATING)
     # With one, that is merged.
     policy.codevectors[3] = policy.codevectors[11]
     policy.values[3], policy.slopes[3] = policy.values[11], policy.slopes[11]
-    assert cells.give_birth(policy, moments, traces, blend, values, 1.0, 9)
+    assert cells.give_birth(*arrays, blend, values, 1.0, 9)
     assert policy.head[0] == K
     np.testing.assert_allclose(policy.codevectors[K - 1], blend.point)

@@ -100,7 +100,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     partition: Partition | None
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
-    _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "values")}
+    _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "cells")}
     _cached: tuple[int, CellPolicy] | None = None
 
     def __init__(

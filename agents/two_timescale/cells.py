@@ -48,59 +48,29 @@ CUT = 7.0  # cells with w_k below exp(-7) of the greatest are left out
 MASS_STEPS = 100_000.0  # samples of the running average of masses
 SMALLEST_SHARE, SMALLEST_TRACE = 1e-3, 1e-4
 N_CELLS, TEMPERATURE = range(2)  # of Policy.head
-MASS, COUNT, BORN, ANCESTOR = range(4)  # rows of Moments.statistics
+MASS, COUNT, BORN, ANCESTOR, COVARIANCE = range(5)  # columns of moments, the last one d x d
+LAST, TRACE = range(2)  # columns of traces: step at which a cell was last active; -1 without
 
 
 class Policy(NamedTuple):
     """All that decides, of K cells in d dimensions with A actions."""
 
-    codevectors: FloatArray
-    """Shape (K, d), in the metric."""
-    values: FloatArray
-    """Shape (K, A)."""
-    slopes: FloatArray
-    """Shape (K, d)."""
-    visits: FloatArray
-    """Sums of weights of the steps that values were updated by, shape (K, A)."""
-    transform: FloatArray
-    """L, shape (d, d)."""
-    mean: FloatArray
-    """Shape (d,)."""
+    cells: FloatArray
+    """Codevector m_k in the metric, slope g_k, values q_ka, and the weights of the steps that these
+    were updated by, one row a cell: shape (K, 2 d + 2 A)."""
+    frame: FloatArray
+    """Rows of L, and the mean, shape (d + 1, d)."""
     head: FloatArray
     """Number of cells, and temperature, shape (2,)."""
-
-
-class Moments(NamedTuple):
-    """The slow timescale of the cells that learn."""
-
-    covariances: FloatArray
-    """Shape (K, d, d)."""
-    statistics: FloatArray
-    """Masses, sample counts, steps of birth, and ancestors in the history, shape (4, K)."""
-
-
-class Traces(NamedTuple):
-    """Eligibility traces of n environments."""
-
-    values: FloatArray
-    """Shape (n, K, A)."""
-    slopes: FloatArray
-    """Shape (n, K, d)."""
-    last: FloatArray
-    """Step at which a cell was last active, shape (n, K); -1 without traces."""
 
 
 class Blend(NamedTuple):
     """The nearest cells of a point."""
 
-    count: IntArray
-    """Shape (1,)."""
-    cells: IntArray
-    """Shape (NEAREST,)."""
-    weights: FloatArray
-    """Shape (NEAREST,)."""
-    offsets: FloatArray
-    """x - m_k, shape (NEAREST, d)."""
+    near: IntArray
+    """How many, and which, shape (1 + NEAREST,)."""
+    parts: FloatArray
+    """Weight w_k and offset x - m_k of each, shape (NEAREST, 1 + d)."""
     point: FloatArray
     """x, shape (d,)."""
 
@@ -109,68 +79,68 @@ class Blend(NamedTuple):
 def copy(target: Policy, source: Policy) -> None:
     """Copy a policy."""
     target.head[N_CELLS], target.head[TEMPERATURE] = source.head[N_CELLS], source.head[TEMPERATURE]
-    d, n_actions = source.slopes.shape[1], source.values.shape[1]
-    for i in range(d):
-        target.mean[i] = source.mean[i]
-        for j in range(d):
-            target.transform[i, j] = source.transform[i, j]
+    for i in range(source.frame.shape[0]):
+        for j in range(source.frame.shape[1]):
+            target.frame[i, j] = source.frame[i, j]
     for k in range(int(source.head[N_CELLS])):
-        for i in range(d):
-            target.codevectors[k, i] = source.codevectors[k, i]
-            target.slopes[k, i] = source.slopes[k, i]
-        for a in range(n_actions):
-            target.values[k, a] = source.values[k, a]
-            target.visits[k, a] = source.visits[k, a]
+        for j in range(source.cells.shape[1]):
+            target.cells[k, j] = source.cells[k, j]
 
 
 @compiled
 def evaluate(policy: Policy, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
     """Write the blend of an observation and Q of all actions; return the least squared distance."""
-    n_cells, temperature = int(policy.head[N_CELLS]), policy.head[TEMPERATURE]
-    d, n_actions = observation.shape[0], values.shape[0]
-    cells, weights, point = blend.cells, blend.weights, blend.point
+    cells, frame, near, parts, point = (
+        policy.cells,
+        policy.frame,
+        blend.near,
+        blend.parts,
+        blend.point,
+    )
+    temperature, d, n_actions = policy.head[TEMPERATURE], observation.shape[0], values.shape[0]
     for i in range(d):  # x = L (o - mean)
         total = 0.0
         for j in range(d):
-            total += policy.transform[i, j] * (observation[j] - policy.mean[j])
+            total += frame[i, j] * (observation[j] - frame[d, j])
         point[i] = total
     n = integer(0)
-    for k in range(n_cells):  # the nearest cells, in order of distance
+    for k in range(int(policy.head[N_CELLS])):  # the nearest cells, in order of distance
         distance = 0.0
         for i in range(d):
-            distance += (point[i] - policy.codevectors[k, i]) ** 2
-        if n < NEAREST or distance < weights[n - 1]:
+            distance += (point[i] - cells[k, i]) ** 2
+        if n < NEAREST or distance < parts[n - 1, 0]:
             n = min(n + 1, NEAREST)
             slot = n - 1
-            while slot > 0 and weights[slot - 1] > distance:
-                weights[slot], cells[slot] = weights[slot - 1], cells[slot - 1]
+            while slot > 0 and parts[slot - 1, 0] > distance:
+                parts[slot, 0], near[1 + slot] = parts[slot - 1, 0], near[slot]
                 slot -= 1
-            weights[slot], cells[slot] = distance, k
-    nearest = weights[0]
-    while weights[n - 1] - nearest > CUT * temperature:
+            parts[slot, 0], near[1 + slot] = distance, k
+    nearest = parts[0, 0]
+    while parts[n - 1, 0] - nearest > CUT * temperature:
         n -= 1
+    near[0] = n
     total = 0.0
     for j in range(n):  # w_k = exp(-|x - m_k|²/T) / Σ
-        weights[j] = math.exp((nearest - weights[j]) / temperature)
-        total += weights[j]
-    values[:] = 0.0
+        parts[j, 0] = math.exp((nearest - parts[j, 0]) / temperature)
+        total += parts[j, 0]
+    for a in range(n_actions):
+        values[a] = 0.0
     for j in range(n):  # Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>)
-        k, weight, along = cells[j], weights[j] / total, 0.0
-        weights[j] = weight
+        k, weight, along = near[1 + j], parts[j, 0] / total, 0.0
+        parts[j, 0] = weight
         for i in range(d):
-            blend.offsets[j, i] = point[i] - policy.codevectors[k, i]
-            along += policy.slopes[k, i] * blend.offsets[j, i]
+            offset = point[i] - cells[k, i]
+            parts[j, 1 + i] = offset
+            along += cells[k, d + i] * offset
         for a in range(n_actions):
-            values[a] += weight * (policy.values[k, a] + along)
-    blend.count[0] = n
+            values[a] += weight * (cells[k, 2 * d + a] + along)
     return nearest
 
 
 @compiled
 def update(
     policy: Policy,
-    traces: Traces,
-    env: int,
+    traces: FloatArray,
     blend: Blend,
     action: int,
     error: float,
@@ -181,62 +151,61 @@ def update(
 ) -> None:
     """Update values by true online TD(λ).
 
-    ``change`` is Q - Q', 0 at the start of an episode; ``alpha`` the step size, before it is
-    divided by |φ|²; ``decay`` γλ; ``step`` the number of the step.
+    Parameters
+    ----------
+    traces : ndarray, shape (K, 1 + d + A)
+        Of the environment: of slopes and values, in the order of the cells' columns.
+    change : float
+        Q - Q', 0 at the start of an episode.
+    alpha : float
+        Step size, before it is divided by |φ|².
+    decay : float
+        γλ.
+    step : int
+        Number of the step.
     """
-    rate = SLOPE_RATE / policy.head[TEMPERATURE]
-    trace_values, trace_slopes, last = traces.values[env], traces.slopes[env], traces.last[env]
-    n, d, norm, product = blend.count[0], policy.slopes.shape[1], 0.0, 0.0
+    cells, near, parts = policy.cells, blend.near, blend.parts
+    rate, n, d = SLOPE_RATE / policy.head[TEMPERATURE], near[0], parts.shape[1] - 1
+    value, n_parameters = 2 * d + action, traces.shape[1] - 1
+    norm = product = 0.0
     for j in range(n):  # |φ|² and <e, φ>
-        k, weight, along, distance = blend.cells[j], blend.weights[j], 0.0, 0.0
+        k, weight, distance = near[1 + j], parts[j, 0], 0.0
+        along = traces[k, TRACE + d + action]
         for i in range(d):
-            distance += blend.offsets[j, i] ** 2
-            along += trace_slopes[k, i] * blend.offsets[j, i]
+            distance += parts[j, 1 + i] ** 2
+            along += traces[k, TRACE + i] * parts[j, 1 + i]
         norm += weight * weight * (1.0 + rate * distance)
-        product += weight * (trace_values[k, action] + along)
-        last[k] = step
-        policy.visits[k, action] += weight
+        product += weight * along
+        traces[k, LAST] = step
+        cells[k, d + n_parameters + action] += weight  # visits
     alpha /= max(norm, MIN_NORM)
     fresh = alpha * (1.0 - decay * product)
     max_age = math.log(SMALLEST_TRACE) / math.log(decay) if 0.0 < decay < 1.0 else 1e15 * decay
-    n_cells, n_actions = int(policy.head[N_CELLS]), policy.values.shape[1]
-    for k in range(n_cells):
-        if last[k] >= 0.0:
+    for k in range(int(policy.head[N_CELLS])):
+        if traces[k, LAST] >= 0.0:
             keep = decay
-            if step - last[k] > max_age:
-                keep, last[k] = 0.0, -1.0
-            for a in range(n_actions):
-                trace_values[k, a] *= keep
-            for i in range(d):
-                trace_slopes[k, i] *= keep
+            if step - traces[k, LAST] > max_age:
+                keep, traces[k, LAST] = 0.0, -1.0
+            for i in range(TRACE, TRACE + n_parameters):
+                traces[k, i] *= keep
     for j in range(n):  # e ← γλ e + α φ (1 - γλ <e, φ>), θ ← θ - α (Q - Q') φ
-        k, weight = blend.cells[j], blend.weights[j]
-        trace_values[k, action] += fresh * weight
-        policy.values[k, action] -= alpha * change * weight
+        k, weight = near[1 + j], parts[j, 0]
+        traces[k, TRACE + d + action] += fresh * weight
+        cells[k, value] -= alpha * change * weight
         for i in range(d):
-            feature = rate * weight * blend.offsets[j, i]
-            trace_slopes[k, i] += fresh * feature
-            policy.slopes[k, i] -= alpha * change * feature
-    for k in range(n_cells):  # θ ← θ + (δ + Q - Q') e
-        if last[k] >= 0.0:
-            for a in range(n_actions):
-                policy.values[k, a] += (error + change) * trace_values[k, a]
-            for i in range(d):
-                policy.slopes[k, i] += (error + change) * trace_slopes[k, i]
-
-
-@compiled
-def clear(traces: Traces, env: int) -> None:
-    """Clear the traces of an environment."""
-    traces.values[env] = 0.0
-    traces.slopes[env] = 0.0
-    traces.last[env] = -1.0
+            feature = rate * weight * parts[j, 1 + i]
+            traces[k, TRACE + i] += fresh * feature
+            cells[k, d + i] -= alpha * change * feature
+    for k in range(int(policy.head[N_CELLS])):  # θ ← θ + (δ + Q - Q') e
+        if traces[k, LAST] >= 0.0:
+            for i in range(n_parameters):
+                cells[k, d + i] += (error + change) * traces[k, TRACE + i]
 
 
 @compiled
 def observe(
     policy: Policy,
-    moments: Moments,
+    moments: FloatArray,
     blend: Blend,
     n_observed: int,
     exponent: float,
@@ -246,86 +215,76 @@ def observe(
 
     The n-th sample of a cell has step size max(``min_step``, (n + 1)^-``exponent``).
     """
-    statistics, d = moments.statistics, blend.point.shape[0]
+    cells, near, parts = policy.cells, blend.near, blend.parts
+    d = parts.shape[1] - 1
+    n_actions = (cells.shape[1] - 2 * d) // 2
     rate, total = max(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
-    for j in range(blend.count[0]):
-        total += blend.weights[j] ** BLEND
+    for j in range(near[0]):
+        total += parts[j, 0] ** BLEND
     for k in range(int(policy.head[N_CELLS])):
-        statistics[MASS, k] *= 1.0 - rate
-    for j in range(blend.count[0]):
-        k, share, climb = blend.cells[j], blend.weights[j] ** BLEND / total, 0.0
+        moments[k, MASS] *= 1.0 - rate
+    for j in range(near[0]):
+        k, share, climb = near[1 + j], parts[j, 0] ** BLEND / total, 0.0
         if share < SMALLEST_SHARE:
             continue
-        statistics[MASS, k] += rate * share
-        statistics[COUNT, k] += share
-        size = share * max((statistics[COUNT, k] + 1.0) ** -exponent, min_step)
+        moments[k, MASS] += rate * share
+        moments[k, COUNT] += share
+        size = share * max((moments[k, COUNT] + 1.0) ** -exponent, min_step)
         for i in range(d):
-            offset = blend.offsets[j, i]
-            climb += policy.slopes[k, i] * offset
-            policy.codevectors[k, i] += size * offset
+            offset = parts[j, 1 + i]
+            climb += cells[k, d + i] * offset
+            cells[k, i] += size * offset
             for m in range(d):
-                product = offset * blend.offsets[j, m]
-                moments.covariances[k, i, m] += size * (product - moments.covariances[k, i, m])
-        for a in range(policy.values.shape[1]):
-            policy.values[k, a] += size * climb
-
-
-@compiled
-def move(policy: Policy, moments: Moments, traces: Traces, source: int, target: int) -> None:
-    """Give cell ``target`` all that cell ``source`` has."""
-    d, n_actions = policy.slopes.shape[1], policy.values.shape[1]
-    for i in range(d):
-        policy.codevectors[target, i] = policy.codevectors[source, i]
-        policy.slopes[target, i] = policy.slopes[source, i]
-        for j in range(d):
-            moments.covariances[target, i, j] = moments.covariances[source, i, j]
-    for a in range(n_actions):
-        policy.values[target, a] = policy.values[source, a]
-        policy.visits[target, a] = policy.visits[source, a]
-    for row in range(moments.statistics.shape[0]):
-        moments.statistics[row, target] = moments.statistics[row, source]
-    for env in range(traces.last.shape[0]):
-        traces.last[env, target] = traces.last[env, source]
-        for i in range(d):
-            traces.slopes[env, target, i] = traces.slopes[env, source, i]
+                column = COVARIANCE + i * d + m
+                moments[k, column] += size * (offset * parts[j, 1 + m] - moments[k, column])
         for a in range(n_actions):
-            traces.values[env, target, a] = traces.values[env, source, a]
+            cells[k, 2 * d + a] += size * climb
 
 
 @compiled
-def drop(policy: Policy, moments: Moments, traces: Traces, k: int) -> None:
+def move(policy: Policy, moments: FloatArray, traces: FloatArray, source: int, target: int) -> None:
+    """Give cell ``target`` all that cell ``source`` has; traces are of all environments."""
+    for i in range(policy.cells.shape[1]):
+        policy.cells[target, i] = policy.cells[source, i]
+    for i in range(moments.shape[1]):
+        moments[target, i] = moments[source, i]
+    for env in range(traces.shape[0]):
+        for i in range(traces.shape[2]):
+            traces[env, target, i] = traces[env, source, i]
+
+
+@compiled
+def drop(policy: Policy, moments: FloatArray, traces: FloatArray, k: int) -> None:
     """Remove a cell; the last one takes its number."""
     policy.head[N_CELLS] -= 1
     move(policy, moments, traces, int(policy.head[N_CELLS]), k)
 
 
 @compiled
-def merge(policy: Policy, moments: Moments, traces: Traces, k: int, into: int) -> None:
+def merge(policy: Policy, moments: FloatArray, traces: FloatArray, k: int, into: int) -> None:
     """Merge a cell into another, by masses; planes are carried to the new codevector."""
-    masses = moments.statistics[MASS]
-    share = (masses[k] + 1e-9) / (masses[k] + masses[into] + 2e-9)
+    cells, d = policy.cells, policy.frame.shape[1]
+    n_actions = (cells.shape[1] - 2 * d) // 2
+    share = (moments[k, MASS] + 1e-9) / (moments[k, MASS] + moments[into, MASS] + 2e-9)
     first = second = 0.0  # how much the planes rise from each codevector to their mean
-    for i in range(policy.slopes.shape[1]):
-        gap = policy.codevectors[into, i] - policy.codevectors[k, i]
-        first += (1.0 - share) * policy.slopes[k, i] * gap
-        second -= share * policy.slopes[into, i] * gap
-        policy.codevectors[into, i] -= share * gap
-        policy.slopes[into, i] += share * (policy.slopes[k, i] - policy.slopes[into, i])
-        for j in range(policy.slopes.shape[1]):
-            difference = moments.covariances[k, i, j] - moments.covariances[into, i, j]
-            moments.covariances[into, i, j] += share * difference
-        for env in range(traces.last.shape[0]):
-            traces.slopes[env, into, i] += traces.slopes[env, k, i]
-    for a in range(policy.values.shape[1]):
-        value = policy.values[into, a] + second
-        policy.values[into, a] = value + share * (policy.values[k, a] + first - value)
-        policy.visits[into, a] += policy.visits[k, a]
-        for env in range(traces.last.shape[0]):
-            traces.values[env, into, a] += traces.values[env, k, a]
-    for env in range(traces.last.shape[0]):
-        traces.last[env, into] = max(traces.last[env, into], traces.last[env, k])
-    masses[into] += masses[k]
-    moments.statistics[COUNT, into] += moments.statistics[COUNT, k]
+    for i in range(d):
+        gap = cells[into, i] - cells[k, i]
+        first += (1.0 - share) * cells[k, d + i] * gap
+        second -= share * cells[into, d + i] * gap
+        cells[into, i] -= share * gap
+        cells[into, d + i] += share * (cells[k, d + i] - cells[into, d + i])
+    for a in range(2 * d, 2 * d + n_actions):
+        value = cells[into, a] + second
+        cells[into, a] = value + share * (cells[k, a] + first - value)
+        cells[into, a + n_actions] += cells[k, a + n_actions]  # visits
+    for i in range(COVARIANCE, moments.shape[1]):
+        moments[into, i] += share * (moments[k, i] - moments[into, i])
+    moments[into, MASS] += moments[k, MASS]
+    moments[into, COUNT] += moments[k, COUNT]
+    for env in range(traces.shape[0]):
+        traces[env, into, LAST] = max(traces[env, into, LAST], traces[env, k, LAST])
+        for i in range(TRACE, traces.shape[2]):
+            traces[env, into, i] += traces[env, k, i]
     drop(policy, moments, traces, k)
 
 
@@ -333,20 +292,21 @@ def merge(policy: Policy, moments: Moments, traces: Traces, k: int, into: int) -
 def cheapest_pair(policy: Policy, squared_error: float) -> tuple[int, int, float]:
     """Return the nearest two cells, and their distance, which grows as values disagree."""
     best, first, second = np.inf, integer(0), integer(0)
-    d, n_actions = policy.slopes.shape[1], policy.values.shape[1]
+    cells, d = policy.cells, policy.frame.shape[1]
+    n_actions = (cells.shape[1] - 2 * d) // 2
     for k in range(int(policy.head[N_CELLS])):
         for other in range(k):
             cost = along = 0.0
             for i in range(d):
-                gap = policy.codevectors[k, i] - policy.codevectors[other, i]
+                gap = cells[k, i] - cells[other, i]
                 cost += gap * gap
-                along += 0.5 * (policy.slopes[k, i] + policy.slopes[other, i]) * gap
+                along += 0.5 * (cells[k, d + i] + cells[other, d + i]) * gap
             cost /= policy.head[TEMPERATURE]
             if cost >= best:
                 continue
             disagreement = 0.0
-            for a in range(n_actions):
-                disagreement += (policy.values[k, a] - policy.values[other, a] - along) ** 2
+            for a in range(2 * d, 2 * d + n_actions):
+                disagreement += (cells[k, a] - cells[other, a] - along) ** 2
             if disagreement > 0.0:
                 cost *= 1.0 + disagreement / n_actions / squared_error
             if cost < best:
@@ -357,8 +317,8 @@ def cheapest_pair(policy: Policy, squared_error: float) -> tuple[int, int, float
 @compiled
 def give_birth(
     policy: Policy,
-    moments: Moments,
-    traces: Traces,
+    moments: FloatArray,
+    traces: FloatArray,
     blend: Blend,
     values: FloatArray,
     squared_error: float,
@@ -368,8 +328,8 @@ def give_birth(
 
     Returns whether there is a new cell.
     """
-    ancestor = moments.statistics[ANCESTOR, blend.cells[0]]
-    if policy.head[N_CELLS] >= policy.values.shape[0]:
+    cells, d, ancestor = policy.cells, policy.frame.shape[1], moments[blend.near[1], ANCESTOR]
+    if policy.head[N_CELLS] >= cells.shape[0]:
         first, second, cost = cheapest_pair(policy, squared_error)
         if cost >= BIRTH / BLEND:
             policy.head[TEMPERATURE] *= HEATING
@@ -377,17 +337,17 @@ def give_birth(
         merge(policy, moments, traces, first, second)
     k = int(policy.head[N_CELLS])
     policy.head[N_CELLS] += 1
-    for i in range(blend.point.shape[0]):
-        policy.codevectors[k, i] = blend.point[i]
+    for i in range(cells.shape[1]):
+        cells[k, i] = 0.0
+    for i in range(d):
+        cells[k, i] = blend.point[i]
     for a in range(values.shape[0]):
-        policy.values[k, a] = values[a]
-    policy.slopes[k] = 0.0
-    policy.visits[k] = 0.0
-    moments.covariances[k] = 0.0
-    moments.statistics[MASS, k], moments.statistics[COUNT, k] = 1e-4, 0.0
-    moments.statistics[BORN, k], moments.statistics[ANCESTOR, k] = step, ancestor
-    for env in range(traces.last.shape[0]):
-        traces.values[env, k] = 0.0
-        traces.slopes[env, k] = 0.0
-        traces.last[env, k] = -1.0
+        cells[k, 2 * d + a] = values[a]
+    for i in range(moments.shape[1]):
+        moments[k, i] = 0.0
+    moments[k, MASS], moments[k, BORN], moments[k, ANCESTOR] = 1e-4, step, ancestor
+    for env in range(traces.shape[0]):
+        traces[env, k, LAST] = -1.0
+        for i in range(TRACE, traces.shape[2]):
+            traces[env, k, i] = 0.0
     return True

@@ -37,22 +37,14 @@ _SETTINGS = (
 )  # fmt: skip
 
 SCHEMA: dict[str, Member] = {
-    "codevectors": real("3, K, d"),
-    "values": real("3, K, A"),
-    "slopes": real("3, K, d"),
-    "visits": real("3, K, A", "[0, inf)"),
-    "transforms": real("3, d, d"),
-    "means": real("3, d"),
+    "cells": real("3, K, 2*d+2*A"),
+    "frames": real("3, d+1, d"),
     "heads": real("3, 2", "(0, inf)"),
-    "covariances": real("K, d, d"),
-    "statistics": real("4, K", "[0, inf)"),
-    "trace_values": real("env_states, K, A"),
-    "trace_slopes": real("env_states, K, d"),
-    "trace_last": real("env_states, K", "[-1, inf)"),
+    "moments": real("K, 4+d*d"),
+    "traces": real("env_states, K, 1+d+A"),
+    "vectors": real("7, d"),
     "points": real("env_states, d"),
     "recent": real("rows, d"),
-    "running_moments": real("2, d"),
-    "units": real("2, d"),
     "uniforms": real("uniforms", "[0, 1)"),
     "metric": real("m, m"),
     "state": Member(ql.OnlineState, "1"),
@@ -96,23 +88,27 @@ class OnlineEngine(Engine):
         k = config.max_cells if partition is None else partition.capacity
         d, a = interface.n_features, interface.n_actions
         self.capacity = k
-        self.codevectors_, self.slopes = np.zeros((2, 3, k, d))
-        self.values, self.visits = np.zeros((2, 3, k, a))
-        self.transforms, self.means = np.tile(np.eye(d), (3, 1, 1)), np.zeros((3, d))
+        self.cells: FloatArray = np.zeros((3, k, 2 * d + 2 * a))
+        self.codevectors_, self.slopes = self.cells[:, :, :d], self.cells[:, :, d : 2 * d]
+        self.values, self.visits = np.split(self.cells[:, :, 2 * d :], 2, axis=2)
+        self.frames = np.zeros((3, d + 1, d))
+        self.transforms, self.means = self.frames[:, :d], self.frames[:, d]
+        self.transforms[:] = np.eye(d)
         self.heads = np.tile([1.0, 0.5 * d], (3, 1))
-        self.covariances, self.statistics = np.zeros((k, d, d)), np.zeros((4, k))
+        self.moments: FloatArray = np.zeros((k, cells.COVARIANCE + d * d))
+        self.statistics = self.moments[:, : cells.COVARIANCE].T
+        self.covariances = self.moments[:, cells.COVARIANCE :].reshape(k, d, d)  # a view
         self.statistics[cells.MASS, 0] = 1.0
         self.recent: FloatArray = np.zeros((RECENT, d))
-        self.running_moments: FloatArray = np.zeros((2, d))
-        self.units = np.array([np.zeros(d), np.ones(d)])
+        self.vectors: FloatArray = np.zeros((ql.POINTS + 2, d))
+        self.running_moments = self.vectors[ql.MEAN : ql.SQUARES + 1]
+        self.units = self.vectors[ql.ORIGIN : ql.INVERSE_UNITS + 1]
+        self.units[1] = 1.0
         self.metric: FloatArray = np.zeros((0, 0))
         n = cells.NEAREST
         self._scratch = (
-            np.zeros((2, 1), dtype=np.int64), np.zeros((2, n), dtype=np.int64), np.zeros((2, n)),
-            np.zeros((2, n, d)), np.zeros((2, d)), np.zeros((3, a)),
+            np.zeros((2, 1 + n), dtype=np.int64), np.zeros((2, n, 1 + d)), np.zeros((3, a)),
         )  # fmt: skip
-        self._after = np.zeros(d)
-        self._noted = 0.0
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         self.state.assign({"grows": partition is None, "best_score": -np.inf})
@@ -128,22 +124,17 @@ class OnlineEngine(Engine):
         for running in self.running:
             running.bold = True
         k, d, a = self.capacity, self.interface.n_features, self.interface.n_actions
-        self.trace_values, self.trace_slopes = np.zeros((count, k, a)), np.zeros((count, k, d))
-        self.trace_last = np.full((count, k), -1.0)
+        self.traces: FloatArray = np.zeros((count, k, 1 + d + a))
+        self.traces[:, :, cells.LAST] = -1.0
+        self.trace_slopes = self.traces[:, :, cells.TRACE : cells.TRACE + d]
         self.points = np.zeros((count, d))
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
-        self.live = cells.Policy(
-            self.codevectors_[0], self.values[0], self.slopes[0], self.visits[0],
-            self.transforms[0], self.means[0], self.heads[0],
-        )  # fmt: skip
-        self._moments = cells.Moments(self.covariances, self.statistics)
-        self._traces = cells.Traces(self.trace_values, self.trace_slopes, self.trace_last)
+        self.live = cells.Policy(self.cells[0], self.frames[0], self.heads[0])
         self.arrays = ((
-            self.codevectors_, self.values, self.slopes, self.visits, self.transforms, self.means,
-            self.heads, *self._moments, *self._traces, *self._scratch, self.points, self._after,
-            self.recent, self.running_moments, self.units, self._workspace.uniforms, self.raw,
+            self.cells, self.frames, self.heads, self.moments, self.traces, *self._scratch,
+            self.vectors, self.points, self.recent, self._workspace.uniforms, self.raw,
             self._raw_running,
         ),)  # fmt: skip
 
@@ -273,7 +264,7 @@ class OnlineEngine(Engine):
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
         self._measure()
-        self.live.values[0] = optimistic
+        self.values[ql.LIVE][0] = optimistic
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
@@ -324,7 +315,7 @@ class OnlineEngine(Engine):
 
     def _measure(self) -> None:
         """Measure in the present metric, of total variance d; cells and values stay in place."""
-        live, d, n = self.live, len(self.units[0]), self.n_cells
+        d, n = len(self.units[0]), self.n_cells
         mean, deviations = self.running_moments[0], self._deviations()
         if not isinstance(self.config.metric, str):
             matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
@@ -334,27 +325,29 @@ class OnlineEngine(Engine):
         else:
             root = np.eye(d)
         transform = root * np.sqrt(d / np.sum(root * root)) / deviations
-        moved = np.abs(mean - live.mean) > NEGLIGIBLE * deviations
+        moved = np.abs(mean - self.means[ql.LIVE]) > NEGLIGIBLE * deviations
         if not moved.any() and np.allclose(
-            transform, live.transform, NEGLIGIBLE, NEGLIGIBLE * np.abs(transform).max()
+            transform, self.transforms[ql.LIVE], NEGLIGIBLE, NEGLIGIBLE * np.abs(transform).max()
         ):
             return
-        change = transform @ np.linalg.pinv(live.transform)
-        live.codevectors[:n] = live.codevectors[:n] @ change.T + transform @ (live.mean - mean)
-        live.slopes[:n] = live.slopes[:n] @ np.linalg.pinv(change)
+        change = transform @ np.linalg.pinv(self.transforms[ql.LIVE])
+        self.codevectors_[ql.LIVE][:n] = self.codevectors_[ql.LIVE][:n] @ change.T + transform @ (
+            self.means[ql.LIVE] - mean
+        )
+        self.slopes[ql.LIVE][:n] = self.slopes[ql.LIVE][:n] @ np.linalg.pinv(change)
         self.trace_slopes[:, :n] = self.trace_slopes[:, :n] @ change.T
         self.covariances[:n] = change @ self.covariances[:n] @ change.T
-        live.transform[:], live.mean[:] = transform, mean
+        self.transforms[ql.LIVE][:], self.means[ql.LIVE][:] = transform, mean
 
     def _learn_metric(self) -> None:
         """Average the metric with the gradients' outer product at the latest observations.
 
         Half of it is of the mean value of all actions, half of their advantages.
         """
-        slopes = self.gradients((self.latest - self.live.mean) @ self.live.transform.T)
+        slopes = self.gradients((self.latest - self.means[ql.LIVE]) @ self.transforms[ql.LIVE].T)
         mean = slopes.mean(axis=1, keepdims=True)
         parts = np.concatenate([slopes - mean, np.repeat(mean, slopes.shape[1], axis=1)])
-        parts = parts.reshape(-1, parts.shape[2]) @ self.live.transform * self._deviations()
+        parts = parts.reshape(-1, parts.shape[2]) @ self.transforms[ql.LIVE] * self._deviations()
         total = parts.T @ parts
         if (trace := np.trace(total)) > 0.0:
             new = total * len(total) / trace
@@ -362,16 +355,16 @@ class OnlineEngine(Engine):
 
     def gradients(self, points: FloatArray) -> FloatArray:
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
-        live, n = self.live, self.n_cells
-        distances = ((points[:, None] - live.codevectors[:n]) ** 2).sum(axis=2)
+        n = self.n_cells
+        distances = ((points[:, None] - self.codevectors_[ql.LIVE][:n]) ** 2).sum(axis=2)
         order = np.argsort(distances, axis=1)[:, : cells.NEAREST]
         distances = np.take_along_axis(distances, order, axis=1)
-        temperature = live.head[cells.TEMPERATURE]
+        temperature = self.live.head[cells.TEMPERATURE]
         weights = np.exp((distances[:, :1] - distances) / temperature)
         weights /= weights.sum(axis=1, keepdims=True)
-        offsets = points[:, None] - live.codevectors[order]
-        slopes = live.slopes[order]
-        values = live.values[order] + (slopes * offsets).sum(axis=2, keepdims=True)
+        offsets = points[:, None] - self.codevectors_[ql.LIVE][order]
+        slopes = self.slopes[ql.LIVE][order]
+        values = self.values[ql.LIVE][order] + (slopes * offsets).sum(axis=2, keepdims=True)
         excess = values - (weights[:, :, None] * values).sum(axis=1, keepdims=True)
         return np.asarray(
             (weights[:, :, None] * slopes).sum(axis=1)[:, None]
@@ -380,14 +373,14 @@ class OnlineEngine(Engine):
 
     def _prune(self) -> None:
         """Drop idle cells, and merge coincident ones."""
-        own, state = (self.live, self._moments, self._traces), self.state
+        own, state = (self.live, self.moments, self.traces), self.state
         masses, born = self.statistics[cells.MASS], self.statistics[cells.BORN]
         idle = (masses < IDLE / self.capacity) & (state.steps - born > GRACE)
         for k in np.flatnonzero(idle[: self.n_cells])[::-1]:
             if self.n_cells > 1:
                 cells.drop(*own, int(k))
         while True:
-            placed = self.live.codevectors[: self.n_cells]
+            placed = self.codevectors_[ql.LIVE][: self.n_cells]
             squares = (placed**2).sum(axis=1)
             gaps = squares[:, None] + squares - 2.0 * placed @ placed.T
             close = gaps < COINCIDENT * self.temperature
@@ -410,30 +403,30 @@ class OnlineEngine(Engine):
             self.covariances[k] -= np.outer(offset, offset)
             statistics[cells.MASS, k] *= 0.5
             statistics[[cells.COUNT, cells.BORN], k] = 0.0, self.state.steps
-            for halved in (live.visits[k], self.trace_values[:, k], self.trace_slopes[:, k]):
-                halved *= 0.5
-            cells.move(live, self._moments, self._traces, int(k), new)
+            self.visits[ql.LIVE, k] *= 0.5
+            self.traces[:, k, cells.TRACE :] *= 0.5
+            cells.move(live, self.moments, self.traces, int(k), new)
             for cell, shift in ((new, offset), (k, -offset)):
-                live.codevectors[cell] += shift
-                live.values[cell] += live.slopes[cell] @ shift
+                self.codevectors_[ql.LIVE][cell] += shift
+                self.values[ql.LIVE][cell] += self.slopes[ql.LIVE][cell] @ shift
 
     def _place(self, lineage: Lineage | None) -> None:
         """Take over the cells of the partition, with values along the lineage."""
         assert self.partition is not None
         live, old = self.live, self.n_cells
         placed = (self.partition.codevectors - self.units[0]) * self.units[1]
-        codevectors = (placed - live.mean) @ live.transform.T
+        codevectors = (placed - self.means[ql.LIVE]) @ self.transforms[ql.LIVE].T
         n = len(codevectors)
         shares = np.ones((n, 1)) if lineage is None else lineage / lineage.sum(1, keepdims=True)
-        for array in (live.values, live.visits, live.slopes, self.covariances):
-            array[:n] = np.tensordot(shares, array[:old], axes=1)
-        for row in self.statistics[: cells.BORN]:
-            row[:n] = shares @ row[:old]
-        self.statistics[cells.ANCESTOR, :n] = self.statistics[cells.ANCESTOR, shares.argmax(axis=1)]
-        for traces in (self.trace_values, self.trace_slopes):
-            traces[:, :n] = np.einsum("kl,nla->nka", shares, traces[:, :old])
-        self.trace_last[:, :n] = self.trace_last[:, shares.argmax(axis=1)]
-        live.codevectors[:n] = codevectors
+        own, ancestors = self.cells[ql.LIVE], shares.argmax(axis=1)
+        own[:n] = shares @ own[:old]
+        moved = shares @ self.moments[:old]
+        moved[:, cells.ANCESTOR] = self.moments[ancestors, cells.ANCESTOR]
+        self.moments[:n] = moved
+        traces = np.einsum("kl,nla->nka", shares, self.traces[:, :old])
+        traces[:, :, cells.LAST] = self.traces[:, ancestors, cells.LAST]
+        self.traces[:, :n] = traces
+        self.codevectors_[ql.LIVE][:n] = codevectors
         live.head[:] = n, self._fixed_temperature(codevectors)
 
     def _fixed_temperature(self, codevectors: FloatArray) -> float:
@@ -454,22 +447,14 @@ class OnlineEngine(Engine):
         """Arrays of cells, by name, as far as they are in use."""
         k = int(self.heads[:, cells.N_CELLS].max())
         return {
-            "codevectors": self.codevectors_[:, :k],
-            "values": self.values[:, :k],
-            "slopes": self.slopes[:, :k],
-            "visits": self.visits[:, :k],
-            "covariances": self.covariances[:k],
-            "statistics": self.statistics[:, :k],
-            "trace_values": self.trace_values[:, :k],
-            "trace_slopes": self.trace_slopes[:, :k],
-            "trace_last": self.trace_last[:, :k],
-            "transforms": self.transforms,
-            "means": self.means,
+            "cells": self.cells[:, :k],
+            "frames": self.frames,
             "heads": self.heads,
+            "moments": self.moments[:k],
+            "traces": self.traces[:, :k],
+            "vectors": self.vectors,
             "points": self.points,
             "recent": self.recent,
-            "running_moments": self.running_moments,
-            "units": self.units,
             "uniforms": self._workspace.uniforms,
         }
 
@@ -519,11 +504,19 @@ class OnlineEngine(Engine):
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d), f"metric has {sizes['m']} rows")
-        for name in ("codevectors", "values", "slopes", "transforms", "means", "units"):
+        for name in ("cells", "frames", "vectors"):
             require(
                 (np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}"
             )
-        require((arrays["units"][1] > 0.0).all(), "units[1] must be positive")
+        units = arrays["vectors"][ql.INVERSE_UNITS]
+        require((units > 0.0).all(), "vectors has inverse units that are not positive")
+        counts = np.concatenate(
+            [
+                arrays["moments"][:, : cells.COVARIANCE].ravel(),
+                arrays["cells"][:, :, 2 * d + sizes["A"] :].ravel(),
+            ]
+        )
+        require((counts >= 0.0).all(), "moments or visits are negative")
         state = arrays["state"][0]
         for name in _SETTINGS:
             value = getattr(self.config, name)

@@ -42,12 +42,10 @@ from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT
 from oda_rl.agents.two_timescale.cells import (
     BIRTH,
     BLEND,
+    LAST,
     TEMPERATURE,
     Blend,
-    Moments,
     Policy,
-    Traces,
-    clear,
     copy,
     evaluate,
     give_birth,
@@ -65,6 +63,9 @@ WARMUP, LEARNING = range(2)
 WARM = 2  # random play is over
 SLOW = 4  # the slow timescale is due
 LIVE, BEST, CANDIDATE = range(3)  # policies
+# Rows of vectors: what the last step led to, running mean and sum of squared deviations, origin and
+# inverse units of observations, and two points in the metric.
+AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
 ROUND = 100  # steps from one slow step in numpy to the next
 UNIFORMS_PER_STEP = 6  # at most, of act and learn
@@ -209,22 +210,20 @@ class Online(NamedTuple):
     live: Policy
     best: Policy
     candidate: Policy
-    moments: Moments
-    traces: Traces
+    moments: FloatArray
+    """Of the slow timescale, shape (K, 4 + d²)."""
+    traces: FloatArray
+    """Of all environments, shape (n, K, 1 + d + A)."""
     here: Blend
     there: Blend
     values: FloatArray
     """Of all actions, shape (3, A): here, there, and of the candidate."""
     points: FloatArray
     """What each environment acts on, shape (n, d)."""
-    after: FloatArray
-    """What the last step led to, shape (d,)."""
     recent: FloatArray
     """A ring of observations, shape (rows, d)."""
-    running_moments: FloatArray
-    """Mean, and sum of squared deviations, shape (2, d)."""
-    units: FloatArray
-    """Origin, and inverse units, shape (2, d)."""
+    vectors: FloatArray
+    """Rows AFTER to POINTS, shape (7, d)."""
     uniforms: FloatArray
 
 
@@ -237,42 +236,30 @@ running_of = reader(Running)
 def unpack(arrays: tuple[Any, ...], env: int) -> Online:
     """Name the arrays of an agent, as one of its environments sees them."""
     (
-        codevectors, values, slopes, visits, transforms, means, heads,
-        covariances, statistics, trace_values, trace_slopes, trace_last,
-        counts, cells, weights, offsets, blend_points, action_values, points, after,
-        recent, running_moments, units, uniforms, raw, raw_running,
+        cells, frames, heads, moments, traces, near, parts, values, vectors, points, recent,
+        uniforms, raw, raw_running,
     ) = arrays  # fmt: skip
-    live = Policy(
-        codevectors[0], values[0], slopes[0], visits[0], transforms[0], means[0], heads[0]
-    )
-    best = Policy(
-        codevectors[1], values[1], slopes[1], visits[1], transforms[1], means[1], heads[1]
-    )
-    candidate = Policy(
-        codevectors[2], values[2], slopes[2], visits[2], transforms[2], means[2], heads[2]
-    )
-    here = Blend(counts[0], cells[0], weights[0], offsets[0], blend_points[0])
-    there = Blend(counts[1], cells[1], weights[1], offsets[1], blend_points[1])
     return Online(
         state_of(raw, 0), env_state_of(raw, env), running_of(raw_running, env),
-        live, best, candidate, Moments(covariances, statistics),
-        Traces(trace_values, trace_slopes, trace_last), here, there,
-        action_values, points, after, recent, running_moments, units, uniforms,
+        Policy(cells[0], frames[0], heads[0]), Policy(cells[1], frames[1], heads[1]),
+        Policy(cells[2], frames[2], heads[2]), moments, traces,
+        Blend(near[0], parts[0], vectors[POINTS]), Blend(near[1], parts[1], vectors[POINTS + 1]),
+        values, points, recent, vectors, uniforms,
     )  # fmt: skip
 
 
 @spliced
 def read(agent: Online, observation: Observations) -> int:
     """Write an observation, in units, to ``after``; returns an event if it is bad."""
-    d = agent.after.shape[0]
-    if observation.shape[0] != d:
+    vectors = agent.vectors
+    if observation.shape[0] != vectors.shape[1]:
         return BAD_SHAPE
     event = integer(0)
-    for i in range(d):
-        value = observation[i] - agent.units[0, i]
+    for i in range(vectors.shape[1]):
+        value = observation[i] - vectors[ORIGIN, i]
         if not abs(value) <= LARGEST:  # NaN too
             event = NOT_FINITE
-        agent.after[i] = value * agent.units[1, i]
+        vectors[AFTER, i] = value * vectors[INVERSE_UNITS, i]
     return event
 
 
@@ -333,15 +320,16 @@ def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
     event = read(agent, observation)
     if event:
         return event
-    state, env_state, running, after = agent.state, agent.env_state, agent.running, agent.after
-    point = agent.points[env]
+    state, env_state, running = agent.state, agent.env_state, agent.running
+    point, after = agent.points[env], agent.vectors[AFTER]
     same = running.planned > 0
     for i in range(after.shape[0]):
         same = same and point[i] == after[i]
         point[i] = after[i]
     if same:
         return 0
-    clear(agent.traces, env)
+    agent.traces[env] = 0.0
+    agent.traces[env, :, LAST] = -1.0
     env_state.held = 0
     running.planned = running.begins = True
     if env_state.episode_length == 0:
@@ -383,8 +371,8 @@ def learn_step(
     env_state.episode_return += reward
     events = integer(0)
     row = (state.steps - 1) % agent.recent.shape[0]
-    for i in range(agent.after.shape[0]):
-        agent.recent[row, i] = agent.after[i]
+    for i in range(agent.recent.shape[1]):
+        agent.recent[row, i] = agent.vectors[AFTER, i]
     if state.phase == WARMUP:
         state.mean_reward += (reward - state.mean_reward) / state.steps
         if draw(agent) < 0.1:
@@ -403,8 +391,8 @@ def learn_step(
             )  # fmt: skip
         if state.steps % ROUND == 0:
             events = SLOW
-    for i in range(agent.after.shape[0]):
-        agent.points[env, i] = agent.after[i]
+    for i in range(agent.points.shape[1]):
+        agent.points[env, i] = agent.vectors[AFTER, i]
     running.begins = False
     if terminated or truncated:
         judge_episode(
@@ -418,12 +406,12 @@ def learn_step(
 def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     """Fast timescale: birth, the next action, target, traces and values."""
     state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
-    point, after = agent.points[env_state.number], agent.after
-    values, next_values = agent.values[0], agent.values[1]
+    vectors, point = agent.vectors, agent.points[env_state.number]
+    after, values, next_values = vectors[AFTER], agent.values[0], agent.values[1]
     for i in range(after.shape[0]):  # means and deviations, by Welford's recursion
-        surprise = after[i] - agent.running_moments[0, i]
-        agent.running_moments[0, i] += surprise / state.steps
-        agent.running_moments[1, i] += surprise * (after[i] - agent.running_moments[0, i])
+        surprise = after[i] - vectors[MEAN, i]
+        vectors[MEAN, i] += surprise / state.steps
+        vectors[SQUARES, i] += surprise * (after[i] - vectors[MEAN, i])
     distance = evaluate(live, after, agent.there, next_values)
     if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
         error, step = state.squared_error, state.steps
@@ -451,7 +439,7 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     change = 0.0 if running.begins else values[action] - running.value
     decay = state.gamma * state.trace_decay
     update_values(
-        live, agent.traces, env_state.number, agent.here, action, error, change,
+        live, agent.traces[env_state.number], agent.here, action, error, change,
         step_size_of(state), decay, state.steps,
     )  # fmt: skip
     rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
