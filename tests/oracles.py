@@ -962,44 +962,6 @@ def partial_anneal(points, codevectors, temperature):
     return masses, sums / known, distortion
 
 
-def partial_metric(x, matrix):
-    """What the metric is of what is observed of x, by the covariance: zeros where it is missing."""
-    seen = ~np.isnan(x)
-    found = np.zeros_like(matrix)
-    found[np.ix_(seen, seen)] = np.linalg.inv(np.linalg.inv(matrix)[np.ix_(seen, seen)])
-    return found
-
-
-def partial_mahalanobis(x, codevector, matrix):
-    """Distance in what is observed of x, and x with what is expected where it is missing."""
-    seen, gap = ~np.isnan(x), np.nan_to_num(x - codevector)
-    expected = conditional_normal(x, codevector, np.linalg.inv(matrix))[1]
-    return gap @ partial_metric(x, matrix) @ gap, np.where(seen, x, expected)
-
-
-def partial_metric_anneal(points, codevectors, temperature, matrix):
-    """As `partial_anneal`, under a metric: each codevector is where its sum of distances is least.
-
-    Sums are of the metrics of what is observed, and of these times the points.
-    """
-    n, d = codevectors.shape
-    masses, distortion = np.full(n, 1.0 / n), 0.0
-    known = masses[:, None, None] * matrix
-    sums = np.einsum("kij,kj->ki", known, codevectors)
-    for t, x in enumerate(points):
-        now = np.linalg.solve(known, sums[:, :, None])[:, :, 0]
-        squares = np.array([partial_mahalanobis(x, one, matrix)[0] for one in now])
-        distortion += squares.min() * d / (~np.isnan(x)).sum() / len(points)
-        shares = masses * np.exp(-(squares - squares.min()) / temperature)
-        shares /= shares.sum()
-        step = 1 / (1 + 0.9 * (t + n))
-        masses = (1 - step) * masses + step * shares
-        own = partial_metric(x, matrix)
-        known = (1 - step) * known + step * shares[:, None, None] * own
-        sums = (1 - step) * sums + step * shares[:, None] * (own @ np.nan_to_num(x))
-    return masses, np.linalg.solve(known, sums[:, :, None])[:, :, 0], distortion
-
-
 def partial_som(points, codevectors, shape, rates, widths):
     """Let points with missing values (NaN) pull a map in what is observed; codevectors, winners."""
     codevectors, winners = codevectors.copy(), []

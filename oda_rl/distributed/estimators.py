@@ -1,10 +1,4 @@
-"""Clusterer and classifier of data in blocks, by deterministic annealing with sums over them.
-
-References
-----------
-[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
-clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
-"""
+"""Clusterer and classifier of data in blocks, by deterministic annealing with sums over them."""
 
 from dataclasses import KW_ONLY
 from functools import partial
@@ -77,9 +71,9 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
 
     References
     ----------
-    [ODA-TNNLS] algorithm 1 with one class, and sums in place of single samples: K. Rose,
-    "Deterministic annealing for clustering, compression, classification, regression, and related
-    optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
+    As :class:`oda_rl.ODAClusterer`, with sums in place of single samples: K. Rose, "Deterministic
+    annealing for clustering, compression, classification, regression, and related optimization
+    problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 
     Examples
     --------
@@ -195,7 +189,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
 
     References
     ----------
-    [ODA-TNNLS] algorithm 1 with the association of eq. 15, and sums in place of single samples.
+    As :class:`oda_rl.ODAClassifier`, with sums in place of single samples.
 
     Examples
     --------

@@ -1,12 +1,4 @@
-"""Results of blocks, which add up.
-
-References
-----------
-[ODA-TNNLS] C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and
-clustering", IEEE Transactions on Neural Networks and Learning Systems, 2023.
-K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
-related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
-"""
+"""Results of blocks, which add up."""
 
 from dataclasses import astuple, dataclass
 from typing import Any, Self
@@ -110,8 +102,8 @@ class Sums(Answer):
 class Attraction:
     """Sums of a block for a codebook.
 
-    r_k ∝ p_k exp(−d(x, μ_k)/T) among the codevectors of the sample's class: [ODA-TNNLS] eq. 15,
-    with the sums of Rose (1998) instead of single samples.
+    r_k ∝ p_k exp(−d(x, μ_k)/T) among the codevectors of the sample's class, as in
+    :mod:`oda_rl.annealing.cells`, with sums instead of single samples.
     """
 
     reader: Reader

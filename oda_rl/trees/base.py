@@ -4,11 +4,6 @@ A codebook of a few codevectors divides the data, and each of its cells is divid
 codebook, annealed on the samples of that cell alone, and so on. Each level may see the data at
 another resolution: some of the features, or a transform of them. A point finds its cell in depth
 times branching comparisons, however many cells there are.
-
-References
-----------
-[MR-ODA] C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a
-hierarchical and progressive learning architecture".
 """
 
 import copy

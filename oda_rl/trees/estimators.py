@@ -1,12 +1,4 @@
-"""Clusterer, classifier and regressor by a tree of annealed codebooks.
-
-References
-----------
-[MR-ODA] C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a
-hierarchical and progressive learning architecture".
-[ODA-RL] C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with
-stochastic approximation".
-"""
+"""Clusterer, classifier and regressor by a tree of annealed codebooks."""
 
 from dataclasses import KW_ONLY, field
 from typing import Annotated, Any, ClassVar, Self
@@ -83,7 +75,8 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
 
     References
     ----------
-    [MR-ODA], with the mean of the samples in a leaf as its codevector.
+    C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a hierarchical
+    and progressive learning architecture"; but a leaf's codevector is the mean of its samples.
 
     Examples
     --------
@@ -191,7 +184,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     References
     ----------
-    [MR-ODA], with codebooks that all classes share.
+    As :class:`ODATreeClusterer`, with codebooks that all classes share.
 
     Examples
     --------
@@ -335,8 +328,7 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
 
     References
     ----------
-    [MR-ODA], with local models over the leaves as over the cells of [ODA-RL], section on
-    regression.
+    As :class:`ODATreeClusterer`, with local models as in :class:`oda_rl.ODARegressor`.
 
     Examples
     --------

@@ -8,11 +8,6 @@ divergence's own coordinates.
 
 Where values are missing, cells are compared by the observed features of their level. If there are
 none, cells do not learn from the sample, and it goes to the heaviest of them.
-
-References
-----------
-[MR-ODA] C. N. Mavridis, J. S. Baras, "Multi-resolution online deterministic annealing: a
-hierarchical and progressive learning architecture".
 """
 
 import math
