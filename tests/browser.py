@@ -3,7 +3,6 @@
 https://chromedevtools.github.io/devtools-protocol
 """
 
-import base64
 import json
 import shutil
 import subprocess
@@ -156,13 +155,6 @@ class Page:
                 type=kind, key=key, code=key, windowsVirtualKeyCode=own,
                 **(text if kind == "keyDown" else {}),
             )  # fmt: skip
-
-    def screenshot(self, path: Path) -> None:
-        """Write a picture of the whole page."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        answer = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def close(self) -> None:
         """Close the connection."""

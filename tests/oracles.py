@@ -835,46 +835,6 @@ class SinglePrecisionQ:
             self.forget()
 
 
-class SinglePrecisionClassifier:
-    """ODAClassifier.partial_fit once annealing has ended: all in single precision."""
-
-    def __init__(self, model, clocks):
-        single = np.float32
-        self.labels, self.classes = model.codevector_labels_, model.classes_
-        self.codevectors = model.codevectors_.astype(single)
-        self.priors = model.class_prior_.astype(single)
-        of_class = self.labels[:, None] == self.classes
-        self.masses = (model.weights_ / (of_class @ model.class_prior_)).astype(single)
-        self.temperature = single(model.temperature_)
-        self.of_prediction = single(model.prediction_temperature_)
-        self.forgetting = single(model.forgetting)
-        self.clocks = dict(zip(self.classes.tolist(), clocks, strict=True))
-        self.counts = (self.priors * single(model._annealer.class_weights.sum())).astype(single)
-
-    def learn(self, x, label):
-        own = np.flatnonzero(self.labels == label)
-        squares = ((x - self.codevectors[own]) ** 2).sum(axis=1)
-        shares = self.masses[own] * np.exp((squares.min() - squares) / self.temperature)
-        shares /= shares.sum()
-        n = np.float32(len(own))
-        step = np.float32(1.0) / (np.float32(1.0) + np.float32(0.9) * (self.clocks[label] + n))
-        step = max(step, self.forgetting / n)
-        self.masses[own] += step * (shares - self.masses[own])
-        pull = step * shares / self.masses[own]
-        self.codevectors[own] += pull[:, None] * (x - self.codevectors[own])
-        self.clocks[label] += np.float32(1.0)
-        self.counts[self.classes == label] += np.float32(1.0)
-        found = np.float32(2.0 / len(x)) * squares.min()
-        seen = np.float32(sum(self.clocks.values()))
-        self.of_prediction += (found - self.of_prediction) / seen
-
-    def predict(self, x):
-        squares = ((x - self.codevectors) ** 2).sum(axis=1)
-        densities = self.masses * np.exp((squares.min() - squares) / self.of_prediction)
-        totals = [densities[self.labels == label].sum() for label in self.classes]
-        return self.classes[int((self.counts * totals).argmax())]
-
-
 def nearest_of_the_first(gaps, end):
     """Of each row of gaps the least of the first so many, and where it is; infinite, and 0."""
     found = []
