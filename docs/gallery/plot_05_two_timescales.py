@@ -2,7 +2,7 @@
 The two timescales, beside a grid and a map
 ===========================================
 
-Q-learning is fast, the cells move slowly. The same learner over annealed cells, a self-organising
+Values are learned fast, the cells move slowly. The same learner over annealed cells, a self-organising
 map and a uniform grid, three seeds of each.
 """
 

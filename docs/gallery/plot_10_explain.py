@@ -2,8 +2,8 @@
 Why, and what would change its mind
 ===================================
 
-Explanations are exact: cells are polyhedra, and the nearest state in which another action is taken
-can be computed.
+An explanation names a near state in which another action is taken, and a distance within which none
+is.
 """
 
 import matplotlib.pyplot as plt
