@@ -1,8 +1,7 @@
 """The cost of long runs: memory and speed from stretch to stretch, and whether learning continues.
 
-Each run is a hundred stretches of one learner in its own process: an online agent that learns
-forever and one that rests, a fitted one with its bound, and a clusterer and a mixture that forget.
-Rows have the memory of the process, the processor time per step, and the state of the schedule. At
+Each run is a hundred stretches of one learner in its own process: an online agent, a fitted one
+with its bound, and a clusterer and a mixture that forget. Rows have the memory of the process, the processor time per step, and the state of the schedule. At
 the end the streams' samples move, and the last column is the share of the shift that the learners
 follow in one more stretch.
 
@@ -95,9 +94,7 @@ def mixture() -> Learner:
 
 
 KINDS: dict[str, tuple[int, Callable[[], Learner]]] = {
-    "agent that learns": (10**9, lambda: agent(
-        TwoTimescaleAgent(BARTO, seed=0, solved_episodes=0))),
-    "agent that rests": (10**9, lambda: agent(TwoTimescaleAgent(BARTO, seed=0))),
+    "online agent": (10**9, lambda: agent(TwoTimescaleAgent(BARTO, seed=0))),
     "clusterer": (10**9, clusterer),
     "mixture": (10**8, mixture),
     "fitted agent": (10**7, lambda: agent(FittedQAgent(BARTO, seed=0))),

@@ -460,7 +460,7 @@ def test_infex_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_figure5_script(run_script, tmp_path):
-    arguments = ["--only", "2^4", "4 x 4", "T ≥ 0.45", "--draws", "2", "--tuning-seeds", "1"]
+    arguments = ["--only", "2^4", "4 x 4", "16 cells", "--draws", "2", "--tuning-seeds", "1"]
     arguments += ["--finalists", "1", "--final-seeds", "1"]
     arguments += ["--seeds", "2", "--steps", "3000", "--workers", "1"]
     printed = run_script("reproduce_figure5.py", *arguments)
