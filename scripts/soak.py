@@ -1,9 +1,9 @@
 """The cost of long runs: memory and speed from stretch to stretch, and whether learning continues.
 
 Each run is a hundred stretches of one learner in its own process: an online agent, a fitted one
-with its bound, and a clusterer and a mixture that forget. Rows have the memory of the process, the processor time per step, and the state of the schedule. At
-the end the streams' samples move, and the last column is the share of the shift that the learners
-follow in one more stretch.
+with its bound, and a clusterer and a mixture that forget. Rows have the memory of the process, the
+processor time per step, and the state of the schedule. At the end the streams' samples move, and
+the last column is the share of the shift that the learners follow in one more stretch.
 
 Run: python scripts/soak.py
      python scripts/soak.py --only mixture --share 0.01

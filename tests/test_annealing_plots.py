@@ -46,7 +46,7 @@ def test_annealing(classifier):
     sizes = [level.n_clusters for level in classifier.history_]
     assert sum(len(line.get_xdata()) for line in dots) == sum(sizes)
     assert {to_hex(line.get_color()).upper() for line in dots} == {*plotting.COLORS[:2]}
-    branches = [line for line in ax.get_lines() if line.get_linestyle() == "-"]
+    branches = [ends for lines in ax.collections for ends in lines.get_segments()]
     parents = sum(np.count_nonzero(level.lineage) for level in classifier.history_[1:])
     assert len(branches) == parents
     lower = ax.figure.axes[-1]

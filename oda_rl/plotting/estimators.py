@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 from matplotlib.ticker import NullLocator, StrMethodFormatter
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 _DPI = 110
 _GREY = "#777777"
 _LABEL_WIDTH = 0.12  # of the axis
+_THIN = 6.0  # square root of the number of cells from which on lines and dots are thinner
 _CONTOURS = 12
 _DEPTH = 8.0  # range of log-densities that have colours of their own, below the maximum
 
@@ -100,16 +102,17 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
         return []
     heights = _principal_component([level.codevectors for level in levels])
     temperatures = [level.temperature for level in levels]
-    thickness = min(1.0, 12.0 / len(levels))
+    thickness = min(1.0, 12.0 / len(levels), _THIN / max(map(len, heights)) ** 0.5)
     for i, level in enumerate(levels):
         labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
         colors = class_colors(np.asarray(labels))
-        for child, parent in zip(*np.nonzero(level.lineage), strict=True) if i else ():
-            ax.plot(
-                temperatures[i - 1 : i + 1],
-                [heights[i - 1][parent], heights[i][child]],
-                color=colors[child],
-                linewidth=1.2 * thickness,
+        if i:
+            children, parents = np.nonzero(level.lineage)
+            ends = np.empty((len(children), 2, 2))
+            ends[:, :, 0] = temperatures[i - 1 : i + 1]
+            ends[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
+            ax.add_collection(
+                LineCollection(ends, colors=colors[children], linewidths=1.2 * thickness)
             )
         for color in np.unique(colors):
             shown = heights[i][colors == color]
