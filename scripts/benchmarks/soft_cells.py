@@ -1,6 +1,7 @@
-"""Online learning over soft annealed cells beside Sarsa(λ) with tile coding, on five tasks.
+"""Online learning over soft annealed cells beside Sarsa(λ) with tile coding, on seven tasks.
 
-Both learn with one setting for all tasks, but tile coding is given the state, its bounds and grids.
+Both learn with one setting for all tasks, but tile coding is given the state, its bounds and grids,
+and has no continuous actions. Where these are continuous, cells are of state and action together.
 Steps of trials count. A seed solves a task if the delivered policy's mean return over
 20 greedy episodes is what the table says; seeds are those from 150 000 000 on, which chose nothing.
 
@@ -13,7 +14,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
-from common import soft_learner, tile_coding
+from common import joint_cells, soft_learner, tile_coding
 from common.compiled_tasks import compiled_task
 from common.experiment import Experiment, SharedOptions, chosen, say
 from common.suite_tasks import TASKS, make
@@ -24,6 +25,7 @@ CHECKPOINTS = (100_000, 200_000)
 LEARNERS = {"soft cells": soft_learner.train, "tile coding": tile_coding.train}
 NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
+    "Pendulum-v1", "MountainCarContinuous-v0",
 )  # fmt: skip
 KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
 
@@ -31,7 +33,7 @@ KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
 def train(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
     about = KNOWN[task]
     arguments = compiled_task(make(about), seed, checkpoints[-1], episodes)
-    learner = LEARNERS[method]
+    learner = joint_cells.train if about.boxed else LEARNERS[method]
     learner(arguments, seed, (10,), 1)  # compiles
     begun = time.process_time()
     returns, features = learner(arguments, seed, tuple(checkpoints), episodes)
@@ -100,6 +102,7 @@ def main(options: Options) -> None:
          "checkpoints": [*options.checkpoints], "episodes": options.episodes}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, LEARNERS)
+        if method == "soft cells" or not KNOWN[task].boxed
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
     rows = EXPERIMENT.run(train, settings, options.execution)
