@@ -53,12 +53,14 @@ def nearest_cells(
     """
     for i in range(near.shape[0]):
         near[i], scores[i] = 0, np.inf
+    last = np.inf
     for k in range(diagram.shape[0]):
         score = diagram[k, 0]
         for j in range(diagram.shape[1] - 1):
             score += diagram[k, 1 + j] * point[j]
-        if score < scores[near.shape[0] - 1]:
+        if score < last:
             insert_cell(near, scores, k, score)
+            last = scores[near.shape[0] - 1]
 
 
 @spliced
