@@ -446,10 +446,9 @@ def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interfac
         raise ValueError(
             f"{name} has shape {array.shape}: it must be ({n},), an action for each observation"
         )
-    for k, action in enumerate(array):
-        one = action.tolist() if action.ndim == 0 else action
+    for k, action in enumerate(array.tolist()):
         try:
-            acts.append(action_index(one, interface) if box is None else box.units(one))
+            acts.append(action_index(action, interface) if box is None else box.units(action))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}[{k}] {str(error).removeprefix('action ')}") from error
     return codes_of_acts(np.array(acts), interface)
