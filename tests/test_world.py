@@ -423,9 +423,7 @@ def test_an_agent_has_a_world():
     np.testing.assert_array_equal(one.actions, other.actions)
     text = world.forecast(world.seen.before[0], horizon=10)
     assert text.startswith("in 10 steps (0.5 s) the episode still goes on: ")
-    with pytest.raises(
-        ValueError, match=r"action\[0\] is \[3.0\]: .* and lie between"
-    ):
+    with pytest.raises(ValueError, match=r"action\[0\] is \[3.0\]: .* and lie between"):
         world.predict([1.0, 0.0, 0.0], [3.0])
 
 
