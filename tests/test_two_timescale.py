@@ -35,15 +35,14 @@ def same(first, second):
         np.testing.assert_array_equal(one.codevectors, other.codevectors)
 
 
-@pytest.mark.parametrize("env_id", [BARTO, "CartPole-v1"])
 @pytest.mark.parametrize(
-    "config",
+    ("env_id", "config"),
     [
-        {},
-        {"trace_decay": 0.0, "max_cells": 20},
-        {"metric": "std"},
-        {"metric": MATRIX},
-        {"observe_every": 1, "warmup_steps": 2500, "hold": 1},
+        ("CartPole-v1", {}),
+        (BARTO, {"trace_decay": 0.0, "max_cells": 20}),
+        (BARTO, {"metric": "std"}),
+        (BARTO, {"metric": MATRIX}),
+        (BARTO, {"observe_every": 1, "warmup_steps": 2500, "hold": 1}),
     ],
     ids=["default", "one-step", "std", "matrix", "late start"],
 )
@@ -53,19 +52,19 @@ def test_fused_and_python_loop_give_the_same_bits(env_id, config):
     assert compiled_dynamics(Plain(env)) is None
     fused = TwoTimescaleAgent(env, seed=3, **config)
     stepwise = TwoTimescaleAgent(Plain(gym.make(env_id)), seed=3, **config)
-    for steps in (5000, 1, 7000):
+    for steps in (2500, 1, 2500):
         same(fused.learn(steps), stepwise.learn(steps))
-    assert len(fused.episodes.rows) > 50
-    assert len(fused.history) > 3
+    assert len(fused.episodes.rows) > 20
+    assert len(fused.history) >= 3
 
 
 def test_a_loop_of_ones_own_gives_the_same_bits():
-    fused = TwoTimescaleAgent(BARTO, seed=5).learn(6000)
+    fused = TwoTimescaleAgent(BARTO, seed=5).learn(2000)
     agent = TwoTimescaleAgent(BARTO, seed=5)
     env = gym.make(BARTO)
     env_seed = TwoTimescaleAgent(BARTO, seed=5).draw_env_seed()
     observation, _ = env.reset(seed=env_seed)
-    for _ in range(6000):
+    for _ in range(2000):
         action = agent.act(observation)
         next_observation, reward, terminated, truncated, _ = env.step(action)
         agent.update(observation, action, reward, next_observation, terminated, truncated)

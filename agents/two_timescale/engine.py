@@ -270,7 +270,7 @@ class OnlineEngine(Engine):
             self._place(None)
         for running in self.running:
             running.planned = False
-        self._note(np.ones((self.n_cells, 1)))
+        self._note(None)
 
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
@@ -289,12 +289,13 @@ class OnlineEngine(Engine):
             lineage = self.partition.observe(self._raw(self.recent[rows]))
             if lineage is not None:
                 self._place(lineage)
-        grown = self.n_cells >= NOTED * len(self.history[-1].codevectors)
-        if grown or self.temperature < 0.5 * self.history[-1].temperature:
+        last = self.history[-1]
+        grown = self.n_cells >= NOTED * len(last.codevectors)
+        if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
             ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
             self._note(np.eye(len(self.history[-1].codevectors))[ancestors])
 
-    def _note(self, lineage: Lineage) -> None:
+    def _note(self, lineage: Lineage | None) -> None:
         """Add the present cells to the history."""
         codevectors = self._raw(self.in_units(ql.LIVE))
         self.note_level(Level(self.state.steps, self.temperature, codevectors, lineage))
