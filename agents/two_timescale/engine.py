@@ -339,6 +339,9 @@ class OnlineEngine(Engine):
         self.trace_slopes[:, :n] = self.trace_slopes[:, :n] @ change.T
         self.covariances[:n] = change @ self.covariances[:n] @ change.T
         self.transforms[ql.LIVE][:], self.means[ql.LIVE][:] = transform, mean
+        if self.partition is not None:
+            placed = self.codevectors_[ql.LIVE][: self.n_cells]
+            self.live.head[cells.TEMPERATURE] = self._fixed_temperature(placed)
 
     def _learn_metric(self) -> None:
         """Average the metric with the gradients' outer product at the latest observations.

@@ -14,6 +14,9 @@ trial          a snapshot of the policy plays ten episodes, while its mean retur
                error reaches the incumbent's score; for at most a fifth of all steps
 contest        score: mean less a standard error; the snapshot of the best score is delivered,
                and evaluated further: 10 episodes and one more for every four trials
+check          while returns of learning are below its mean, the incumbent plays an episode now and
+               then, for at most a twentieth of all steps; after three in a row that are four
+               standard deviations below its mean the world has changed: the contest begins anew
 =============  ==================================================================================
 
 Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
@@ -73,7 +76,10 @@ BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
 TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
 TRIAL_SHARE, TRIAL_PAUSE = 0.2, 0.5  # of all steps; in episodes of the longest length
+CHECK_SHARE, CHECK_BELOW = 0.05, 0.5  # of all steps; in standard deviations
+FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
 MAX_LENGTH = 1_000.0  # of an episode, in that pause
+ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 
 
 class OnlineState(Counters):
@@ -115,10 +121,18 @@ class OnlineState(Counters):
     """Whether a trial is under way."""
     replay: bool
     """Whether it is the incumbent's."""
+    check: bool
+    """Whether it is a single episode of the incumbent's, to see whether the world has changed."""
     trials: Annotated[int, Span(COUNT)]
     """Trials so far."""
     trial_steps: Annotated[int, Span(COUNT)]
     """Steps of all trials."""
+    check_steps: Annotated[int, Span(COUNT)]
+    """Steps of all checks."""
+    failures: Annotated[int, Span("[0, 3]")]
+    """Checks in a row whose return was below ``floor``."""
+    floor: Annotated[float, Span(FINITE)]
+    """Four standard deviations below the incumbent's mean return."""
     last_trial: Annotated[int, Span(COUNT)]
     """Steps when the last one ended."""
     begun: Annotated[int, Span(COUNT)]
@@ -417,14 +431,17 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
         error, step = state.squared_error, state.steps
         if give_birth(live, agent.moments, agent.traces, agent.there, next_values, error, step):
             evaluate(live, after, agent.there, next_values)
-    evaluate(live, point, agent.here, values)
     action, best = env_state.action, greedy(next_values)
     next_action = best
     if running.trial:
-        state.trial_steps += 1
+        if state.check:
+            state.check_steps += 1
+        else:
+            state.trial_steps += 1
         evaluate(agent.candidate, after, agent.here, agent.values[2])
         next_action = greedy(agent.values[2])
-        evaluate(live, point, agent.here, values)
+        if env_state.episode_length > 2 * state.longest + ENDLESS:
+            running.trial, state.trial, state.last_trial = 0, False, state.steps
     elif env_state.held > 0:
         env_state.held -= 1
         next_action = action
@@ -432,6 +449,7 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
         next_action = random_action(agent)
         if running.bold:
             env_state.held = integer(state.hold ** draw(agent)) - 1
+    evaluate(live, point, agent.here, values)
     future = next_values[best if running.trial else next_action]
     error = reward - values[action]
     if not terminated:
@@ -504,24 +522,42 @@ def note_return(state: OnlineState, episode_return: float, bold: bool) -> None:
 @spliced
 def begin_trial(state: OnlineState) -> bool:
     """Begin a trial if one is due; returns whether there is one."""
+    if state.trial:
+        return False
     pause = TRIAL_PAUSE * min(float(state.longest), MAX_LENGTH)
     rested = state.steps - state.last_trial > pause
+    deviation = math.sqrt(state.return_variance)
+    low = state.best_n > 0 and state.mean_return + CHECK_BELOW * deviation < state.best_mean
+    affordable = state.check_steps < CHECK_SHARE * state.steps
+    state.check = state.failures > 0 or (low and rested and affordable)
+    if state.check:
+        if state.failures == 0:
+            variance = (state.best_squares + state.return_variance) / state.best_n
+            state.floor = state.best_mean - FAILURE * math.sqrt(variance)
+        begin_replay(state, 1)
+        return True
     affordable = state.trial_steps < TRIAL_SHARE * state.steps
-    if state.trial or state.episodes <= 3 or not (rested and affordable):
+    if state.episodes <= 3 or not (rested and affordable):
         return False
-    promising = state.mean_return + math.sqrt(state.return_variance) > state.best_mean
-    state.trials += 1
+    promising = state.mean_return + deviation > state.best_mean
     state.begun = 0
+    state.trials += 1
     if 0 < state.best_n < TRIAL_EPISODES + RETRIAL * state.trials:
-        state.n, state.mean, state.squares = state.best_n, state.best_mean, state.best_squares
-        state.quota, state.replay = REPLAYS, True
+        begin_replay(state, REPLAYS)
     elif state.best_n == 0 or promising:
         state.n, state.mean, state.squares = 0, 0.0, 0.0
-        state.quota, state.replay = TRIAL_EPISODES, False
+        state.quota, state.replay, state.trial = TRIAL_EPISODES, False, True
     else:
         return False
-    state.trial = True
     return True
+
+
+@spliced
+def begin_replay(state: OnlineState, n_episodes: int) -> None:
+    """Let the incumbent play episodes that are added to its record."""
+    state.begun = 0
+    state.n, state.mean, state.squares = state.best_n, state.best_mean, state.best_squares
+    state.quota, state.replay, state.trial = n_episodes, True, True
 
 
 @spliced
@@ -536,6 +572,8 @@ def end_trial_episode(state: OnlineState, episode_return: float) -> bool:
     state.squares += surprise * (episode_return - state.mean)
     error = math.sqrt((state.squares + state.return_variance) / state.n / state.n)
     score, first = state.mean - error, state.best_n == 0
+    if state.check:
+        state.failures = state.failures + 1 if episode_return < state.floor else 0
     if state.replay:
         over = keeps = state.n >= state.best_n + state.quota
     else:
@@ -548,6 +586,10 @@ def end_trial_episode(state: OnlineState, episode_return: float) -> bool:
     if over:
         state.trial = False
         state.last_trial = state.steps
+    if state.failures == FAILURES:  # deliver what learns, until the next trial
+        state.failures = state.best_n = state.trial_steps = state.trials = 0
+        state.best_mean = 0.0
+        state.best_score = -math.inf
     wins = keeps and not state.replay
     if wins:
         state.version += 1

@@ -1,0 +1,126 @@
+"""The online agent with all kinds of cells beside Sarsa(λ) with tile coding, on five tasks.
+
+One setting for all tasks; tile coding is given the state, its bounds and a grid for each task.
+Every step counts, those of the contest of snapshots, too. A seed solves a task if the delivered
+policy's mean return over 20 greedy episodes is what the table says; the seeds chose nothing.
+
+Run: python scripts/benchmark.py online [--only CartPole-v1 ...] [--seeds 20] [--episodes 20]
+Runs are kept in results/benchmark_online.jsonl as they end, and not repeated; writes
+results/benchmark_online.csv.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from common import tile_coding
+from common.compiled_tasks import compiled_task
+from common.experiment import Experiment, SharedOptions, chosen, say
+from common.suite_tasks import TASKS, make
+from common.summaries import Column, Row, Rows, Table, among
+
+from oda_rl.agents import TwoTimescaleAgent
+
+EXPERIMENT = Experiment("benchmark_online")
+CHECKPOINTS = (100_000, 200_000)
+TILES = "tile coding"
+# 256 cells each, or as near as a grid comes to that.
+CELLS: dict[str, dict[str, Any]] = {
+    "oda": {},
+    "grid": {},
+    "som": {"map_shape": (16, 16)},
+    "gmm": {"mixture_components": 256},
+    "infex": {"infex_max_cells": 256},
+}
+METHODS = (*CELLS, TILES)
+NAMES = (
+    "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
+)  # fmt: skip
+KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
+
+
+def train(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
+    about, begun = KNOWN[task], time.process_time()
+    assert about.solved is not None
+    if method == TILES:
+        arguments = compiled_task(make(about), seed, checkpoints[-1], episodes)
+        returns, cells = tile_coding.train(arguments, seed, tuple(checkpoints), episodes)
+    else:
+        env = make(about)
+        settings = dict(CELLS[method])
+        if method == "grid":
+            d = env.observation_space.shape[0]  # type: ignore[index]
+            settings["bins"] = int(256 ** (1.0 / d) + 1e-9)
+        agent = TwoTimescaleAgent(env, partition=method, seed=seed, **settings)
+        returns = np.empty((len(checkpoints), episodes))
+        for i, steps in enumerate(checkpoints):
+            agent.learn(steps - agent.num_timesteps)
+            returns[i] = agent.evaluate(episodes, seed=seed)
+        cells = agent.n_cells
+    used = time.process_time() - begun  # for all steps, and the evaluations
+    return [
+        {
+            "steps": steps,
+            "mean": float(own.mean()),
+            "least": float(own.min()),
+            "solved": int(own.mean() >= about.solved),
+            "cells": cells,
+            "seconds": used,
+        }
+        for steps, own in zip(checkpoints, returns, strict=True)
+    ]
+
+
+def outcome(own: Rows) -> str:
+    means = own.column("mean")
+    digits = 0 if means.max() > 100 else 1
+    texts = [f"{f(means):.{digits}f}" for f in (np.mean, np.median, np.min)]
+    return f"{np.mean(own.column('solved')):.2f} ({', '.join(texts)})"
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    def goal(own: Rows) -> str:
+        return f"{own[0]['task']} ≥ {KNOWN[own[0]['task']].solved:g}"
+
+    def microseconds(own: Rows) -> str:
+        longest = max(own.values("steps"))
+        return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
+
+    present = [method for method in METHODS if rows.where(method=method)]
+    columns = [
+        Column("", goal),
+        *(
+            Column(f"{method}, {steps:,} steps", among(outcome, method=method, steps=steps))
+            for method in present
+            for steps in sorted(rows.values("steps"))
+        ),
+        *(Column(f"{method}, µs a step", among(microseconds, method=method)) for method in present),
+    ]
+    lines = [own for name in NAMES if (own := rows.where(task=name))]
+    title = "share of seeds that solve the task (mean, median and minimum return)"
+    return {"online": Table(title, columns, lines)}
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    only: tuple[str, ...] = ()
+    """Names of the tasks; all by default."""
+    methods: tuple[str, ...] = ()
+    """Kinds of cells, and tile coding; all by default."""
+    checkpoints: tuple[int, ...] = CHECKPOINTS
+    """Steps after which the delivered policy is evaluated."""
+    episodes: int = 20
+    """Greedy episodes of an evaluation."""
+
+
+def main(options: Options) -> None:
+    settings = [
+        {"method": method, "task": task, "seed": seed,
+         "checkpoints": [*options.checkpoints], "episodes": options.episodes}
+        for task in chosen(options.only, NAMES)
+        for method in chosen(options.methods, METHODS)
+        for seed in EXPERIMENT.seeds(options)
+    ]  # fmt: skip
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values())
