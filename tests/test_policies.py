@@ -135,3 +135,12 @@ def test_an_agent_answers_as_its_policy_does(kind, env_id):
     diagram = policy.tables.diagram
     scores = diagram[:, 0] + (seen - policy.tables.origin) @ diagram[:, 1:].T
     np.testing.assert_array_equal(agent.cell(seen), scores.argmin(axis=1))
+
+
+def test_an_evaluation_ends_where_episodes_do_not():
+    agent = TwoTimescaleAgent("CliffWalking-v1", seed=0, max_cells=2)  # has learned nothing
+    with pytest.warns(UserWarning, match="cut off after 300 steps"):
+        returns = agent.evaluate(2, seed=0, max_episode_steps=300)
+    assert returns.tolist() == [-300.0, -300.0]
+    with pytest.raises(ValueError, match="max_episode_steps is 0"):
+        agent.evaluate(1, max_episode_steps=0)

@@ -184,6 +184,10 @@ class Agent(Player):
         return float("nan")
 
     @property
+    def _longest_episode(self) -> int:
+        return int(self.episodes.rows[:, 1].max(initial=0.0))
+
+    @property
     def num_timesteps(self) -> int:
         """Environment steps learned from, including random play and restarts."""
         return int(self._engine.state.steps)

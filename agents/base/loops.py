@@ -4,6 +4,7 @@ Each training loop yields the steps taken so far and the episodes that have ende
 yielded, shape (n, 3), as (return, length, steps since then).
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -123,17 +124,35 @@ def train_compiled(
 
 
 def play(
-    env: gym.Env[Any, Any], policy: Callable[[Any], Any], seed: int | None
+    env: gym.Env[Any, Any],
+    policy: Callable[[Any], Any],
+    seed: int | None,
+    max_episode_steps: int = 2**62,
 ) -> Iterator[tuple[Any, float, bool]]:
-    """Play forever; yield the observation acted on, the reward, and whether the episode ended."""
+    """Play forever; yield the observation acted on, the reward, and whether the episode ended.
+
+    An episode that goes on for ``max_episode_steps`` is cut off, with a warning the first time.
+    """
     observation, _ = env.reset(seed=seed)
+    length, warned = 0, False
     while True:
         before = observation
         observation, reward, terminated, truncated, _ = env.step(policy(before))
+        length += 1
         done = bool(terminated or truncated)
+        if not done and length == max_episode_steps:
+            done = True
+            if not warned:
+                warned = True
+                warnings.warn(
+                    f"an episode was cut off after {length:,} steps: the policy may never end one; "
+                    "evaluate(max_episode_steps=...) sets another limit",
+                    stacklevel=2,
+                )
         yield before, float(reward), done
         if done:
             observation, _ = env.reset()
+            length = 0
 
 
 class _VectorResets:

@@ -158,6 +158,7 @@ class Player(ABC):
         env: gym.Env[Any, Any] | None = None,
         seed: int | None = None,
         progress_bar: bool = False,
+        max_episode_steps: int | None = None,
     ) -> FloatArray:
         """Play greedy episodes and return the returns, shape (n_eval_episodes,); learn nothing.
 
@@ -172,6 +173,9 @@ class Player(ABC):
             Seed of the environment's first reset.
         progress_bar : bool
             Show progress, unless episodes are played in compiled code.
+        max_episode_steps : int, optional
+            Steps after which an episode that has not ended is cut off, with a warning. By default
+            ten times the longest training episode, and at least 10,000.
 
         Raises
         ------
@@ -180,12 +184,16 @@ class Player(ABC):
             other environment can be made.
         """
         count = checked_count("n_eval_episodes", n_eval_episodes)
+        limit = max(10_000, 10 * self._longest_episode)
+        if max_episode_steps is not None:
+            limit = checked_count("max_episode_steps", max_episode_steps)
         with self._evaluation_env(env) as made, episodes_line(count, progress_bar) as report:
             compiled, policy = compiled_dynamics(made), self.policy.in_loops
-            if compiled is not None and compiled.time_limit is not None and policy is not None:
+            ends = compiled is not None and compiled.max_episode_steps <= limit
+            if compiled is not None and ends and policy is not None:
                 return play_compiled(compiled, policy, made.reset(seed=seed)[0], count)
             returns = [0.0]
-            for _, reward, done in play(made, self._greedy, seed):
+            for _, reward, done in play(made, self._greedy, seed, limit):
                 returns[-1] += reward
                 if done:
                     report(returns)
@@ -207,6 +215,11 @@ class Player(ABC):
             steps = islice(play(made, self._greedy, seed), count)
             states = [np.ravel(observation) for observation, _, _ in steps]
         return np.array(states, dtype=np.float64)
+
+    @property
+    def _longest_episode(self) -> int:
+        """Length of the longest training episode that is remembered."""
+        return 0
 
     def draw_env_seed(self) -> int:
         """Draw a seed for the environment's reset."""
