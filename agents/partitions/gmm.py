@@ -114,10 +114,10 @@ class GMMPartition(BuiltIn):
         progress, points = Progress(self._mixture.progress), self.standardised(observations[:n])
         lineage = np.eye(self.capacity)
         for row in range(n):  # one by one: each may move a component
-            moved, order = progress.moved, np.array([row])
-            learning.learn(self._mixture, self._rules, points, order, 1, plain=False)
+            moved, freed, crowded = progress.moved, int(progress.freed), int(progress.crowded)
+            learning.learn(self._mixture, self._rules, points, np.array([row]), 1, plain=False)
             if progress.moved > moved:
-                lineage[int(progress.freed)] = lineage[int(progress.crowded)]
+                lineage[freed] = lineage[crowded]
         return lineage
 
     @property

@@ -268,9 +268,11 @@ class OnlineEngine(Engine):
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
+        self.points[:] = (self.points - mean) * self.units[1]
         for running in self.running:
-            running.planned = False
+            running.planned, running.begins = False, True
         self._note(None)
+        self._deliver()
 
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
@@ -294,6 +296,14 @@ class OnlineEngine(Engine):
         if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
             ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
             self._note(np.eye(len(self.history[-1].codevectors))[ancestors])
+        if state.best_n == 0:
+            self._deliver()
+
+    def _deliver(self) -> None:
+        """Deliver the policy that learns, until a snapshot has won a trial."""
+        for array in (self.cells, self.frames, self.heads):
+            array[ql.BEST] = array[ql.LIVE]
+        self.state.version += 1
 
     def _note(self, lineage: Lineage | None) -> None:
         """Add the present cells to the history."""
@@ -440,9 +450,10 @@ class OnlineEngine(Engine):
         """
         if len(codevectors) == 1:
             return 0.5 * codevectors.shape[1]
-        gaps = ((codevectors[:, None] - codevectors) ** 2).sum(axis=2)
-        np.fill_diagonal(gaps, np.inf)
-        spacing = float(np.median(gaps.min(axis=1)))
+        from scipy.spatial import KDTree
+
+        gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
+        spacing = float(np.median(gaps)) ** 2
         share = DISTINCT if self.interface.n_values > 0 else cells.BLEND / cells.BIRTH
         return max(share * spacing, np.finfo(float).tiny)
 

@@ -11,7 +11,8 @@ exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 
 bold           nine episodes of ten while their mean return is that of timid ones, less half a
                standard deviation, or more; else one of twenty
 trial          a snapshot of the policy plays ten episodes, while its mean return plus a standard
-               error reaches the incumbent's score; for at most a fifth of all steps
+               error reaches the incumbent's score; for at most a fifth of all steps. Given up
+               where an episode does not end
 contest        score: mean less a standard error; the snapshot of the best score is delivered,
                and evaluated further: 10 episodes and one more for every four trials
 check          while returns of learning are below its mean, the incumbent plays an episode now and
@@ -397,7 +398,7 @@ def learn_step(
             events = WARM
     else:
         learn_values(agent, reward, terminated)
-        if state.steps % state.observe_every == 0:
+        if state.grows and state.steps % state.observe_every == 0:
             state.observed += 1
             observe(
                 agent.live, agent.moments, agent.there, state.observed,
@@ -482,9 +483,6 @@ def judge_episode(
     if state.phase == LEARNING:
         if running.trial == 0:
             note_return(state, episode_return, running.bold > 0)
-            if state.best_n == 0:
-                copy(best, live)
-                state.version += 1
             if begin_trial(state):
                 copy(candidate, best if state.replay else live)
         elif (
