@@ -37,7 +37,7 @@ class Player(ABC):
     """Whether the environment is named by a file, for which no module may be imported."""
     interface: Interface
 
-    _max_features = 1024  # the cost of a step grows faster than the number of components
+    _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
     _env_rng: dict[str, Any] | None = None  # generator state of the environment, from a file

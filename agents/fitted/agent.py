@@ -98,7 +98,6 @@ class FittedQAgent(Simplifiable, Agent):
 
     config: FittedQConfig
     _engine: FittedEngine
-    _max_features = 256  # a fit inverts a matrix of so many rows for each cell
     _engine_class: type[FittedEngine] = FittedEngine
     _config_class = FittedQConfig
     _streams = ("explore", "fitting", "reservoir", "env", "predict")

@@ -113,7 +113,6 @@ class ModelAgent(Simplifiable, Agent):
     _engine: ModelEngine
 
     _config_class = ModelConfig
-    _max_features = 256
     _streams = ("explore", "planning", "env", "predict")
     _more_metadata = ("solved_return", "horizon", "real")
     _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}

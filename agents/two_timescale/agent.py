@@ -27,6 +27,7 @@ from oda_rl.files.schema import Member, check_fields, require
 
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS.items()}
+_OF_ANNEALING = {"max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every"}
 
 
 class TwoTimescaleAgent(Simplifiable, Agent):
@@ -114,6 +115,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
         self.config = TwoTimescaleConfig(**own)
         self.partition = _made(partition, config)
+        if self.partition is not None and (foreign := sorted(_OF_ANNEALING & own.keys())):
+            raise TypeError(f"{foreign[0]} is a setting of partition='oda': leave one of them out")
         made = self._enter(env)
         interface = self._interface()
         if interface.n_values > 0 and self.partition is None:  # a cell for each value

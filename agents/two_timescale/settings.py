@@ -30,6 +30,7 @@ _NAMED = Range(
     "'learned', 'std' or a matrix",
     lambda value: not isinstance(value, str) or value in ("learned", "std"),
 )
+_FEW = Range("at most 4096", lambda max_cells: max_cells <= 4096)
 _SYMMETRIC = Range(
     "a symmetric, positive semi-definite matrix, or a name",
     lambda value: isinstance(value, str) or _is_metric(value),
@@ -46,8 +47,8 @@ class TwoTimescaleConfig(Checked):
     harmonic ones. The theory asks for b_n / a_n → 0, which ``print(agent)`` tells of.
     """
 
-    max_cells: Annotated[int, at_least(1)] = 256
-    """Maximum number of cells."""
+    max_cells: Annotated[int, at_least(1), _FEW] = 256
+    """Maximum number of cells; at most 4096."""
 
     gamma: Annotated[float, within("(0, 1]")] = 0.99
     """Discount factor gamma of the return, in (0, 1]."""
