@@ -1,8 +1,8 @@
 """The README's animation: cells split while a cart-pole learns to stand.
 
 The online agent learns BartoCartPole with seed 0. After so many steps it plays an episode without
-exploring: left the cart and its pole, right the cells in the plane of angle and angular velocity,
-through the middle of the track, and the way of the episode through them.
+exploring: left the cart and its pole, right the actions in the plane of angle and angular velocity
+through the middle of the track, the codevectors, projected onto it, and the path of the episode.
 
 Run: python scripts/draw_learning.py
 Writes results/learning.gif.
@@ -36,10 +36,10 @@ class Stage:
     """A policy after a number of steps."""
 
     steps: int
-    cells: Any
-    """Cells of the points of the plane, shape (n,)."""
     actions: Any
-    """One for each cell, shape (K,)."""
+    """Actions at the points of the plane, shape (n,)."""
+    codevectors: FloatArray
+    """Shape (K, 4)."""
     states: FloatArray
     """States of an episode, shape (T + 1, 4)."""
 
@@ -62,8 +62,8 @@ def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:
             observation, _, terminated, truncated, _ = env.step(action)
             states.append(observation)
             over = terminated or truncated
-        actions = policy.act(policy.codevectors)
-        yield Stage(steps, policy.cells(points), actions, np.array(states, dtype=np.float64))
+        actions = policy.choices(points)
+        yield Stage(steps, actions, policy.codevectors, np.array(states, dtype=np.float64))
 
 
 def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> None:
@@ -77,13 +77,16 @@ def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> No
     left.plot([position, tip[0]], [0.1, tip[1]], color=COLORS[1], linewidth=6)
     left.set_title(f"after {stage.steps:,} steps: {stage.balanced} of 1000 balanced", loc="left")
     left.spines[:].set_visible(False)
-    colors = np.array(COLORS)[stage.actions]
-    draw_regions(right, ranges, stage.cells, colors)
+    draw_regions(right, ranges, stage.actions, np.array(COLORS[:2]))
+    right.plot(np.degrees(stage.codevectors[:, 2]), stage.codevectors[:, 3], "w.", markersize=3)
     way = np.degrees(stage.states[: step + 1, 2]), stage.states[: step + 1, 3]
     right.plot(*way, color="0.1", linewidth=1)
     right.plot(way[0][-1:], way[1][-1:], "o", color="0.1", markersize=5)
     right.set(xlabel="pole angle (degrees)", ylabel="angular velocity (rad/s)")
-    right.set_title(f"{len(stage.actions)} cells: blue pushes left, orange right", loc="left")
+    n_cells = len(stage.codevectors)
+    right.set_title(
+        f"{n_cells} cell{'s' * (n_cells > 1)}: blue pushes left, orange right", loc="left"
+    )
 
 
 def main() -> None:

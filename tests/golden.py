@@ -148,8 +148,8 @@ def agent_cases():
              {"max_transitions": 1500})  # fmt: skip
         case(f"online one-step {path}", TwoTimescaleAgent, path, BARTO, 12_000, 4,
              {"trace_decay": 0.0})  # fmt: skip
-        case(f"online restarts {path}", TwoTimescaleAgent, path, BARTO, 9000, 5,
-             {"restart_after": 1500, "metric": "std", "observe_every": 1})  # fmt: skip
+        case(f"online few cells {path}", TwoTimescaleAgent, path, BARTO, 9000, 5,
+             {"max_cells": 40, "metric": "std", "observe_every": 1})  # fmt: skip
     for env_id, steps in (("MountainCar-v0", 4000), ("Acrobot-v1", 4000), ("Pendulum-v1", 2500),
                           ("FrozenLake-v1", 3000), ("CliffWalking-v1", 1500)):  # fmt: skip
         case(f"online {env_id}", TwoTimescaleAgent, "loop", env_id, 2 * steps, 6, {})

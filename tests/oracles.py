@@ -1,8 +1,6 @@
 """The slow and obvious version of every fast thing."""
 
-import copy
 import math
-from collections import defaultdict
 
 import numpy as np
 from scipy.optimize import minimize
@@ -103,43 +101,34 @@ def som_observe(codevectors, metric, shape, periodic, x, rate, width):
     return codevectors + rate * pulls[:, None] * (x - codevectors)
 
 
-class WatkinsQ:
-    """Watkins' Q(lambda) with replacing traces, in dictionaries."""
+class TrueOnlineSarsa:
+    """True online Sarsa(lambda) over a table: van Seijen et al. 2016, algorithm 2."""
 
-    def __init__(self, n_actions, gamma, trace_decay, step_exponent, min_step_size):
-        self.n_actions = n_actions
-        self.gamma, self.trace_decay = gamma, trace_decay
-        self.step_exponent, self.min_step_size = step_exponent, min_step_size
-        self.values = defaultdict(float)
-        self.visits = defaultdict(int)
-        self.traces = {}
-
-    def greedy(self, cell):
-        return max(range(self.n_actions), key=lambda a: (self.values[cell, a], -a))
+    def __init__(self, values, gamma, trace_decay, step_size):
+        self.values, self.gamma, self.step_size = values, gamma, step_size
+        self.decay = gamma * trace_decay
+        self.begin()
 
     def share(self):
-        """Another trajectory along which the same values are learned."""
-        other = copy.copy(self)
-        other.traces = {}
-        return other
+        """Another trajectory from which the same values are learned."""
+        return TrueOnlineSarsa(self.values, self.gamma, self.decay / self.gamma, self.step_size)
 
-    def update(self, cell, action, reward, next_cell, terminated, done, greedy=None):
-        best = 0.0 if terminated else self.values[next_cell, self.greedy(next_cell)]
-        error = reward + self.gamma * best - self.values[cell, action]
-        if action != (self.greedy(cell) if greedy is None else greedy):
-            self.traces = {}
-        self.visits[cell, action] += 1
-        self.traces = {pair: trace for pair, trace in self.traces.items() if pair[0] != cell}
-        self.traces[cell, action] = 1.0
-        for pair, trace in self.traces.items():
-            step_size = max(self.min_step_size, self.visits[pair] ** -self.step_exponent)
-            self.values[pair] += step_size * trace * error
-        decay = self.gamma * self.trace_decay
-        self.traces = {
-            pair: trace * decay for pair, trace in self.traces.items() if trace * decay > 1e-3
-        }
-        if done:
-            self.traces = {}
+    def begin(self):
+        self.traces, self.last = np.zeros(self.values.shape), None
+
+    def update(self, state, action, reward, next_state, next_action, terminated):
+        features = np.zeros(self.values.shape)
+        features[state, action] = 1.0
+        value = self.values[state, action]
+        future = 0.0 if terminated else self.values[next_state, next_action]
+        change = 0.0 if self.last is None else value - self.last
+        error = reward + self.gamma * future - value
+        fresh = self.step_size * (1.0 - self.decay * self.traces[state, action])
+        self.traces = self.decay * self.traces + fresh * features
+        self.values += (error + change) * self.traces - self.step_size * change * features
+        self.last = future
+        if terminated:
+            self.begin()
 
 
 def carry_table(values, visits, lineage):

@@ -7,7 +7,7 @@ import pytest
 
 import oda_rl.envs  # noqa: F401  registers BartoCartPole
 from oda_rl import metric
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent
 from oda_rl.agents.base import axes
 from oda_rl.agents.base.memory import CUT, GOES_ON, TERMINAL
 
@@ -279,27 +279,3 @@ def test_the_fitted_agent_learns_from_mapped_observations():
         agent = FittedQAgent(mapped_cartpole(seed), seed=seed).learn(20_000)
         means.append(agent.evaluate(20, seed=100).mean())
     assert np.mean(np.array(means) >= 475.0) >= 0.75
-
-
-def test_the_online_agent_decides_on_whitening_once_and_saves_it(tmp_path):
-    plain = TwoTimescaleAgent("CartPole-v1", seed=0).learn(600)
-    assert not plain._engine.state.whitened
-    given = TwoTimescaleAgent(mapped_cartpole(0), seed=0, metric="std").learn(600)
-    assert not given._engine.state.whitened
-    agent = TwoTimescaleAgent(mapped_cartpole(0), seed=0).learn(499)
-    assert agent.metric_ is None
-    assert not agent._engine.state.whitened
-    agent.learn(101)
-    assert agent._engine.state.whitened
-    points = agent._engine._latest().points
-    assert agent._engine.metric is None  # until cells are reshaped
-    np.testing.assert_allclose(
-        agent.metric_ @ np.cov(points, rowvar=False, bias=True), np.eye(4), atol=1e-6
-    )
-    agent.save(tmp_path / "agent.zip")
-    loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")
-    assert loaded._engine.state.whitened
-    np.testing.assert_array_equal(loaded.metric_, agent.metric_)
-    agent.learn(2000)
-    assert agent._engine.metric is not None
-    assert np.isfinite(agent.metric_).all()

@@ -18,6 +18,7 @@ from oda_rl._lock import LockedError, locked
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.progress import deferred_interrupt, ending_as_interrupts
 from oda_rl.agents.model import fallback
+from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
@@ -70,13 +71,12 @@ def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
         assert_same(content(one.learn(case.steps // 3), out), goes_on)
 
 
-def test_an_agent_saved_between_a_reshaping_and_the_next_step_is_loaded(tmp_path):
+def test_an_agent_saved_between_a_slow_step_and_the_next_step_is_loaded(tmp_path):
     agent = TwoTimescaleAgent(BARTO, seed=0).learn(20_000)
     engine = agent._engine
     many = engine.n_cells
-    engine.env_states[0].cell = many - 1
-    engine.partition.learner.cells[1:many, 0] = 1e-12  # too light to stay
-    engine.attend(ql.RESHAPE, "")
+    engine.statistics[[cells.MASS, cells.BORN], 1:many] = 0.0  # too light to stay
+    engine.attend(ql.SLOW, "")
     assert engine.n_cells < many
     agent.save(tmp_path / "agent.zip")
     loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")

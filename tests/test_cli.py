@@ -54,7 +54,7 @@ def test_train_with_another_partition(partition, tmp_path, capsys):
     assert main(["evaluate", str(out), "--episodes", "3"]) == 0
     assert main(["plot", str(out)]) == 0
     assert (out / "partition.png").exists()
-    assert ("what the value depends on" in capsys.readouterr().out) == (partition == "som")
+    assert "what the value depends on" in capsys.readouterr().out
 
 
 def test_train_writes_a_run_folder(run, algo):

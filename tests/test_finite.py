@@ -96,8 +96,8 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     agent = TwoTimescaleAgent(Scaled(0, 0), seed=0).learn(500)
     agent.save(file)
     before = file.read_bytes()
-    agent._engine.table[0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"agent.zip' is not written, .*table\[0, 0, 0\] is nan"):
+    agent._engine.cells[0, 0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"agent.zip' is not written, .*cells\[0, 0, 0\] is nan"):
         agent.save(file)
     with pytest.raises(ValueError, match="checkpoint.zip' is not written"):
         agent.learn(10, checkpoint=tmp_path / "checkpoint.zip", checkpoint_every=5)

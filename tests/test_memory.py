@@ -9,7 +9,6 @@ from oda_rl._state import reader
 from oda_rl.agents.base import memory
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, TERMINAL, Memory, Trajectory
 from oda_rl.agents.base.state import EnvState, new_env_states
-from oda_rl.agents.two_timescale.engine import Latest
 
 env_state_of = reader(EnvState)
 
@@ -80,28 +79,13 @@ def test_rows_are_the_latest_of_all_trajectories(seed, capacity):
         if t % 10 != 9 and t > 20:
             continue
         observations, steps = (rows[-capacity:] for rows in oracle.rows())
-        held = Latest.of(ring.observations[None], ring.steps[None], [writer.env_state])
-        np.testing.assert_array_equal(held.steps, steps)
-        np.testing.assert_array_equal(held.points, observations)
+        order = np.roll(np.arange(capacity), -1 - writer.env_state.last_row)
+        order = order[ring.steps[order, MARK] != memory.UNUSED]
+        np.testing.assert_array_equal(ring.steps[order], steps)
+        np.testing.assert_array_equal(ring.observations[order], observations)
     kinds = [trajectory["end"] for trajectory in oracle.done]
     assert min(kinds.count("cut"), kinds.count("terminal")) > 50
     assert max(len(trajectory["steps"]) for trajectory in oracle.done) > 3
-
-
-def test_latest_rows_of_several_rings_are_one_after_the_other():
-    rng, rows = np.random.default_rng(0), 5
-    observations, steps = rng.normal(size=(4, rows, 2)), rng.normal(size=(4, rows, 3))
-    env_states = [new_env_state() for _ in range(4)]
-    order = [[3, 4, 0, 1, 2], [0, 1, 2], [], [0, 1, 2, 3, 4]]  # the first has gone round
-    for env_state, last, ring, own in zip(env_states, (2, 2, -1, 4), steps, order, strict=True):
-        env_state.last_row = last
-        ring[:, MARK] = np.where(np.isin(np.arange(rows), own), CUT, memory.UNUSED)
-    held = Latest.of(observations, steps, env_states)
-    for found, rings in ((held.points, observations), (held.steps, steps)):
-        expected = np.concatenate([ring[own] for ring, own in zip(rings, order, strict=True)])
-        np.testing.assert_array_equal(found, expected)
-    none = Latest.of(observations[2:3], steps[2:3], env_states[2:3])
-    assert (none.points.shape, none.steps.shape) == ((0, 2), (0, 3))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from environments import BARTO, live, quick_rule
 
-from oda_rl.agents import FittedQAgent, ModelAgent, ODAPartition, TwoTimescaleAgent, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.files.archive import load_archive, save_archive, write_text
 
 
@@ -24,7 +25,7 @@ def test_a_loaded_agent_is_the_same(agent, tmp_path):
     for name in ("q_values", "visits", "codevectors", "metric_", "scale_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
     np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
-    for name in ("config", "n_cells", "num_timesteps", "temperature", "frozen", "env_id"):
+    for name in ("config", "n_cells", "num_timesteps", "temperature", "env_id"):
         assert getattr(loaded, name) == getattr(agent, name)
     assert loaded.training_seconds == agent.training_seconds
     points = np.random.default_rng(0).normal(size=(100, 4))
@@ -265,7 +266,7 @@ def test_a_failed_save_leaves_the_old_file(agent, tmp_path, monkeypatch):
     path = tmp_path / "a.zip"
     agent.save(path)
     before = path.read_bytes()
-    monkeypatch.setattr(ODAPartition, "state", lambda self: {"x": np.array([print])})
+    monkeypatch.setattr(OnlineEngine, "state_arrays", lambda self: {"x": np.array([print])})
     with pytest.raises(ValueError, match="[Oo]bject"):
         agent.save(path)
     assert path.read_bytes() == before

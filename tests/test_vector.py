@@ -11,7 +11,6 @@ from environments import BARTO, NONSENSE, Broken, Plain, Toy, Varied, quick_rule
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 from test_adaptation import BOX, MIXED, Combined, near_sighted
-from test_qlearning import make_core
 
 from oda_rl.agents import (
     CodevectorAgent,
@@ -23,12 +22,12 @@ from oda_rl.agents import (
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.loops import train_vector
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
-from oda_rl.agents.base.state import with_env_states
 from oda_rl.agents.base.training_run import TrainingRun
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitting.placed import Placed
-from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.qlearning import outlasted
-from oda_rl.agents.two_timescale.trials import Trial, Trials
+from oda_rl.agents.partitions.grid import GridPartition
+from oda_rl.agents.two_timescale.engine import OnlineEngine
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 SAME = {
@@ -53,13 +52,9 @@ def remembered_by(agent):
         seen = engine.memory.transitions
         parts = seen.before, seen.codes.argmax(axis=1), seen.rewards, seen.after, seen.ended
         return np.column_stack(parts)
-    if isinstance(agent, FittedQAgent):
-        engine.leave_envs()  # the running trajectories are taken over
-        n = engine.memory.rows(engine.env_state)
-        observations, rows = engine.memory.observations[:n], engine.memory.steps[:n]
-    else:
-        ring = engine._latest()
-        observations, rows = ring.points + engine.origin, ring.steps
+    engine.leave_envs()  # the running trajectories are taken over
+    n = engine.memory.rows(engine.env_state)
+    observations, rows = engine.memory.observations[:n], engine.memory.steps[:n]
     taken = np.flatnonzero(rows[:, MARK] == GOES_ON)
     ended = rows[taken + 1, MARK] == TERMINAL
     return np.column_stack([observations[taken], rows[taken, :2], observations[taken + 1], ended])
@@ -118,57 +113,49 @@ def test_every_step_is_learned_from_once(kind, mode):
     episodes = sorted(row for journal in journals for row in journal.episodes)
     assert sorted(map(tuple, agent.episodes.rows[:, :2].tolist())) == episodes
     assert len(episodes) > 50
-    remembered = remembered_by(agent)
     known = np.array(steps, dtype=np.float64)
-    if kind is not TwoTimescaleAgent:
+    if kind is TwoTimescaleAgent:  # it keeps the observations of the last 1000 steps
+        gaps = np.abs(agent.recent[:, None] - known[None, :, 4:6]).max(axis=2)
+        assert gaps.min(axis=1).max() < 1e-12
+        assert len(set(gaps.argmin(axis=1))) == 1000
+    else:
+        remembered = remembered_by(agent)
         order, found = np.lexsort(known.T), np.lexsort(remembered.T)
         np.testing.assert_array_equal(remembered[found], known[order])
-    else:  # a ring of 400 rows each, of which two make the first step of an episode
-        assert len(remembered) > 900
-        gaps = np.abs(remembered[:, None] - known[None]).max(axis=2)
-        assert gaps.min(axis=1).max() < 1e-12
-        assert len(set(gaps.argmin(axis=1))) == len(remembered)
 
 
-def test_values_are_those_of_watkins_with_traces_for_each():
-    n, n_actions, n_cells = 3, 3, 5
-    core = make_core(
-        gamma=0.9,
-        trace_decay=0.9,
-        step_exponent=0.5,
-        exploration_decay=1e9,
-        solved_episodes=0,
-        restart_after=0,
-    )
-    core.set_n_envs(n)
-    shared = oracles.WatkinsQ(n_actions, 0.9, 0.9, 0.5, 0.01)
-    learners = [shared.share() for _ in range(n)]
+def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
+    n, n_actions, n_cells, warmup = 3, 3, 5, 9
+    config = TwoTimescaleConfig(
+        gamma=0.9, trace_decay=0.9, step_size=0.2, step_exponent=0.0, exploration=0.3,
+        exploration_decay=1e9, warmup_steps=warmup,
+    )  # fmt: skip
     rng = np.random.default_rng(0)
+    grid = GridPartition(bins=n_cells, ranges=((-0.5, n_cells - 0.5),)).prepare(1, rng)
+    core = OnlineEngine(Interface((1,), n_actions, 0, n_values=n_cells), config, grid, rng)
+    core.set_n_envs(n)
     no = np.zeros(n, dtype=np.bool_)
     cells = rng.integers(n_cells, size=n)
     points = cells[:, None].astype(float)
     actions, _ = core.advance(VectorStep(points, points, np.zeros(n), no, no, no, ~no, ~no))
-    greedy = [shared.greedy(cell) for cell in cells]
+    learners = []
     for _ in range(2000):
         after, rewards = rng.integers(n_cells, size=n), rng.normal(size=n)
-        ends, cuts = rng.random((2, n)) < 0.05
-        over = ends | cuts
-        begins = np.where(over, rng.integers(n_cells, size=n), after)
-        step = VectorStep(
-            after[:, None].astype(float), begins[:, None].astype(float), rewards, ends, cuts,
-            ~no, ~no, over,
-        )  # fmt: skip
-        chosen, _ = core.advance(step)
+        ends = rng.random(n) < 0.1
+        begins = np.where(ends, rng.integers(n_cells, size=n), after)
+        seen = after[:, None].astype(float), begins[:, None].astype(float)
+        core.state.last_trial = core.state.steps + 10**6  # no trials, in which others decide
+        chosen, _ = core.advance(VectorStep(*seen, rewards, ends, no, ~no, ~no, ends))
         for env, learner in enumerate(learners):
-            learner.update(
-                cells[env], actions[env], rewards[env], after[env], ends[env], over[env],
-                greedy[env],
-            )  # fmt: skip
-            greedy[env] = shared.greedy(begins[env])
+            taken = cells[env], actions[env], rewards[env]
+            learner.update(*taken, after[env], chosen[env], ends[env])
+        if core.state.steps == warmup:
+            shared = oracles.TrueOnlineSarsa(core.values[0, :n_cells].copy(), 0.9, 0.9, 0.2)
+            learners = [shared.share() for _ in range(n)]
         actions, cells = chosen, begins
-    expected = [[shared.values[k, a] for a in range(n_actions)] for k in range(n_cells)]
-    np.testing.assert_allclose(core.table[ql.VALUES, :n_cells], expected, rtol=1e-9, atol=1e-12)
-    assert not np.array_equal(core.table[ql.TRACES], core.table[ql.TRACES + 1])
+    np.testing.assert_allclose(core.values[0, :n_cells], shared.values, atol=2e-3)
+    assert np.ptp(shared.values) > 1.0
+    assert not np.array_equal(core.traces[0], core.traces[1])
 
 
 @kinds
@@ -384,67 +371,22 @@ def test_episodes_that_never_end(kind):
     assert len(agent.episodes.rows) == 0
     assert len(agent.history) > 0
     assert agent.n_cells > 1 or kind is quick_rule  # of which one is as good as any
-    if kind is TwoTimescaleAgent:  # whose trials have to be given up
-        agent = kind(several(lambda: Toy(length=None), 2), seed=0)
-        agent.learn(30_000)
-        assert agent.n_cells > 1
 
 
-def test_the_first_to_end_says_little():
-    raw, env_states = with_env_states(ql.OnlineState, 4)
-    for env_state, length in zip(env_states, (10, 20, 30, 30), strict=True):
-        env_state.episode_length = length - 1  # before the step that ends it
-    assert [outlasted(raw, env, 4) for env in range(4)] == [True, True, False, False]
+def test_trials_take_the_episodes_that_begin_in_any_environment():
+    played = set()
 
+    def note(agent):
+        played.update(i for i, running in enumerate(agent._engine.running) if running.trial)
 
-def trial():
-    return Trial({}, np.zeros((3, 2, 2)))
-
-
-def test_the_policy_that_solves_first_is_kept_until_too_many_fail():
-    trials = Trials(40, 4, 1, None)
-    first, second, third = trial(), trial(), trial()
-    diagram, greedy = np.arange(8.0).reshape(4, 2), np.array([1, 0])
-    for env_state, one in enumerate((first, second, third)):
-        trials.begin(np.array([env_state]), one, diagram, greedy)
-    assert trials.played.counts[:4].tolist() == [2, 2, 2, 0]
-    assert not trials.note(0, False, 10)
-    assert trials.note(1, True, 10)
-    assert trials.keep_next() is second
-    assert not trials.note(2, True, 10)  # third waits
-    trials.begin(np.arange(40), second, diagram, greedy)
-    assert not trials.note(0, False, 10)
-    assert not trials.note(1, False, 10)  # two of 41, of which most still run
-    assert trials.note(2, False, 10)
-    assert trials.keep_next() is third
-    trials.begin(np.arange(2), third, diagram, greedy)
-    assert not trials.note(0, False, 10)
-    assert trials.note(1, False, 10)
-    assert trials.keep_next() is None
-    assert trials.kept is None
-    trials.begin(np.array([5]), second, diagram, greedy)  # it failed too often to be kept again
-    assert not trials.note(5, True, 10)
-    assert trials.keep_next() is None
-
-
-class EndsTooSoon(Toy):
-    """Random observations of as many components as those of the cart-pole, in ten steps."""
-
-    def __init__(self):
-        super().__init__(lambda rng: rng.normal(size=4).astype(np.float32))
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
-
-
-def test_an_agent_that_rests_goes_on_resting_and_wakes_when_it_fails():
-    agent = TwoTimescaleAgent(cartpoles(8), seed=0).learn(60_000)
-    assert agent.frozen
-    values = agent.q_values.copy()
-    agent.learn(20_000)
-    assert agent.frozen
-    np.testing.assert_array_equal(agent.q_values, values)
-    agent.env = several(EndsTooSoon, 8)
-    agent.learn(2000)
-    assert not agent.frozen
+    agent = TwoTimescaleAgent(several(short, 6), seed=0).learn(20_000, callback=note)
+    state = agent._engine.state
+    assert played == set(range(6))
+    assert state.trials > 3
+    assert state.best_n >= 10
+    # What has begun is played to its end: at most ten episodes, and one of each environment.
+    assert state.trial_steps <= 0.2 * agent.num_timesteps + 16 * 30
+    assert agent.evaluate(20, seed=0).mean() > 27.0  # random play has 20
 
 
 def test_codevectors_of_actions_take_one_environment():
@@ -457,9 +399,7 @@ def test_codevectors_of_actions_take_one_environment():
 
 
 @pytest.mark.parametrize("partition", ["gmm", "grid", "infex", "som"])
-def test_policies_of_any_partition_are_kept(partition):
+def test_any_partition_places_the_cells(partition):
     brief = several(lambda: gym.make("CartPole-v1", max_episode_steps=40), 8)
-    agent, kept = TwoTimescaleAgent(brief, seed=1, partition=partition), []
-    agent.learn(20_000, callback=lambda one: kept.append(one.frozen))
-    assert any(kept)
+    agent = TwoTimescaleAgent(brief, seed=1, partition=partition).learn(20_000)
     assert agent.evaluate(50, seed=0).mean() > 30.0  # random play has 20

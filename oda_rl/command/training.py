@@ -198,13 +198,11 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
         """Make the agent, which refuses settings of other partitions."""
         given = {
             setting.name: value
-            for name in PARTITIONS
+            for name in ("config", *PARTITIONS)
             for setting in fields(getattr(self, name))
             if (value := getattr(getattr(self, name), setting.name)) != setting.default
         }
-        return TwoTimescaleAgent(
-            self.env(), partition=self.partition, seed=self.seed, **vars(self.config), **given
-        )
+        return TwoTimescaleAgent(self.env(), partition=self.partition, seed=self.seed, **given)
 
 
 _KINDS: dict[str, type[TrainFitted]] = {
