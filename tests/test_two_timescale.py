@@ -533,6 +533,11 @@ def test_values_that_are_not_finite(bad):
         assert agent.num_timesteps == 0
 
 
+def test_more_features_than_covariances_can_have_are_refused():
+    with pytest.raises(ValueError, match="its 200 components are too many for TwoTimescaleAgent"):
+        TwoTimescaleAgent(Toy(n_features=200))
+
+
 def test_update_needs_act():
     agent = TwoTimescaleAgent(BARTO, seed=0)
     transition = (np.zeros(4), 0, 1.0, np.zeros(4), False, False)
@@ -553,7 +558,7 @@ def test_update_with_an_unknown_action(action):
 
 
 @pytest.mark.parametrize("metric", ["learned", "std", "matrix"])
-@pytest.mark.parametrize("env", [*ODD_ENVS, pytest.param(Toy(n_features=600), id="wide")])
+@pytest.mark.parametrize("env", [*ODD_ENVS, pytest.param(Toy(n_features=100), id="wide")])
 def test_odd_environments_train(env, metric):
     matrix = np.eye(env.observation_space.shape[0]) if metric == "matrix" else metric
     agent = TwoTimescaleAgent(env, seed=0, metric=matrix).learn(3000)

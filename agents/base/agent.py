@@ -619,6 +619,15 @@ class Agent(Player):
         """
         return files.load(cls, Path(path), env)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy as files do."""
+        return files.pickled(self)
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        """What a file does not have, and :meth:`_rebuild` needs."""
+        return ()
+
     def _about(self) -> dict[str, Any]:
         """Return metadata for :meth:`_rebuild` beside interface and settings."""
         return {"partition": None, "solved_return": self.solved_return}

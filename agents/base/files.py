@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 
 from oda_rl._lock import locked
@@ -93,6 +94,16 @@ def save_file(
     more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
 ) -> dict[str, Any]:
     """Save an agent, with further metadata and arrays, to a file; return the metadata."""
+    metadata, arrays = contents(agent)
+    metadata |= more_metadata or {}
+    arrays |= more_arrays or {}
+    load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
+    save_archive(path, metadata, arrays, load)
+    return metadata
+
+
+def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Return metadata and arrays from which :func:`restored` makes the agent."""
     agent_metadata, agent_arrays = agent._to_file()
     origin = agent.origin
     metadata = {
@@ -105,18 +116,41 @@ def save_file(
         "training_seconds": agent.training_seconds,
         "versions": present_versions(),
         **agent_metadata,
-        **(more_metadata or {}),
     }
     arrays = {
         "episodes": agent.episodes.rows,
         **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
         **history_to_arrays(agent.history),
         **agent_arrays,
-        **(more_arrays or {}),
     }
-    load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
-    save_archive(path, metadata, arrays, load)
-    return metadata
+    return metadata, arrays
+
+
+def pickled(agent: "Agent") -> tuple[Any, ...]:
+    """Return what ``__reduce__`` does: an agent is pickled as the content of its file.
+
+    Its environment goes with it only if a file could not say how to make it anew.
+    """
+    metadata, arrays = contents(agent)
+    copies = {name: np.array(array) for name, array in arrays.items()}
+    env = agent.env if agent.origin is None or agent.origin.obstacle is not None else None
+    plain = json.loads(json.dumps(metadata))
+    return _unpickled, (type(agent), plain, copies, agent._parts, env, agent._seed)
+
+
+def _unpickled(
+    cls: type[AnyAgent],
+    metadata: dict[str, Any],
+    arrays: dict[str, npt.NDArray[Any]],
+    parts: tuple[Any, ...],
+    env: AnyEnv | None,
+    seed: int | None,
+) -> AnyAgent:
+    agent = restored(cls, Path("a pickle"), metadata, arrays, None, *parts)
+    agent.named_by_file, agent._seed = False, seed
+    if env is not None:
+        agent.env = env
+    return agent
 
 
 def load(cls: type[AnyAgent], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnyAgent:

@@ -100,6 +100,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     config: TwoTimescaleConfig
     partition: Partition | None
     _engine: OnlineEngine
+    _max_features = 128  # a cell has a covariance
     _streams = ("explore", "partition", "env", "predict")
     _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "cells")}
     _cached: tuple[int, CellPolicy] | None = None
@@ -253,6 +254,10 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     @property
     def _can_be_rebuilt(self) -> bool:
         return self.partition is None or isinstance(self.partition, BuiltIn)
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        return () if self._can_be_rebuilt else (self.partition,)
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)

@@ -1,0 +1,69 @@
+"""Agents, policies and adapters go through pickle, copy and cloudpickle, and learn on as before."""
+
+import copy
+import pickle
+
+import cloudpickle
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Grid
+
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
+
+WAYS = {
+    "pickle": lambda agent: pickle.loads(pickle.dumps(agent)),
+    "deepcopy": copy.deepcopy,
+    "cloudpickle": lambda agent: cloudpickle.loads(cloudpickle.dumps(agent)),
+}
+KINDS = {
+    "online": lambda: TwoTimescaleAgent("CartPole-v1", seed=0),
+    "grid": lambda: TwoTimescaleAgent("CartPole-v1", seed=0, partition="grid"),
+    "fitted": lambda: FittedQAgent("CartPole-v1", seed=0),
+    "model": lambda: ModelAgent("CartPole-v1", seed=0),
+    "codevectors": lambda: CodevectorAgent("Pendulum-v1", seed=0),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_decides_and_learns_as_the_agent_does(kind, way):
+    agent = KINDS[kind]().learn(600)
+    other = WAYS[way](agent)
+    assert type(other) is type(agent)
+    points = agent.recent[:50] if len(agent.recent) else agent.codevectors
+    np.testing.assert_array_equal(other.predict(points)[0], agent.predict(points)[0])
+    np.testing.assert_array_equal(agent.learn(700).q_values, other.learn(700).q_values)
+    assert other.num_timesteps == agent.num_timesteps == 1300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_policies_can_be_copied(kind):
+    agent = KINDS[kind]().learn(600)
+    points = np.random.default_rng(0).normal(size=(20, agent.interface.n_features))
+    for way in WAYS.values():
+        np.testing.assert_array_equal(way(agent.policy).act(points), agent.policy.act(points))
+
+
+def test_an_environment_that_cannot_be_made_anew_goes_along():
+    agent = TwoTimescaleAgent(Grid(), seed=0, warmup_steps=50).learn(500)
+    other = copy.deepcopy(agent)
+    assert other.env is not agent.env
+    np.testing.assert_array_equal(agent.learn(300).q_values, other.learn(300).q_values)
+
+
+def test_algorithms_for_stable_baselines3_can_be_copied():
+    from oda_rl.agents.sb3 import TwoTimescale
+
+    model = TwoTimescale("CartPole-v1", seed=0).learn(1500)
+    other = copy.deepcopy(model)
+    observation = np.zeros((1, 4), dtype=np.float32)
+    assert other.predict(observation)[0] == model.predict(observation)[0]
+    assert other.num_timesteps == 1500
+
+
+def test_a_wrapped_environment_is_made_anew():
+    agent = FittedQAgent(gym.wrappers.RescaleAction(gym.make("Pendulum-v1"), -1, 1), seed=0)
+    other = pickle.loads(pickle.dumps(agent.learn(300)))
+    assert other.learn(100).num_timesteps == 400
+    assert isinstance(other.env, gym.wrappers.RescaleAction)
