@@ -534,8 +534,8 @@ def test_values_that_are_not_finite(bad):
 
 
 def test_more_features_than_covariances_can_have_are_refused():
-    with pytest.raises(ValueError, match="its 200 components are too many for TwoTimescaleAgent"):
-        TwoTimescaleAgent(Toy(n_features=200))
+    with pytest.raises(ValueError, match="its 300 components are too many for TwoTimescaleAgent"):
+        TwoTimescaleAgent(Toy(n_features=300))
 
 
 def test_update_needs_act():

@@ -100,7 +100,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     config: TwoTimescaleConfig
     partition: Partition | None
     _engine: OnlineEngine
-    _max_features = 128  # a cell has a covariance
     _streams = ("explore", "partition", "env", "predict")
     _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "cells")}
     _cached: tuple[int, CellPolicy] | None = None
