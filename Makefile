@@ -64,7 +64,7 @@ benchmark-suite: $(VENV)/developing
 benchmark-worlds: $(VENV)/developing
 	$(BIN)/python scripts/benchmark.py disturbed
 	$(BIN)/python scripts/benchmark.py sparse
-	$(BIN)/python scripts/benchmark.py soft_cells
+	$(BIN)/python scripts/benchmark.py online
 	$(BIN)/python scripts/benchmark.py mujoco
 
 # About a quarter of an hour on two cores.

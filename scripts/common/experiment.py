@@ -52,7 +52,8 @@ FIRST_SEEDS = {
     "benchmark_chip": 62_000_000,
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
-    "benchmark_soft_cells": 150_000_000,
+    "benchmark_joint_cells": 190_000_000,
+    "benchmark_online": 220_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 

@@ -1,7 +1,7 @@
 """Sarsa(λ) over soft annealed cells of state and continuous action together, online; compiled.
 
 The cells are those of :mod:`common.soft_cells`: moments, births, splits and merges are the same,
-and so is the contest of :mod:`common.soft_learner`. Actions u are scaled to [-1, 1]^m.
+and so is the contest of :mod:`common.contest`. Actions u are scaled to [-1, 1]^m.
 
 =============  ==================================================================================
 codevectors    of z = L ((s, u) - mean) instead of x: the metric has the weight of u against s
@@ -47,7 +47,7 @@ from common.soft_cells import (
     observe,
     rescale,
 )  # fmt: skip
-from common.soft_learner import (
+from common.contest import (
     ANNEAL_EVERY,
     BEST_MEAN,
     BEST_SCORE,

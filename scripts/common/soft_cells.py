@@ -1,6 +1,6 @@
 """Soft annealed cells: values by true online TD(λ), and the slow timescale; compiled.
 
-:mod:`common.soft_learner` has the loop over steps.
+:mod:`common.contest` has the loop over steps.
 
 x is an observation in the learned metric, x = L (o - mean); m_k, q_ka, g_k are the codevector,
 values and slope of cell k; T is the temperature, T_o = T / 4.
