@@ -330,15 +330,14 @@ def test_disturbed_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_soft_cells_script(run_script, tmp_path):
+def test_online_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--first-seed", "130000500", "--only", "CartPole-v1")
     steps = ("--checkpoints", "2000", "20000", "--workers", "1")
-    printed = run_script("benchmark.py", "soft_cells", *arguments, *steps)
-    rows = read_rows(tmp_path / "results" / "benchmark_soft_cells.csv")
-    found = {(row["method"], row["steps"]): row for row in rows}
-    methods = ("soft cells", "tile coding")
-    assert {*found} == {(method, n) for method in methods for n in ("2000", "20000")}
-    assert float(found["soft cells", "20000"]["mean"]) > 475.0
+    methods = ("oda", "grid", "tile coding")
+    printed = run_script("benchmark.py", "online", *arguments, *steps, "--methods", *methods)
+    rows = read_rows(tmp_path / "results" / "benchmark_online.csv")
+    found = {(row["method"], row["steps"]) for row in rows}
+    assert found == {(method, n) for method in methods for n in ("2000", "20000")}
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
     assert "share of seeds that solve the task" in printed
 

@@ -28,6 +28,22 @@ from numba import njit
 
 from common import soft_cells
 from common.compiled_tasks import CompiledTask, look, reset, reset_evaluation, step_continuous
+from common.contest import (
+    ANNEAL_EVERY,
+    BEST_MEAN,
+    BEST_SCORE,
+    EPSILON,
+    EPSILON_STEPS,
+    HOLD,
+    METRIC_EVERY,
+    OBSERVE_EVERY,
+    RECENT,
+    SPENT,
+    TRIAL,
+    WARM_UP,
+    end_learning_episode,
+    end_trial_episode,
+)  # fmt: skip
 from common.soft_cells import (
     BIRTH,
     BLEND,
@@ -46,22 +62,6 @@ from common.soft_cells import (
     give_birth,
     observe,
     rescale,
-)  # fmt: skip
-from common.contest import (
-    ANNEAL_EVERY,
-    BEST_MEAN,
-    BEST_SCORE,
-    EPSILON,
-    EPSILON_STEPS,
-    HOLD,
-    METRIC_EVERY,
-    OBSERVE_EVERY,
-    RECENT,
-    SPENT,
-    TRIAL,
-    WARM_UP,
-    end_learning_episode,
-    end_trial_episode,
 )  # fmt: skip
 from oda_rl._compile import bound_copy
 from oda_rl._types import FloatArray, IntArray
