@@ -55,7 +55,7 @@ History = Sequence[Any]
 
 
 def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
-    """Draw how cells split as the temperature fell, since the last start.
+    """Draw how cells split as the temperature fell, since the last start, until it was lowest.
 
     The height of a cell is the first principal component of its codevector (in standardised
     observations).
@@ -100,8 +100,10 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
             text = "these cells have no temperature:\nplot_cells_over_time shows their number"
         ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
         return []
-    heights = _principal_component([level.codevectors for level in levels])
     temperatures = [level.temperature for level in levels]
+    coldest = int(np.nanargmin(temperatures))
+    levels, temperatures = levels[: coldest + 1], temperatures[: coldest + 1]
+    heights = _principal_component([level.codevectors for level in levels])
     thickness = min(1.0, 12.0 / len(levels), _THIN / max(map(len, heights)) ** 0.5)
     for i, level in enumerate(levels):
         labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
