@@ -281,11 +281,11 @@ def test_unsupported_spaces_are_refused():
             kind("Pendulum-v1", action_bins=1)
 
 
-@pytest.mark.parametrize(("kind", "most"), [(TwoTimescaleAgent, 128), (FittedQAgent, 256)])
-def test_too_many_components_are_refused(kind, most):
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent])
+def test_too_many_components_are_refused(kind):
     image = spaces.Box(0, 255, (84, 84, 3), np.uint8)
-    message = f"21,168 components are too many for {kind.__name__}, at most {most}; .*Transform"
+    message = f"21,168 components are too many for {kind.__name__}, at most 256; .*Transform"
     with pytest.raises(ValueError, match=f"observation_space is Box.*{message}"):
         kind(Combined(image, spaces.Discrete(2)))
-    large = spaces.Box(-1.0, 1.0, (most,))
-    assert kind(Combined(large, spaces.Discrete(2)), seed=0).interface.n_features == most
+    large = spaces.Box(-1.0, 1.0, (256,))
+    assert kind(Combined(large, spaces.Discrete(2)), seed=0).interface.n_features == 256
