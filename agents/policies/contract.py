@@ -18,9 +18,11 @@ from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.schema import Member, check
 
 TIE = 1e-9  # relative: values closer than that are equal
-SMALLEST_TRACE = 1e-3  # of Q(λ), in every language
-SHORT = 0.05  # share of the best return's gain over random play that a success may lack; likewise
-SETTLED_AFTER = 2000  # steps without a better best return, before which learning does not rest
+# Of learning in soft cells, in every language:
+CUT = 7.0  # cells with w_k below exp(-7) of the greatest are left out
+SLOPE_RATE = 0.3  # step size of slopes beside that of values, at a distance of √T
+MIN_NORM = 0.1  # lower bound of |φ|² in the step size
+SMALLEST_TRACE = 1e-4  # relative; smaller ones are dropped
 
 
 def checked_names(

@@ -97,10 +97,10 @@ def export_policy(
         A proof about the policy, written into the comment of a C header, or into JSON.
     learn : bool
         Instead of the policy, write the online agent's learner over the same, fixed cells as a C
-        header. It begins with nothing learned: ``oda_init(&learner, seed)``, then in turn
-        ``oda_act(&learner, obs)`` and ``oda_learn(&learner, next_obs, reward, terminated,
-        truncated)``; ``oda_greedy(&learner, obs)`` is the policy. All state is in the struct
-        ``oda_learner``, 16 bytes for each action in each cell and 40 more.
+        header: ``oda_init(&learner, seed, learned)``, ``oda_begin(&learner, obs)`` for each
+        episode, then ``oda_step(&learner, obs, reward, terminated)`` for each step;
+        ``oda_greedy(&learner, obs)`` is the policy. It starts from the exported values if
+        ``learned`` is 1, from nothing if it is 0. All state is in the struct ``oda_learner``.
     allow_disagreement : bool
         Write fixed-point tables even if less than 99.9 % of the decisions agree.
 

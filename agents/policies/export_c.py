@@ -1,11 +1,10 @@
 """Policies as C99 headers: a few tables, and a function that looks up the action (``policy.h``).
 
-A learner (``learner.h``) does what the online agent does on its fast timescale: Watkins' Q(λ) with
-exploration, freezing and restart over fixed cells. The power in its step size is computed without
-``math.h``: the number of updates is halved until it is in [1, 2), which multiplies the result by a
-constant each time, and a polynomial does the rest.
+A learner (``learner.h``) does what the online agent does on its fast timescale: true online
+Sarsa(λ) with exploration, over cells that stay where they are.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.policies.contract import SETTLED_AFTER, SHORT, SMALLEST_TRACE, Trained
+from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE, Trained
 from oda_rl.agents.policies.export_tables import (
     CLIP,
     Export,
@@ -21,23 +20,16 @@ from oda_rl.agents.policies.export_tables import (
     IntegerTables,
     Numbered,
     Tables,
+    single,
 )
-from oda_rl.agents.policies.table import TablePolicy
-from oda_rl.exporting.c_text import (
-    as_comment,
-    defined,
-    number,
-    source,
-    table,
-)
+from oda_rl.exporting.c_text import as_comment, defined, number, source, table
+from oda_rl.metric import root
 
 MIN_AGREEMENT = 0.999
 """Share of decisions in which tables of 16 bits have to agree with the agent's."""
 
 SCORES = ("oda_diagram", "oda_offsets", "oda_slopes", "oda_shifts")
-_DEGREE = 10  # then the error is that of rounding, for any exponent in [0, 1]
-_MAX_STEPS = 2**32 - 2  # that a count reaches; a restart after so many never comes
-_MAX_EPISODES = 2**31 - 2
+_MAX_TRACE = 65_533  # steps, in 16 bits
 
 
 def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool = False) -> str:
@@ -309,104 +301,110 @@ def _explanation(export: Export, tables: FloatTables | IntegerTables, found: Tab
 def learner_header(export: Export, agent: Trained) -> str:
     """Return a C99 header with a struct that learns, and functions for it.
 
-    Raises ValueError if the agent has no Q-table over cells, or a certificate is given.
+    Raises ValueError if the agent does not learn online, or a certificate is given.
     """
-    settings: Any = getattr(agent, "config", None)
-    if not (isinstance(agent.policy, TablePolicy) and hasattr(settings, "solved_episodes")):
+    learner: Any = agent
+    settings, cells = getattr(agent, "config", None), export.cells
+    if cells.common is None or not hasattr(settings, "step_size_steps"):
         raise ValueError(
-            f"learn is True: it must be False for a {type(agent).__name__}, whose policy is no "
-            "Q-table over cells that goes on learning with every step; TwoTimescaleAgent's is"
+            f"learn is True: it must be False for a {type(agent).__name__}, which does not learn "
+            "step by step; TwoTimescaleAgent does"
         )
     if export.certificate is not None:
         raise ValueError("certificate is given: it must be None where learn is True")
-    found = export.tables(in_order=True)
-    tables = found.in_floats()
-    power = _power(settings.step_exponent)
-    arrays = {"oda_diagram": tables.scores, "oda_origin": tables.origin, "oda_power": power}
-    present = {name: array for name, array in arrays.items() if array is not None}
-    constants = _learner_constants(export, settings)
-    if tables.tie > 0:
-        constants["TIE"] = number(tables.tie)
+    # In units in which the step size of slopes is that of values.
+    metric = learner.metric_ * SLOPE_RATE / cells.width
+    units = np.sqrt(np.diag(metric))
+    units[units == 0.0] = 1.0
+    transform = root(metric / np.outer(units, units), 0.5, 0.0)
+    slopes = (cells.common[:, 1:] / units) @ np.linalg.pinv(transform)
+    exact = {
+        "oda_mean": cells.origin,
+        "oda_metric": transform * units,
+        "oda_codevectors": ((export.codevectors - cells.origin) * units) @ transform.T,
+        "oda_learned": np.column_stack([cells.values, slopes]),
+    }
+    arrays = {name: single(array) for name, array in exact.items()}
+    constants = _learner_constants(export, settings, agent.num_timesteps)
     parts = [
-        as_comment(_about_learner(export, sum(array.nbytes for array in present.values()))),
-        "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n#include <stdint.h>\n\n",
+        as_comment(_about_learner(export, sum(array.nbytes for array in arrays.values()))),
+        "#ifndef ODA_LEARNER_H\n#define ODA_LEARNER_H\n\n",
+        "#include <math.h>\n#include <stdint.h>\n\n",
         defined(constants),
-        *(table(name, array) for name, array in present.items()),
-        _source("learner.h", constants, present),
+        *(table(name, array) for name, array in arrays.items()),
+        source("oda_rl.agents.policies", "learner.h", ()),
         "#endif\n",
     ]
     return "".join(parts)
 
 
-def _power(exponent: float) -> npt.NDArray[np.float32]:
-    """Return coefficients of m to minus a power, m = (3 + x) / 2 in [1, 2], the lowest first."""
-    interpolated = np.polynomial.Chebyshev.interpolate(
-        lambda x: ((3.0 + x) / 2.0) ** -exponent, _DEGREE
-    )
-    return interpolated.convert(kind=np.polynomial.Polynomial).coef.astype(np.float32)
-
-
-def _learner_constants(export: Export, settings: Any) -> dict[str, str]:
-    restart = settings.restart_after
+def _learner_constants(export: Export, settings: Any, steps: int) -> dict[str, str]:
+    cells, decay = export.cells, settings.gamma * settings.trace_decay
+    exponent = settings.step_exponent
+    last = decay * _MAX_TRACE  # steps after which a trace counts no more
+    if 0.0 < decay < 1.0:
+        last = min(last, math.log(SMALLEST_TRACE) / math.log(decay))
+    power = "/ (elapsed)" if exponent == 1.0 else f"* powf(elapsed, {number(-exponent)})"
     return {
-        "FEATURES": str(len(export.cells.origin)),
-        "CELLS": str(len(export.cells.diagram)),
+        "FEATURES": str(len(cells.origin)),
+        "CELLS": str(len(cells.diagram)),
+        "NEAR": str(min(cells.n_nearest, len(cells.diagram))),
         "ACTIONS": str(len(export.action_names)),
+        "COLUMNS": "(ODA_ACTIONS + ODA_FEATURES)",
         "FIRST_ACTION": f"({export.first_action})",
+        "TEMPERATURE": number(SLOPE_RATE),
+        "CUT": f"{number(CUT * SLOPE_RATE)} /* farther than the nearest cell: no weight */",
         "DISCOUNT": number(settings.gamma),
-        "TRACE_DECAY": f"{number(settings.gamma * settings.trace_decay)} /* times gamma */",
-        "SMALLEST_TRACE": number(SMALLEST_TRACE),
+        "TRACE_DECAY": f"{number(decay)} /* times gamma */",
+        "TRACE_STEPS": str(int(last) + 2),
+        "STEP_SIZE(elapsed)": f"({number(settings.step_size)} {power})",
+        "STEP_SIZE_STEPS": number(settings.step_size_steps),
         "MIN_STEP_SIZE": number(settings.min_step_size),
-        "HALVED": f"{number(2.0**-settings.step_exponent)} /* step size at twice the updates */",
-        "DEGREE": str(_DEGREE),
+        "MIN_NORM": number(MIN_NORM),
         "EXPLORATION": f"{number(settings.exploration)} /* probability at first */",
         "EXPLORATION_DECAY": f"{number(settings.exploration_decay)} /* steps that halve it */",
-        "LARGEST": "3.4e38f",
-        "SHORT": f"{number(SHORT)} /* share of what was gained that a success may lack */",
-        "SETTLED_AFTER": f"UINT32_C({SETTLED_AFTER})",
-        "FIRST_STEPS": f"UINT32_C({min(settings.warmup_steps, _MAX_STEPS)})",
-        "SOLVED_EPISODES": str(min(settings.solved_episodes, _MAX_EPISODES)),
-        "MAX_STEPS": f"UINT32_C({_MAX_STEPS})",
-        "RESTART_AFTER": f"UINT32_C({min(restart, _MAX_STEPS) if restart else _MAX_STEPS})",
+        "STEPS": f"UINT32_C({min(steps, 2**32 - 1)}) /* that were learned from so far */",
+        "OPTIMISM": f"{number(cells.values.max())} /* every value, before anything is learned */",
+        "LARGEST": "1e30f",
     }
 
 
 def _about_learner(export: Export, table_bytes: int) -> list[str]:
-    cells, actions = len(export.cells.diagram), len(export.action_names)
+    """Return what a reader has to know."""
+    cells, actions, d = len(export.cells.diagram), len(export.action_names), len(export.names)
+    near = min(export.cells.n_nearest, cells)
+    size = 8 * cells * (actions + d) + 2 * cells + 4 * near * (2 + d)
     return [
-        "A learner over cells that oda_rl has placed, for C99: Watkins' Q(lambda), from nothing.",
+        "A learner over cells that oda_rl has placed, for C99: true online Sarsa(lambda).",
         "",
         f"Environment: {export.env_id or 'not known'}",
-        f"Cells: {cells}, which stay where they are; the nearest one is learned in",
-        f"State: {16 * cells * actions + 56} bytes, an oda_learner, which the caller owns",
+        f"Cells: {cells}, which stay where they are; the {near} nearest are blended",
+        f"State: {8 * math.ceil((size + 24) / 8)} bytes, an oda_learner, which the caller owns",
         f"Tables: {table_bytes} bytes, constant, single precision",
         "",
-        "    oda_learner learner;",
-        "    oda_init(&learner, seed);             any 32 bits; nothing is learned yet",
-        "    action = oda_act(&learner, obs);      explores; then do the action, and",
-        "    oda_learn(&learner, next_obs, reward, terminated, truncated);",
-        "    action = oda_greedy(&learner, obs);   the best that is known; changes nothing",
+        "    static oda_learner learner;",
+        "    oda_init(&learner, seed, 1);           goes on from oda_learned; 0: from nothing",
+        "    action = oda_begin(&learner, obs);     an episode; then do the action, and",
+        "    action = oda_step(&learner, obs, reward, terminated);",
+        "    action = oda_greedy(&learner, obs);    the best that is known; changes nothing",
         "",
-        "oda_learn follows each oda_act, with the observation that the action led to. After an",
-        "episode's end, terminated (failed or arrived: nothing comes after it) or truncated (cut",
-        "off), oda_act goes on with the first observation of the next one. Of a reward that is not",
-        "finite nothing is learned, and oda_learn returns 0, else 1. An observation that is not a",
-        "number belongs to some cell. Who does another action than oda_act's says so in",
-        "learner.action, counted from 0, before oda_learn.",
+        "oda_step learns from the reward and the observation that the latest action led to, and",
+        "returns the next action. After the end of an episode, terminated (failed or arrived:",
+        "nothing comes after it) or cut off, what it returns is not done: oda_begin goes on with",
+        "the first observation of the next episode. From a reward or an observation that is not",
+        "finite nothing is learned, and traces end.",
         "",
         "An observation, flattened, is",
         *_observed(export),
         *_returned(export),
         "",
-        "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];",
-        "x is obs, less oda_origin if that is there. The nearest cell has the least score.",
-        "An action is random with the probability",
-        "ODA_EXPLORATION / (1 + steps / ODA_EXPLORATION_DECAY). The n-th update of a value has",
-        "the step size n to minus a power, but at least ODA_MIN_STEP_SIZE. An episode succeeds if",
-        "its return, the sum of rewards, keeps what the best so far has gained over the mean of",
-        "the first ones, but for a share of ODA_SHORT. After ODA_SOLVED_EPISODES in a row that",
-        "succeed, ODA_SETTLED_AFTER steps or more after the best, learning rests until one falls",
-        "short; if as many in a row fall short after more than",
-        "ODA_RESTART_AFTER steps, it starts from nothing. Random numbers are PCG32 (O'Neill",
-        "2014), stream 54.",
+        "x = oda_metric (obs - oda_mean). The nearest cells have weights w_k proportional to",
+        "exp(-|x - m_k|^2 / ODA_TEMPERATURE), m_k = oda_codevectors[k]; the value of action a is",
+        "the sum of w_k (q_ka + <g_k, x - m_k>). A row of oda_learned is what the agent had",
+        "learned in ODA_STEPS steps: the values q_ka, and the slope g_k; from nothing, all values",
+        "are the greatest of these, ODA_OPTIMISM, so that every action is tried. An action is",
+        "random with probability ODA_EXPLORATION / (1 + steps / ODA_EXPLORATION_DECAY). Step sizes",
+        "are divided by the sum of squares of w_k and w_k (x - m_k). The agent in Python also",
+        "places cells, holds random actions for several steps, and delivers the best of its",
+        "snapshots. Random numbers are PCG32 (O'Neill 2014), stream 54; the seed is any 32 bits.",
     ]

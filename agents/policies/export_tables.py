@@ -127,13 +127,13 @@ class Export:
             return None
         return in_box(self.cells.affine, self.box.low, self.box.high)
 
-    def tables(self, in_order: bool = False) -> "Tables":
-        """Leave out what decisions do not need; with ``in_order`` cells keep their numbers."""
+    def tables(self) -> "Tables":
+        """Leave out what decisions do not need."""
         cells, (centre, reach), affine = self.cells, self.extent, self.affine
         shift, edited = cells.origin - centre, cells.clauses
         actions = np.asarray(cells.values.argmax(axis=1))
         tied = np.empty((0, len(centre))) if self.visited is None else self.visited.tied - centre
-        in_order = in_order or self.blended or edited is not None or len(tied) > 0
+        in_order = self.blended or edited is not None or len(tied) > 0
         apart = not in_order and len(np.unique(actions)) == len(actions)
         order = actions.argsort() if apart else np.arange(len(cells.diagram))
         diagram = _moved(cells.diagram, shift)
@@ -200,15 +200,15 @@ class Tables:
 
     def in_floats(self) -> "FloatTables":
         """Round to single precision; raise ValueError if something is beyond its range."""
-        origin = None if self.near else _single(self.origin)
+        origin = None if self.near else single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
-        scores = _single(_moved(self.scores, offsets))
-        affine = None if self.affine is None else _single(_moved(self.affine, offsets))
+        scores = single(_moved(self.scores, offsets))
+        affine = None if self.affine is None else single(_moved(self.affine, offsets))
         edited = None
         if self.clauses is not None:
-            edited = _single(_moved(self.clauses.conditions, offsets))
-        parts = _single(self.parts)
-        tables = FloatTables(scores, origin, _single(self.advantages), parts, affine, edited)
+            edited = single(_moved(self.clauses.conditions, offsets))
+        parts = single(self.parts)
+        tables = FloatTables(scores, origin, single(self.advantages), parts, affine, edited)
         return replace(tables, tie=self._tie(tables.scores_at))
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":
@@ -225,18 +225,18 @@ class Tables:
             raise ValueError(
                 f"fixed_point is True: it must be False for {what}, which are in single precision"
             )
-        origin = _single(self.origin)
+        origin = single(self.origin)
         scores = _moved(self.scores, self.origin - origin.astype(np.float64))
         largest = np.abs(scores).max(axis=0)
         furthest = (largest * np.append(1.0, reach)).max()
         unit = furthest / (_INT16 * _STEPS) if furthest > 0.0 else 1.0
-        scale = _single(largest[1:] / (_INT16 * unit))
+        scale = single(largest[1:] / (_INT16 * unit))
         steps = unit * scale.astype(np.float64)
         slopes = scores[:, 1:] / np.where(steps > 0.0, steps, 1.0)
         shifts = np.clip(_exponents(slopes), -_MAX_SHIFT, 0) + _MAX_SHIFT
         unit /= 2.0**_MAX_SHIFT
         one = max(math.ceil(largest[0] / (_LARGEST_INT * unit)), 1)
-        advantages = _single(self.advantages)
+        advantages = single(self.advantages)
         exponents = None if advantages is None else _exponents(advantages)
         tables = IntegerTables(
             np.rint(scores[:, 0] / (unit * one)).astype(np.int32),
@@ -474,7 +474,8 @@ def _at_exponents(
     return np.clip(integers, -_INT16, _INT16).astype(np.int16)
 
 
-def _single(array: Any) -> Any:
+def single(array: Any) -> Any:
+    """Round an array to single precision; None stays None."""
     if array is None:
         return None
     with np.errstate(over="ignore"):

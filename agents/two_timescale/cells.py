@@ -37,16 +37,14 @@ import numpy as np
 
 from oda_rl._compile import compiled, integer
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE
 
 NEAREST = 6
 BLEND = 4.0  # T / T_o
 BIRTH = 6.0  # squared distance to the nearest cell, in T_o
-SLOPE_RATE = 0.3  # step size of slopes beside that of values, at a distance of √T
-MIN_NORM = 0.1  # lower bound of |φ|² in the step size
 HEATING = 1.005  # where a birth finds no room and no cheap pair
-CUT = 7.0  # cells with w_k below exp(-7) of the greatest are left out
 MASS_STEPS = 100_000.0  # samples of the running average of masses
-SMALLEST_SHARE, SMALLEST_TRACE = 1e-3, 1e-4
+SMALLEST_SHARE = 1e-3
 N_CELLS, TEMPERATURE = range(2)  # of Policy.head
 MASS, COUNT, BORN, ANCESTOR, COVARIANCE = range(5)  # columns of moments, the last one d x d
 LAST, TRACE = range(2)  # columns of traces: step at which a cell was last active; -1 without
