@@ -406,3 +406,16 @@ def test_videos(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("oda_rl.agents.videos.find_spec", lambda name: None)
     assert main(["evaluate", str(tmp_path / "run"), "--video", str(films)]) == 2
     assert "pip install moviepy" in capsys.readouterr().err
+
+
+def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path):
+    (tmp_path / "still.py").write_text(
+        "import gymnasium as gym\n"
+        "from gymnasium.envs.toy_text import CliffWalkingEnv\n"
+        "gym.register('Still-v0', CliffWalkingEnv, max_episode_steps=20)\n"
+    )
+    arguments = "train --algo fitted --env-id still:Still-v0 --total-timesteps 200 --out run"
+    command = [sys.executable, "-m", "oda_rl", *arguments.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "agent.zip").is_file()

@@ -9,7 +9,13 @@ import oracles
 import pytest
 from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Toy
 
-from oda_rl.agents import GridPartition, TwoTimescaleAgent, TwoTimescaleConfig
+from oda_rl.agents import (
+    FittedQAgent,
+    GridPartition,
+    ModelAgent,
+    TwoTimescaleAgent,
+    TwoTimescaleConfig,
+)
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -413,6 +419,22 @@ def test_config_is_checked_and_defaults_know_no_environment():
         TwoTimescaleConfig().gamma = 0.5
     with pytest.raises(TypeError, match="discount"):
         TwoTimescaleAgent(BARTO, discount=0.9)
+
+
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, ModelAgent])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("discount", "it is called gamma"),
+        ("action_bin", "did you mean action_bins"),
+        ("learning_rate", "TwoTimescaleAgent has step_size"),
+        ("verbose", "learn.progress_bar=True."),
+        ("nonsense", "it has .*action_bins"),
+    ],
+)
+def test_unknown_settings_are_answered(kind, name, answer):
+    with pytest.raises(TypeError, match=f"{name} is no setting of {kind.__name__}: {answer}"):
+        kind("CartPole-v1", **{name: 0.5})
 
 
 def test_settings_of_a_partition_are_its_own(tmp_path):

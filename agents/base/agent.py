@@ -28,7 +28,7 @@ from oda_rl.agents.base.loops import (
 )
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.progress import deferred_interrupt, progress_line
-from oda_rl.agents.base.settings import checked_count
+from oda_rl.agents.base.settings import checked_count, made_settings
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
@@ -75,7 +75,7 @@ class Agent(Player):
     def __init__(
         self, env: str | AnyEnv | Spaces, *, seed: int | None = None, **config: Any
     ) -> None:
-        self.config = self._config_class(**config)
+        self.config = made_settings(type(self).__name__, self._config_class, config)
         made = self._enter(described(env))
         self._build(self._interface(), self.config, seed)
         self.solved_return = reward_threshold(made)
@@ -508,7 +508,7 @@ class Agent(Player):
                     save()
                 if run.interrupt.requested and not run.over:
                     raise KeyboardInterrupt
-                if len(ended) and callback is not None and callback(self) is False:
+                if len(ended) and callback is not None and _stops(callback(self)):
                     run.total = run.steps
                     break
             self.training_seconds = before + watch.seconds
@@ -686,3 +686,8 @@ class Agent(Player):
         for name, rng in agent._rngs.items():
             rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
+
+
+def _stops(answer: Any) -> bool:
+    """Whether a callback ends the training: by anything false that is not None."""
+    return answer is not None and not answer

@@ -1,13 +1,16 @@
 """Base of settings, with ranges that are declared beside the fields and checked from there."""
 
+import difflib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from oda_rl.files.schema import Span
+
+S = TypeVar("S")
 
 
 class Range(NamedTuple):
@@ -82,6 +85,39 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return tuple(_plain(one) for one in value)
     return value
+
+
+_STEP_SIZE = "TwoTimescaleAgent has step_size, other agents have no step sizes"
+_NO_NETWORK = "there is no network"
+ELSEWHERE = {
+    **dict.fromkeys(("discount", "discount_factor"), "it is called gamma"),
+    **dict.fromkeys(("learning_rate", "lr", "alpha"), _STEP_SIZE),
+    **dict.fromkeys(("lam", "lambda_", "gae_lambda"), "it is called trace_decay"),
+    **dict.fromkeys(("policy", "policy_kwargs", "device"), _NO_NETWORK),
+    **dict.fromkeys(("n_steps", "total_timesteps"), "learn(total_timesteps) takes it"),
+    **dict.fromkeys(("n_episodes", "n_eval_episodes"), "evaluate(n_eval_episodes) takes it"),
+    "epsilon": "it is called exploration",
+    "random_state": "it is called seed",
+    "verbose": "learn(progress_bar=True) shows progress",
+}
+"""Where to find what other libraries call a setting."""
+
+
+def unknown_setting(kind: str, name: str, known: Iterable[str]) -> TypeError:
+    """Return the error for a setting that an agent does not have, with what may be meant."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    return TypeError(f"{name} is no setting of {kind}: {ELSEWHERE.get(name, hint)}")
+
+
+def made_settings(kind: str, declared: type[S], given: Mapping[str, Any]) -> S:
+    """Return settings of an agent; TypeError if it does not have one of those given."""
+    known = [field.name for field in fields(declared)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in known:
+            raise unknown_setting(kind, name, known)
+    return declared(**given)
 
 
 def checked_count(name: str, value: int) -> int:

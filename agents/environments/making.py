@@ -36,6 +36,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -
 def given_env(env: Any) -> AnyEnv:
     """Return an environment, made if ``env`` is an id; raise TypeError if it is neither."""
     if isinstance(env, str):
+        if env in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
+            raise ValueError(f"env is {env!r}: the environment comes first; there is no network")
         return make_env(env)
     if not isinstance(env, gym.Env | VectorEnv):
         raise TypeError(

@@ -10,6 +10,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.settings import unknown_setting
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -285,10 +286,15 @@ def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition 
             "object with the methods of oda_rl.agents.Partition"
         )
     known = _OF_PARTITION.get(partition, set()) if isinstance(partition, str) else set()
-    for name in [name for name in settings if name not in known]:
-        owners = [other for other, names in _OF_PARTITION.items() if name in names]
-        whose = f"a setting of partition={owners[0]!r}" if owners else "no setting"
-        raise TypeError(f"{name} is {whose}: it must be one of the agent or its named partition")
+    for name in settings:
+        if name not in known:
+            owners = [other for other, names in _OF_PARTITION.items() if name in names]
+            if owners:
+                raise TypeError(
+                    f"{name} is a setting of partition={owners[0]!r}: it must be one of the agent "
+                    "or its named partition"
+                )
+            raise unknown_setting("TwoTimescaleAgent", name, _OF_AGENT | known)
     if isinstance(partition, str):
         return None if partition == "oda" else PARTITIONS[partition](**settings)
     return partition

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import re
 import sys
 import time
@@ -431,7 +432,12 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; an error is printed as one line, and the exit code is 2."""
+    """Run the command; an error is printed as one line, and the exit code is 2.
+
+    Environments of modules in the working directory are found, as with ``python -m``.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
     console = Console(highlight=False, soft_wrap=True)
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
