@@ -535,7 +535,6 @@ def test_bad_arguments(tmp_path):
     (tmp_path / "file").write_text("mine")
     for arguments, message in (
         ((tmp_path / "x", "rust"), "format is 'rust': it must be one of ['c', 'json', 'onnx']"),
-        ((tmp_path / "x", None), "format is None"),
         ((tmp_path / "x", "json", True), "fixed_point is True: it must be False for the format"),
         ((tmp_path / "x", "onnx", True), "fixed_point is True"),
         ((tmp_path,), "which is a folder: it must be a file"),
@@ -605,3 +604,11 @@ def test_without_onnx_the_error_names_the_extra(run, tmp_path, capsys, monkeypat
         export_policy(load_agent(run), tmp_path / "policy.onnx", "onnx")
     assert main(["export", str(run), "--format", "onnx"]) == 2
     assert "pip install 'oda-rl[onnx]'" in capsys.readouterr().err
+
+
+def test_the_format_goes_by_the_suffix(tmp_path):
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(300)
+    for name, start in (("a.h", b"/*"), ("a.json", b"{"), ("policy", b"/*")):
+        assert export_policy(agent, tmp_path / name).read_bytes().startswith(start)
+    model = export_policy(agent, tmp_path / "a.onnx").read_bytes()
+    assert model == export_policy(agent, tmp_path / "b", format="onnx").read_bytes()

@@ -57,7 +57,7 @@ _CONTINUOUS = [
 def export_policy(
     agent: Trained,
     out: str | Path,
-    format: str = "c",  # noqa: A002
+    format: str | None = None,  # noqa: A002
     fixed_point: bool = False,
     certificate: "Certificate | None" = None,
     learn: bool = False,
@@ -89,8 +89,8 @@ def export_policy(
         :class:`oda_rl.agents.policies.Trained`.
     out : str or Path
         File to write.
-    format : {"c", "json", "onnx"}
-        Format of the file.
+    format : {"c", "json", "onnx"}, optional
+        Format of the file; by default that of its suffix, .h, .json or .onnx, else C.
     fixed_point : bool
         Tables of 16-bit integers instead of single precision in a C header.
     certificate : Certificate, optional
@@ -128,6 +128,9 @@ def export_policy(
     ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
     True
     """
+    if format is None:
+        named = {suffix: name for name, suffix in SUFFIXES.items()}
+        format = named.get(Path(out).suffix, "c")  # noqa: A001
     if format not in SUFFIXES:
         raise ValueError(f"format is {format!r}: it must be one of {sorted(SUFFIXES)}")
     if fixed_point and format != "c":
