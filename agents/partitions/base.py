@@ -73,7 +73,7 @@ class BuiltIn:
     @property
     def codevectors(self) -> FloatArray:
         """A representative observation of each cell, shape (n_cells, d)."""
-        return self.units[0] + self.units[1] * self.placed
+        return np.asarray(self.units[0] + self.units[1] * self.placed)
 
     @property
     def n_cells(self) -> int:

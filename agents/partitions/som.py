@@ -1,6 +1,5 @@
 """A self-organising map of the states that the agent visits."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
@@ -76,8 +75,9 @@ class SOMPartition(BuiltIn):
     settings: SOMSettings
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
-        self._shape = (1, *self.settings.map_shape)[-2:]
-        self.capacity = math.prod(self._shape)
+        n_rows, n_columns = (1, *self.settings.map_shape)[-2:]
+        self._grid = Grid(n_rows, n_columns, self.settings.map_periodic)
+        self.capacity = n_rows * n_columns
         self.units = np.array([np.zeros(n_features), np.ones(n_features)])
         self.placed = np.zeros((self.capacity, n_features))
         self._shown = np.zeros(1, dtype=np.int64)
@@ -97,10 +97,10 @@ class SOMPartition(BuiltIn):
             return None
         self._shown += n
         share = np.arange(first, first + n) / samples
-        rate, width = self.settings.map_rate, max(self._shape) / 2.0
+        rate, width = self.settings.map_rate, max(self._grid.n_rows, self._grid.n_columns) / 2.0
         learn_map(
             self.placed, np.zeros(self.capacity, dtype=np.int64), self.standardised(observations),
-            np.ones(n), np.arange(n), Grid(*self._shape, self.settings.map_periodic),
+            np.ones(n), np.arange(n), self._grid,
             rate * (_LAST_RATE / rate) ** share, width * (_LAST_WIDTH / width) ** share,
             np.zeros(self.capacity),
         )  # fmt: skip

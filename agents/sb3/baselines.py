@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.environments.making import make_env
@@ -65,7 +66,7 @@ class Baseline:
     def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the greedy action for one observation, or the actions for a batch."""
         if self._normalizer is not None:
-            observations = self._normalizer.normalize_obs(observations)
+            observations = np.asarray(self._normalizer.normalize_obs(observations))
         actions: npt.NDArray[Any] = self.model.predict(observations, deterministic=True)[0]
         return actions
 

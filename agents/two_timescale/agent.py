@@ -134,8 +134,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
                 f"metric is a {len(config.metric)} by {len(config.metric)} matrix: it must have "
                 f"{d} rows, one for each component of the observation"
             )
-        if hasattr(self.partition, "prepare"):
-            self.partition.prepare(d, self._rngs["partition"])
+        prepare = getattr(self.partition, "prepare", None)
+        if prepare is not None:
+            prepare(d, self._rngs["partition"])
         self._cached = None
         return OnlineEngine(self.interface, config, self.partition, self._rngs["explore"])
 

@@ -113,7 +113,7 @@ def evaluate(policy: Policy, observation: FloatArray, blend: Blend, values: Floa
                 parts[slot, 0], near[1 + slot] = parts[slot - 1, 0], near[slot]
                 slot -= 1
             parts[slot, 0], near[1 + slot] = distance, k
-    nearest = parts[0, 0]
+    nearest: float = parts[0, 0]
     while parts[n - 1, 0] - nearest > CUT * temperature:
         n -= 1
     near[0] = n

@@ -234,7 +234,7 @@ class OnlineEngine(Engine):
         if self.state.phase == ql.WARMUP:
             return None
         mean, covariance = metric.covariance(self.latest)
-        return metric.scales(mean, covariance) * self.units[1]
+        return np.asarray(metric.scales(mean, covariance) * self.units[1])
 
     @property
     def mahalanobis(self) -> FloatArray | None:
@@ -455,7 +455,7 @@ class OnlineEngine(Engine):
         gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
         spacing = float(np.median(gaps)) ** 2
         share = DISTINCT if self.interface.n_values > 0 else cells.BLEND / cells.BIRTH
-        return max(share * spacing, np.finfo(float).tiny)
+        return max(share * spacing, float(np.finfo(float).tiny))
 
     @property
     def _saved(self) -> dict[str, FloatArray]:

@@ -283,20 +283,23 @@ def draw(agent: Online) -> float:
     """Return the next random number; :func:`short_of_uniforms` has made sure that there is one."""
     i = agent.state.next_uniform
     agent.state.next_uniform = i + 1
-    return agent.uniforms[i]
+    uniform: float = agent.uniforms[i]
+    return uniform
 
 
 @spliced
 def short_of_uniforms(arrays: tuple[Any, ...]) -> bool:
     """Whether there may be too few random numbers for the next step."""
-    return state_of(arrays[-2], 0).next_uniform + UNIFORMS_PER_STEP > arrays[-3].shape[0]
+    short: bool = state_of(arrays[-2], 0).next_uniform + UNIFORMS_PER_STEP > arrays[-3].shape[0]
+    return short
 
 
 @spliced
 def random_action(agent: Online) -> int:
     """Draw an action."""
     n_actions = agent.values.shape[1]
-    return min(integer(draw(agent) * n_actions), n_actions - 1)
+    action: int = min(integer(draw(agent) * n_actions), n_actions - 1)
+    return action
 
 
 @spliced
@@ -321,7 +324,9 @@ def epsilon_of(state: OnlineState) -> float:
 @spliced
 def step_size_of(state: OnlineState) -> float:
     """Return a_t = max(a_min, a_0 (1 + t/τ)^-p), the step size of the fast timescale."""
-    size = state.step_size * (1.0 + state.steps / state.step_size_steps) ** -state.step_exponent
+    size: float = (
+        state.step_size * (1.0 + state.steps / state.step_size_steps) ** -state.step_exponent
+    )
     return max(size, state.min_step_size)
 
 

@@ -92,6 +92,7 @@ class Annealer:
         self.probe: tuple[FloatArray, IntArray] | None = None
         self._full_at = np.inf  # the temperature at which the codebook was full
         self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
+        self._clocks: FloatArray  # weight of the level's samples of each class
         self._observed: FloatArray | None  # masses of components, where values are missing
         self._viewed: BoolArray | None = None
 

@@ -357,7 +357,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             n = LEVEL_SAMPLES - sum(len(block[0]) for block in self._waiting)
             self._waiting.append((points[:n].astype(np.float64), classes[:n], weights[:n]))
             columns = zip(*self._waiting, strict=True)
-            self._begin_stream(*(np.concatenate(column) for column in columns), labelled)
+            self._begin_stream(*(np.concatenate(column) for column in columns), labelled=labelled)
             if len(points) >= n:
                 self._waiting = None
             points, classes, weights = points[n:], classes[n:], weights[n:]
@@ -366,7 +366,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             self._annealer.observe(embedded, classes, weights)
 
     def _begin_stream(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray, labelled: bool
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, labelled: bool
     ) -> None:
         """Start from the first samples."""
         n_classes = int(classes.max()) + 1

@@ -114,7 +114,7 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
             ends[:, :, 0] = temperatures[i - 1 : i + 1]
             ends[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
             ax.add_collection(
-                LineCollection(ends, colors=colors[children], linewidths=1.2 * thickness)
+                LineCollection(list(ends), colors=colors[children], linewidths=1.2 * thickness)
             )
         for color in np.unique(colors):
             shown = heights[i][colors == color]
@@ -625,11 +625,12 @@ class DensityDisplay(_Display):
         return ax
 
 
-def _log_density(model: Any, window: Ranges) -> list[FloatArray]:
+def _log_density(model: Any, window: Ranges) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the coordinates of a grid and the log-density there, each (GRID, GRID)."""
     places = grid(window)
     log_density = np.asarray(model.score_samples(places), dtype=np.float64)
-    return [values.reshape(GRID, GRID) for values in (*places.T, log_density)]
+    across, up = places.T.reshape(2, GRID, GRID)
+    return across, up, log_density.reshape(GRID, GRID)
 
 
 def plot_exemplar_density(
