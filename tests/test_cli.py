@@ -419,3 +419,15 @@ def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "agent.zip").is_file()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "steps", "fails"), [("MountainCar-v0", "1000", True), ("CartPole-v1", "5000", False)]
+)
+def test_a_training_that_fails_says_so(tmp_path, capsys, env_id, steps, fails):
+    out = str(tmp_path / "run")
+    arguments = ["--algo", "fitted", "--env-id", env_id, "--total-timesteps", steps, "--out", out]
+    assert main(["train", *arguments]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert ("not better than random play: mean return -200 against -200" in printed) == fails
+    assert ("ModelAgent" in printed) == fails

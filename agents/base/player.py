@@ -202,6 +202,38 @@ class Player(ABC):
                     returns.append(0.0)
         return np.array(returns)
 
+    def evaluate_random(
+        self,
+        n_eval_episodes: int = 20,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+    ) -> FloatArray:
+        """Play episodes of uniformly random actions: what any policy should do better than.
+
+        Parameters
+        ----------
+        n_eval_episodes, env, seed
+            As in :meth:`evaluate`; the seed is that of the actions, too.
+
+        Returns
+        -------
+        ndarray, shape (n_eval_episodes,)
+            The returns.
+        """
+        count = checked_count("n_eval_episodes", n_eval_episodes)
+        limit = max(10_000, 10 * self._longest_episode)
+        returns = [0.0]
+        with self._evaluation_env(env) as made:
+            made.action_space.seed(seed)
+            steps = play(made, lambda observation: made.action_space.sample(), seed, limit)
+            for _, reward, done in steps:
+                returns[-1] += reward
+                if done:
+                    if len(returns) == count:
+                        break
+                    returns.append(0.0)
+        return np.array(returns)
+
     @one_thread()
     def visited_states(
         self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None

@@ -51,6 +51,28 @@ def summary(agent: "Agent", returns: FloatArray | None) -> "Table":
     return table
 
 
+def failure_remark(agent: "Agent", returns: FloatArray, random: FloatArray) -> str | None:
+    """Return what to say of a policy that is not better than random play, or None if it is.
+
+    It is better if its mean return is, by more than two standard errors of the difference.
+    """
+    error = np.sqrt(returns.var() / len(returns) + random.var() / len(random))
+    if returns.mean() > random.mean() + 2.0 * error:
+        return None
+    others = [name for name in ("FittedQAgent", "ModelAgent") if name != type(agent).__name__]
+    remark = (
+        f"The policy is not better than random play: mean return {returns.mean():.4g} against "
+        f"{random.mean():.4g} ± {2.0 * error:.2g}. Try more steps, {' or '.join(others)}, or "
+        "rewards that rise on the way to the goal."
+    )
+    scale = agent.scale_
+    if scale is not None and (scale == 0.0).any():
+        names = names_for(agent)[0] or [f"observation[{j}]" for j in range(len(scale))]
+        constant = ", ".join(names[j] for j in np.flatnonzero(scale == 0.0)[:_MAX_DIRECTIONS])
+        remark += f" Components that never changed: {constant}."
+    return remark
+
+
 def evaluation_line(returns: FloatArray) -> str:
     """Return mean, median and minimum of evaluation returns."""
     mean, median, minimum = returns.mean(), np.median(returns), returns.min()

@@ -37,7 +37,7 @@ from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.videos import check_video, write_video
-from oda_rl.command.reporting import metric_table, summary, write_figures
+from oda_rl.command.reporting import failure_remark, metric_table, summary, write_figures
 from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
@@ -210,6 +210,7 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }  # fmt: skip
 _ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
+_RANDOM_EPISODES = 20
 _MAY_CHANGE = {"out", "config_file", "n_eval_episodes", "video", "log", "checkpoint_every",
                "resume", "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
 _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
@@ -476,6 +477,11 @@ def _report(
     if returns is not None:
         write_figures(agent, options.folder, returns=returns)
     console.print(summary(agent, returns))
+    if returns is not None:
+        random = agent.evaluate_random(_RANDOM_EPISODES, seed=options.seed + 1)
+        remark = failure_remark(agent, returns, random)
+        if remark is not None:
+            console.print(remark)
     if (table := metric_table(agent)) is not None:
         console.print(table)
     if isinstance(agent, ModelAgent):
