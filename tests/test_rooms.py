@@ -40,6 +40,7 @@ LAYERS = [  # the lowest first
         "oda_rl.onnx",
         "oda_rl.reporting",
         "oda_rl.command",
+        "oda_rl.__main__",
         "oda_rl",
     ],
 ]
