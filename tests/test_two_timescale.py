@@ -253,7 +253,7 @@ def test_random_play_gives_units_and_then_the_cells_begin():
 
 def test_std_stays_std():
     engine = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)._engine
-    deviations = np.sqrt(engine.running_moments[1] / 4000)
+    deviations = np.sqrt(engine.running_moments[1] / engine.state.seen)
     np.testing.assert_allclose(engine.transforms[ql.LIVE], np.diag(1.0 / deviations), rtol=0.02)
 
 
@@ -558,6 +558,28 @@ def test_values_that_are_not_finite(bad):
 def test_more_features_than_covariances_can_have_are_refused():
     with pytest.raises(ValueError, match="its 300 components are too many for TwoTimescaleAgent"):
         TwoTimescaleAgent(Toy(n_features=300))
+
+
+class Bandit(gym.Env):
+    """Episodes of one step: of three arms the one that the context names pays."""
+
+    observation_space = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.context = int(self.np_random.integers(3))
+        return np.eye(3, dtype=np.float32)[self.context], {}
+
+    def step(self, action):
+        return np.zeros(3, dtype=np.float32), float(action == self.context), True, False, {}
+
+
+@pytest.mark.parametrize("gamma", [0.99, 1.0])
+def test_episodes_of_one_step_are_learned(gamma):
+    env = Bandit()
+    agent = TwoTimescaleAgent(env, seed=0, gamma=gamma).learn(5_000)
+    assert agent.evaluate(50, env=env, seed=1).mean() == 1.0
 
 
 def test_update_needs_act():

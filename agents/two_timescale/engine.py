@@ -216,7 +216,7 @@ class OnlineEngine(Engine):
     @property
     def latest(self) -> FloatArray:
         """The latest observations, in units, shape (n, d)."""
-        return self.recent[: min(self.state.steps, RECENT)]
+        return self.recent[: min(self.state.seen, RECENT)]
 
     @property
     def observations(self) -> FloatArray:
@@ -259,8 +259,11 @@ class OnlineEngine(Engine):
         self.units[:] = mean, np.exp2(exponents)  # powers of 2, which round nothing
         points = (raw - mean) * self.units[1]
         self.recent[: len(points)] = points
-        self.running_moments[:] = points.mean(axis=0), len(points) * points.var(axis=0)
-        state, optimistic = self.state, max(self.state.mean_reward, 0.0) / (1.0 - self.config.gamma)
+        self.running_moments[:] = points.mean(axis=0), self.state.seen * points.var(axis=0)
+        state, optimistic = (
+            self.state,
+            max(self.state.mean_reward, 0.0) / max(1.0 - self.config.gamma, 1e-3),
+        )
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
         self._measure()
@@ -287,7 +290,7 @@ class OnlineEngine(Engine):
                 self.live.head[cells.TEMPERATURE] *= self.config.cooling
             self._split()
         else:
-            rows = np.arange(state.steps - ql.ROUND, state.steps) % RECENT
+            rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
             lineage = self.partition.observe(self._raw(self.recent[rows]))
             if lineage is not None:
                 self._place(lineage)
@@ -320,7 +323,7 @@ class OnlineEngine(Engine):
     def _deviations(self) -> FloatArray:
         """Return standard deviations of points so far; 1 for components that never varied."""
         mean, squares = self.running_moments
-        variances = squares / max(self.state.steps, 1)
+        variances = squares / max(self.state.seen, 1)
         scale = metric.scales(mean, np.diag(variances))
         return np.where(scale > 0.0, np.sqrt(variances), 1.0)
 

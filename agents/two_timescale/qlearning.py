@@ -72,7 +72,7 @@ LIVE, BEST, CANDIDATE = range(3)  # policies
 AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
 ROUND = 100  # steps from one slow step in numpy to the next
-UNIFORMS_PER_STEP = 6  # at most, of act and learn
+UNIFORMS_PER_STEP = 8  # at most, of act and learn
 BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
 TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
@@ -90,6 +90,8 @@ class OnlineState(Counters):
     """``WARMUP`` or ``LEARNING``."""
     first_action: Annotated[int, Span("[0, actions)")]
     """What random play mostly does."""
+    seen: Annotated[int, Span(COUNT)]
+    """Observations so far, those that episodes begin with among them."""
     observed: Annotated[int, Span(COUNT)]
     """Observations that the codevectors were moved by."""
     next_metric: Annotated[int, Span(COUNT)]
@@ -279,6 +281,32 @@ def read(agent: Online, observation: Observations) -> int:
 
 
 @spliced
+def note(agent: Online) -> None:
+    """Write the observation to the ring, and update means and deviations (Welford's recursion)."""
+    state, vectors = agent.state, agent.vectors
+    row = state.seen % agent.recent.shape[0]
+    state.seen += 1
+    for i in range(vectors.shape[1]):
+        value = vectors[AFTER, i]
+        agent.recent[row, i] = value
+        if state.phase == LEARNING:
+            surprise = value - vectors[MEAN, i]
+            vectors[MEAN, i] += surprise / state.seen
+            vectors[SQUARES, i] += surprise * (value - vectors[MEAN, i])
+
+
+@spliced
+def meet(agent: Online, point: FloatArray) -> None:
+    """Evaluate the cells that learn at a point (``there``); a cell is born if all are far."""
+    state, live, values = agent.state, agent.live, agent.values[1]
+    distance = evaluate(live, point, agent.there, values)
+    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
+        error, step = state.squared_error, state.steps
+        if give_birth(live, agent.moments, agent.traces, agent.there, values, error, step):
+            evaluate(live, point, agent.there, values)
+
+
+@spliced
 def draw(agent: Online) -> float:
     """Return the next random number; :func:`short_of_uniforms` has made sure that there is one."""
     i = agent.state.next_uniform
@@ -357,11 +385,20 @@ def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
         if state.trial and state.begun < state.quota:
             state.begun += 1
             running.trial = state.trials
-    if state.phase == WARMUP:
+    note(agent)
+    explores = state.phase == WARMUP
+    if state.phase == LEARNING:
+        meet(agent, point)
+    if state.phase == LEARNING and running.trial == 0 and draw(agent) < epsilon_of(state):
+        explores = True
+        if running.bold:
+            env_state.held = integer(state.hold ** draw(agent)) - 1
+    if explores:
         env_state.action = random_action(agent)
+    elif running.trial:
+        evaluate(agent.candidate, point, agent.there, agent.values[2])
+        env_state.action = greedy(agent.values[2])
     else:
-        policy = agent.candidate if running.trial else agent.live
-        evaluate(policy, point, agent.there, agent.values[1])
         env_state.action = greedy(agent.values[1])
     return 0
 
@@ -390,9 +427,7 @@ def learn_step(
     env_state.episode_length += 1
     env_state.episode_return += reward
     events = integer(0)
-    row = (state.steps - 1) % agent.recent.shape[0]
-    for i in range(agent.recent.shape[1]):
-        agent.recent[row, i] = agent.vectors[AFTER, i]
+    note(agent)
     if state.phase == WARMUP:
         state.mean_reward += (reward - state.mean_reward) / state.steps
         if draw(agent) < 0.1:
@@ -426,17 +461,9 @@ def learn_step(
 def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     """Fast timescale: birth, the next action, target, traces and values."""
     state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
-    vectors, point = agent.vectors, agent.points[env_state.number]
-    after, values, next_values = vectors[AFTER], agent.values[0], agent.values[1]
-    for i in range(after.shape[0]):  # means and deviations, by Welford's recursion
-        surprise = after[i] - vectors[MEAN, i]
-        vectors[MEAN, i] += surprise / state.steps
-        vectors[SQUARES, i] += surprise * (after[i] - vectors[MEAN, i])
-    distance = evaluate(live, after, agent.there, next_values)
-    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
-        error, step = state.squared_error, state.steps
-        if give_birth(live, agent.moments, agent.traces, agent.there, next_values, error, step):
-            evaluate(live, after, agent.there, next_values)
+    point, after = agent.points[env_state.number], agent.vectors[AFTER]
+    values, next_values = agent.values[0], agent.values[1]
+    meet(agent, after)
     action, best = env_state.action, greedy(next_values)
     next_action = best
     if running.trial:
