@@ -121,8 +121,8 @@ def test_missing_and_damaged_files(agent, tmp_path):
     file = tmp_path / "agent.zip"
     agent.save(file)
     whole = file.read_bytes()
-    holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, 211)]
-    assert len(holes) > 20
+    places = range(0, len(whole) - 50, len(whole) // 60)
+    holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in places]
     for damaged in (b"", whole[:1000], b"no zip at all", *holes):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
