@@ -452,7 +452,7 @@ class OnlineEngine(Engine):
         Cells that stand for values of a Discrete observation are hard.
         """
         if len(codevectors) == 1:
-            return 0.5 * codevectors.shape[1]
+            return 0.5 * float(codevectors.shape[1])
         from scipy.spatial import KDTree
 
         gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
