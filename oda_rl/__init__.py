@@ -1,10 +1,10 @@
-"""Reinforcement learning you can read: a handful of cells, and a Q-table over them.
+"""Reinforcement learning you can read: cells, and the values of actions over them.
 
 ``import oda_rl`` imports nothing else: everything is loaded when it is first used.
 
 >>> from oda_rl.agents import TwoTimescaleAgent
 >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
->>> agent.n_cells <= 8
+>>> agent.n_cells <= 256
 True
 """
 

@@ -346,7 +346,7 @@ def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Expor
     >>> from oda_rl.agents import TwoTimescaleAgent
     >>> export = export_of(TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000))
     >>> export.blended, export.action_names
-    (False, ['push left', 'push right'])
+    (True, ['push left', 'push right'])
     """
     if not hasattr(agent, "policy"):
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
