@@ -685,7 +685,8 @@ def imagined_step(world, law, s, code):
     if imagined_end(world, law, z):
         nearest_end = min(world.last, key=lambda row: float(((row[:d] - z) ** 2).sum()))
         return after, nearest_end[d], True
-    features = reward_features(scale, world.circles, s, code, after, world.boxed)
+    at = world.frame[0], scale, world.circles
+    features = reward_features(*at, world.hinges, s, code, after, world.boxed)
     if len(world.rewards) == len(code):
         features = list(code)
     least, most = world.bounds[:2]
@@ -726,15 +727,17 @@ def imagined_end(world, law, z):
     return bool(sum(w * z[i] * z[k] for w, (i, k) in terms) > weights[-1])
 
 
-def reward_features(scale, circles, s, code, after, boxed):
+def reward_features(mean, scale, circles, hinges, s, code, after, boxed):
     """What a reward is linear in, one after the other."""
     found = list(code)
     if boxed:
         found += [unit**2 for unit in code[1:]]
+    for unit in code[1:] if boxed else code:
+        found += list(unit * (s - mean) / scale)
     for state in (s, after):
-        z = state / scale
+        z = (state - mean) / scale
         for j in range(len(z)):
-            found += [z[j], abs(z[j])]
+            found += [z[j], *np.abs(z[j] - hinges[:, j])]
             found += [z[j] * z[k] for k in range(j, len(z))]
         found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
     return found

@@ -39,7 +39,7 @@ def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, re
         frame = np.concatenate([frame, [[np.nan, np.nan, value] for value in (-1.0, 0.5, 2.0)]])
     sinusoids = rng.normal(size=(LAWS, 2 * D + 1, waves)).astype(np.float32)
     sinusoids[:, D + 1 :] *= 0.02  # as small as fitted ones: single precision adds up
-    n_features = codes + boxed + 2 * (2 * D + D * (D + 1) // 2 + 1)
+    n_features = laws.n_reward_features(D, codes, boxed, 2, 1)
     return WorldArrays(
         boxed,
         frame,
@@ -51,6 +51,7 @@ def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, re
         rng.uniform(0.5, 2.0, size=LAWS),
         np.zeros((0, D)),
         rng.normal(size=n_features if rewards else codes),
+        rng.normal(size=(2, D)),
         np.array([-20.0, 20.0, -np.inf, np.inf]),
         np.array([[2.0, 1.0, 0.6], [0.0, -1.0, -1.2]]),
         np.array([[0, 0], [1, 0], [2, 3], [3, 3]]),
@@ -125,13 +126,31 @@ def test_features_of_rewards_are_those_of_the_oracle(boxed):
     at = Coordinates.of_frame(arrays.frame, arrays.circles)
     before, after = rng.normal(size=(2, 20, D))
     codes = rng.normal(size=(20, 2)) if boxed else np.eye(3)[rng.integers(3, size=20)]
-    found = reward_features(at, before, codes, after, boxed)
+    found = reward_features(at, arrays.hinges, before, codes, after, boxed)
+    own = at.mean, at.scale, at.circles, arrays.hinges
     for i in range(20):
-        wanted = oracles.reward_features(at.scale, at.circles, before[i], codes[i], after[i], boxed)
+        wanted = oracles.reward_features(*own, before[i], codes[i], after[i], boxed)
         np.testing.assert_allclose(found[i], wanted)
-    rewards = found @ np.random.default_rng(2).normal(size=found.shape[1])
-    weights = fit_rewards(at, before, codes, after, rewards, boxed, rng)
-    np.testing.assert_allclose(found @ weights, rewards, atol=1e-3)
+    assert found.shape[1] == laws.n_reward_features(D, codes.shape[1], boxed, 2, 1)
+
+
+@pytest.mark.parametrize("origin", [0.0, 20.0, 293.0])
+@pytest.mark.parametrize("boxed", [False, True])
+def test_rewards_have_an_origin_of_their_own(boxed, origin):
+    rng = np.random.default_rng(1)
+    before, after = origin + rng.normal(size=(2, 500, D))
+    codes = rng.uniform(-1.0, 1.0, (500, 2)) if boxed else np.eye(3)[rng.integers(3, size=500)]
+    codes[:, 0] = 1.0 if boxed else codes[:, 0]
+    at = read(before, after)[0]
+    place = origin + 0.37
+    for wanted, error in (
+        (-np.abs(after[:, 1] - place), 1e-3),
+        (-((after[:, 1] - place) ** 2) + codes[:, 1] * (before[:, 0] - place), 1e-3),
+        (np.maximum(np.abs(after[:, 0] - place) - 0.5, 0.0), 0.15),  # none in a band
+    ):
+        law = fit_rewards(at, before, codes, after, wanted, boxed, rng)
+        found = reward_features(at, law.hinges, before, codes, after, boxed) @ law.weights
+        assert np.sqrt(((found - wanted) ** 2).mean()) < error * wanted.std()
 
 
 def test_coordinates_are_found():
@@ -244,6 +263,19 @@ def test_a_linear_system_with_continuous_actions_is_recovered():
     imagined = world.imagine(lambda state: np.array([2.0]), 3, 10, seed=0)
     assert imagined.actions.shape[2:] == (1,)
     assert np.nanmin(imagined.actions) == np.nanmax(imagined.actions) == 2.0
+
+
+def test_forms_that_cannot_pay_are_not_tried():
+    rng = np.random.default_rng(12)
+    points, actions = rng.normal(size=(200, 20)), rng.uniform(-1.0, 1.0, (200, 2))
+    ended = np.arange(200) % 10 == 0
+    box = spaces.Box(-np.inf, np.inf, (20,), np.float64), spaces.Box(-1.0, 1.0, (2,))
+    world = World.fit(points, actions, points[:, 0] ** 2, 0.9 * points, ended, env=box, seed=0)
+    assert set(world.learned.chosen.errors) == {"affine", "affine, cells"}
+    assert world.learned.arrays.terms.max() <= 20
+    assert (world.learned.arrays.terms[:, 0] == world.learned.arrays.terms[:, 1])[
+        world.learned.arrays.terms[:, 1] > 0
+    ].all()
 
 
 def test_the_same_seed_gives_the_same_world(cart, log):

@@ -23,7 +23,7 @@ from oda_rl.files.schema import Member, check, flags, real, require, whole
 Arrays = dict[str, npt.NDArray[Any]]
 
 _FIRST_CAPACITY = 256
-_GROWTH, _MAX_GUESS = 2, 1000  # horizon guess: factor of the longest episode, maximum
+_GROWTH, _MAX_GUESS = 2, 400  # horizon guess: factor of the longest episode, maximum
 _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
 _SIGNIFICANT = 2.0  # standard errors by which tables have to differ
 

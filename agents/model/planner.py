@@ -52,6 +52,9 @@ _MAX_REPEATS = 4  # further searches, while episodes could be longer
 _LITTLE = 0.02  # share of the difference between the best return and the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # loss of a simpler rule: standard errors, share
+_SHORT = 8.0  # steps: a search begins shorter episodes from more starts
+_MAX_NUMBERS = 700  # of a rule: a search for more is slow
+_MAX_SIMPLIFIED = 600  # numbers: one after the other is dropped
 _N_LATEST = 2000  # states that place a rule's codevectors
 
 _COUNTS: dict[str, Member] = {"searches": whole("2")}
@@ -132,7 +135,8 @@ class Planner:
         for one in known:
             if one.scores is scores:
                 return one
-        if not explore and self.config.simplify:
+        readable = np.count_nonzero(scores) + np.count_nonzero(outputs) <= _MAX_SIMPLIFIED
+        if not explore and self.config.simplify and readable:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
 
@@ -158,7 +162,7 @@ class Planner:
         """Return the delivered rule: the best candidate, or else ``newest``, or a constant."""
         best = self.best() if self.candidates else newest
         if best is not None:
-            return self._delivered(best)
+            return self.delivered(best)
         d, n = self.interface.n_features, self._n_outputs
         output = np.zeros((1, n, 1 + d)) if self._boxed else np.eye(n)[:1, :, None]
         constant = RulePolicy(np.zeros((1, 1 + d)), output, np.zeros((1, d)))
@@ -250,7 +254,9 @@ class Planner:
                 clauses=np.column_stack([edits.ends, first]),
                 said=edits.outputs,
             )
-        n_cells = self.interface.n_actions if self._boxed else n_cells_for(self._n_outputs)
+        width = (1 + len(at.mean)) * (1 + self._n_outputs * self._boxed)
+        wanted = self.interface.n_actions if self._boxed else n_cells_for(self._n_outputs)
+        n_cells = min(wanted, max(_MAX_NUMBERS // width, 2 if self._boxed else self._n_outputs))
         coding = Coding(
             at.mean, at.scale, n_cells, self._n_outputs, self._boxed, self._boxed,
             np.flatnonzero(~at.ignored),
@@ -268,10 +274,11 @@ class Planner:
         return None if degrees is None else GradedCoding(**vars(coding), degrees=degrees)
 
     def _effort(self, fine: bool) -> Effort:
-        config = self.config
+        config, lengths = self.config, self.outcomes.lengths
+        more = max(round(_SHORT / float(np.mean(lengths))), 1) if lengths else 1
         return Effort(
             generations=config.generations, population=config.population,
-            starts=config.starts * (2 if fine else 1), sigma=0.1 if fine else 0.4,
+            starts=config.starts * more * (2 if fine else 1), sigma=0.1 if fine else 0.4,
         )  # fmt: skip
 
     def _falls_short(self, promised: float) -> bool:
@@ -342,7 +349,7 @@ class Planner:
 
         return simplified(rule, seen[rows], as_good)
 
-    def _delivered(self, candidate: Candidate) -> RulePolicy:
+    def delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with a codevector in each of its cells, from the latest states."""
         key = candidate, self.memory.n, self.clauses
         if self._placed is not None and self._placed[0] == key:

@@ -27,6 +27,7 @@ _PAIRED = 4  # times as many starts as in a generation
 _GRADED_SIGMA = 0.1  # about a rule that has been climbed before
 _GRADED_STATES = 200
 _ON_A_LINE = 0.95  # share of what actions change that one quantity explains
+_NO_EFFECT = 1e-6  # standard deviations of what actions change, that are rounding
 _MIN_GAP = 0.04  # between two degrees, which go from -1 to 1
 _SCORE_WEIGHT = 5.0  # of a cell, against the distance of its degree
 
@@ -88,7 +89,7 @@ def degrees_of(
     changes = np.where(at.ignored, 0.0, after / at.scale).reshape(n_actions, -1)
     changes -= changes.mean(axis=0)
     left, sizes, _ = np.linalg.svd(changes, full_matrices=False)
-    if not sizes[0] ** 2 > _ON_A_LINE * (sizes**2).sum():
+    if sizes[0] <= _NO_EFFECT or not sizes[0] ** 2 > _ON_A_LINE * (sizes**2).sum():
         return None
     degrees = left[:, 0] - left[:, 0].min()
     degrees = 2.0 * degrees / degrees.max() - 1.0

@@ -40,6 +40,8 @@ class WorldArrays(NamedTuple):
     """Residuals of the laws, to draw noise from, shape (n or 0, d)."""
     rewards: FloatArray
     """Weights of the reward's features, shape (n,)."""
+    hinges: FloatArray
+    """Of the reward, standardised, shape (H, d)."""
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""
@@ -51,7 +53,8 @@ class WorldArrays(NamedTuple):
     hazards: FloatArray
     """Their weights, and the threshold, for each law, shape (E, n + 1)."""
     last: FloatArray
-    """Remembered last observations, standardised, and their rewards, shape (n, d + 1)."""
+    """Remembered last observations, standardised, and their rewards, shape (n, d + 1); none where
+    every step ends an episode: then rewards follow the law."""
     conditions: FloatArray = np.zeros((0, 1))
     """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d)."""
     clauses: IntArray = np.zeros((0, 2), dtype=np.int64)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.worlds.coordinates import HIGH, LEVELS, LOW, SCALE, Coordinates, WorldArrays
-from oda_rl.agents.worlds.laws import FORMS
+from oda_rl.agents.worlds.laws import FORMS, n_reward_features
 from oda_rl.agents.worlds.learning import Chosen, Learned
 from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
 
@@ -26,13 +26,14 @@ SCHEMA: dict[str, Member] = {
     "world_widths": real("E", "(0, inf)"),
     "world_residuals": real("residuals, d"),
     "world_rewards": real("R"),
+    "world_hinges": real("hinges, d"),
     "world_bounds": real("4", "[-inf, inf)"),
     "world_walls": real("walls, 3"),
     "world_terms": whole("terms, 2", "[0, d]"),
     "world_hazards": real("E, terms+1"),
     "world_last": real("ends, d+1"),
     "form": whole("2"),
-    "errors": real("forms"),
+    "errors": real("forms", "(-inf, inf) or nan"),
     "min_error": real("1"),
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
@@ -48,7 +49,7 @@ def to_arrays(learned: Learned) -> Arrays:
     return {
         **prefixed("world_", {name: np.asarray(a) for name, a in own.items()}),
         "form": np.array([names.index(chosen.form.name), chosen.n]),
-        "errors": np.array([chosen.errors[name] for name in names]),
+        "errors": np.array([chosen.errors.get(name, np.nan) for name in names]),
         "min_error": np.array([chosen.least]),
         "terms": chosen.terms,
         "residuals": chosen.residuals,
@@ -69,8 +70,7 @@ def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d:
     require(sizes["F"] in (1 + d, 1 + d + n_products), f"laws have {sizes['F']} features")
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
     require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
-    squares = n_codes - 1 if boxed else 0
-    most = n_codes + squares + 2 * (2 * d + n_products + len(circles))
+    most = n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))
     require(sizes["R"] in (n_codes, most), f"rewards has {sizes['R']} weights: {most} at most")
     least, greatest, _, far = arrays["world_bounds"].tolist()
     right = -np.inf < least <= greatest and far >= 0.0
@@ -89,7 +89,8 @@ def from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
     fields = within(arrays, "world_")
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
     form, n = arrays["form"].tolist()
-    errors = {one.name: error for one, error in zip(FORMS, arrays["errors"].tolist(), strict=True)}
+    pairs = zip(FORMS, arrays["errors"].tolist(), strict=True)
+    errors = {one.name: error for one, error in pairs if not np.isnan(error)}
     least = float(arrays["min_error"][0])
     chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
     return Learned(world, Coordinates.of_frame(world.frame, world.circles), chosen)

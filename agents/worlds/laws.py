@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import Coordinates, Single
 from oda_rl.annealing.cells import anneal
 
@@ -28,6 +28,7 @@ _INTERCEPT_PENALTY = 0.01
 _MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _CELL_SAMPLE = 3000
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
+_MIN_CELLS_OF_LAW, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _FEW_CELLS = 32  # where they only measure the distance from the observations
 _N_WAVES = 400
 _WAVE_LENGTH = 3.0  # standard deviations, on average
@@ -37,6 +38,12 @@ _REWARD_RIDGE = 1e-7
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _UNEXPLAINED = 0.1  # share of the rewards' variance that states may account for
 _MAX_REWARDS = 8_000  # steps to learn from
+_MAX_COLUMNS = 600  # of a regression without waves: its time grows with their square
+_ROWS_PER_COLUMN = 1.25
+_HINGES = 2  # for each component
+_HINGE_SAMPLE, _HINGE_GRID, _HINGE_ROUNDS = 1000, 17, 4
+_HINGE_GAIN = 0.01  # share of what is unexplained, for which a hinge is refined
+_EXPLAINED = 1e-6  # share of the variance that may be left
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,18 @@ class Form:
     own_slopes: bool = False  # laws of cells have slopes for each action
     penalty: float = 0.0  # of waves, if there are any
 
+    def pays(self, n: int, d: int, n_codes: int) -> bool:
+        """Whether n steps can determine its numbers, and not too many of them.
+
+        >>> [form.name for form in FORMS if form.pays(400, 20, 5)]
+        ['affine', 'affine, cells']
+        """
+        columns = n_codes * (1 + d + self.quadratic * (d * (d + 1) // 2))
+        if columns > min(n, _MAX_COLUMNS) and self.quadratic:
+            return False
+        own = n_codes * (1 + d) if self.own_slopes else n_codes + d
+        return not self.cells or own * n_cells_for(n) <= 3 * n
+
 
 FORMS = (
     Form("affine"),
@@ -60,6 +79,11 @@ FORMS = (
     Form("waves", quadratic=True, penalty=1e-5),
     Form("waves, rough", quadratic=True, penalty=1e-7),
 )
+
+
+def n_cells_for(n: int) -> int:
+    """Return the number of cells for n steps."""
+    return min(_MAX_CELLS, _MIN_CELLS_OF_LAW + n // _STEPS_PER_CELL)
 
 
 class Law(NamedTuple):
@@ -261,24 +285,39 @@ def codes_of(actions: IntArray, n_actions: int) -> FloatArray:
 
 
 def reward_features(
-    at: Coordinates, before: FloatArray, codes: FloatArray, after: FloatArray, boxed: bool
+    at: Coordinates,
+    hinges: FloatArray,
+    before: FloatArray,
+    codes: FloatArray,
+    after: FloatArray,
+    boxed: bool,
 ) -> FloatArray:
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
-    The action's code, squares of continuous actions; for the observations before and after the
-    step, in standard deviations, each component, its absolute value, all products; squared angles.
+    The action's code, squares of continuous actions, products of the code and the observation
+    before the step; for the observations before and after it, standardised, each component z, |z -
+    h| for its hinges h, shape (H, d), all products; squared angles.
     """
-    columns = [codes]
-    if boxed:
-        columns.append(codes[:, 1:] ** 2)
+    own = codes[:, boxed:]
+    z = at.standardised(before)
+    columns = [codes, own**2] if boxed else [codes]
+    columns.append((own[:, :, None] * z[:, None, :]).reshape(len(z), -1))
     for observations in (before, after):
-        z = observations / at.scale
+        z = at.standardised(observations)
         for j in range(z.shape[1]):
-            columns += [z[:, j : j + 1], np.abs(z[:, j : j + 1]), z[:, j : j + 1] * z[:, j:]]
+            columns += [z[:, j : j + 1], np.abs(z[:, j : j + 1] - hinges[:, j])]
+            columns.append(z[:, j : j + 1] * z[:, j:])
         columns += [
             np.arctan2(observations[:, k], observations[:, i])[:, None] ** 2 for i, k in at.circles
         ]
     return np.concatenate(columns, axis=1)
+
+
+def n_reward_features(d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int) -> int:
+    """Return the number of :func:`reward_features`."""
+    own = n_codes - boxed
+    of_states = d * (1 + n_hinges) + d * (d + 1) // 2 + n_circles
+    return n_codes + boxed * own + own * d + 2 * of_states
 
 
 def is_constant(rewards: FloatArray) -> bool:
@@ -298,6 +337,15 @@ def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
     return bool(left.var() <= _UNEXPLAINED * rewards.var())
 
 
+class Rewards(NamedTuple):
+    """A law of rewards."""
+
+    weights: FloatArray
+    """Of the features, or of the action's code alone."""
+    hinges: FloatArray
+    """Shape (H, d)."""
+
+
 def fit_rewards(
     at: Coordinates,
     before: FloatArray,
@@ -306,13 +354,78 @@ def fit_rewards(
     rewards: FloatArray,
     boxed: bool,
     rng: np.random.Generator,
-) -> FloatArray:
-    """Return the weights of the features; of the code alone where all rewards are equal."""
+) -> Rewards:
+    """Fit a law of rewards, which is linear in its features; a constant where all are equal."""
+    n, d = before.shape
+    hinges = np.zeros((_HINGES, d))
     if is_constant(rewards):
-        constant = float(rewards.mean()) if len(rewards) else 0.0
-        return np.array([constant, *[0.0 if boxed else constant] * (codes.shape[1] - 1)])
-    rows = np.arange(len(rewards))
-    if len(rows) > _MAX_REWARDS:
+        constant = float(rewards.mean()) if n else 0.0
+        return Rewards(np.array([constant, *[0.0 if boxed else constant] * (codes.shape[1] - 1)]),
+                       hinges)  # fmt: skip
+    rows = np.arange(n)
+    if n > _MAX_REWARDS:
         rows = rng.choice(rows, _MAX_REWARDS, replace=False)
-    columns = reward_features(at, before[rows], codes[rows], after[rows], boxed)
-    return solve(columns.T @ columns, columns.T @ rewards[rows], _REWARD_RIDGE)
+    steps = before[rows], codes[rows], after[rows]
+    wanted = rewards[rows]
+    size = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
+    bent, of_two = _kinds(d, size, len(at.circles))
+    kept = np.ones(size, dtype=np.bool_)
+    if size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS):
+        kept = ~of_two
+    drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
+    some = (one[drawn] for one in steps)
+    smooth = reward_features(at, hinges, *some, boxed)[:, kept & ~bent]
+    if len(smooth) > smooth.shape[1]:
+        z = [at.standardised(observations[drawn]) for observations in (steps[0], steps[2])]
+        hinges = _fit_hinges(z, smooth, wanted[drawn])
+    columns = reward_features(at, hinges, *steps, boxed)[:, kept]
+    weights = np.zeros(size)
+    weights[kept] = solve(columns.T @ columns, columns.T @ wanted, _REWARD_RIDGE)
+    return Rewards(weights, hinges)
+
+
+def _kinds(d: int, size: int, n_circles: int) -> tuple[BoolArray, BoolArray]:
+    """Return which features of rewards are hinges, and which products of two components."""
+    half = "".join("z" + _HINGES * "h" + "s" + (d - j - 1) * "p" for j in range(d))
+    half += n_circles * "a"
+    kinds = np.array(list((size - 2 * len(half)) * "c" + 2 * half))
+    return kinds == "h", kinds == "p"
+
+
+def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return the hinges that explain most of what smooth features leave, shape (H, d).
+
+    One after the other, each by a grid that becomes finer around its best point. ``z`` are the
+    standardised observations before and after steps, shape (n, d).
+    """
+    d = z[0].shape[1]
+    hinges = np.zeros((_HINGES, d))
+    basis = np.linalg.qr(smooth)[0]
+    left = rewards - basis @ (basis.T @ rewards)
+    variance = float(((rewards - rewards.mean()) ** 2).sum())
+    for h in range(_HINGES):
+        for j in range(d):
+            ends = np.quantile(np.concatenate([one[:, j] for one in z]), (0.02, 0.98))
+            grid = np.linspace(ends[0], ends[1], _HINGE_GRID)
+            unexplained = float(left @ left)
+            if unexplained <= _EXPLAINED * variance or ends[0] == ends[1]:
+                continue
+            for _ in range(_HINGE_ROUNDS):
+                columns = [np.abs(one[:, j : j + 1] - grid) for one in z]
+                columns = [own - basis @ (basis.T @ own) for own in columns]
+                sizes = [(own**2).sum(axis=0) + 1e-9 * len(own) for own in columns]
+                gains = np.sum(
+                    [(left @ own) ** 2 / size for own, size in zip(columns, sizes, strict=True)],
+                    axis=0,
+                )
+                best = int(gains.argmax())
+                hinges[h, j] = grid[best]
+                if gains[best] < _HINGE_GAIN * unexplained:
+                    break
+                grid = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)],
+                                   _HINGE_GRID)  # fmt: skip
+            else:
+                added = np.column_stack([own[:, best] for own in columns])
+                basis = np.column_stack([basis, np.linalg.qr(added)[0]])
+                left = rewards - basis @ (basis.T @ rewards)
+    return hinges

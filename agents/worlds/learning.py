@@ -10,12 +10,21 @@ import numpy as np
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.offline import reading
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, noise_among, read
-from oda_rl.agents.worlds.laws import FORMS, Form, Law, fit_law, fit_rewards, monomials
+from oda_rl.agents.worlds.laws import (
+    FORMS,
+    Form,
+    Law,
+    Rewards,
+    fit_law,
+    fit_rewards,
+    n_cells_for,
+)
 from oda_rl.agents.worlds.simulation import predict
 
 _MIN_SHARE = 0.05  # share of the remaining ends that one more half-space must explain
 _NEGLIGIBLE = 0.02  # share of the ends that may stay unexplained
 _LOST_F1, _STALE_F1 = 0.005, 0.01
+_MAX_PAIRED = 12  # components whose products are terms
 _MAX_ROWS, _MAX_ENDS, _HARDEST, _RANDOM = 4000, 1500, 1500, 1000
 _PENALTY = 1e-6
 _ITERATIONS = 150
@@ -52,6 +61,9 @@ def fit_ends(
     >>> found.walls.round(9)
     array([[0.  , 1.  , 0.75]])
     """
+    if ended.all():
+        always = np.tile([1.0, 0.0], (n_laws, 1))
+        return Ends(np.zeros((0, 3)), np.zeros((1, 2), dtype=np.int64), always)
     walls, left = _walls(points, ended, margin)
     if left.sum() <= _NEGLIGIBLE * ended.sum():
         return Ends(walls, np.zeros((0, 2), dtype=np.int64), np.zeros((n_laws, 1)))
@@ -59,7 +71,7 @@ def fit_ends(
         walls, left = np.zeros((0, 3)), ended.copy()
     rows = _rows(points, left, ended, rng)
     terms = _all_terms(points.shape[1])
-    columns, target = monomials(points[rows], quadratic=True), left[rows].astype(float)
+    columns, target = _products(points[rows], terms), left[rows].astype(float)
     full = _logistic(columns, target, np.zeros(len(terms)))
     best = best_f1(columns @ full, target)[0]
     kept, f1 = _indices(terms, known), -math.inf
@@ -81,10 +93,19 @@ def fit_ends(
 
 
 def _all_terms(d: int) -> IntArray:
-    """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j."""
-    i, k = np.triu_indices(d)
+    """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j.
+
+    Of many components only the squares: elimination fits them again and again.
+    """
+    i, k = np.triu_indices(d) if d <= _MAX_PAIRED else np.tile(np.arange(d), (2, 1))
     linear = np.column_stack([np.arange(1 + d), np.zeros(1 + d, dtype=np.int64)])
     return np.concatenate([linear, np.column_stack([1 + i, 1 + k])])
+
+
+def _products(points: FloatArray, terms: IntArray) -> FloatArray:
+    """Return the values of terms, shape (n, m)."""
+    with_one = np.column_stack([np.ones(len(points)), points])
+    return np.asarray(with_one[:, terms[:, 0]] * with_one[:, terms[:, 1]])
 
 
 def _indices(terms: IntArray, wanted: IntArray | None) -> IntArray:
@@ -127,9 +148,9 @@ def _rows(
     some = others[:: max(len(others) // (2 * _RANDOM), 1)]
     both = np.concatenate([ends, some])
     target = np.concatenate([np.ones(len(ends)), np.zeros(len(some))])
-    columns = monomials(points[both], quadratic=True)
-    weights = _logistic(columns, target, np.zeros(columns.shape[1]))
-    likeness = monomials(points[others], quadratic=True) @ weights
+    terms = _all_terms(points.shape[1])
+    weights = _logistic(_products(points[both], terms), target, np.zeros(len(terms)))
+    likeness = _products(points[others], terms) @ weights
     hardest = others[np.argpartition(-likeness, _HARDEST)[:_HARDEST]]
     return np.unique(np.concatenate([ends, hardest, rng.choice(others, _RANDOM)]))
 
@@ -205,7 +226,6 @@ _HELD_OUT = 5  # one of five stretches is held out
 _ANEW = 1.5  # growth of the steps after which the form is chosen again
 _SHARE = 0.8  # share of the stretches, for each law of the ensemble
 _MAX_FITTED = 20_000
-_MIN_CELLS, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _FAR = 1.5
 _MAX_CUT = 0.5
 _MIN_ERROR = 1e-7  # squared; below, the simplest form will do
@@ -288,7 +308,7 @@ class _Fit:
     points: FloatArray  # standardised observations, shape (n, d)
     change: FloatArray
     usable: IntArray  # steps after which no component was cut off
-    rewards: FloatArray
+    rewards: Rewards
     ends: Ends
     last: FloatArray
     worst: float
@@ -308,12 +328,12 @@ class _Fit:
         at, cut = read(seen.before, seen.after)
         at = at.ignoring(noise_among(at, *seen))
         usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
-        on = ~seen.ended
+        on = ~seen.ended | seen.ended.all()
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
         rewards = fit_rewards(at, *steps, boxed, rng)
         arrived = at.standardised(seen.after)
         ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, terms, rng)
-        rows = np.flatnonzero(seen.ended)[-REMEMBERED:]
+        rows = np.flatnonzero(seen.ended & ~on)[-REMEMBERED:]
         last = np.column_stack([arrived[rows], seen.rewards[rows]])
         points, change = at.standardised(seen.before), changes(at, seen.before, seen.after)
         return cls(seen, boxed, at, points, change, usable, rewards, ends, last, worst, rng)
@@ -328,7 +348,8 @@ class _Fit:
             circles=self.at.circles,
             **_stacked(laws),
             residuals=residuals,
-            rewards=self.rewards,
+            rewards=self.rewards.weights,
+            hinges=self.rewards.hinges,
             bounds=bounds,
             **self.ends._asdict(),
             last=self.last,
@@ -338,9 +359,8 @@ class _Fit:
         """Fit a law to some of the steps."""
         if len(rows) > _MAX_FITTED:
             rows = self.rng.choice(rows, _MAX_FITTED, replace=False)
-        cells = min(_MAX_CELLS, _MIN_CELLS + len(rows) // _STEPS_PER_CELL)
         steps = self.points[rows], self.seen.codes[rows], self.change[rows]
-        return fit_law(form, *steps, cells, self.rng)
+        return fit_law(form, *steps, n_cells_for(len(rows)), self.rng)
 
     def choose_form(self) -> Chosen:
         """Choose the form with the best predictions on held-out steps.
@@ -351,15 +371,16 @@ class _Fit:
         stretches = self.usable // _STRETCH % _HELD_OUT == 0
         outermost = distances > np.quantile(distances, 1.0 - 1.0 / _HELD_OUT)
         errors, left = {}, {}
-        for form in FORMS:
+        n, d, n_codes = *self.points.shape, self.seen.codes.shape[1]
+        tried = [form for form in FORMS if form.pays(n, d, n_codes)]
+        for form in tried:
             found = [self._left(form, held) for held in (stretches, outermost)]
             left[form.name] = found[0]
             errors[form.name] = float(np.mean([_log_error(rest) for rest in found]))
         good = min(errors.values()) + _AS_GOOD
-        form = next(form for form in FORMS if errors[form.name] <= good)
+        form = next(form for form in tried if errors[form.name] <= good)
         noise = _noise(left[form.name], self.rng)
-        n, least = len(self.seen.before), errors[form.name]
-        return Chosen(form, n, errors, self.ends.terms, noise, least)
+        return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
         """Return the residuals of held-out steps."""

@@ -231,8 +231,8 @@ def _move(
 
 
 def _reward(
-    weights: FloatArray, scale: FloatArray, circles: IntArray, code: FloatArray, boxed: bool,
-    s: FloatArray, after: FloatArray,
+    weights: FloatArray, hinges: FloatArray, frame: FloatArray, circles: IntArray,
+    code: FloatArray, boxed: bool, s: FloatArray, after: FloatArray,
 ) -> float:  # fmt: skip
     """Return the reward of a step (:func:`oda_rl.agents.worlds.laws.reward_features`)."""
     total = 0.0
@@ -245,14 +245,23 @@ def _reward(
         for c in range(1, code.shape[0]):
             total += weights[f] * code[c] ** 2
             f += 1
+    for c in range(1 if boxed else 0, code.shape[0]):
+        if code[c] != 0.0:
+            for j in range(n_features):
+                value = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
+                total += weights[f + j] * code[c] * value
+        f += n_features
     for half in range(2):
         y = s if half == 0 else after
         for j in range(n_features):
-            value = y[j] / scale[j]
-            total += weights[f] * value + weights[f + 1] * abs(value)
-            f += 2
+            value = (y[j] - frame[MEAN, j]) / frame[SCALE, j]
+            total += weights[f] * value
+            f += 1
+            for h in range(hinges.shape[0]):
+                total += weights[f] * abs(value - hinges[h, j])
+                f += 1
             for k in range(j, n_features):
-                total += weights[f] * value * (y[k] / scale[k])
+                total += weights[f] * value * ((y[k] - frame[MEAN, k]) / frame[SCALE, k])
                 f += 1
         for q in range(circles.shape[0]):
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
@@ -295,11 +304,11 @@ def _gained(
     world: WorldArrays, s: FloatArray, after: FloatArray, room: Scratch, over: bool
 ) -> float:
     """Return the reward of a step, after which the episode is over or goes on."""
-    if over:
+    if over and world.last.shape[0] > 0:
         last: float = last_reward(world.last, room.x)
         return last
     gain: float = reward(
-        world.rewards, world.frame[SCALE], world.circles, room.code, world.boxed, s, after
+        world.rewards, world.hinges, world.frame, world.circles, room.code, world.boxed, s, after
     )
     gain = min(max(gain, world.bounds[0]), world.bounds[1])
     return gain
