@@ -30,7 +30,6 @@ from oda_rl.agents import (
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.command.cli import main
 from oda_rl.diagram import ordered
-from oda_rl.divergences import quadratic_diagram
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
 STATES = np.arange(500, dtype=np.float32)[:, None]
@@ -128,54 +127,6 @@ def test_the_first_of_equally_near_codevectors_counts():
     np.testing.assert_array_equal(scores.argmin(axis=1), nearest)
     scores = diagram[:, 0] + (states - origin) * diagram[:, 1]
     assert (scores.argmin(axis=1) != nearest).sum() > 5  # by rounding
-
-
-class Square(gym.Env):
-    """A walk on whole numbers from 0 to 12 in two directions; what pays is to be far from both."""
-
-    observation_space = spaces.Box(0.0, 12.0, (2,), np.float64)
-    action_space = spaces.Discrete(4)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at, self.t = self.np_random.integers(0, 13, 2).astype(float), 0
-        return self.at.copy(), {}
-
-    def step(self, action):
-        self.at[action // 2] += 1.0 if action % 2 else -1.0
-        self.at, self.t = self.at.clip(0.0, 12.0), self.t + 1
-        return self.at.copy(), float(self.at.sum()), False, self.t == 30, {}
-
-
-@pytest.mark.parametrize("partition", ["grid", "oda"])
-def test_states_between_codevectors_that_are_whole_numbers(partition, tmp_path):
-    own = {"bins": 4, "ranges": ((-1.0, 15.0), (-1.0, 15.0))} if partition == "grid" else {}
-    agent = TwoTimescaleAgent(Square(), seed=0, partition=partition, **own).learn(4_000)
-    axis = np.array([1.0, 5.0, 9.0, 13.0])
-    codevectors = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    cells, engine, rng = agent.partition, agent._engine, np.random.default_rng(1)
-    if partition != "grid":  # in any order
-        cells.learner.metric[:] = 0.0713 * np.eye(2)
-        codevectors = rng.permutation(codevectors)[: agent.n_cells]
-        cells.codevectors[:] = codevectors - engine.origin
-        rows = quadratic_diagram(cells.learner.metric, cells.codevectors)
-        cells.diagram[: agent.n_cells] = rows
-    engine.table[0, : agent.n_cells] = rng.normal(size=(agent.n_cells, 4))
-    states = np.stack(np.meshgrid(*[np.arange(13.0)] * 2), axis=-1).reshape(-1, 2)
-    squares = ((states[:, None] - codevectors) ** 2).sum(axis=2)
-    nearest = squares.argmin(axis=1)
-    assert ((squares == squares.min(axis=1, keepdims=True)).sum(axis=1) > 1).sum() > 30
-    np.testing.assert_array_equal(agent.cell(states), nearest)
-    assert [_cell_of_the_step(agent, state) for state in states] == nearest.tolist()
-    expected = engine.table[0].argmax(axis=1)[nearest]
-    np.testing.assert_array_equal(agent.predict(states)[0], expected)
-    for actions in in_all_languages(agent, tmp_path, states.astype(np.float32)).values():
-        np.testing.assert_array_equal(actions, expected)
-
-
-def _cell_of_the_step(agent, state):
-    agent.act(state)
-    return agent._engine.env_states[0].cell
 
 
 class Corridor(gym.Env):

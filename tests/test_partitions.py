@@ -161,15 +161,15 @@ def test_a_block_of_samples_teaches_a_mixture_what_they_do_one_by_one():
     [("gmm", {}), ("som", {"map_shape": (4, 4)}), ("infex", {}), ("grid", {"bins": 4})],
 )
 def test_it_learns_to_balance(partition, config):
-    # Of eight other seeds three to five had a mean above 900 after as many steps.
+    # Random play has 20 to 25.
     means = [
-        TwoTimescaleAgent(BARTO, partition=partition, seed=seed, **config)
-        .learn(50_000)
+        TwoTimescaleAgent("CartPole-v1", partition=partition, seed=seed, **config)
+        .learn(30_000)
         .evaluate(20, seed=seed)
         .mean()
-        for seed in range(4)
+        for seed in range(3)
     ]
-    assert sum(mean > 900 for mean in means) >= 2
+    assert sum(mean > 100.0 for mean in means) >= 2
 
 
 def test_exemplars_are_refitted_eight_times():

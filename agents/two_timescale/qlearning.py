@@ -201,7 +201,7 @@ class Running(State):
     trial: Annotated[int, Span(COUNT)]
     """Number of the trial that the episode is part of; 0: of none."""
     value: Annotated[float, Span(FINITE)]
-    """Q', by which the last target was made."""
+    """Q', by which the last target was made; with several environments Q - Q'."""
 
 
 class Place(NamedTuple):
@@ -487,7 +487,10 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     error = reward - values[action]
     if not terminated:
         error += state.gamma * future
-    change = 0.0 if running.begins else values[action] - running.value
+    together = agent.points.shape[0] > 1
+    change = running.value if together else values[action] - running.value
+    if running.begins:
+        change = 0.0
     decay = state.gamma * state.trace_decay
     update_values(
         live, agent.traces[env_state.number], agent.here, action, error, change,
@@ -496,6 +499,9 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)
     running.value = future
+    if together:  # what this step has changed, without the steps of other environments
+        evaluate(live, after, agent.there, next_values)
+        running.value = next_values[best if running.trial else next_action] - future
     env_state.action = next_action
 
 
