@@ -29,11 +29,13 @@ from oda_rl.agents.model.tables import (
     empty,
     grown,
     play,
+    predicts,
     spread,
     sweep,
 )
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
 
 
@@ -242,6 +244,51 @@ def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> 
     assert seen_again(memory) == 0.0
     engine = ModelAgent("CartPole-v1", seed=0)._engine
     assert engine.planner is engine.rules
+
+
+def log_of(step: Any, n: int = 1000) -> CodedSteps:
+    """Return steps of two random actions, each as ``step(rng, state, action)`` says."""
+    rng = np.random.default_rng(0)
+    states, acts, rewards = [np.array([5.0, 0.0])], rng.integers(2, size=n), np.zeros(n)
+    for k in range(n):
+        after, rewards[k] = step(rng, states[-1], acts[k])
+        states.append(np.asarray(after, dtype=float))
+    rows = np.array(states)
+    return CodedSteps(rows[:-1], np.eye(2)[acts], rewards, rows[1:], np.zeros(n, dtype=bool))
+
+
+def on_a_ring(rng: np.random.Generator, at: Any, action: int) -> Any:
+    return [(at[0] + 2 * action - 1) % 7, 0.0], float(at[0] == 3)
+
+
+def in_a_queue(rng: np.random.Generator, at: Any, action: int) -> Any:
+    length = min(at[0] + action, 10) if rng.random() < 0.5 else max(at[0] - 1, 0)
+    return [length, rng.integers(2)], at[1] * action - 0.1 * at[0]
+
+
+def in_a_store(rng: np.random.Generator, at: Any, action: int) -> Any:
+    left = max(at[0] - rng.poisson(10), 0)
+    return [left + at[1], 18 * action + rng.integers(5)], left - at[0]
+
+
+@pytest.mark.parametrize(
+    ("step", "counted"), [(on_a_ring, True), (in_a_queue, True), (in_a_store, False)]
+)
+def test_numbers_that_are_quantities_are_no_table(step: Any, counted: bool) -> None:
+    assert predicts(log_of(step), np.arange(1000) == 0, np.random.default_rng(0)) == counted
+
+
+def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
+    def on_a_line(rng: np.random.Generator, at: Any, action: int) -> Any:
+        return [at[0] + 0.25 * action - 0.125, 0.0], -abs(at[0])
+
+    log, rng = log_of(on_a_line), np.random.default_rng(0)
+    first = np.arange(1000) % 25 == 0
+    offsets = np.zeros((1000, 2))
+    offsets[:, 0] = rng.random(40)[np.cumsum(first) - 1]
+    moved = log._replace(before=log.before + offsets, after=log.after + offsets)
+    assert predicts(log, first, rng)
+    assert not predicts(moved, first, rng)
 
 
 def test_real_returns_correct_what_the_model_promises() -> None:

@@ -35,7 +35,7 @@ from oda_rl.agents.model.experience import (
 )
 from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.tables import TablePlanner
+from oda_rl.agents.model.tables import TablePlanner, predicts
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
@@ -44,7 +44,7 @@ from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, who
 SCHEMA: dict[str, Member] = {
     "state": Member(Counters, "1"),
     "env_state": Member(EnvState, "1"),
-    "counts": whole("10", f"[-1, {MAX:.0f})"),
+    "counts": whole("11", f"[-1, {MAX:.0f})"),
     "start": real("d"),
     "code": real("C"),
     **OUTCOMES,
@@ -59,6 +59,7 @@ _PATIENCE = 10  # times as many steps as planning needs, without an episode's en
 _MAX_STATES = 5000  # of a table
 _MIN_SEEN_AGAIN = 0.5  # a table, if that share of the latest observations has been seen before
 _MAX_NEW = 0.5  # share of distinct observations, with more of which it is no table after all
+_ANEW = 1.5  # growth of the steps after which table and laws are compared again
 
 Played = Candidate | Tabled | TablePlanner
 """An episode can be played with it: ``decide`` returns the action in a state, and its code."""
@@ -108,9 +109,10 @@ class ModelEngine(Engine):
         self.memory = Memory(d, self._n_codes)
         self.outcomes = Outcomes(config.horizon, limit)
         self.config = config
-        self.rules = Planner(self.memory, interface, self.outcomes, config, planning)
-        self.tables = TablePlanner(self.memory, interface.n_actions, self.outcomes, config)
+        self._planning = planning
+        self.rules, self.tables = self._new_rules(), self._new_tables()
         self.planner: Planner | TablePlanner = self.tables if interface.n_values else self.rules
+        self._compared = 0  # steps when table and laws were compared last
         self.single = self._begun(env_state)
         self._running: list[Running] | None = None  # of several environments
         self._newest: Played | None = None
@@ -118,6 +120,12 @@ class ModelEngine(Engine):
         self._confirming = 0  # episodes in a row
         self._confirmed = 0  # steps
         self._new_steps, self._needed = 0, self.planner.wait(0)
+
+    def _new_rules(self) -> Planner:
+        return Planner(self.memory, self.interface, self.outcomes, self.config, self._planning)
+
+    def _new_tables(self) -> TablePlanner:
+        return TablePlanner(self.memory, self.interface.n_actions, self.outcomes, self.config)
 
     def _begun(self, env_state: EnvState) -> Running:
         d = self.interface.n_features
@@ -325,20 +333,24 @@ class ModelEngine(Engine):
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _choose_planner(self) -> None:
-        """Plan over a table while most of the latest observations have been seen before.
+        """Plan over a table where states recur, and counts predict as well as laws.
 
         Where distinct observations are few, as positions on a grid, a table is the better model.
         """
-        if self.interface.box is not None or self.interface.n_values:
+        if self.interface.box is not None or self.interface.n_values or self.constrained:
             return
-        is_table = self.planner is self.tables
-        if is_table:
+        if self.planner is self.tables:
             n = self.tables.n_states
             recurs = n <= _MAX_NEW * self.memory.n or seen_again(self.memory) >= _MIN_SEEN_AGAIN
-            is_table = n <= _MAX_STATES and recurs
-        elif self.rules.learned is None and self.rules.clauses is None:
-            is_table = seen_again(self.memory) >= _MIN_SEEN_AGAIN
-        self.planner = self.tables if is_table else self.rules
+            if n > _MAX_STATES or not recurs:
+                self.planner = self.rules = self._new_rules()
+            return
+        if self.memory.n < _ANEW * self._compared or seen_again(self.memory) < _MIN_SEEN_AGAIN:
+            return
+        self._compared = self.memory.n
+        seen, rng = self.memory.present, np.random.default_rng(self.memory.n)
+        if predicts(seen, self.memory.present_first, rng):
+            self.planner = self.tables = self._new_tables()
 
     def _confirms(self) -> bool:
         """Whether to play the best rule again before the newest one."""
@@ -450,7 +462,8 @@ class ModelEngine(Engine):
 
         places = [place(one) for one in (self._newest, self._next, single.played)]
         counts = [len(self.planner.candidates), self._confirming, self._confirmed, self._new_steps,
-                  self._needed, single.whole, self.planner is self.tables, *places]  # fmt: skip
+                  self._needed, self._compared, single.whole, self.planner is self.tables,
+                  *places]  # fmt: skip
         return {
             "state": self.state.record,
             "env_state": single.env_state.record,
@@ -469,14 +482,15 @@ class ModelEngine(Engine):
         self.state.restore(arrays["state"])
         single.env_state.restore(arrays["env_state"])
         numbers = arrays["counts"].tolist()
-        n_candidates, self._confirming, self._confirmed, self._new_steps, self._needed = numbers[:5]
-        single.whole, is_table = map(bool, numbers[5:7])
+        n_candidates, self._confirming, self._confirmed, self._new_steps = numbers[:4]
+        self._needed, self._compared = numbers[4:6]
+        single.whole, is_table = map(bool, numbers[6:8])
         single.start, single.code = np.array(arrays["start"]), np.array(arrays["code"])
         self.outcomes.restore(arrays)
         self.memory.restore(within(arrays, "memory_"))
         self.planner = self.tables if is_table else self.rules
         known = self.planner.restore(within(arrays, "planner_"), n_candidates)
-        places = numbers[7:]
+        places = numbers[8:]
         right = n_candidates <= len(known) and all(-1 <= k < len(known) for k in places)
         require(right, f"counts is {numbers}: there are {len(known)} candidates")
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
@@ -490,8 +504,8 @@ class ModelEngine(Engine):
         }  # fmt: skip
         check({k: arrays[k] for k in arrays if not k.startswith("planner_")}, SCHEMA, sizes)
         counts, boxed = arrays["counts"], self.interface.box is not None
-        right = (counts[:7] >= 0).all() and counts[4] >= 1 and (counts[5:7] <= 1).all()
-        right &= counts[6] == 0 if boxed else counts[6] == 1 or not self.interface.n_values
+        right = (counts[:8] >= 0).all() and counts[4] >= 1 and (counts[6:8] <= 1).all()
+        right &= counts[7] == 0 if boxed else counts[7] == 1 or not self.interface.n_values
         require(right, f"counts is {counts.tolist()}")
         codes = np.concatenate([arrays["memory_codes"], arrays["code"][None]])
         if boxed:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.model.experience import (
     Arrays,
     Memory,
@@ -33,6 +33,8 @@ from oda_rl.agents.model.experience import (
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.worlds.learning import CodedSteps, learn_world
+from oda_rl.agents.worlds.simulation import predict, without_noise
 from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
 
 NO = -1  # no edge, or no state
@@ -46,6 +48,9 @@ _MAX_SWEEPS, _MAX_BACKUPS = 3000, 2000  # between episodes, and in a step
 _GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share,
 _PART = 10  # or a tenth of an episode has passed
 _MAX_CANDIDATES = 12
+_STRETCH, _HELD_OUT = 25, 5  # one of five episodes, or stretches of steps, is held out
+_MIN_KNOWN, _MIN_SHARE = 10, 0.5  # held-out steps whose pair has been seen
+_EXACT, _NEARLY = 1e-9, 1e-3  # squared errors in standard deviations
 
 _SCHEMA: dict[str, Member] = {
     "counted": whole("1", "[0, steps]"),
@@ -282,6 +287,40 @@ def play(
             values[0, state], values[1, state] = room[0, state], room[1, state]
         if not changed:
             return
+
+
+def predicts(seen: CodedSteps, first: BoolArray, rng: np.random.Generator) -> bool:
+    """Whether counts predict held-out steps exactly, or as well as laws of motion do.
+
+    Where numbers are quantities, as of a stock, the same state and action hardly recur, and laws
+    say more. Only pairs that have been seen are compared. ``first``, shape (n,), says whether an
+    episode began with the step: a place may recur in its own episode alone.
+    """
+    n = len(seen.rewards)
+    episodes = np.cumsum(first)
+    groups = episodes if episodes[-1] >= _HELD_OUT else np.arange(n) // _STRETCH
+    held = groups % _HELD_OUT == 0
+    pairs = np.column_stack([seen.before, seen.codes.argmax(axis=1)])
+    numbers = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
+    scale = np.append(seen.after.std(axis=0), seen.rewards.std())
+    scale = np.where(scale > 0.0, scale, 1.0)
+    outcomes = np.column_stack([seen.after, seen.rewards]) / scale
+    visits = np.bincount(numbers[~held], minlength=n)
+    sums = np.zeros((n, outcomes.shape[1]))
+    np.add.at(sums, numbers[~held], outcomes[~held])
+    rows = np.flatnonzero(held & (visits[numbers] > 0))
+    left = outcomes[rows] - sums[numbers[rows]] / visits[numbers[rows], None]
+    error = float((left**2).sum(axis=1).mean()) if len(rows) else np.inf
+    recur, exact = len(rows) >= _MIN_SHARE * held.sum(), error <= _EXACT
+    if len(rows) < _MIN_KNOWN or not (recur or exact):
+        return False
+    if recur and exact:
+        return True
+    rest = CodedSteps._make(column[~held] for column in seen)
+    world = without_noise(learn_world(rest, -math.inf, False, 1, None, rng).arrays)
+    after, rewards = predict(world, seen.before[rows], seen.codes[rows])[:2]
+    left = outcomes[rows] - np.column_stack([after, rewards]) / scale
+    return max(error, _NEARLY) <= float((left**2).sum(axis=1).mean())
 
 
 class TablePlanner:
