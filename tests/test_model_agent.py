@@ -19,6 +19,7 @@ from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.search import Climber, Imagination
 from oda_rl.agents.distilling.simplifying import simplified
+from oda_rl.agents.fitted.changes import Record
 from oda_rl.agents.model import fallback
 from oda_rl.agents.model.experience import (
     Candidate,
@@ -27,6 +28,7 @@ from oda_rl.agents.model.experience import (
     values,
 )
 from oda_rl.agents.model.search import Effort, n_cells_for, search
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.coordinates import scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
@@ -416,6 +418,45 @@ def test_units_and_origins_do_not_matter(scale):
     assert agent.evaluate(10, env=twin, seed=1).mean() > 480.0
 
 
+class Line(gym.Env):
+    """A place on a line that has to be held at a set point."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Discrete(3)
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.at, self.steps = self.wanted + self.np_random.uniform(-1.0, 1.0), 0
+        return np.array([self.at]), {}
+
+    def step(self, action):
+        self.at += 0.1 * (action - 1)
+        self.steps += 1
+        return np.array([self.at]), -abs(self.at - self.wanted), False, self.steps == 30, {}
+
+
+@pytest.mark.parametrize("wanted", [0.0, 20.0, 293.0])
+def test_a_set_point_may_lie_anywhere(wanted):
+    agent = ModelAgent(Line(wanted), seed=0, **QUICK).learn(400)
+    assert agent.evaluate(50, env=Line(wanted), seed=1).mean() > -3.5  # at best -2
+
+
+@pytest.mark.parametrize("unit", [2.0**20, 2.0**-20])
+def test_units_change_no_episode(unit):
+    def make(unit):
+        space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+        return gym.wrappers.TransformObservation(Line(20.0), lambda o: o * unit, space)
+
+    # Powers of two change no rounding; digits of a simplified rule are decimal.
+    usual, other = (
+        ModelAgent(make(one), seed=0, simplify=False, **QUICK).learn(500) for one in (1.0, unit)
+    )
+    np.testing.assert_array_equal(other.episodes.rows[:, 0], usual.episodes.rows[:, 0])
+
+
 # ---------------------------------------------------------------- worlds that are not trusted
 @pytest.fixture
 def distrustful(monkeypatch):
@@ -423,6 +464,42 @@ def distrustful(monkeypatch):
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
     monkeypatch.setattr(fallback, "_MIN_DISTILLING", 500)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
+
+
+def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 10_000)  # no rule is distilled
+    agent = ModelAgent("CartPole-v1", seed=91_003, **QUICK)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        agent.learn(3000)
+    assert sum("not trusted" in str(one.message) for one in warned) == 1
+    assert agent._real._fitted.num_timesteps == agent.num_timesteps == 3000
+    assert agent._real.rule is None
+
+
+def test_without_trust_real_returns_decide_between_values_and_rules():
+    agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
+    fitted = agent._real._fitted = FittedQAgent("CartPole-v1", seed=0)
+    rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
+    for total in (90.0, 100.0, 110.0):
+        rule.note(np.zeros(4), total, 100, terminated=True)
+    agent._engine.rules.candidates = [rule]
+    for total, kind in ((80.0, RulePolicy), (150.0, CellPolicy)):
+        record = Record(fitted.policy)
+        for noise in (-10.0, 0.0, 10.0):
+            record.add(total + noise)
+        fitted._engine.records = [record]
+        assert type(agent.policy) is kind
+        assert ("values in" in agent.rules()) == (kind is CellPolicy)
+
+
+@pytest.mark.parametrize("short", [0.0, 200.0])
+def test_a_world_in_which_rules_return_more_than_in_reality_is_not_trusted(short):
+    agent = ModelAgent("CartPole-v1", seed=91_004, **QUICK).learn(250)
+    returns = [90.0, 100.0, 110.0] * 2
+    imagined = [total + short for total in returns]
+    agent._engine.rules.candidates = [candidate(100.0, returns, imagined)]
+    assert bool(fallback._fulfilled(agent._engine)) == (short == 0.0)
 
 
 @pytest.mark.slow
@@ -471,7 +548,7 @@ def test_remembered_steps_are_those_of_the_agent():
 def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1)
-    agent = ModelAgent("CartPole-v1", seed=91_002).learn(700)
+    agent = ModelAgent("CartPole-v1", seed=91_002).learn(1000)
     assert agent.distrust is None
     assert agent._real._judged_at >= 600
 

@@ -27,6 +27,7 @@ from oda_rl.agents.environments.spaces import (
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
@@ -55,10 +56,12 @@ class ModelAgent(Simplifiable, Agent):
     what real episodes returned beyond what the model imagines from the same starts in as many
     steps. Some steps go into playing that rule again.
 
-    Where the world is not trusted (``agent.world.trust``, judged after 3,000 steps and whenever
-    they have doubled), it warns, and goes on without: values are fitted to all steps so far and
-    further ones, as by :class:`FittedQAgent`, and distilled into a rule of at most 16 cells that is
-    climbed on real episodes (:func:`oda_rl.agents.distill`).
+    Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
+    ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
+    goes on without: values are fitted to all steps so far and further ones, as by
+    :class:`FittedQAgent`. With 20,000 steps left they are distilled into a rule of at most 16 cells
+    that is climbed on real episodes (:func:`oda_rl.agents.distill`); with fewer, where actions are
+    discrete, real returns decide between the values and the rules so far.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
@@ -130,14 +133,14 @@ class ModelAgent(Simplifiable, Agent):
         return self._engine.outcomes.horizon
 
     @property
-    def policy(self) -> RulePolicy | TablePolicy:
-        """The delivered rule, or table."""
-        return self._real.rule or self._engine.policy
+    def policy(self) -> RulePolicy | TablePolicy | CellPolicy:
+        """The delivered rule, or table; or values, where the world is not trusted."""
+        return self._real.policy(self._engine)
 
     def rules(
         self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
     ) -> str:
-        """Return the delivered rule in words; or say that it is a table of numbered states.
+        """Return the delivered rule in words; or say that it is a table, or values in cells.
 
         Parameters
         ----------
@@ -154,6 +157,8 @@ class ModelAgent(Simplifiable, Agent):
         policy, box = self.policy, self.interface.box
         if isinstance(policy, TablePolicy):
             return f"a table of {policy.n_cells} states has an action for each"
+        if isinstance(policy, CellPolicy):
+            return f"values in {policy.n_cells} cells decide: the learned world is not trusted"
         if box is not None and action_names is None:
             action_names = matching_parts(self.env_id, self.interface)
         known = self._named(names, action_names)
@@ -265,8 +270,10 @@ class ModelAgent(Simplifiable, Agent):
         return self._rule("prove").prove(box, *self._named(names, action_names), bounds)
 
     def _rule(self, what: str) -> RulePolicy:
-        """Return the delivered rule; raise ValueError if it is a table."""
+        """Return the delivered rule; raise ValueError if it is a table, or has values."""
         policy = self.policy
+        if isinstance(policy, CellPolicy):
+            raise ValueError(f"{what}: the agent decides by values in cells; it must have a rule")
         if isinstance(policy, TablePolicy) or self.interface.n_values:
             raise ValueError(f"{what}: the agent has a table of states; it must have a rule")
         return policy

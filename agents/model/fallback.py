@@ -1,10 +1,12 @@
-"""Fallback where a learned world is not trusted: a rule is searched in the real environment.
+"""Fallback where a learned world is not trusted: learning goes on in the real environment.
 
-A fitted agent learns there, from the remembered steps and further ones; its policy is distilled
-into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+A fitted agent learns there, from the remembered steps and further ones. If there are many, its
+policy is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real
+episodes. Else real returns decide between its policy and the rules of the learned world.
 """
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,9 +25,13 @@ from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import teacher_of
 from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
+from oda_rl.agents.worlds.quality import Trust
 from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
@@ -34,9 +40,11 @@ if TYPE_CHECKING:
     from oda_rl.agents.model.engine import ModelEngine
 
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
+_JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before so many;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
-_MIN_LEFT = 20_000  # steps, with fewer of which the fallback gains nothing
+_MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
+_MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = (
     0.6,
     250_000,
@@ -58,7 +66,7 @@ class Fallback:
     """Why it has taken over; None if it has not."""
     rule: RulePolicy | None = None
     _fitted: FittedQAgent | None = None
-    _judged_at: int = _JUDGED_FIRST
+    _judged_at: int = 0
     _distrusted: int = 0
 
     def train(
@@ -70,6 +78,10 @@ class Fallback:
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
         if self.reason is None:
+            if self._judged_at == 0:
+                total = agent.num_timesteps + run.total - run.steps
+                early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
+                self._judged_at = min(_JUDGED_FIRST, early)
             for steps, episodes in training:
                 doubts = len(episodes) and self._doubts(agent, run.total - steps)
                 yield steps, episodes
@@ -80,10 +92,13 @@ class Fallback:
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
         """Judge the world if it is time; warn if it is not trusted any more."""
-        if agent.num_timesteps < self._judged_at or left < _MIN_LEFT or not agent.models_laws:
+        enough = left >= (_MIN_LEFT if agent.interface.box is not None else 1)
+        if agent.num_timesteps < self._judged_at or not enough or not agent.models_laws:
             return False
         self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
-        trust = agent.world.trust
+        trust = _fulfilled(agent._engine)
+        if trust:
+            trust = agent.world.trust
         self._distrusted = 0 if trust else self._distrusted + 1
         if self._distrusted < _MAX_DISTRUSTED:
             return False
@@ -102,7 +117,10 @@ class Fallback:
         """Learn values with a share of the steps, and distil them with the rest."""
         assert isinstance(env, gym.Env)
         if self._fitted is None:
-            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **_BOLD)
+            settings = _BOLD if engine.interface.box is not None else {}
+            if engine.config.action_bins is not None:
+                settings = {"action_bins": engine.config.action_bins}
+            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self._fitted, engine.memory.transitions, engine.memory.first)
         fitted = self._fitted
         fitted._enter(env)
@@ -111,7 +129,7 @@ class Fallback:
             run.part = run.steps
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
-        if total - learning < _MIN_DISTILLING:
+        if total < _MIN_LEFT or total - learning < _MIN_DISTILLING:
             learning = total
         own = run.within(learning)
         done = own.steps
@@ -144,6 +162,8 @@ class Fallback:
         )
         taught = np.array(confirming.taught)
         found = Distilled(rule, budgeted.interface, None, returns, taught, budgeted.steps)
+        if found.worse and budgeted.interface.box is None:
+            return  # its teacher is delivered
         if found.worse:
             warnings.warn(f"{found.comparison}: more steps may do better", stacklevel=2)
         if self.rule is not None:
@@ -151,6 +171,23 @@ class Fallback:
             if race(budgeted, [self.rule, rule], rng, incumbent=0).best == 0:
                 return
         self.rule = rule
+
+    def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
+        """Return the rule made in the real environment, or what has the best real returns."""
+        if self.rule is not None:
+            return self.rule
+        if self._fitted is None or engine.interface.box is not None:
+            return engine.policy
+        own = self._fitted._engine
+        spread = changes.spread_of(own.records, engine.outcomes.returns)
+        bounds = [record.lower_bound(spread) for record in own.records]
+        played = [one for one in engine.rules.candidates if one.returns]
+        others = [
+            float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
+        ]
+        if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
+            return self._fitted.policy
+        return engine.rules.delivered(played[int(np.argmax(others))])
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays for a file."""
@@ -192,6 +229,23 @@ class Fallback:
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, fitted, judged_at, distrusted)
+
+
+def _fulfilled(engine: "ModelEngine") -> Trust:
+    """Return whether real episodes return about what is imagined from the same starts."""
+    played, outcomes = engine.rules.candidates, engine.outcomes
+    real = np.array([total for one in played for total in one.returns])
+    imagined = np.array([total for one in played for total in one.imagined])
+    if len(real) < _MIN_EPISODES:
+        return Trust(True, "few episodes have been played by rules")
+    n_random = int(np.searchsorted(np.cumsum(outcomes.lengths), engine.config.random_steps)) + 1
+    gain = float(imagined.mean() - np.mean(outcomes.returns[:n_random]))
+    missing = imagined - real
+    error = float(missing.std()) / math.sqrt(len(missing))
+    return Trust(
+        bool(missing.mean() <= max(_SURE * error, _SHORT * gain)),
+        f"rules return {real.mean():.4g} where {imagined.mean():.4g} is imagined",
+    )
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
