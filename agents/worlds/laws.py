@@ -373,7 +373,7 @@ def fit_rewards(
     if size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS):
         kept = ~of_two
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
-    some = (one[drawn] for one in steps)
+    some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
     smooth = reward_features(at, hinges, *some, boxed)[:, kept & ~bent]
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations[drawn]) for observations in (steps[0], steps[2])]
