@@ -26,8 +26,8 @@ import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
 from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds
 from common.hand_rules import RULES
-from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, ONLINE, learn, play
-from common.suite_tasks import BARTO, CARTPOLE, TASKS, Task, make
+from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play
+from common.suite_tasks import TASKS, Task, make
 from common.summaries import (
     Column,
     Row,
@@ -54,13 +54,10 @@ GRID = "dynamic programming"
 PLAYED = (HAND, GRID)  # which do not learn
 CHOOSING, CONTINUOUS = ("DQN", "PPO"), ("SAC",)
 BASELINES = (*CHOOSING, *CONTINUOUS)
-ONLINE_CHECKPOINTS = (10_000, 20_000, 50_000, 100_000, 200_000)
-ONLINE_SEEDS = 300  # a training takes milliseconds
 BY_HAND_SEEDS = 20
 SEEDS_OF = {**dict.fromkeys(BASELINES, "baselines"), MODEL: "suite_model"}
 FRONT = (
     ("CartPole-v1", MODEL, 250),
-    ("CartPole-v1", ONLINE, 50_000),
     ("BartoCartPole", MODEL, 250),
     ("MountainCar-v0", MODEL, 5_000),
     ("Acrobot-v1", MODEL, 20_000),
@@ -75,7 +72,7 @@ FRONT = (
 def train(method: str, task: str, seed: int) -> list[Row]:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     known = next(one for one in TASKS if one.name == task)
-    ways = dict.fromkeys((FITTED, ONLINE, MODEL), run_ours)
+    ways = dict.fromkeys((FITTED, MODEL), run_ours)
     ways |= dict.fromkeys(PLAYED, run_played)
     run = ways.get(method, run_sb3)
     return [{**row, "solved": solved(known, row["mean"])} for row in run(method, known, seed)]
@@ -100,8 +97,7 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
 
 
 def checkpoints(method: str, task: Task) -> tuple[int, ...]:
-    special = {ONLINE: ONLINE_CHECKPOINTS, MODEL: task.model_steps}
-    return special.get(method, task.checkpoints)
+    return task.model_steps if method == MODEL else task.checkpoints
 
 
 def run_played(method: str, task: Task, seed: int) -> Iterator[Row]:
@@ -157,8 +153,6 @@ def planned(options: "Options") -> list[Row]:
             methods[HAND] = BY_HAND_SEEDS
         if task.model_steps and task.env_id in KNOWN:
             methods[GRID] = BY_HAND_SEEDS
-        if task.env_id in (BARTO, CARTPOLE):
-            methods[ONLINE] = ONLINE_SEEDS
         if task.baseline_steps:
             algorithms = CONTINUOUS if task.boxed else CHOOSING
             methods |= dict.fromkeys(algorithms, options.baselines)
@@ -203,10 +197,9 @@ def returns(summary: Any) -> Text:
     return lambda line: f"{summary(line.column('mean')):.{of_task(line).digits}f}"
 
 
-def shares(rows: Rows, method: str) -> Table:
-    fitted = method == FITTED
+def shares(rows: Rows) -> Table:
     columns = [
-        Column(f"`{method}`", aim, once=True),
+        Column(f"`{FITTED}`", aim, once=True),
         Column("seeds", count, once=True),
         Column("steps", the("steps", ",")),
         Column("solved", of(np.mean, "solved", ".2f")),
@@ -214,10 +207,8 @@ def shares(rows: Rows, method: str) -> Table:
         Column("median", returns(np.median)),
         Column("least", returns(np.min)),
     ]
-    if not fitted:
-        columns.append(Column("cells", of(np.mean, "cells", ".1f")))
-    of_tasks = [rows.where(method=method, task=task.name) for task in TASKS]
-    lines = [at for line in of_tasks for at in line.by_steps()[int(fitted) :]]
+    of_tasks = [rows.where(method=FITTED, task=task.name) for task in TASKS]
+    lines = [at for line in of_tasks for at in line.by_steps()[1:]]
     return Table("delivered policy, 100 greedy episodes a seed", columns, lines)
 
 
@@ -288,8 +279,7 @@ def label(line: Rows) -> str:
 
 def tables(rows: Rows) -> dict[str, Table]:
     return {
-        "suite fitted": shares(rows, FITTED),
-        "suite online": shares(rows, ONLINE),
+        "suite fitted": shares(rows),
         "suite model": rules_found(rows),
         "suite baselines": beside(rows),
         "suite front": front(rows),
@@ -311,7 +301,7 @@ def draw(rows: Rows) -> Any:
     shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
         results = rows.where(task=task.name)
-        for color, method in zip(COLORS, (MODEL, FITTED, ONLINE, *BASELINES), strict=False):
+        for color, method in zip(COLORS, (MODEL, FITTED, *BASELINES), strict=False):
             draw_quartiles(
                 ax, results.where(method=method), color=color, label=method.removesuffix("Agent")
             )
