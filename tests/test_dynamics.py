@@ -200,7 +200,7 @@ def test_what_a_callback_changes_of_the_environment_counts(kind, make, change):
     assert_same(*agents)
     assert steps[0] == steps[1]
     unchanged = kind(make(), seed=0).learn(2500)
-    assert not np.array_equal(agents[0].codevectors, unchanged.codevectors)
+    assert not np.array_equal(agents[0].recent, unchanged.recent)
 
 
 def unevenly(env):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import test_fitted
 import test_model_agent
-import test_two_timescale
+import test_partitions
 from environments import NONSENSE, Broken, Grid, Plain, Toy, quick, quick_rule, steps_for
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -586,12 +586,11 @@ def test_what_needs_a_network_says_so(tmp_path):
             call()
 
 
-def test_partitions(tmp_path):
+def test_partitions_of_ones_own_are_saved(tmp_path):
     TwoTimescale("CartPole-v1", seed=0, partition="grid").learn(800).save(tmp_path / "grid")
     grid = TwoTimescale.load(tmp_path / "grid", env="CartPole-v1")
     assert type(grid.agent.partition).__name__ == "GridPartition"
-    own = test_two_timescale.OwnLearner
-    first, second = own(), own()
+    first, second = test_partitions.Halves(4), test_partitions.Halves(4)
     model = TwoTimescale("CartPole-v1", seed=0, partition=first).learn(800)
     model.save(tmp_path / "own")
     loaded = TwoTimescale.load(tmp_path / "own", partition=second)

@@ -669,8 +669,9 @@ RULE = Rule("online", in_loop, start, choose, learn)
 @compiled
 def act(observation: Observations, arrays: tuple[Any, ...]) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
-    event = start(in_loop(arrays, 0), observation)
-    return -event if event else env_state_of(arrays[-2], 0).action
+    agent = in_loop(arrays, 0)
+    event = start(agent, observation)
+    return -event if event else choose(agent)
 
 
 @compiled
@@ -752,8 +753,12 @@ def step_together(
                 ended[i, 0], ended[i, 1] = state.last_return, state.last_length
             if events:
                 return events, i, True
-        if acts[i]:
+        if acts[i]:  # with the checks of start and choose, so that one environment has their bits
+            if short_of_uniforms(arrays):
+                return UNIFORMS, i, True
             events = enter(observations[i], arrays, i)
+            if events == 0 and short_of_uniforms(arrays):
+                events = UNIFORMS
             if events:
                 return events, i, True
             actions[i] = env_state_of(arrays[-2], i).action
