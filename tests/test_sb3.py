@@ -14,6 +14,7 @@ import pytest
 import test_fitted
 import test_model_agent
 import test_partitions
+import test_two_timescale
 from environments import NONSENSE, Broken, Grid, Plain, Toy, quick, quick_rule, steps_for
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
