@@ -121,33 +121,15 @@ class TrueOnlineSarsa:
         features[state, action] = 1.0
         value = self.values[state, action]
         future = 0.0 if terminated else self.values[next_state, next_action]
-        change = 0.0 if self.last is None else value - self.last
+        change = 0.0 if self.last is None else self.last
         error = reward + self.gamma * future - value
         fresh = self.step_size * (1.0 - self.decay * self.traces[state, action])
         self.traces = self.decay * self.traces + fresh * features
         self.values += (error + change) * self.traces - self.step_size * change * features
-        self.last = future
+        # What this step has changed of the value that it used; other trajectories do not count.
+        self.last = self.values[next_state, next_action] - future
         if terminated:
             self.begin()
-
-
-def carry_table(values, visits, lineage):
-    """Q-table and visits after a change of the cells."""
-    n_new, n_old = lineage.shape
-    split = [sum(lineage[:, old] > 0) > 1 for old in range(n_old)]
-    new_values = np.zeros((n_new, values.shape[1]))
-    new_visits = np.zeros((n_new, values.shape[1]))
-    for new in range(n_new):
-        parents = [old for old in range(n_old) if lineage[new, old] > 0]
-        for action in range(values.shape[1]):
-            weights = [visits[old, action] for old in parents]
-            if sum(weights) == 0:
-                weights = [lineage[new, old] for old in parents]
-            new_values[new, action] = np.average(
-                [values[old, action] for old in parents], weights=weights
-            )
-            new_visits[new, action] = sum(visits[old, action] for old in parents if not split[old])
-    return new_values, new_visits
 
 
 def compete(codevectors, points, order):

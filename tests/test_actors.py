@@ -288,8 +288,8 @@ def test_bad_arguments():
     ("words", "message"),
     [
         (["--workers", "0"], "workers is 0: it must be an integer of at least 1"),
-        (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers, too"),
-        (["--workers", "2", "--algo", "model"], "algo is 'model', which plays itself: leave"),
+        (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers"),
+        (["--workers", "2", "--algo", "model"], "algo is 'model', which has no actors: leave"),
         (["--workers", "2", "--backend", "loky"], "for argument '--backend'"),
     ],
     ids=lambda one: one[-1] if isinstance(one, list) else "",

@@ -165,7 +165,7 @@ def noted(**values):
     [
         (put(weights=lambda a: a[:-1]), "weights has shape"),
         (put(means=lambda a: a * np.nan), "means.* is nan"),
-        (put(means=lambda a: a.astype(np.float32)), "of 2 precisions"),
+        (put(means=lambda a: a.astype(np.float32)), "has 2 dtypes"),
         (put(means=lambda a: a.astype(np.int64)), "must be of float64"),
         (put(precisions=lambda a: a[:, :1]), "must have 2 columns"),
         (put(precisions=lambda a: -a), "must be a number in"),

@@ -269,7 +269,7 @@ def test_invalid_arrays(online, arrays, message):
         ({"format": 2}, "in format 2: it must hold 'TwoTimescaleAgent' in format 1"),
         ({"format": True}, "format True"),
         ({"env_id": "*/ #include </etc/passwd> /*"}, "env_id is"),
-        ({"interface": {**FACE, "observation_shape": [10**9]}}, "observ"),
+        ({"interface": {**FACE, "observation_shape": [10**9]}}, "points has shape"),
         ({"interface": {**FACE, "n_actions": -2}}, "n_actions"),
         ({"config": {"max_cells": 2.5}}, "max_cells is 2.5"),
         ({"config": {"max_cells": 10**12}}, "damaged"),

@@ -97,15 +97,15 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     agent.save(file)
     before = file.read_bytes()
     agent._engine.cells[0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"agent.zip' is not written, .*cells\[0, 0, 0\] is nan"):
+    with pytest.raises(ValueError, match=r"agent.zip' was not written, .*cells\[0, 0, 0\] is nan"):
         agent.save(file)
-    with pytest.raises(ValueError, match="checkpoint.zip' is not written"):
+    with pytest.raises(ValueError, match="checkpoint.zip' was not written"):
         agent.learn(10, checkpoint=tmp_path / "checkpoint.zip", checkpoint_every=5)
     assert file.read_bytes() == before
     assert {path.name for path in tmp_path.iterdir()} == {"agent.zip"}
     model = ODAClusterer(2, random_state=0).fit(np.random.default_rng(0).normal(size=(50, 2)))
     model.cluster_centers_[0, 0] = np.nan
-    with pytest.raises(ValueError, match="model.zip' is not written, .* is nan"):
+    with pytest.raises(ValueError, match="model.zip' was not written, .* is nan"):
         model.save(tmp_path / "model.zip")
 
 

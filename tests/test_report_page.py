@@ -109,7 +109,7 @@ def test_a_page_decides_as_python_does(name, agents, page):
     np.testing.assert_allclose(np.array(actions), performed, rtol=1e-6, atol=1e-6)  # float32
 
 
-@pytest.mark.parametrize("name", ["table", "grid", "acrobot", "rule", "affine"])
+@pytest.mark.parametrize("name", ["rule", "affine"])
 def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, page):
     agent = agents(name)
     document, scale = json_document(export_of(agent)), agent.scale_
@@ -129,7 +129,9 @@ def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, pa
         assert agent.policy.choices(np.array([one["point"]]))[0] != choice
 
 
-@pytest.mark.parametrize("name", ["blended", "six blended", "codevectors", "clauses"])
+@pytest.mark.parametrize(
+    "name", ["table", "grid", "acrobot", "blended", "six blended", "codevectors", "clauses"]
+)
 def test_a_near_state_that_is_treated_otherwise_is_found(name, agents, page):
     agent = agents(name)
     document, scale = json_document(export_of(agent)), agent.scale_
@@ -307,7 +309,6 @@ def test_what_is_dragged_over_a_boundary_is_treated_otherwise(open_page):
     assert page.text("#action") == "push right"
     cell = page.run("oda.decide(oda.policy, oda.view.world.look(oda.view.state)).cell")
     assert page.text("#cell").startswith(f"cell {cell} of ")
-    assert page.text("#cells tr.now th") == str(cell)
 
 
 def test_the_pole_can_be_dragged(page):

@@ -252,7 +252,7 @@ def test_a_file_with_objects_in_it_is_refused(tmp_path):
         archive.writestr("metadata.json", "{}")
         with archive.open("x.npy", "w") as entry:
             np.lib.format.write_array(entry, np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="damaged, or not"):
+    with pytest.raises(ValueError, match="damaged, or was not"):
         load_archive(path)
 
 
