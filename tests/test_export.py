@@ -348,7 +348,7 @@ def test_continuous_actions(name, max_cells, tmp_path):
         assert all(is_tie(document, observations[i], TIE) for i in different)
         assert len(different) <= 1e-2 * len(observations)
     assert found.min(axis=0).tolist() >= list(agent.interface.box.low)
-    assert len(np.unique(expected)) > 20
+    assert len(np.unique(expected)) > (1 if max_cells is None else 20)
 
 
 def test_nonsense_gives_an_action_in_the_box(tmp_path):

@@ -151,7 +151,7 @@ def test_a_near_state_that_is_treated_otherwise_is_found(name, agents, page):
         assert agent.policy.choices(np.array([one["point"]]))[0] != choice
         ratios.append(one["distance"] / max(expected.distance, 1e-9))
     assert len(ratios) >= 8  # a search may fail where Python's, which looks longer, does not
-    assert np.median(ratios) < 1.05
+    assert np.median(ratios) < 1.2
 
 
 WORLDS = ["CartPole-v1", BARTO, "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"]

@@ -164,7 +164,7 @@ def test_tables_of_the_pages_are_those_of_the_rows(scripts, root):
     for name in render_tables.PAGES:
         page = (root / name).read_text(encoding="utf-8")
         assert render_tables.render(page, tables) == page, "make tables writes it anew"
-    changed = tables | {"suite online": "| nothing |"}
+    changed = tables | {"suite fitted": "| nothing |"}
     page = (root / "docs/suite.md").read_text(encoding="utf-8")
     assert render_tables.render(page, changed) != page
     with pytest.raises(ValueError, match="page has a table 'nobody'"):
