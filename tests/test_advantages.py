@@ -16,7 +16,6 @@ from oda_rl.agents.base.memory import (
     REWARD,
     TERMINAL,
     discounted_returns,
-    watkins_targets,
 )
 from oda_rl.agents.fitting import advantages, cells, joint
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, finer, width_of
@@ -93,7 +92,7 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
     assert change == pytest.approx(0.0 if first else np.abs(values - old)[~ended].sum(), rel=1e-6)
     assert first or {-1.0, 1.5} <= set(values)  # some were beyond the bounds
     returns, decay = np.empty(n), (0.9, 0.0 if first else trace_decay)
-    watkins_targets(own.steps, np.arange(n), values, blended.argmax(axis=1), *decay, returns)
+    oracles.watkins_targets(own.steps, values, blended.argmax(axis=1), *decay, returns)
     np.testing.assert_allclose(targets[going], returns[going], rtol=1e-6)
     left, added = targets - taken_by(own, models), np.zeros((6, 1 + d))
     for i in np.flatnonzero(going):

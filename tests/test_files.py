@@ -243,7 +243,7 @@ def test_arrays_that_compress_too_well(tmp_path):
         ({"state": set_field("grows", False)}, "grows is wrong"),
         ({"state": set_field("next_uniform", 501)}, "next_uniform is 501"),
         ({"env_states": set_field("action", 2)}, "action is 2"),
-        ({"env_states": set_field("cell", -1)}, "cell is -1"),
+        ({"env_states": set_field("held", -1)}, "held is -1"),
         ({"env_states": set_field("last_row", 2000)}, "last_row is 2000"),
         ({"env_states": set_field("number", 1)}, "number is 1"),
         ({"running": set_field("trial", -1)}, "trial is -1"),

@@ -126,24 +126,6 @@ def random_steps(rng, n=400):
     return steps.astype(np.float64)
 
 
-@pytest.mark.parametrize("trace_decay", [0.0, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("gamma", [0.5, 0.99, 1.0])
-def test_watkins_targets_are_mixed_n_step_returns(gamma, trace_decay):
-    rng = np.random.default_rng(0)
-    steps, cells = random_steps(rng), rng.integers(20, size=400)
-    worth, best = rng.normal(size=20), rng.integers(3, size=20)
-    targets = np.full(400, np.nan)
-    memory.watkins_targets(steps, cells, worth, best, gamma, trace_decay, targets)
-    values, greedy = worth[cells], best[cells]
-    for i in range(400):
-        if steps[i, MARK] == GOES_ON:
-            arguments = steps, values, greedy, gamma, trace_decay, i
-            expected = oracles.watkins_return(*arguments)
-        else:
-            expected = values[i] if steps[i, MARK] == CUT else 0.0
-        assert targets[i] == pytest.approx(expected, rel=1e-12, abs=1e-12)
-
-
 @pytest.mark.parametrize("gamma", [0.5, 0.99])
 @pytest.mark.parametrize("shift", [-2.0, 0.0, 2.0])
 def test_discounted_returns_are_the_extremes_over_all_rows(gamma, shift):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer, spliced
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.state import EnvState, Observations
 from oda_rl.files.schema import Member, real, require
 
@@ -96,36 +96,6 @@ def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
     lowest = np.where(marks == GOES_ON, 0.0, -1.0)
     right = (actions >= lowest) & (actions < n_actions) & (actions == np.floor(actions))
     require(right.all(), f"{name} has an action that there is not: from 0 to {n_actions - 1}")
-
-
-@compiled
-def watkins_targets(
-    steps: FloatArray,
-    cells: IntArray,
-    values: FloatArray,
-    greedy: IntArray,
-    gamma: float,
-    trace_decay: float,
-    targets: FloatArray,
-) -> None:
-    """Write Watkins' λ-return of each row of trajectories, shape (n,), which lies in its cell.
-
-    ``values``, shape (n_cells,), are those of the ``greedy`` actions. Where the next action was not
-    greedy, the return ends with the value; rows without a step have their value (0 if terminal).
-    """
-    future = 0.0  # the return from the next row on
-    for i in range(steps.shape[0] - 1, -1, -1):
-        cell = cells[i]
-        value = values[cell]
-        if steps[i, MARK] == GOES_ON:
-            target = steps[i, REWARD] + gamma * future
-            future = value
-            if greedy[cell] == steps[i, ACTION]:
-                future = (1.0 - trace_decay) * value + trace_decay * target
-        else:
-            target = 0.0 if steps[i, MARK] == TERMINAL else value
-            future = target
-        targets[i] = target
 
 
 @compiled

@@ -45,12 +45,8 @@ class EnvState(State):
     """Last row written in its memory; -1 before the first."""
     fresh: bool
     """Whether the next row holds the start of a trajectory."""
-    cell: Annotated[int, Span("[0, cells)")]
-    """Cell of the current point."""
     action: Annotated[int, Span("[0, actions)")]
     """The last action, from 0."""
-    greedy_action: Annotated[int, Span("[0, actions)")]
-    """The greedy action, from 0."""
     episode_length: Annotated[int, Span(COUNT)]
     """Steps of the running episode."""
     held: Annotated[int, Span(COUNT)]

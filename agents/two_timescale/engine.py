@@ -260,14 +260,11 @@ class OnlineEngine(Engine):
         points = (raw - mean) * self.units[1]
         self.recent[: len(points)] = points
         self.running_moments[:] = points.mean(axis=0), self.state.seen * points.var(axis=0)
-        state, optimistic = (
-            self.state,
-            max(self.state.mean_reward, 0.0) / max(1.0 - self.config.gamma, 1e-3),
-        )
+        state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, 1e-3)  # steps
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
         self._measure()
-        self.values[ql.LIVE][0] = optimistic
+        self.values[ql.LIVE, 0] = max(state.mean_reward, 0.0) * horizon
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
@@ -298,7 +295,7 @@ class OnlineEngine(Engine):
         grown = self.n_cells >= NOTED * len(last.codevectors)
         if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
             ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
-            self._note(np.eye(len(self.history[-1].codevectors))[ancestors])
+            self._note(np.eye(len(last.codevectors))[ancestors])
         if state.best_n == 0:
             self._deliver()
 

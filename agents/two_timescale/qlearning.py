@@ -97,7 +97,7 @@ class OnlineState(Counters):
     next_metric: Annotated[int, Span(COUNT)]
     """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
-    """Of random play."""
+    """Mean reward of random play."""
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
@@ -166,7 +166,7 @@ class OnlineState(Counters):
     trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
     step_size: Annotated[float, Span("(0, 1]")]
-    """Of the values, at first."""
+    """Initial step size a_0 of the values."""
     step_size_steps: Annotated[float, Span("(0, inf)")]
     """Steps after which it has halved, with the exponent 1."""
     step_exponent: Annotated[float, Span("[0, 1]")]
@@ -178,7 +178,7 @@ class OnlineState(Counters):
     exploration_decay: Annotated[float, Span("(0, inf)")]
     """Steps after which it has halved."""
     hold: Annotated[float, Span("[1, inf)")]
-    """A random action is held for at most so many steps."""
+    """A random action is held for fewer steps than this."""
     slow_exponent: Annotated[float, Span("[0, 1]")]
     """The n-th sample of a codevector has step size (n + 1)^-slow_exponent."""
     min_slow_step: Annotated[float, Span("[0, 1]")]
@@ -228,13 +228,13 @@ class Online(NamedTuple):
     best: Policy
     candidate: Policy
     moments: FloatArray
-    """Of the slow timescale, shape (K, 4 + d²)."""
+    """Mass, sample count, step of birth, ancestor, covariance of each cell, shape (K, 4 + d²)."""
     traces: FloatArray
-    """Of all environments, shape (n, K, 1 + d + A)."""
+    """Eligibility traces of all environments, shape (n, K, 1 + d + A)."""
     here: Blend
     there: Blend
     values: FloatArray
-    """Of all actions, shape (3, A): here, there, and of the candidate."""
+    """Values of all actions, shape (3, A): here, there, and of the candidate there."""
     points: FloatArray
     """What each environment acts on, shape (n, d)."""
     recent: FloatArray
@@ -267,7 +267,7 @@ def unpack(arrays: tuple[Any, ...], env: int) -> Online:
 
 @spliced
 def read(agent: Online, observation: Observations) -> int:
-    """Write an observation, in units, to ``after``; returns an event if it is bad."""
+    """Write an observation, in units, to row ``AFTER``; return an event if it is bad."""
     vectors = agent.vectors
     if observation.shape[0] != vectors.shape[1]:
         return BAD_SHAPE
@@ -386,18 +386,17 @@ def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
             state.begun += 1
             running.trial = state.trials
     note(agent)
-    explores = state.phase == WARMUP
-    if state.phase == LEARNING:
-        meet(agent, point)
-    if state.phase == LEARNING and running.trial == 0 and draw(agent) < epsilon_of(state):
-        explores = True
-        if running.bold:
-            env_state.held = integer(state.hold ** draw(agent)) - 1
-    if explores:
+    if state.phase == WARMUP:
         env_state.action = random_action(agent)
-    elif running.trial:
+        return 0
+    meet(agent, point)
+    if running.trial:
         evaluate(agent.candidate, point, agent.there, agent.values[2])
         env_state.action = greedy(agent.values[2])
+    elif draw(agent) < epsilon_of(state):
+        if running.bold:
+            env_state.held = integer(state.hold ** draw(agent)) - 1
+        env_state.action = random_action(agent)
     else:
         env_state.action = greedy(agent.values[1])
     return 0
