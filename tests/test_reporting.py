@@ -97,9 +97,11 @@ def test_a_report_without_a_command(tmp_path):
 
 def test_a_true_report_is_verified(run, text, capsys):
     assert main(["report", "--verify", str(run / "report.html")]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"the card says: {shown(text, 'score')}", "the score on the card is true"
-    ]  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "environment: CartPole-v1, at most 400 steps"
+    assert f"return: {shown(text, 'score')}" in lines
+    assert "learned from*: 1,500 steps" in lines
+    assert lines[-1] == "the card is true"
 
 
 def lying(text):
@@ -108,27 +110,36 @@ def lying(text):
     policy["values"] = [row[::-1] for row in policy["values"]]
     reversed_actions = json.dumps(policy)
     return [
-        (text.replace(shown(text, "score"), "mean 401"), "the returns in the file say: mean"),
+        (text.replace(shown(text, "score"), "mean 401"), "the page says 'return: mean 401'"),
+        (text.replace("for CartPole-v1", "for Acrobot-v1"), "says 'A policy for Acrobot-v1'"),
+        (text.replace("at most 400 steps", "at most 500 steps"), "'environment: CartPole-v1, at m"),
+        (text.replace("<dd>1,500 steps", "<dd>150 steps"), "says 'learned from*: 150 steps'"),
+        (text.replace("<dt>first reset of these</dt><dd>seed 0</dd>", ""), "a card with other"),
         (changed(text, returns=[401.0] * 5), "played again, "),
-        (changed(text, policy=reversed_actions), "has the digest "),
+        (changed(text, policy=reversed_actions), "the page says 'digest of the policy: "),
         (changed(text, policy=reversed_actions), "episodes have another return: mean "),
         (changed(text, versions={"numpy": "1.0"}, seed=7), "made with numpy 1.0"),
     ]
 
 
-@pytest.mark.parametrize("i", range(5))
+@pytest.mark.parametrize("i", range(9))
 def test_false_reports_are_detected(i, text, tmp_path, capsys):
     lie, complaint = lying(text)[i]
     (tmp_path / "report.html").write_text(lie, encoding="utf-8")
     assert main(["report", "--verify", str(tmp_path / "report.html")]) == 1
     out = capsys.readouterr().out
     assert complaint in out
-    assert out.splitlines()[-1] == "the score on the card is not true"
+    assert out.splitlines()[-1] == "the card is not true"
 
 
 def test_other_versions_are_remarked(text, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(changed(text, versions={"numpy": "1.0"}), encoding="utf-8")
+    installed = re.search(r"<dt>played with\*</dt><dd>(.*?)</dd>", text)[1]
+    lie = changed(text, versions={"numpy": "1.0"}).replace(f"<dd>{installed}", "<dd>numpy 1.0", 2)
+    path.write_text(
+        lie.replace("learned with*</dt><dd>numpy 1.0", f"learned with*</dt><dd>{installed}"),
+        encoding="utf-8",
+    )
     verdict = verify(path)
     assert verdict.true
     assert verdict.remarks == ("made with numpy 1.0: other versions are installed",)
@@ -145,10 +156,11 @@ DAMAGED = {
     "nothing": (lambda text: "", "it was not written by"),
     "no text": (lambda text: b"\xff\xfe\x00", "it is not text"),
     "cut": (lambda text: text[: text.index('"returns"')], "is damaged"),
-    "twice": (lambda text: text.replace("<main>", '<main><p id="report">'), "is repeated"),
+    "twice": (lambda text: text + '<p id="report">', "is repeated"),
     "another kind": (lambda text: changed(text, format="x"), "it is not an oda_rl report"),
     "a later version": (lambda text: changed(text, version=2), "version is 2: it must be 1"),
     "no returns": (lambda text: changed(text, returns=[]), "returns has 0 numbers"),
+    "two names": (lambda text: changed(text, env_id="x"), "env_spec.id is 'CartPole-v1'"),
     "no numbers": (lambda text: changed(text, returns=["x"]), "returns"),
     "no seed": (lambda text: changed(text, seed=-1), "seed is -1"),
     "no field": (lambda text: without(text, "interface"), "'interface' is missing"),

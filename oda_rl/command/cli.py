@@ -100,14 +100,14 @@ class Explain(_RunOptions):
 class Report(_RunOptions):
     """Write the policy to one HTML file: a card, figures, tables, and a view to try it in.
 
-    With --verify, evaluate the policy in such a file again, and say whether its score is true.
+    With --verify, evaluate the policy in such a file again, and say whether its card is true.
     """
 
     run: _Run
     """Run folder; with --verify, a report."""
 
     verify: _Flag = False
-    """Verify a report instead of writing one; the exit code is 1 if its score is not true."""
+    """Verify a report instead of writing one; the exit code is 1 if its card is not true."""
 
     out: Path | None = None
     """File to write; by default report.html in the run folder."""
@@ -252,9 +252,9 @@ def _report(options: Report, console: Console) -> int:
     _require_folder(options.run)
     agent = _loaded(options)
     training = options_of_run(options.run)
-    command, seed = (None, None) if training is None else (command_of(training), training.seed)
-    content = report_of(agent, options.episodes, options.seed)
-    path = write_page(agent, content, options.out or options.run / "report.html", seed, command)
+    command = None if training is None else command_of(training)
+    content = report_of(agent, options.episodes, options.seed, command)
+    path = write_page(agent, content, options.out or options.run / "report.html")
     size = path.stat().st_size
     console.print(f"return: {content.score}")
     console.print(f"{path}: {size:,} bytes")

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, cast
@@ -61,6 +61,8 @@ class Report:
     """Names of the components of continuous actions."""
     world: Mapping[str, Any] | None = None
     """Dynamics for the page (:meth:`ReportPlayer.world`)."""
+    training: Mapping[str, str] = field(default_factory=dict)
+    """What the card says about the training, by row; nothing can verify it."""
 
     @property
     def digest(self) -> str:
@@ -77,6 +79,36 @@ class Report:
             f"minimum {short(float(returns.min()))}, of {len(returns)} fresh episodes"
         )
 
+    @property
+    def title(self) -> str:
+        """Heading of the page."""
+        return f"A policy for {self.env_id or 'an environment without a name'}"
+
+    @property
+    def environment(self) -> str:
+        """The environment that the policy is verified in: its id, arguments, limit and wrappers."""
+        spec = self.env_spec or {}
+        parts = [self.env_id or "without a name"]
+        parts += [f"{key}={value!r}" for key, value in (spec.get("kwargs") or {}).items()]
+        if spec.get("max_episode_steps") is not None:
+            parts.append(f"at most {spec['max_episode_steps']} steps")
+        for layer in spec.get("wrappers") or ():
+            kwargs = (f"{key}={value!r}" for key, value in layer["kwargs"].items())
+            parts.append(f"wrapped by {layer['name']}({', '.join(kwargs)})")
+        return ", ".join(parts)
+
+    @property
+    def card(self) -> dict[str, str]:
+        """The card: text by row, from this data alone. Rows with an asterisk cannot be verified."""
+        return {
+            "environment": self.environment,
+            "return": self.score,
+            "first reset of these": f"seed {self.seed}",
+            "played with*": versions_text(self.versions),
+            "digest of the policy": self.digest,
+            **{f"{name}*": text for name, text in self.training.items()},
+        }
+
     def to_json(self) -> dict[str, Any]:
         """Return all fields, for :meth:`from_json`."""
         return {"format": FORMAT, "version": VERSION, **vars(self)}
@@ -91,7 +123,7 @@ class Report:
         require(
             given["version"] == VERSION, f"version is {given['version']!r}: it must be {VERSION}"
         )
-        for name in ("policy", "interface", "returns", "versions"):
+        for name in ("policy", "interface", "returns", "versions", "training"):
             kind = {"policy": str, "returns": list}.get(name, dict)
             require(isinstance(given[name], kind), f"{name} must be a {kind.__name__}")
         n, env_id, seed = len(given["returns"]), given["env_id"], given["seed"]
@@ -101,9 +133,16 @@ class Report:
         require(type(seed) is int and seed >= 0, f"seed is {seed!r}: it must be an integer from 0")
         require(env_id is None or isinstance(env_id, str), "env_id must be a string")
         returns = [number(value, "returns") for value in given["returns"]]
+        versions, training = (
+            {str(row): str(text) for row, text in given[name].items()}
+            for name in ("versions", "training")
+        )
+        if given["env_spec"] is not None:
+            named = from_json(given["env_spec"]).id
+            require(named == env_id, f"env_id is {env_id!r}, but env_spec.id is {named!r}")
         return cls(
             given["policy"], given["interface"], env_id, given["env_spec"], tuple(returns), seed,
-            {str(name): str(version) for name, version in given["versions"].items()},
+            versions, training=training,
         )  # fmt: skip
 
     def player(self, trusting: bool = False) -> "ReportPlayer":
@@ -117,7 +156,14 @@ class Report:
         return ReportPlayer(policy, interface, self.env_id, origin, trusting)
 
 
-def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
+def versions_text(versions: Mapping[str, str]) -> str:
+    """Return versions as they stand on the card."""
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def report_of(
+    agent: Agent, episodes: int = 100, seed: int = 0, command: str | None = None
+) -> Report:
     """Report on an agent; the policy in the report, which is verified later, plays its episodes.
 
     Parameters
@@ -128,6 +174,8 @@ def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
         Number of greedy episodes.
     seed : int
         Seed of the environment's first reset.
+    command : str, optional
+        Command that repeats the training.
 
     Raises
     ------
@@ -144,6 +192,15 @@ def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
     """
     export, origin, scale = export_of(agent), agent.origin, agent.scale_
     assert scale is not None  # export_of refuses untrained agents
+    training = {
+        "agent": f"{type(agent).__name__}, {agent.policy.n_cells} cells",
+        "learned from": f"{agent.num_timesteps:,} steps",
+        "learned with": versions_text(agent.versions),
+    }
+    if agent.solved_return is not None:
+        training["solved from"] = f"{agent.solved_return:g}"
+    if command is not None:
+        training["made by"] = command
     report = Report(
         policy=json_document(export),
         interface=agent.interface.to_json(),
@@ -155,6 +212,7 @@ def report_of(agent: Agent, episodes: int = 100, seed: int = 0) -> Report:
         scale=tuple(scale.tolist()),
         value_name=agent.policy.value_name,
         parts=tuple(export.parts),
+        training=training,
     )
     player = report.player(trusting=not agent.named_by_file)
     returns = tuple(player.evaluate(episodes, seed=seed).tolist())
@@ -308,8 +366,8 @@ def _rule(
 class Verdict:
     """The result of verifying a report."""
 
-    claimed: str
-    """The score on the card."""
+    card: Mapping[str, str]
+    """The card that the data in the file makes."""
     faults: tuple[str, ...]
     """False statements in the report."""
     remarks: tuple[str, ...]
@@ -317,19 +375,23 @@ class Verdict:
 
     @property
     def true(self) -> bool:
-        """Whether the score on the card is true."""
+        """Whether everything on the card that can be verified is true."""
         return not self.faults
 
     def __str__(self) -> str:
-        lines = [f"the card says: {self.claimed}", *self.faults, *self.remarks]
-        return "\n".join([*lines, f"the score on the card is {'' if self.true else 'not '}true"])
+        rows = [f"{name}: {text}" for name, text in self.card.items()]
+        return "\n".join([
+            *rows, *self.faults, *self.remarks,
+            "* and the figures, the tables and the rule in words are not verified",
+            f"the card is {'' if self.true else 'not '}true",
+        ])  # fmt: skip
 
 
 def verify(path: Path, trusting: bool = False) -> Verdict:
     """Evaluate the policy in a report again, and compare.
 
-    The card must match the numbers in the file, and these the policy. How the policy was learned
-    is not verified.
+    The heading and the card must be those that the data in the file makes, and the returns those of
+    its policy in its environment. How the policy was learned is not verified.
 
     Parameters
     ----------
@@ -361,15 +423,13 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
     if path.is_dir():
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")
     with reading(path):
-        parts = _parts_of(path)
-        report = Report.from_json(parsed(parts["report"], MAX_JSON))
+        page = _parts_of(path)
+        report = Report.from_json(parsed(page.data, MAX_JSON))
         player = report.player(trusting)
-    claimed = parts.get("score", "nothing").strip()
-    faults = []
-    if claimed != report.score:
-        faults.append(f"the returns in the file say: {report.score}")
-    if parts.get("digest", "").strip() != report.digest:
-        faults.append(f"the policy in the file has the digest {report.digest}, not the card's")
+    faults = [
+        f"the page says {wrong!r:.200}, which is not in its data"
+        for wrong in (*(set(page.titles) - {report.title}), *_false_rows(page.card, report.card))
+    ]
     played = player.evaluate(len(report.returns), seed=report.seed)
     differ = ~np.isclose(played, report.returns, rtol=_TOLERANCE, atol=0.0)
     if differ.any():
@@ -382,45 +442,63 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
     if others:
         reason = ", which may be the reason" if differ.any() else ""
         remarks.append(f"made with {', '.join(others)}: other versions are installed{reason}")
-    return Verdict(claimed, tuple(faults), tuple(remarks))
+    return Verdict(report.card, tuple(faults), tuple(remarks))
 
 
-class _Parts(HTMLParser):
-    """Collects the text of the elements with the wanted ids."""
+def _false_rows(shown: list[str], card: Mapping[str, str]) -> list[str]:
+    """Return the rows of the page's card that its data does not make, and those left out."""
+    right = [text for row in card.items() for text in row]
+    if shown == right:
+        return []
+    pairs = (shown[i : i + 2] for i in range(0, len(shown), 2))
+    wrong = [": ".join(pair) for pair in pairs if tuple(pair) not in card.items()]
+    return wrong or ["a card with other rows"]
 
-    _WANTED = ("report", "score", "digest")
+
+class _Page(HTMLParser):
+    """Collects what is verified: headings, the terms and texts of the card, and the data."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, str] = {}
-        self._open: tuple[str, str] | None = None
+        self.titles: list[str] = []
+        self.card: list[str] = []
+        self.data = ""
+        self._open: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        name = dict(attrs).get("id") or ""
-        if name in self._WANTED:
-            require(name not in self.found, f"its element {name!r} is repeated")
-            self.found[name] = ""
-            self._open = tag, name
+        if tag in ("title", "h1"):
+            self.titles.append("")
+        elif tag in ("dt", "dd"):
+            self.card.append("")
+        elif dict(attrs).get("id") == "report":
+            require(not self.data, "its element 'report' is repeated")
+        else:
+            return
+        self._open = tag
 
     def handle_endtag(self, tag: str) -> None:
-        if self._open is not None and self._open[0] == tag:
+        if self._open == tag:
             self._open = None
 
     def handle_data(self, data: str) -> None:
-        if self._open is not None:
-            self.found[self._open[1]] += data
+        if self._open in ("title", "h1"):
+            self.titles[-1] += data
+        elif self._open in ("dt", "dd"):
+            self.card[-1] += data
+        elif self._open is not None:
+            self.data += data
 
 
-def _parts_of(path: Path) -> dict[str, str]:
-    """Return the texts of a report's elements by id, or raise InvalidFileError."""
+def _parts_of(path: Path) -> _Page:
+    """Read a page, or raise InvalidFileError."""
     size = path.stat().st_size
     require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InvalidFileError("it is not text, so not a report") from None
-    parser = _Parts()
-    parser.feed(text)
-    parser.close()
-    require("report" in parser.found, "it was not written by oda-rl report")
-    return parser.found
+    page = _Page()
+    page.feed(text)
+    page.close()
+    require(page.data, "it was not written by oda-rl report")
+    return page

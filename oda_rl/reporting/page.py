@@ -4,7 +4,7 @@ import io
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -167,9 +167,7 @@ _TITLES = {
 }
 
 
-def write_page(
-    agent: "Agent", report: Report, out: Path, seed: int | None = None, command: str | None = None
-) -> Path:
+def write_page(agent: "Agent", report: Report, out: Path) -> Path:
     """Write the page of a report.
 
     Parameters
@@ -180,10 +178,6 @@ def write_page(
         The agent's, from :func:`~oda_rl.reporting.content.report_of`.
     out : Path
         File to write, atomically.
-    seed : int, optional
-        Seed of the training.
-    command : str, optional
-        Command that repeats the training.
 
     Returns
     -------
@@ -197,13 +191,11 @@ def write_page(
     """
     if out.is_dir():
         raise ValueError(f"out is {str(out)!r}, which is a folder: it must be a file")
-    write_text(out, page_of(agent, report, seed, command))
+    write_text(out, page_of(agent, report))
     return out
 
 
-def page_of(
-    agent: "Agent", report: Report, seed: int | None = None, command: str | None = None
-) -> str:
+def page_of(agent: "Agent", report: Report) -> str:
     """Return the HTML that :func:`write_page` writes."""
     script, style = _part("script.js"), _part("style.css")
     digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
@@ -213,10 +205,10 @@ def page_of(
         for name, axes in drawn.items()
     ]
     return Template(_part("page.html")).substitute(
-        title=escape(f"A policy for {report.env_id or 'an environment without a name'}"),
+        title=escape(report.title),
         policy=f"sha256-{digest}",
         style=style,
-        card=_card(agent, report, seed, command),
+        card=_card(report),
         rule=_rule(agent),
         cells=_cells(agent, report),
         figures="\n".join(figures),
@@ -225,40 +217,12 @@ def page_of(
     )
 
 
-def _card(agent: "Agent", report: Report, seed: int | None, command: str | None) -> str:
-    seeded = "" if seed is None else f", seed {seed}"
-    rows = [
-        ("environment", _environment(agent, report), ""),
-        ("agent", f"{type(agent).__name__}, {agent.policy.n_cells} cells", ""),
-        ("learned from", f"{agent.num_timesteps:,} steps{seeded}", ""),
-        ("return", report.score, "score"),
-        ("first reset of these", f"seed {report.seed}", ""),
-        ("learned with", _versions(agent.versions), ""),
-        ("played with", _versions(report.versions), ""),
-        ("digest of the policy", report.digest, "digest"),
-    ]
-    if command is not None:
-        rows.insert(5, ("made by", command, "command"))
+def _card(report: Report) -> str:
+    keys = {"return": " id=score", "digest of the policy": " id=digest", "made by*": " id=command"}
     return "\n".join(
-        f"<div><dt>{escape(name)}</dt><dd{f' id={key}' if key else ''}>{escape(text)}</dd></div>"
-        for name, text, key in rows
+        f"<div><dt>{escape(name)}</dt><dd{keys.get(name, '')}>{escape(text)}</dd></div>"
+        for name, text in report.card.items()
     )
-
-
-def _environment(agent: "Agent", report: Report) -> str:
-    spec = report.env_spec or {}
-    parts = [report.env_id or "without a name"]
-    parts += [f"{key}={value!r}" for key, value in (spec.get("kwargs") or {}).items()]
-    if spec.get("max_episode_steps") is not None:
-        parts.append(f"at most {spec['max_episode_steps']} steps")
-    parts += [f"wrapped by {wrapper['name']}" for wrapper in spec.get("wrappers") or []]
-    if agent.solved_return is not None:
-        parts.append(f"solved from {agent.solved_return:g}")
-    return ", ".join(parts)
-
-
-def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _rule(agent: "Agent") -> str:
