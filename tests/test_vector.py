@@ -153,7 +153,7 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
             shared = oracles.TrueOnlineSarsa(core.values[0, :n_cells].copy(), 0.9, 0.9, 0.2)
             learners = [shared.share() for _ in range(n)]
         actions, cells = chosen, begins
-    np.testing.assert_allclose(core.values[0, :n_cells], shared.values, atol=2e-2)
+    np.testing.assert_allclose(core.values[0, :n_cells], shared.values, atol=1e-9)
     assert np.ptp(shared.values) > 1.0
     assert not np.array_equal(core.traces[0], core.traces[1])
 
@@ -161,12 +161,12 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
 @kinds
 def test_many_copies_are_learned_from(kind):
     # Of 20 seeds of the fitted agent 0.85 were solved by then, all above 400. A model agent has to
-    # see whole episodes of 500 steps. In the online agent 64 trajectories move the same cells.
+    # see whole episodes of 500 steps. Of ten seeds of the online agent five were solved.
     copies, steps = (8, 5000) if kind is quick_rule else (64, 100_000)
     for seed in range(2):
         agent = kind(cartpoles(copies), seed=seed).learn(steps)
         assert steps <= agent.num_timesteps < steps + copies
-        floor = 100 if kind is TwoTimescaleAgent else 400
+        floor = 200 if kind is TwoTimescaleAgent else 400
         assert agent.evaluate(20, seed=0).mean() > floor
 
 

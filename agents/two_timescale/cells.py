@@ -47,7 +47,7 @@ MASS_STEPS = 100_000.0  # samples of the running average of masses
 SMALLEST_SHARE = 1e-3
 N_CELLS, TEMPERATURE = range(2)  # of Policy.head
 MASS, COUNT, BORN, ANCESTOR, COVARIANCE = range(5)  # columns of moments, the last one d x d
-LAST, TRACE = range(2)  # columns of traces: step at which a cell was last active; -1 without
+LAST, TRACE = range(2)  # columns of traces: step of the episode of its last activity, or -1
 
 
 class Policy(NamedTuple):
@@ -160,7 +160,7 @@ def update(
     decay : float
         γλ.
     step : int
-        Number of the step.
+        Step of the episode: what has not been active for long has its traces dropped.
     """
     cells, near, parts = policy.cells, blend.near, blend.parts
     rate, n, d = SLOPE_RATE / policy.head[TEMPERATURE], near[0], parts.shape[1] - 1

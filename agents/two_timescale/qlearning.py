@@ -493,7 +493,7 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     decay = state.gamma * state.trace_decay
     update_values(
         live, agent.traces[env_state.number], agent.here, action, error, change,
-        step_size_of(state), decay, state.steps,
+        step_size_of(state), decay, env_state.episode_length,
     )  # fmt: skip
     rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)
