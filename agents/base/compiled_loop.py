@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, compiled
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
@@ -198,16 +199,25 @@ def _choices(environment: Compiled) -> npt.NDArray[Any]:
 
 
 def play_compiled(
-    environment: Compiled, policy: InLoops, observation: FloatArray, n_episodes: int
+    environment: Compiled,
+    policy: InLoops,
+    observation: FloatArray,
+    n_episodes: int,
+    limits: Limits | None = None,
 ) -> FloatArray:
     """Play greedy episodes, the first from the reset that returned ``observation``.
 
-    Returns the returns, shape (n_episodes,).
+    Returns the returns, shape (n_episodes,). Raises ValueError beyond ``limits``.
     """
     _, _, state, point = environment_arrays(environment, observation)
     later = environment.starts(environment.env.np_random, n_episodes - 1)
     starts = np.concatenate([np.concatenate([state, point])[None], later])
-    return play_from(environment, policy, starts).returns
+    if limits is None:
+        return play_from(environment, policy, starts).returns
+    returns = play_from(environment, policy, starts, limits.steps).returns
+    if len(returns) < n_episodes:
+        limits.begin().refuse()
+    return returns
 
 
 class Played(NamedTuple):

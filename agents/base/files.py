@@ -22,6 +22,7 @@ from oda_rl.agents.base.history import (
     history_from_arrays,
     history_to_arrays,
 )
+from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import TRAINING, Snapshot, TrainingRun
 from oda_rl.agents.environments.origins import from_json, to_json
@@ -147,7 +148,7 @@ def _unpickled(
     seed: int | None,
 ) -> AnyAgent:
     agent = restored(cls, Path("a pickle"), metadata, arrays, None, *parts)
-    agent.named_by_file, agent._seed = False, seed
+    agent.named_by_file, agent.limits, agent._seed = False, None, seed
     if env is not None:
         agent.env = env
     return agent
@@ -189,6 +190,7 @@ def restored(
         seconds = metadata["training_seconds"]
         agent.training_seconds = number(seconds, "training_seconds", "[0, inf)")
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
+        agent.limits = Limits()
         agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
         if "training" in metadata:
             agent._paused = Snapshot.from_file(metadata["training"], training)
@@ -196,6 +198,7 @@ def restored(
         agent._versions = _checked_versions(metadata["versions"])
     if env is not None:
         agent._check_spaces(agent._enter(env))
+        agent.limits = None
     return agent
 
 

@@ -15,6 +15,7 @@ from gymnasium.vector import VectorEnv
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import play_compiled
+from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.loops import play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count
@@ -36,6 +37,8 @@ class Player(ABC):
     named_by_file: bool = False
     """Whether the environment is named by a file, for which no module may be imported."""
     interface: Interface
+    limits: Limits | None = None
+    """Limits of playing in an environment that a file names; None in others."""
 
     _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]
@@ -59,6 +62,7 @@ class Player(ABC):
         if env is not None:
             self._check_spaces(env)
         self._attach(env)
+        self.limits = None
 
     def _attach(self, env: AnyEnv | None) -> None:
         self._env, self._adapted_env = env, None if env is None else self._adapted(env)
@@ -181,7 +185,7 @@ class Player(ABC):
         ------
         ValueError
             If ``env`` has other spaces than the agent was trained with, or is not given and no
-            other environment can be made.
+            other environment can be made, or playing goes beyond ``limits``.
         """
         count = checked_count("n_eval_episodes", n_eval_episodes)
         limit = max(10_000, 10 * self._longest_episode)
@@ -191,9 +195,10 @@ class Player(ABC):
             compiled, policy = compiled_dynamics(made), self.policy.in_loops
             ends = compiled is not None and compiled.max_episode_steps <= limit
             if compiled is not None and ends and policy is not None:
-                return play_compiled(compiled, policy, made.reset(seed=seed)[0], count)
+                first, _ = made.reset(seed=seed)
+                return play_compiled(compiled, policy, first, count, self._limits(env))
             returns = [0.0]
-            for _, reward, done in play(made, self._greedy, seed, limit):
+            for _, reward, done in play(made, self._greedy, seed, limit, self._limits(env)):
                 returns[-1] += reward
                 if done:
                     report(returns)
@@ -225,8 +230,8 @@ class Player(ABC):
         returns = [0.0]
         with self._evaluation_env(env) as made:
             made.action_space.seed(seed)
-            steps = play(made, lambda observation: made.action_space.sample(), seed, limit)
-            for _, reward, done in steps:
+            choose, limits = (lambda _: made.action_space.sample()), self._limits(env)
+            for _, reward, done in play(made, choose, seed, limit, limits):
                 returns[-1] += reward
                 if done:
                     if len(returns) == count:
@@ -244,9 +249,13 @@ class Player(ABC):
         """
         count = checked_count("n_steps", n_steps)
         with self._evaluation_env(env) as made:
-            steps = islice(play(made, self._greedy, seed), count)
+            steps = islice(play(made, self._greedy, seed, limits=self._limits(env)), count)
             states = [np.ravel(observation) for observation, _, _ in steps]
         return np.array(states, dtype=np.float64)
+
+    def _limits(self, env: gym.Env[Any, Any] | None) -> Limits | None:
+        """Return the limits of playing in ``env``, or in an environment made anew."""
+        return self.limits if env is None else None
 
     @property
     def _longest_episode(self) -> int:
@@ -342,6 +351,8 @@ class Player(ABC):
                 "command, if that is what you want"
             )
         if origin is not None:
+            if self.named_by_file:
+                origin.check_numbers(self.interface)
             made = origin.make(learning, render_mode)
         else:
             kwargs: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}

@@ -33,7 +33,7 @@ from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeSt
 
 from oda_rl.agents.environments.adaptation import AdaptedVector
 from oda_rl.agents.environments.making import make_env, spec_of
-from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.files.schema import InvalidFileError, number, require
 
 Statistics = dict[str, Any]
@@ -51,6 +51,7 @@ _UNKNOWN = "whose running statistics are not in the file"
 _UNRECORDED = "which does not record its arguments"
 _MAX_WRAPPERS = 50
 _MAX_VALUES, _MAX_DEPTH, _MAX_LETTERS = 100_000, 20, 10_000  # of an argument
+_LARGEST_WHOLE = 100_000  # number in an argument: of frames, repeated steps, pixels
 _ID = re.compile(r"[\w./-]{1,200}")
 _NAME = re.compile(r"[\w.:]{1,200}")
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
@@ -140,6 +141,20 @@ class Origin:
             if layer.kind is None and not _trusted(module):
                 return module
         return None
+
+    def check_numbers(self, interface: Interface) -> None:
+        """Raise ValueError if an argument from a file would make something very large or slow."""
+        largest = max(_LARGEST_WHOLE, interface.n_features)
+        parts = [(self.id, self.kwargs), *((layer.name, layer.kwargs) for layer in self.wrappers)]
+        for what, kwargs in parts if self.spec is None else ():
+            for name, value in kwargs.items():
+                number = _largest_whole(value)
+                if number > largest and not name.endswith("seed"):
+                    raise ValueError(
+                        f"the file names {what} with {name}={number:,}: it must be at most "
+                        f"{largest:,}; load it with load(path, env=...), or --trust-env in the "
+                        "command, if that is what you want"
+                    )
 
     def make(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """Make the environment anew; raise ValueError if it cannot be made.
@@ -515,8 +530,21 @@ def _numbers(values: Any, what: str, span: str) -> list[float]:
     return [number(value, what, span) for value in values]
 
 
+def _largest_whole(value: Any) -> int:
+    """Return the largest whole number, by size, in an argument."""
+    if isinstance(value, np.ndarray):
+        value = value.ravel().tolist()
+    if isinstance(value, list | tuple | dict):
+        inner = value.values() if isinstance(value, dict) else value
+        return max(map(_largest_whole, inner), default=0)
+    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    return abs(int(value)) if whole else 0
+
+
 def _extent(value: Any) -> tuple[int, int]:
-    """Return how many values there are, containers included, and how deep they are nested."""
+    """Return how many values and letters there are, containers included, and the depth."""
+    if isinstance(value, str):
+        return max(len(value), 1), 1
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     sizes, depths = zip((1, 0), *map(_extent, inner), strict=True)
     return sum(sizes), 1 + max(depths)

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.measure import Measurement
 
 from oda_rl.agents import Agent, export_policy, load_agent
+from oda_rl.agents.base.limits import MEGABYTES, Limits, memory_limit
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
@@ -60,7 +61,22 @@ class _RunOptions:
     """Random seed of the environment's first reset."""
 
     trust_env: _Flag = False
-    """Import the modules that the file names for the environment and its wrappers."""
+    """Import the modules that the file names for the environment and its wrappers, and allow any
+    arguments of these."""
+
+    max_steps: int = Limits.steps
+    """Maximum number of steps played in the environment that the file names."""
+
+    max_seconds: float = Limits.seconds
+    """Maximum time of playing."""
+
+    max_megabytes: int = MEGABYTES
+    """Maximum memory taken, where the operating system can limit it."""
+
+    @property
+    def limits(self) -> Limits:
+        """Limits of playing."""
+        return Limits(self.max_steps, self.max_seconds)
 
 
 @dataclass(frozen=True)
@@ -243,7 +259,7 @@ def _report(options: Report, console: Console) -> int:
     if options.verify:
         from oda_rl.reporting.content import verify
 
-        verdict = verify(options.run, options.trust_env)
+        verdict = verify(options.run, options.trust_env, options.limits)
         console.print(str(verdict), markup=False)
         return 0 if verdict.true else 1
     from oda_rl.reporting.content import report_of
@@ -344,7 +360,7 @@ _COMMANDS: dict[type, Callable[[Any, Console], int]] = {
 
 def _loaded(options: _RunOptions) -> Agent:
     agent = load_agent(options.run)
-    agent.named_by_file = not options.trust_env
+    agent.named_by_file, agent.limits = not options.trust_env, options.limits
     return agent
 
 
@@ -445,10 +461,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         options = parse(given)
-        return _COMMANDS.get(type(options), train)(options, console)
+        limited = isinstance(options, _RunOptions)
+        with memory_limit(options.max_megabytes) if limited else nullcontext():
+            return _COMMANDS.get(type(options), train)(options, console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
         return INTERRUPTED
+    except MemoryError as error:
+        print(f"oda-rl: out of memory; --max-megabytes allows more ({error})", file=sys.stderr)
+        return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
         print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.base.files import present_versions
+from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin, from_json, to_json
@@ -238,7 +239,7 @@ class ReportPlayer(Player):
             f"{interface.n_features} and {n}",
         )
         self._policy, self.interface, self.env_id = policy, interface, env_id
-        self._origin, self.named_by_file = origin, not trusting
+        self._origin, self.named_by_file, self.limits = origin, not trusting, Limits()
 
     @property
     def policy(self) -> Policy:
@@ -387,7 +388,7 @@ class Verdict:
         ])  # fmt: skip
 
 
-def verify(path: Path, trusting: bool = False) -> Verdict:
+def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> Verdict:
     """Evaluate the policy in a report again, and compare.
 
     The heading and the card must be those that the data in the file makes, and the returns those of
@@ -399,6 +400,8 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
         A file that ``oda-rl report`` wrote.
     trusting : bool
         Whether to import modules that the file names.
+    limits : Limits, optional
+        Limits of playing; by default those of ``Limits()``.
 
     Raises
     ------
@@ -407,7 +410,7 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
     InvalidFileError
         If the file is not a report, or is damaged.
     ValueError
-        If the environment cannot be made.
+        If the environment cannot be made, or playing goes beyond the limits.
 
     Examples
     --------
@@ -426,6 +429,7 @@ def verify(path: Path, trusting: bool = False) -> Verdict:
         page = _parts_of(path)
         report = Report.from_json(parsed(page.data, MAX_JSON))
         player = report.player(trusting)
+    player.limits = limits or Limits()
     faults = [
         f"the page says {wrong!r:.200}, which is not in its data"
         for wrong in (*(set(page.titles) - {report.title}), *_false_rows(page.card, report.card))
