@@ -331,11 +331,11 @@ def watkins_return(steps, values, greedy, gamma, trace_decay, i):
         weight *= trace_decay
 
 
-def discounted_return(steps, gamma, i):
-    """Discounted return from row i to the end of its trajectory."""
+def discounted_return(steps, gamma, i, after_cut=0.0):
+    """Discounted return from row i to the end of its trajectory, and on if that was cut."""
     if steps[i, 2] != 1.0:
-        return 0.0
-    return steps[i, 1] + gamma * discounted_return(steps, gamma, i + 1)
+        return after_cut if steps[i, 2] == 3.0 else 0.0
+    return steps[i, 1] + gamma * discounted_return(steps, gamma, i + 1, after_cut)
 
 
 def prune_and_merge(masses, codevectors, metric, min_mass, below):

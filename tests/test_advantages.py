@@ -243,7 +243,7 @@ def test_values_lie_between_the_returns(sign):
     inside = steps[:, MARK] == GOES_ON
     assert (steps[:, MARK] == CUT).any()
     steps[inside, REWARD] = sign * np.random.default_rng(0).exponential(size=inside.sum())
-    most, least = discounted_returns(steps, DISCOUNT)
+    _, most, least = discounted_returns(steps, DISCOUNT, 0.0)
     for found in (fit(observations, steps), fit_in_joint(observations, steps, optimism=5.0)):
         assert found.values.max() <= most
         assert found.values.min() >= least - 0.25 * (most - least)

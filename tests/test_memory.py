@@ -131,10 +131,16 @@ def random_steps(rng, n=400):
 def test_discounted_returns_are_the_extremes_over_all_rows(gamma, shift):
     steps = random_steps(np.random.default_rng(1))
     steps[steps[:, MARK] == GOES_ON, 1] += shift
-    found = memory.discounted_returns(steps, gamma)
-    returns = [oracles.discounted_return(steps, gamma, i) for i in range(len(steps))]
-    assert found == pytest.approx((max(returns), min(returns)))  # an end is worth 0
-    assert found[0] >= 0 >= found[1]
+    returns = [oracles.discounted_return(steps, gamma, i, 3.0) for i in range(len(steps))]
+    bounds = []  # a value that is followed by itself
+    for i in np.flatnonzero(steps[:, MARK] == GOES_ON):
+        start = oracles.discounted_return(steps, gamma, i)
+        bounds.append(start / (1.0 - oracles.discounted_return(steps, gamma, i, 1.0) + start))
+    going = steps[:, MARK] == GOES_ON
+    found = memory.discounted_returns(steps, gamma, 3.0)
+    assert found == pytest.approx(
+        (max(0, *np.array(returns)[going]), max(0, *bounds), min(0, *bounds))
+    )
 
 
 def test_a_memory_grows_and_keeps_its_content():

@@ -99,19 +99,28 @@ def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
 
 
 @compiled
-def discounted_returns(steps: FloatArray, gamma: float) -> tuple[float, float]:
-    """Return the maximum and minimum of 0 and all discounted returns to the trajectory's end."""
-    highest, lowest, future = 0.0, 0.0, 0.0
+def discounted_returns(
+    steps: FloatArray, gamma: float, after_cut: float
+) -> tuple[float, float, float]:
+    """Return the greatest discounted return so far, and upper and lower bounds of all; or 0.
+
+    Of the steps from any row to the end of its trajectory. A truncated trajectory goes on: for the
+    greatest return with the value ``after_cut``, and for the bounds with the same steps again and
+    again, R / (1 - gamma^k) for a return R of k steps.
+    """
+    greatest, high, low = 0.0, 0.0, 0.0
+    future, weight = 0.0, 0.0
     for i in range(steps.shape[0] - 1, -1, -1):
-        if steps[i, MARK] != GOES_ON:
-            future = 0.0
+        mark = steps[i, MARK]
+        if mark != GOES_ON:
+            future, weight = 0.0, (1.0 if mark == CUT else 0.0)
             continue
         future = steps[i, REWARD] + gamma * future
-        if future > highest:
-            highest = future
-        elif future < lowest:
-            lowest = future
-    return highest, lowest
+        weight *= gamma
+        greatest = max(greatest, future + weight * after_cut)
+        high = max(high, future / (1.0 - weight))
+        low = min(low, future / (1.0 - weight))
+    return greatest, high, low
 
 
 class Memory:

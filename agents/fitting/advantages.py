@@ -191,7 +191,7 @@ def iterate(
     values = np.full(n, hopes.prior) if values is None else values
     reach = Reach(config.gamma, config.trace_decay, hopes.low, hopes.high)
     share = _TOLERANCE if config.tolerance is None else config.tolerance
-    tolerance = share * (hopes.high - hopes.low) * (1.0 - config.gamma) * n
+    tolerance = share * (hopes.prior - hopes.low) * (1.0 - config.gamma) * n
     counts = moments.counts + _SHRINKAGE
     solver = Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))

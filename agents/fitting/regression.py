@@ -62,11 +62,16 @@ class Reach(NamedTuple):
 
 
 def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
-    """Return optimistic priors: the best return so far."""
-    most, least = discounted_returns(steps, config.gamma)
-    lowest = min(0.0, float(steps[:, REWARD].min())) / (1.0 - config.gamma)
-    low = max(lowest, least - 0.25 * (most - least))
-    return Belief(low, most, most, config.optimism)
+    """Return optimistic priors: the best return so far.
+
+    Beyond truncations it is that of the mean reward for ever.
+    """
+    taken = steps[:, MARK] == GOES_ON
+    mean, least = float(steps[taken, REWARD].mean()), float(steps[taken, REWARD].min())
+    horizon = 1.0 / (1.0 - config.gamma)
+    prior, high, worst = discounted_returns(steps, config.gamma, mean * horizon)
+    low = max(min(0.0, least) * horizon, worst - 0.25 * (high - worst))
+    return Belief(low, high, min(prior, high), config.optimism)
 
 
 @compiled
