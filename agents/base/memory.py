@@ -6,7 +6,7 @@ observation after the step. The last row of a trajectory has no step, but the ma
 with value 0, or ``CUT``, with a value to estimate. So each observation is stored once.
 
 The :class:`~oda_rl.agents.base.state.EnvState` of the environment says which row was written last,
-and whether the next one holds the start of a trajectory. The first row follows the last.
+and whether the next one holds the start of a trajectory.
 """
 
 from collections.abc import Mapping
@@ -55,11 +55,8 @@ def begin(to: Trajectory, vector: Observations) -> None:
         if differing == 0:
             to.env_state.fresh = False
             return
-    row = last + 1
-    if row == observations.shape[0]:
-        row = 0
     for j in range(observations.shape[1]):
-        observations[row, j] = vector[j]
+        observations[last + 1, j] = vector[j]
     to.env_state.fresh = True
 
 
@@ -67,17 +64,12 @@ def begin(to: Trajectory, vector: Observations) -> None:
 def remember(to: Trajectory, reward: float, vector: Observations, terminated: bool) -> None:
     """Write the last action and its outcome; ``vector`` is the observation after the step."""
     observations, steps, env_state = to.observations, to.steps, to.env_state
-    capacity = observations.shape[0]
     row = env_state.last_row + env_state.fresh
-    if row == capacity:
-        row = 0
     env_state.fresh = False
     steps[row, ACTION] = env_state.action
     steps[row, REWARD] = reward
     steps[row, MARK] = GOES_ON
     row += 1
-    if row == capacity:
-        row = 0
     for j in range(observations.shape[1]):
         observations[row, j] = vector[j]
     steps[row, ACTION] = -1.0
