@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn, Union
 import tyro
 from rich.console import Console
 from rich.measure import Measurement
+from rich.text import Text
 
 from oda_rl.agents import Agent, export_policy, load_agent
 from oda_rl.agents.base.limits import MEGABYTES, Limits, memory_limit
@@ -41,6 +42,7 @@ from oda_rl.command.training import (
     train,
 )
 from oda_rl.files.archive import write_text
+from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
@@ -260,7 +262,7 @@ def _report(options: Report, console: Console) -> int:
         from oda_rl.reporting.content import verify
 
         verdict = verify(options.run, options.trust_env, options.limits)
-        console.print(str(verdict), markup=False)
+        console.print(str(verdict))
         return 0 if verdict.true else 1
     from oda_rl.reporting.content import report_of
     from oda_rl.reporting.page import write_page
@@ -356,6 +358,16 @@ _COMMANDS: dict[type, Callable[[Any, Console], int]] = {
     Warm: _warm,
 }
 """The function of each command, by the class of its options; ``train`` is apart."""
+
+
+class _Console(Console):
+    """Prints texts as they are: no markup, and escapes for what a terminal would obey."""
+
+    def __init__(self) -> None:
+        super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
 
 def _loaded(options: _RunOptions) -> Agent:
@@ -454,7 +466,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    console = Console(highlight=False, soft_wrap=True)
+    console = _Console()
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
         console.print(f"oda-rl {version('oda-rl')}")
@@ -471,7 +483,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"oda-rl: out of memory; --max-megabytes allows more ({error})", file=sys.stderr)
         return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"oda-rl: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"oda-rl: {printable(' '.join(str(error).split()))}", file=sys.stderr)
         return 2
 
 

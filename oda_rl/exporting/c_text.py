@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl.files.schema import printable
+
 _TYPES = {
     np.dtype(np.float32): "float",
     np.dtype(np.int8): "int8_t",
@@ -83,6 +85,6 @@ def features(estimator: Any) -> list[str]:
 
 
 def as_comment(lines: Sequence[str]) -> str:
-    """Return lines as a comment; characters that could end it become underscores."""
-    plain = (re.sub(r"[*\\?]|[^\x20-\uffff]", "_", line) for line in lines)
+    """Return lines as a comment; characters that could end or reverse it become underscores."""
+    plain = (re.sub(r"[*\\?]|[^\x20-\uffff]", "_", printable(line)) for line in lines)
     return "/* " + "\n".join(f" * {line}".rstrip() for line in plain)[3:] + "\n */\n"

@@ -44,8 +44,22 @@ _STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.floa
            np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
 
 
+def printable(text: str) -> str:
+    r"""Return a text with escapes for characters that a terminal obeys or does not show.
+
+    >>> print(printable("red \x1b[31m, backwards \u202e, ordinary é"))
+    red \x1b[31m, backwards \u202e, ordinary é
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 class InvalidFileError(ValueError):
     """A file that is damaged or holds invalid values."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 @contextmanager

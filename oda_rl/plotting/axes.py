@@ -1,5 +1,7 @@
 """Axes, colours and grids shared by all figures."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
@@ -9,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
+from oda_rl.files.schema import printable
 
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
@@ -123,12 +126,17 @@ def draw_codevectors(
     return ax.scatter(x, y, areas, colors, edgecolors="black", linewidths=0.8, zorder=2)
 
 
+def as_label(name: Any) -> str:
+    """Return a name as matplotlib shows it as it is: without formulas and control characters."""
+    return printable(str(name)).replace("$", r"\$")
+
+
 def name_classes(ax: Axes, names: Array) -> None:
     """Draw a legend of the classes above the picture, if there are any."""
     if len(names) == 0:
         return
     for i, name in enumerate(names):
-        ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=str(name))
+        ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=as_label(name))
     ax.legend(
         loc="lower right",
         bbox_to_anchor=(1.0, 1.0),

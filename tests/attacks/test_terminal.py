@@ -1,0 +1,94 @@
+"""What a file says reaches no terminal, figure or header as an order."""
+
+import io
+
+import numpy as np
+import pytest
+
+from oda_rl import InvalidFileError, ODAClassifier
+from oda_rl.agents import load_agent
+from oda_rl.command.cli import _Console, main
+from oda_rl.exporting import export_c
+from oda_rl.files.schema import printable
+from oda_rl.plotting.axes import as_label
+
+HOSTILE = "\x1b]0;owned\x07\x9b31m\u202edegnahc\u2066"
+
+
+def set_in(*keys):
+    """Return a change of metadata that puts the hostile text somewhere."""
+
+    def change(metadata):
+        inner = metadata
+        for key in keys[:-1]:
+            inner = inner[key]
+        inner[keys[-1]] = HOSTILE
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        *[(key,) for key in ("kind", "format", "env_id", "partition", "training_seconds", HOSTILE)],
+        *[("env_spec", key) for key in ("id", "name", "module", "max_episode_steps", HOSTILE)],
+        ("env_spec", "kwargs", HOSTILE),
+        ("env_spec", "kwargs", "gravity"),
+        ("config", HOSTILE),
+        ("config", "gamma"),
+        ("interface", "dtype"),
+        ("versions", HOSTILE),
+        ("rngs", "env"),
+    ],
+)
+def test_errors_escape_what_a_file_says(keys, small_agent, changed, capfd):
+    path = changed(small_agent, set_in(*keys))
+    assert main(["evaluate", str(path), "--episodes", "1"]) == 2
+    output = capfd.readouterr()
+    assert output.err.startswith("oda-rl: ")
+    assert printable(output.err[:-1]) == output.err[:-1]
+    assert output.err.count("\n") == 1
+
+
+def test_faults_of_environments_are_escaped(small_agent, changed, capfd):
+    path = changed(
+        small_agent, lambda metadata: metadata["env_spec"].update(fault=f"which {HOSTILE[12:]}")
+    )
+    assert main(["evaluate", str(path)]) == 2
+    error = capfd.readouterr().err[:-1]
+    assert "which" in error
+    assert printable(error) == error
+
+
+def test_exceptions_of_files_are_escaped(small_agent, changed):
+    with pytest.raises(InvalidFileError) as caught:
+        load_agent(changed(small_agent, set_in("env_spec", "name")))
+    assert printable(str(caught.value)) == str(caught.value)
+
+
+def test_tables_and_lines_are_escaped_and_are_no_markup():
+    from rich.table import Table
+
+    console, table = _Console(), Table("component", title=HOSTILE)
+    console.file = io.StringIO()
+    table.add_row(f"[red]{HOSTILE}[/x]")
+    console.print(table)
+    console.print(f"files in m/[/x]: {HOSTILE}\nend")
+    text = console.file.getvalue()
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "files in m/[/x]: \\x1b]0;owned" in text
+    assert text.endswith("\nend\n")
+
+
+def test_headers_and_figures_escape_names(tmp_path):
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    points = pd.DataFrame(rng.normal(size=(60, 2)), columns=[f"a*/{HOSTILE}", "b\n#include"])
+    labels = np.where(points.iloc[:, 0] > 0.0, HOSTILE, "other$")
+    model = ODAClassifier(2, random_state=0).fit(points, labels)
+    text = export_c(model, tmp_path / "model.h").read_text(encoding="utf-8")
+    assert printable(text.replace("\n", "")) == text.replace("\n", "")
+    assert "#include" not in [line.split(" ")[0] for line in text.splitlines() if "obs[" in line]
+    assert as_label("$\\frac{\x1b") == "\\$\\frac{\\x1b"
