@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: train test quick bounds another oldest check lint docs tables benchmark benchmark-suite \
+.PHONY: train test quick bounds another oldest check lint audit docs tables benchmark benchmark-suite \
 	benchmark-continuous benchmark-worlds benchmark-vector benchmark-oda compare figure5 infex clean
 
 train: $(VENV)/installed
@@ -40,6 +40,10 @@ lint: $(VENV)/developing
 	rm -rf build/installed/oda_rl && mkdir -p build/installed  # laid out as it is installed
 	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
+
+# Licences of what the package needs, and known vulnerabilities where they can be looked up.
+audit: $(VENV)/developing
+	$(BIN)/python scripts/audit.py
 
 # The site, in build/site; its examples run. Warnings are errors.
 docs: $(VENV)/developing

@@ -12,9 +12,11 @@ import tomllib
 import venv
 import warnings
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import oda_rl
 
@@ -281,3 +283,15 @@ def test_the_examples_of_extending_work(root, tmp_path, about, low, high):
     (example,) = (one for one in re.findall(r"```python\n(.*?)```", text, re.S) if about in one)
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     assert low <= float(run("example.py", cwd=tmp_path)) <= high
+
+
+def test_what_is_allowed_is_what_is_tested(root):
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    used = [text for name, texts in extras.items() if name not in ("dev", "docs", "mujoco")
+            for text in texts]  # fmt: skip
+    for text in [*project["dependencies"], *used]:
+        requirement = Requirement(text)
+        bounds = {bound.operator for bound in requirement.specifier}
+        assert bounds == {">=", "<"}, text
+        assert requirement.specifier.contains(version(requirement.name)), text
