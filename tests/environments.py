@@ -209,11 +209,6 @@ def play(agent, env, n_steps, seed=77):
 
 
 def live(agent, env, steps):
-    """Let an agent learn in a loop of one's own."""
+    """As :func:`play`, from a new episode on."""
     agent._engine.begin_episode()
-    observation, _ = env.reset(seed=77)
-    for _ in range(steps):
-        action = agent.act(observation)
-        after, reward, terminated, truncated, _ = env.step(action)
-        agent.update(observation, action, reward, after, terminated, truncated)
-        observation = env.reset()[0] if terminated or truncated else after
+    play(agent, env, steps)

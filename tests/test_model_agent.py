@@ -366,39 +366,6 @@ def test_before_anything_was_learned_it_plays_at_random_and_can_be_asked():
         agent.explain(np.zeros(4))
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"population": 3}, r"population is 3: it must be in \[4, 1000\]"),
-        ({"generations": 10_001}, "generations is 10001: it must be in"),
-        ({"random_steps": 0}, "random_steps is 0"),
-        ({"confirm_share": 1.5}, "confirm_share is 1.5"),
-        ({"action_bins": 1}, "action_bins is 1"),
-        ({"plan_every": 0.0}, "plan_every is 0.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings, message):
-    with pytest.raises(ValueError, match=message):
-        ModelAgent("CartPole-v1", **settings)
-
-
-@pytest.mark.parametrize(
-    ("observation", "reward", "message"),
-    [
-        (np.array([np.nan, 0.0, 0.0, 0.0]), 1.0, "finite"),
-        (np.array([1e300, 0.0, 0.0, 0.0]), 1.0, "finite"),
-        (np.zeros(4), np.inf, "finite"),
-        (np.zeros(3), 1.0, "shape"),
-    ],
-)
-def test_bad_values_are_refused_and_nothing_is_learned(observation, reward, message):
-    agent = ModelAgent("CartPole-v1", seed=0)
-    agent.act(np.zeros(4))
-    with pytest.raises(ValueError, match=message):
-        agent.update(np.zeros(4), 0, reward, observation, False, False)
-    assert agent.num_timesteps == 0
-
-
 def test_continuous_actions_of_several_environments_need_a_grid():
     with pytest.raises(TypeError, match="action_bins"):
         ModelAgent(gym.make_vec("Pendulum-v1", 2))

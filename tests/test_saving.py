@@ -7,7 +7,7 @@ import zipfile
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, live, quick_rule
+from environments import BARTO, quick_rule
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.two_timescale.engine import OnlineEngine
@@ -16,45 +16,7 @@ from oda_rl.files.archive import load_archive, save_archive, write_text
 
 @pytest.fixture(scope="module")
 def agent():
-    return TwoTimescaleAgent(BARTO, seed=3).learn(17_000)
-
-
-def test_a_loaded_agent_is_the_same(agent, tmp_path):
-    agent.save(tmp_path / "agent.zip")
-    loaded = TwoTimescaleAgent.load(tmp_path / "agent.zip")
-    for name in ("q_values", "visits", "codevectors", "metric_", "scale_"):
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
-    np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
-    for name in ("config", "n_cells", "num_timesteps", "temperature", "env_id"):
-        assert getattr(loaded, name) == getattr(agent, name)
-    assert loaded.training_seconds == agent.training_seconds
-    points = np.random.default_rng(0).normal(size=(100, 4))
-    np.testing.assert_array_equal(loaded.predict(points)[0], agent.predict(points)[0])
-    np.testing.assert_array_equal(loaded.evaluate(5, seed=1), agent.evaluate(5, seed=1))
-    assert len(loaded.history) == len(agent.history)
-    for one, other in zip(loaded.history, agent.history, strict=True):
-        assert (one.step, one.temperature) == (other.step, other.temperature)
-        np.testing.assert_array_equal(one.codevectors, other.codevectors)
-        assert (one.lineage is None) == (other.lineage is None)
-        if one.lineage is not None:
-            np.testing.assert_array_equal(one.lineage, other.lineage)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [{}, {"metric": "std"}, {"metric": np.diag([0.2, 0.1, 20.0, 2.0])}],
-    ids=["learned", "std", "matrix"],
-)
-@pytest.mark.parametrize("steps", [300, 3000, 9000])
-def test_a_loaded_agent_learns_on_in_the_same_way(tmp_path, steps, config):
-    # Its own loop: the environment's randomness is the environment's, and not in the file.
-    agent = TwoTimescaleAgent(BARTO, seed=1, **config).learn(steps)
-    agent.save(tmp_path / "a.zip")
-    loaded = TwoTimescaleAgent.load(tmp_path / "a.zip", env=BARTO)
-    for one in (agent, loaded):
-        live(one, gym.make(BARTO), 4000)
-    for name in ("q_values", "codevectors", "metric_", "scale_"):
-        np.testing.assert_array_equal(getattr(loaded, name), getattr(agent, name))
+    return TwoTimescaleAgent(BARTO, seed=3).learn(4_000)
 
 
 def test_run_folder(agent, tmp_path):
@@ -68,7 +30,7 @@ def test_run_folder(agent, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     assert config["env_id"] == BARTO
     assert config["algorithm"] == "TwoTimescaleAgent"
-    assert config["num_timesteps"] == 17_000
+    assert config["num_timesteps"] == 4_000
     assert config["config"]["gamma"] == agent.config.gamma
     np.testing.assert_array_equal(TwoTimescaleAgent.load(folder).q_values, agent.q_values)
 
@@ -85,12 +47,6 @@ def test_stable_baselines3_reads_the_monitor_file(agent, tmp_path):
     steps, returns = ts2xy(frame, X_TIMESTEPS)
     assert steps[-1] == agent.episodes.rows[:, 1].sum()
     assert len(returns) == len(agent.episodes.rows)
-
-
-def test_an_untrained_agent_can_be_saved(tmp_path):
-    for config in ({}, {"metric": "std"}):
-        TwoTimescaleAgent(BARTO, seed=0, **config).save(tmp_path / "new")
-        assert TwoTimescaleAgent.load(tmp_path / "new").num_timesteps == 0
 
 
 def test_environment_is_made_when_needed_and_checked(agent, tmp_path):

@@ -1,0 +1,358 @@
+"""What every agent keeps to: the same bits in all loops and files, and what it refuses."""
+
+from dataclasses import replace
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import test_fitted
+import test_two_timescale
+from environments import BARTO, NONSENSE, ODD_ENVS, Broken, Grid, Plain, Toy, play
+
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.envs.dynamics import compiled_dynamics
+
+SAME = {TwoTimescaleAgent: test_two_timescale.same, FittedQAgent: test_fitted.same}
+MATRIX = test_two_timescale.MATRIX
+CARTPOLE = "CartPole-v1"
+
+kinds = pytest.mark.parametrize("kind", SAME)
+all_kinds = pytest.mark.parametrize("kind", [*SAME, ModelAgent])
+
+
+@pytest.mark.parametrize(
+    ("kind", "env_id", "config"),
+    [
+        (TwoTimescaleAgent, CARTPOLE, {}),
+        (TwoTimescaleAgent, BARTO, {"trace_decay": 0.0, "max_cells": 20}),
+        (TwoTimescaleAgent, BARTO, {"metric": "std"}),
+        (TwoTimescaleAgent, BARTO, {"metric": MATRIX}),
+        (TwoTimescaleAgent, BARTO, {"observe_every": 1, "warmup_steps": 2000, "hold": 1}),
+        (FittedQAgent, CARTPOLE, {}),
+        (FittedQAgent, BARTO, {"metric": "std", "trace_decay": 0.0, "longest_hold": 1}),
+        (FittedQAgent, CARTPOLE, {"max_transitions": 700, "kept_policies": 3, "exploration": 2.0}),
+    ],
+)
+def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config):
+    env = gym.make(env_id)
+    assert compiled_dynamics(env) is not None
+    assert compiled_dynamics(Plain(env)) is None
+    fused = kind(env, seed=3, **config)
+    stepwise = kind(Plain(gym.make(env_id)), seed=3, **config)
+    for steps in (2000, 1, 41, 1500):
+        SAME[kind](fused.learn(steps), stepwise.learn(steps))
+    assert len(fused.episodes.rows) > 20
+    assert len(fused.history) >= 3
+
+
+@kinds
+def test_a_loop_of_ones_own_gives_the_same_bits(kind):
+    learned, agent = (kind(BARTO, seed=5) for _ in range(2))
+    env_seed = kind(BARTO, seed=5).draw_env_seed()
+    SAME[kind](learned.learn(2000), play(agent, gym.make(BARTO), 2000, seed=env_seed))
+
+
+@kinds
+@pytest.mark.parametrize("wrap", [lambda env: env, Plain], ids=["fused", "stepwise"])
+def test_a_callback_sees_each_episode_can_stop_and_changes_nothing(kind, wrap):
+    seen = []
+
+    def callback(agent):
+        seen.append(len(agent.episodes.rows))
+        return len(seen) < 7
+
+    stopped, usual, watched = (kind(wrap(gym.make(BARTO)), seed=1) for _ in range(3))
+    stopped.learn(10**9, callback=callback)
+    assert seen == [1, 2, 3, 4, 5, 6, 7]
+    assert stopped.num_timesteps == stopped.episodes.rows[:, 1].sum()
+    SAME[kind](
+        usual.learn(2000), watched.learn(2000, callback=lambda agent: None, progress_bar=True)
+    )
+
+
+@kinds
+def test_same_seed_same_bits_other_seed_other_bits(kind):
+    agents = [kind(BARTO, seed=seed).learn(1500) for seed in (9, 9, 10)]
+    SAME[kind](*agents[:2])
+    assert not np.array_equal(agents[0].episodes.rows[:5, 1], agents[2].episodes.rows[:5, 1])
+
+
+@kinds
+def test_evaluation_is_the_same_in_both_loops_and_changes_nothing(kind):
+    first, second = (kind(BARTO, seed=0).learn(1500) for _ in range(2))
+    fused = second.evaluate(20, seed=5)
+    np.testing.assert_array_equal(fused, second.evaluate(20, env=Plain(gym.make(BARTO)), seed=5))
+    assert len(set(fused)) > 1
+    second.visited_states(50, seed=0)
+    second.predict(np.zeros(4), deterministic=False)
+    second.cell(np.zeros((3, 4)))
+    SAME[kind](first.learn(1500), second.learn(1500))
+
+
+@kinds
+def test_observations_of_any_shape_and_actions_from_any_start(kind):
+    env = Grid()
+    agent = kind(env, seed=0).learn(1500)
+    assert env.seen == {-1, 0, 1}
+    assert agent.codevectors.shape == (agent.n_cells, 6)
+    assert agent.q_values.shape == (agent.n_cells, 3)
+    assert agent.predict(np.zeros((2, 3), dtype=np.uint8))[0] in (-1, 0, 1)
+    assert agent.predict(np.zeros((5, 2, 3)))[0].shape == (5,)
+    assert agent.act(np.zeros((2, 3))) in (-1, 0, 1)
+    assert agent.evaluate(3, env=env).tolist() == [10, 10, 10]
+    with pytest.raises(ValueError, match="not registered"):
+        agent.evaluate(3)
+
+
+@kinds
+def test_a_loaded_agent_is_the_same(kind, tmp_path):
+    agent = kind(CARTPOLE, seed=3).learn(4000)
+    points = np.random.default_rng(0).normal(size=(100, 4))
+    for name in ("agent.zip", "run"):
+        agent.save(tmp_path / name)
+        loaded = load_agent(tmp_path / name)
+        assert type(loaded) is kind
+        SAME[kind](loaded, agent)
+        for attribute in ("config", "n_cells", "env_id", "solved_return", "training_seconds"):
+            assert getattr(loaded, attribute) == getattr(agent, attribute)
+        np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
+        np.testing.assert_array_equal(loaded.predict(points)[0], agent.predict(points)[0])
+        np.testing.assert_array_equal(loaded.evaluate(5, seed=1), agent.evaluate(5, seed=1))
+        for one, other in zip(loaded.history, agent.history, strict=True):
+            np.testing.assert_equal(one.lineage, other.lineage)
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "config"),
+    [
+        (TwoTimescaleAgent, 300, {}),
+        (TwoTimescaleAgent, 5000, {}),
+        (TwoTimescaleAgent, 3000, {"metric": "std"}),
+        (TwoTimescaleAgent, 3000, {"metric": MATRIX}),
+        (FittedQAgent, 50, {}),
+        (FittedQAgent, 2500, {}),
+        (FittedQAgent, 700, {"max_transitions": 500}),
+    ],
+)
+def test_a_loaded_agent_learns_on_in_the_same_way(kind, steps, config, tmp_path):
+    # Its own loop: the environment's randomness is the environment's, and not in the file.
+    agent = kind(BARTO, seed=1, **config).learn(steps)
+    agent.save(tmp_path / "a.zip")
+    loaded = kind.load(tmp_path / "a.zip", env=BARTO)
+    for one in (agent, loaded):
+        one._engine.begin_episode()
+        play(one, gym.make(BARTO), 2000)
+    SAME[kind](agent, loaded)
+
+
+@kinds
+def test_an_untrained_agent_plays_and_can_be_saved(kind, tmp_path):
+    agent = kind(BARTO, seed=0)
+    assert (agent.n_cells, agent.num_timesteps) == (1, 0)
+    assert agent.predict(np.zeros(4))[0] == 0
+    agent.save(tmp_path / "new")
+    assert load_agent(tmp_path / "new").num_timesteps == 0
+    SAME[kind](kind(BARTO, seed=0).learn(500), agent.learn(500))
+
+
+WIDE = pytest.param(Toy(n_features=100), id="wide")
+
+
+@kinds
+@pytest.mark.parametrize("env", [*ODD_ENVS, WIDE])
+def test_odd_environments_train(kind, env):
+    agent = kind(env, seed=0).learn(1500)
+    assert agent.num_timesteps == 1500
+    assert len(agent.history) > 0
+    most = 256 if kind is TwoTimescaleAgent else 0.8 * np.sqrt(2 * 1500)  # rows are steps and ends
+    for policy in (agent.policy, getattr(agent, "newest", agent.policy)):
+        assert 1 <= policy.n_cells <= most
+        for name, array in policy.arrays.items():
+            assert np.isfinite(array).all(), name
+        assert np.isfinite(policy.q_values).all()
+    assert np.isfinite(agent.metric_).all()
+    assert np.isfinite(agent.scale_).all()
+    agent.evaluate(1, env=env) if env.length else agent.visited_states(20, env=env)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("unit", "reward"), [(1.0, 2.0**20), (1.0, 2.0**-20), (2.0**30, 1.0), (2.0**-30, 1.0)]
+)
+def test_units_change_no_action(kind, unit, reward):
+    def make(unit=1.0, reward=1.0):
+        env = gym.make(CARTPOLE)
+        space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float32)
+        env = gym.wrappers.TransformObservation(env, lambda o: np.float32(o * unit), space)
+        return gym.wrappers.TransformReward(env, lambda r: r * reward)
+
+    usual, other = (kind(made, seed=0).learn(3000) for made in (make(), make(unit, reward)))
+    # Powers of two change no rounding, so the agents see the same episodes to the end.
+    np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
+    np.testing.assert_array_equal(other.episodes.rows[:, 0], usual.episodes.rows[:, 0] * reward)
+    np.testing.assert_array_equal(other.codevectors, usual.codevectors * np.float32(unit))
+    np.testing.assert_array_equal(other.q_values, usual.q_values * reward)
+
+
+@kinds
+@pytest.mark.parametrize(("change", "message"), NONSENSE)
+def test_environments_that_return_nonsense(kind, change, message):
+    agent = kind(Broken(gym.make(BARTO), change), seed=0)
+    with pytest.raises(ValueError, match=message):
+        agent.learn(100)
+    assert agent.num_timesteps == 49
+    agent.evaluate(1, env=gym.make(BARTO), seed=0)
+
+
+@all_kinds
+@pytest.mark.parametrize("bad", [np.zeros(3), np.zeros((4, 4, 4)), 0.0])
+def test_observations_of_the_wrong_shape(kind, bad):
+    agent = kind(BARTO)
+    for method in (agent.act, agent.predict, agent.cell):
+        with pytest.raises(ValueError, match=r"shape .*must be \(4,\)"):
+            method(bad)
+    agent.act(np.zeros(4))
+    for pair in ((bad, np.zeros(4)), (np.zeros(4), bad)):
+        with pytest.raises(ValueError, match=r"shape .*must be \(4,\)"):
+            agent.update(pair[0], 0, 1.0, pair[1], False, False)
+    assert agent.num_timesteps == 0
+
+
+@all_kinds
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
+def test_values_that_are_not_finite(kind, bad):
+    agent = kind(BARTO, seed=0)
+    observation, good = np.array([0.0, 0.0, bad, 0.0]), np.zeros(4)
+    for method in (agent.act, agent.predict, agent.cell):
+        with pytest.raises(ValueError, match="observation is not finite"):
+            method(observation)
+    for arguments in (
+        (good, 0, 1.0, observation, False, False),
+        (observation, 0, 1.0, good, False, False),
+        (good, 0, bad, good, False, False),
+    ):
+        agent.act(good)
+        with pytest.raises(ValueError, match="reward is not finite"):
+            agent.update(*arguments)
+        assert agent.num_timesteps == 0
+        assert not np.any(agent.visits)
+    agent.update(good, 0, 1.0, good, False, False)
+    assert agent.num_timesteps == 1
+
+
+@all_kinds
+def test_update_needs_act(kind):
+    agent = kind(BARTO, seed=0)
+    transition = (np.zeros(4), 0, 1.0, np.zeros(4), False, False)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+    agent.act(np.zeros(4))
+    agent.update(*transition)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+    agent.act(np.zeros(4))
+    agent.learn(50)
+    with pytest.raises(RuntimeError, match="before act"):
+        agent.update(*transition)
+    for action in (2, -1, 0.5):
+        agent.act(np.zeros(4))
+        with pytest.raises(ValueError, match="action is .*from 0 to 1"):
+            agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
+
+
+NAN, INF = float("nan"), float("inf")
+BAD_SETTINGS = {
+    TwoTimescaleAgent: {
+        "gamma": (0.0, 1.01, NAN),
+        "trace_decay": (-0.1,),
+        "exploration": (2.0,),
+        "exploration_decay": (0.0,),
+        "step_exponent": (1.5,),
+        "cooling": (1.0,),
+        "max_cells": (0,),
+        "hold": (0,),
+        "min_slow_step": (-0.1,),
+        "step_size": (0.0,),
+        "observe_every": (0,),
+        "warmup_steps": (1,),
+        "metric": (
+            "euclidean", None, 1.0, (1.0,) * 4, ((1.0, "x"), (0.0, 1.0)), (), ((1.0, 0.0), (0.0,)),
+            np.eye(3), np.ones((4, 3)), np.zeros((4, 4)), -np.eye(4), np.eye(4) + np.eye(4, k=1),
+            np.diag([1.0, 1.0, 1.0, -0.1]), np.diag([1.0, 1.0, 1.0, NAN]),
+        ),
+    },
+    FittedQAgent: {
+        "gamma": (0.0, 1.0, NAN),
+        "trace_decay": (-0.1, 1.1),
+        "metric": ("euclidean", None, np.eye(4)),
+        "max_cells": (0, 65_536),
+        "cells_per_root": (0.0, INF),
+        "optimism": (0.0, NAN),
+        "refit_every": (0.0,),
+        "tolerance": (-1.0,),
+        "exploration": (-0.1, INF),
+        "sweeps": (0, 10_001),  # an agent from elsewhere could make others wait for ever
+        "first_sweeps": (0, 10_001),
+        "min_refit": (0,),
+        "longest_hold": (0,),
+        "kept_policies": (0,),
+        "confirm_episodes": (-1,),
+        "confirm_share": (-0.1, 1.1),
+        "max_transitions": (0,),
+    },
+    ModelAgent: {
+        "population": (3, 1001),
+        "generations": (10_001,),
+        "random_steps": (0,),
+        "confirm_share": (1.5,),
+        "action_bins": (1,),
+        "plan_every": (0.0,),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, settings in BAD_SETTINGS.items() for name in settings]
+)
+def test_bad_settings(kind, name):
+    config = kind(BARTO).config
+    for value in BAD_SETTINGS[kind][name]:
+        with pytest.raises(ValueError, match=f"(?s){name} is .*must"):
+            kind(BARTO, **{name: value})
+        if name not in ("metric", "action_bins"):  # whose size and use the environment decides
+            with pytest.raises(ValueError, match=f"(?s){name} is .*must"):
+                replace(config, **{name: value})
+
+
+@all_kinds
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("discount", "it is called gamma"),
+        ("action_bin", "did you mean action_bins"),
+        ("learning_rate", "TwoTimescaleAgent has step_size"),
+        ("verbose", "learn.progress_bar=True."),
+        ("nonsense", "it has .*action_bins"),
+    ],
+)
+def test_unknown_settings_are_answered(kind, name, answer):
+    with pytest.raises(TypeError, match=f"{name} is no setting of {kind.__name__}: {answer}"):
+        kind(CARTPOLE, **{name: 0.5})
+
+
+@pytest.mark.parametrize("env_id", ["NoSuchEnv-v0", "CartPole-v99", "no_such_module:Env-v0", ""])
+def test_unknown_environment(env_id):
+    with pytest.raises(ValueError, match=f"env_id is {env_id!r}.*pprint_registry"):
+        TwoTimescaleAgent(env_id)
+
+
+@all_kinds
+def test_bad_arguments(kind):
+    agent = kind(BARTO)
+    for steps in (0, -5, 1.5):
+        with pytest.raises(ValueError, match="total_timesteps is"):
+            agent.learn(steps)
+    with pytest.raises(ValueError, match="n_eval_episodes is 0"):
+        agent.evaluate(0)
+    with pytest.raises(ValueError, match="seed is -1"):
+        kind(BARTO, seed=-1)
