@@ -7,6 +7,7 @@ import gymnasium as gym
 
 from oda_rl.agents.base.actors import Actors
 from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.certifying.certificates import certify
 from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
@@ -23,6 +24,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.explaining import Explanation
 from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.review import diff
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.agents.worlds.world import World
@@ -48,6 +50,8 @@ __all__ = [
     "TwoTimescaleAgent",
     "TwoTimescaleConfig",
     "World",
+    "certify",
+    "diff",
     "distill",
     "export_policy",
     "load_agent",

@@ -13,10 +13,10 @@ from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
-from oda_rl.agents.environments.making import make_env, spec_of
-from oda_rl.agents.environments.spaces import matching_names, matching_parts
+from oda_rl.agents.environments.names import without_units
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.policies.rules import RulePolicy, number, without_units
+from oda_rl.agents.policies.rules import RulePolicy, number
 from oda_rl.runs.statistics import mean_interval
 
 _MAX_BOUNDS = 4
@@ -194,14 +194,13 @@ def diff(
     env: str | gym.Env[Any, Any] | None = None,
     episodes: int = 50,
     seed: int | None = None,
-    names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
 ) -> Difference:
     """Compare a policy with an earlier one.
 
     Parameters
     ----------
     before, after : Policy or agent
+        Names of components and actions are those of an agent, or else of ``env``.
     states : array_like, shape (n, ...)
         States in which to compare actions, for example from ``agent.visited_states``.
     env : str or gymnasium.Env, optional
@@ -210,14 +209,11 @@ def diff(
         Number of episodes of each policy, from the same starts.
     seed : int, optional
         Seed of the starts.
-    names, action_names : sequence of str, optional
-        Names of the observation's components, and of the actions or the components of a continuous
-        action; by default those of known environments.
 
     Raises
     ------
     ValueError
-        If states, names or policies do not have the same number of components.
+        If states or policies do not have the same number of components.
 
     Examples
     --------
@@ -249,11 +245,12 @@ def diff(
     points = points.reshape(len(points), -1) if points.ndim > 1 else points[:, None]
     if len(points) == 0 or points.shape[1] != d:
         raise ValueError(f"states has shape {np.shape(states)}: it must be (n, {d}), n at least 1")
-    known, known_actions, bounds = _known(env, d)
-    components = known if names is None else tuple(names)
-    if len(components) != d:
-        raise ValueError(f"names is {names!r}: it must be a sequence of {d}")
-    actions = known_actions if action_names is None else action_names
+    interface = _interface_of(before, after, env)
+    components = tuple(f"observation[{j}]" for j in range(d))
+    actions = bounds = None
+    if interface is not None and interface.n_features == d:
+        box, components, actions = interface.box, interface.names, interface.action_names
+        bounds = None if box is None else box.bounds
     gap = np.abs(np.subtract(old.act(points), new.act(points)))
     tolerated = 2.0 * _TOLERANCE if gap.ndim > 1 else 0.0  # units are from -1 to 1
     differs = (gap > tolerated).reshape(len(points), -1).any(axis=1)
@@ -285,18 +282,9 @@ def _policy(given: Any, name: str) -> Policy:
     return policy
 
 
-def _known(
-    env: str | gym.Env[Any, Any] | None, d: int
-) -> tuple[tuple[str, ...], Sequence[str] | None, FloatArray | None]:
-    """Return names of components and actions, and the bounds of continuous ones."""
-    numbered = tuple(f"observation[{j}]" for j in range(d))
-    if env is None:
-        return numbered, None, None
-    made = make_env(env) if isinstance(env, str) else env
-    interface, spec = BudgetedEnv(made, 1, 0).interface, spec_of(made)
-    env_id = None if spec is None else spec.id
-    names, actions = matching_names(env_id, interface)
-    if interface.box is not None:
-        actions = matching_parts(env_id, interface)
-    bounds = None if interface.box is None else interface.box.bounds
-    return numbered if names is None else tuple(names), actions, bounds
+def _interface_of(before: Any, after: Any, env: str | gym.Env[Any, Any] | None) -> Interface | None:
+    """Return the interface of an agent, or of an environment, if there is one."""
+    for agent in (before, after):
+        if isinstance(interface := getattr(agent, "interface", None), Interface):
+            return interface
+    return None if env is None else BudgetedEnv(env, 1, 0).interface

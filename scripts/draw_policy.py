@@ -9,7 +9,6 @@ from common.experiment import Experiment
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.plotting.agents import plot_metric, plot_partition
-from oda_rl.reporting.page import names_for
 
 BARTO = "oda_rl/BartoCartPole-v0"
 
@@ -17,11 +16,10 @@ BARTO = "oda_rl/BartoCartPole-v0"
 def main() -> None:
     online = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
     fitted = FittedQAgent(BARTO, seed=0).learn(20_000)
-    names, action_names = names_for(online)
     visited = online.visited_states(2_000, seed=0)
-    cells = plot_partition(online, visited=visited, names=names, action_names=action_names)
+    cells = plot_partition(online, (2, 3), visited=visited)
     Experiment("partition").save(cells)
-    Experiment("metric").save(plot_metric(fitted, names=names))
+    Experiment("metric").save(plot_metric(fitted))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.distilling import distil
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main, parse
 from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
 
@@ -99,8 +101,8 @@ def test_a_training_too_short_for_a_metric(tmp_path, capsys):
 
 def test_evaluate(run, capsys):
     assert main(["evaluate", str(run), "--episodes", "7"]) == 0
-    returns = load_agent(run).evaluate(7, seed=0)
-    expected = f"7 greedy episodes: mean {returns.mean():.1f}, median"
+    returns = load_agent(run).evaluate(7, seed=0)  # the seed of the training
+    expected = f"7 greedy episodes, seed 0: mean {returns.mean():.1f}, median"
     assert expected in capsys.readouterr().out
 
 
@@ -117,7 +119,6 @@ def test_plot(run, capsys):
 
 
 def test_options_come_from_the_configuration(tmp_path):
-    folder = tmp_path / "run"
     shared = ["--max-cells", "3", "--gamma", "0.9", "--metric", "std"]
     also = {"max_cells": 3, "gamma": 0.9, "metric": "std"}
     own = {
@@ -129,8 +130,9 @@ def test_options_come_from_the_configuration(tmp_path):
         ),
     }
     for algo, (more, expected) in own.items():
-        steps = ["--total-timesteps", "300" if algo == "model" else "600", "--out", str(folder)]
-        assert main(["train", "--algo", algo, *steps, *more]) == 0
+        steps = ["--total-timesteps", "300" if algo == "model" else "600"]
+        folder = tmp_path / algo
+        assert main(["train", "--algo", algo, *steps, *more, "--out", str(folder)]) == 0
         config = json.loads((folder / "config.json").read_text())["config"]
         assert {name: config[name] for name in expected} == expected
 
@@ -186,7 +188,9 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--gamma", "1.5"], "gamma is 1.5"),
         (["train", "--seed", "-1"], "seed is -1"),
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
-        (["train", "--partition", "oda"], "add --algo two-timescale"),
+        (["train", "--partition", "oda"], "is an option of --algo two-timescale: algo is 'fitted'"),
+        (["train", "--algo", "model", "--learning-rate", "0.1"], "other agents have no step sizes"),
+        (["train", "--out", "{run}"], "where a run is already: add --overwrite to replace it"),
         (["train", "--env-kwargs", "{{g: 1}}"], "which is not JSON"),
         (["train", "--env-kwargs", "[1]"], "it must be an object"),
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
@@ -201,7 +205,6 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "two-timescale", "--optimism", "1"], "optimism"),
         (["train", "--algo", "model", "--gamma", "0.9"], "gamma"),
         (["train", "--algo", "model", "--population", "3"], "population is 3"),
-        (["train", "--algo", "model", "--actions", "codevectors"], "codevectors"),
         (["train", "--algo", "sarsa"], "sarsa"),
         (["train", "--algo"], "algo"),
         (["train", "--metric", "euclidean"], "euclidean"),
@@ -219,13 +222,13 @@ def test_help_explains_every_option(algo, own, capsys):
         ([], "train"),
     ],
 )
-def test_bad_input_takes_one_line_and_exit_code_2(arguments, message, run, tmp_path, capsys):
+def test_bad_input_is_named_and_has_exit_code_2(arguments, message, run, tmp_path, capsys):
     arguments = [argument.format(run=run) for argument in arguments]
     out = ["--out", str(tmp_path / "out")] if arguments[:1] == ["train"] else []
-    assert main([*arguments, *out]) == 2
+    assert main([*arguments, *(out if "--out" not in arguments else [])]) == 2
     error = capsys.readouterr().err
     assert error.startswith("oda-rl: ")
-    assert error.count("\n") == 1
+    assert "Traceback" not in error
     assert message in error
     assert not (tmp_path / "out").exists()
 
@@ -298,6 +301,20 @@ def test_simplify_prints_the_rule_and_draws_the_curve(run, capsys, monkeypatch):
     assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err
 
 
+def test_a_rule_that_is_worse_is_not_written(tmp_path, capsys, monkeypatch):
+    TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
+    rule = RulePolicy(np.zeros((1, 5)), np.eye(2)[:1, :, None], np.zeros((1, 4)))
+    worse = distil.Distilled(
+        rule, Interface((4,), 2, 0), None, np.full(9, -116.0), np.full(9, 245.0), 900
+    )
+    monkeypatch.setattr(TwoTimescaleAgent, "distilled", lambda *given, **more: worse)
+    assert main(["simplify", str(tmp_path)]) == 1
+    assert "add --accept-worse" in capsys.readouterr().out
+    assert not (tmp_path / "rule.txt").exists()
+    assert main(["simplify", str(tmp_path), "--accept-worse"]) == 0
+    assert "always" in (tmp_path / "rule.txt").read_text(encoding="utf-8")
+
+
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"oda-rl {oda_rl.__version__}\n"
@@ -348,7 +365,7 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     arguments = ["--algo", "two-timescale", "--total-timesteps", "300", "--n-eval-episodes", "2"]
     assert main(["train", "--env-id", "module_of_there:There-v0", *arguments]) == 0
-    run = str(tmp_path / "runs" / "module_of_there-There-v0-0")
+    run = str(tmp_path / "runs" / "module_of_there-There-v0-two-timescale-1")
     del sys.modules["module_of_there"], gym.registry["There-v0"]  # as in another process
     assert main(["evaluate", run, "--episodes", "2"]) == 2
     assert "--trust-env" in capsys.readouterr().err
@@ -361,6 +378,8 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     assert "module_of_there" not in sys.modules
     assert main([*again, "--trust-env"]) == 0
     assert main(again) == 0  # nothing is to be imported any more
+    made = sorted(path.name for path in (tmp_path / "runs").glob("module*"))
+    assert made == [f"module_of_there-There-v0-two-timescale-{n}" for n in (1, 2)]
     del gym.registry["There-v0"]
 
 
@@ -396,16 +415,21 @@ def test_a_configuration_imports_nothing(name, value, run, tmp_path, capsys):
     gym.registry.pop("Unknown-v0", None)
 
 
-def test_videos(run, tmp_path, capsys, monkeypatch):
+def test_watching(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     agent = TwoTimescaleAgent(gym.make("CartPole-v1", max_episode_steps=12), seed=0).learn(200)
     agent.save(tmp_path / "run")
     films = tmp_path / "films"
-    assert main(["evaluate", str(tmp_path / "run"), "--episodes", "2", "--video", str(films)]) == 0
-    assert len(list(films.glob("*.mp4"))) == 3
+    enjoy = ["enjoy", str(tmp_path / "run"), "--episodes", "2"]
+    assert main([*enjoy, "--video", str(films)]) == 0
+    assert len(list(films.glob("*.mp4"))) == 2
+    assert main(enjoy) == 0
+    assert "returns: " in capsys.readouterr().out
     monkeypatch.setattr("oda_rl.agents.videos.find_spec", lambda name: None)
-    assert main(["evaluate", str(tmp_path / "run"), "--video", str(films)]) == 2
-    assert "pip install moviepy" in capsys.readouterr().err
+    assert main([*enjoy, "--video", str(films)]) == 2
+    assert "pip install 'oda-rl[video]'" in capsys.readouterr().err
+    assert main(enjoy) == 2
+    assert "pip install 'oda-rl[render]'" in capsys.readouterr().err
 
 
 def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path):

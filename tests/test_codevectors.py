@@ -343,7 +343,7 @@ def test_the_overview_says_what_is_done_at_every_codevector():
 def test_the_command_trains_it(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--out", str(out)]
-    assert main(["train", *arguments, "--actions", "codevectors", "--action-bins", "3"]) == 0
+    assert main(["train", *arguments, "--algo", "codevector", "--action-bins", "3"]) == 0
     agent = load_agent(out)
     assert type(agent) is CodevectorAgent
     assert agent.action_codevectors.shape == (agent.n_cells, 3, 1)
@@ -362,15 +362,14 @@ def test_the_command_trains_it(tmp_path, capsys):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--env-id", "CartPole-v1", "--actions", "codevectors"],
-        ["--env-id", "Pendulum-v1", "--actions", "codebook"],
-        ["--env-id", "Pendulum-v1", "--algo", "two-timescale", "--actions", "codevectors"],
+        ["--env-id", "CartPole-v1", "--algo", "codevector"],
+        ["--env-id", "Pendulum-v1", "--algo", "codebook"],
     ],
 )
 def test_the_command_refuses_what_cannot_be(arguments, tmp_path, capsys):
     assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
     said = capsys.readouterr().err
-    assert "codevectors" in said or "bounded Box" in said
+    assert "codevector" in said or "bounded Box" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -319,7 +319,8 @@ def test_pruning_has_to_be_confirmed_from_fresh_starts():
                                  (10**6, same, same)):  # fmt: skip
         budgeted = BudgetedEnv("CartPole-v1", 2, steps)
         confirming = Confirming(UPRIGHT, list(range(20)))
-        found, returns = confirming.confirmed(budgeted, [UPRIGHT, other], 500.0)
+        found, returns, seen = confirming.confirmed(budgeted, [UPRIGHT, other], 500.0)
+        np.testing.assert_array_equal(seen[0], budgeted.starts[0])
         assert found is wanted
         assert returns.mean() == 500.0
 

@@ -308,9 +308,6 @@ def test_printed_it_names_components_and_actions(agent, visited):
     assert f"{told.nearest_other[2] - visited[100][2]:+.4g}" in rows[0]
     assert f"{told.distance:.3g} standard deviations away" in lines[-1]
     assert ("the nearest state" in lines[-1]) == told.exact
-    named = str(agent.explain(visited[100], list("abcd"), ["west", "east"]))
-    assert named.startswith(["west", "east"][told.action])
-    assert [line.split()[0] for line in named.splitlines()[5:9]] == list("abcd")
 
 
 def test_what_a_rule_never_does_is_called_so():
@@ -380,9 +377,6 @@ def test_many_components_are_not_all_printed():
         ((np.zeros((2, 4)),), r"observation has shape \(2, 4\): it must be \(4,\)"),
         (([0.0, np.nan, 0.0, 0.0],), "observation is not finite"),
         (([0.0, np.inf, 0.0, 0.0],), "observation is not finite"),
-        ((np.zeros(4), ["a", "b"]), r"names is \['a', 'b'\]: it must be a sequence of 4"),
-        ((np.zeros(4), "abcd"), "names is 'abcd': it must be a sequence of 4"),
-        ((np.zeros(4), None, ["a"]), r"action_names is \['a'\]: it must be a sequence of 2"),
     ],
 )
 def test_bad_arguments(agent, arguments, message):
@@ -517,20 +511,10 @@ def test_the_command_prints_a_table_and_draws_a_figure(run, agent, kind, capsys)
     assert (run / "explanation.png").stat().st_size > 5000
 
 
-def test_the_command_takes_names(run, capsys):
-    names = ["--names", "aa", "bb", "cc", "dd", "--actions", "west", "east"]
-    assert main(["explain", str(run), "--steps", "100", *names]) == 0
-    out = capsys.readouterr().out
-    assert all(name in out for name in ("aa", "bb", "cc", "dd", "west", "east"))
-    assert "push" not in out
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nowhere"], "run is 'nowhere': it must be a run folder"),
-        (["{run}", "--names", "a", "b"], "names is ('a', 'b'): it must be a sequence of 4"),
-        (["{run}", "--actions", "a"], "action_names is ('a',): it must be a sequence of 2"),
         (["{run}", "--steps", "0"], "n_steps is 0"),
     ],
 )

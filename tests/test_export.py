@@ -375,9 +375,10 @@ def agent_of(policy, box=None, env_id=None, **attributes):
     """What is needed of an agent to export its policy."""
     d = policy.codevectors.shape[1]
     n_actions = policy.n_actions if box is None else 4
+    names = ("torque (N m)",) if env_id == "Pendulum-v1" and len(box.low) == 1 else ()
     return SimpleNamespace(
         policy=policy,
-        interface=Interface((d,), n_actions, 0, box=box),
+        interface=Interface((d,), n_actions, 0, box=box, action_names=names),
         env=None,
         env_id=env_id,
         num_timesteps=1,
@@ -550,7 +551,7 @@ def test_bad_arguments(tmp_path):
 def test_numbers_of_actions_stand_for_what_is_offered(kind, tmp_path):
     agent = kind("Pendulum-v1", seed=0, action_bins=3).learn(1_000)
     names = document_of(agent, tmp_path)["actions"]["names"]
-    assert names == ["action 0 (-2)", "action 1 (0)", "action 2 (2)"]
+    assert names == ["torque -2", "torque 0", "torque 2"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

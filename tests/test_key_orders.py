@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy, load_agent
-from oda_rl.agents.environments.spaces import Native, canonical
+from oda_rl.agents.environments.spaces import canonical
 
 PARTS = [("speed", spaces.Box(-1.0, 1.0, (2,))), ("gear", spaces.Discrete(3))]
 ARM = [("reach", spaces.Box(0.0, 1.0, ())), ("held", spaces.MultiBinary(1))]
@@ -237,15 +237,3 @@ def test_a_file_with_vectors_in_another_order_is_refused(tmp_path):
 def test_keys_that_are_no_strings():
     with pytest.raises(TypeError, match="keys of a Dict must be strings"):
         TwoTimescaleAgent(Keyed(observation_space=spaces.Dict([(1, PARTS[0][1])])))
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        [("a<b>", PARTS[1][1])],  # HTML, for example
-        [("a[0]", PARTS[0][1]), ("a", PARTS[0][1])],
-        [("a.b", PARTS[0][1]), ("a", spaces.Dict(b=PARTS[0][1]))],
-    ],
-)
-def test_keys_that_are_no_names(pairs):
-    assert Native(spaces.Dict(pairs), spaces.Discrete(2), None).names is None

@@ -7,7 +7,7 @@ import pytest
 from oda_rl import ODAClusterer
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
-from oda_rl.agents.videos import check_video
+from oda_rl.agents.videos import write_video
 from oda_rl.command.cli import main
 from oda_rl.command.reporting import save_figure
 from oda_rl.exporting import export_c
@@ -61,7 +61,7 @@ WRITTEN = {
     "runs.jsonl": lambda folder, *_: run_all(
         square, [{"x": 2}], folder / "runs.jsonl", Execution(1)
     ),
-    "episode-episode-1.mp4": lambda folder, agent, _: check_video(agent, folder),
+    "episode-episode-1.mp4": lambda folder, agent, _: write_video(agent, folder, 2, 0),
     "text": lambda folder, *_: write_text(folder / "text", "new"),
 }
 

@@ -203,7 +203,7 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
     assert policy.n_cells == 4
     assert evaluate(agent, agent.env, 1) == 1.0
     assert agent.visits.sum() == 300
-    assert "cell" in str(agent.explain([3.0], action_names=["left", "right"])).lower()
+    assert "cell" in str(agent.explain([3.0])).lower()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Figures of agents."""
 
+from types import SimpleNamespace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -10,11 +12,12 @@ from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.policies import TablePolicy
 from oda_rl.agents.policies.explaining import overview
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.reporting import metric_table, write_figures
 from oda_rl.envs.sparse import TwoRooms
 from oda_rl.metric import directions
+from oda_rl.plotting.agents import telling_plane
 from oda_rl.plotting.axes import tint
-from oda_rl.reporting.page import names_for
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,14 @@ def test_an_outlier_does_not_stretch_the_axes(agent):
     assert right - left < 10.0
 
 
+def test_the_plane_drawn_is_that_in_which_actions_differ():
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(200)
+    rule = RulePolicy(np.array([[0.0] * 5, [0, 0, 1, 0, 2]]), np.eye(2)[:, :, None], np.eye(2, 4))
+    agent = SimpleNamespace(interface=agent.interface, policy=rule)
+    points = np.random.default_rng(0).normal(size=(2000, 4)) * [1, 9, 1, 1]
+    assert telling_plane(agent, points) == (1, 3)
+
+
 def test_partition_with_actions_from_minus_one():
     agent = FittedQAgent(Grid(), seed=0).learn(300)
     ax = plotting.plot_partition(agent, visited=agent.visited_states(20, env=Grid(), seed=0))
@@ -100,11 +111,10 @@ def test_partition_with_actions_from_minus_one():
 
 
 def test_metric_shows_the_directions_and_their_shares(either):
-    names = ["a", "b", "c", "d"]
-    ax = plotting.plot_metric(either, names=names)
+    ax = plotting.plot_metric(either)
     shares, vectors = directions(either.metric_, either.scale_)
     np.testing.assert_allclose(ax.get_images()[0].get_array(), vectors.T)
-    assert [text.get_text() for text in ax.get_yticklabels()] == names
+    assert [text.get_text() for text in ax.get_yticklabels()] == list(either.names)
     ticks = [text.get_text() for text in ax.get_xticklabels()]
     assert ticks == [f"{100 * share:.1f} %" for share in shares]
     assert f"{vectors[0, 3]:.2f}" in {text.get_text() for text in ax.texts}
@@ -132,17 +142,8 @@ def test_metric_table_has_a_row_for_each_component_and_a_column_for_each_directi
     headers = [column.header for column in table.columns]
     assert headers == ["component", *(f"{100 * share:.1f} %" for share in shares[:shown])]
     names, *numbers = (list(column.cells) for column in table.columns)
-    assert names == list(names_for(either)[0])
+    assert names == list(either.names)
     assert numbers == [[f"{x:.2f}" for x in vector] for vector in vectors[:shown]]
-
-
-def test_names_of_components_and_actions(either):
-    names, actions = names_for(either)
-    assert names[2] == "pole angle (rad)"
-    assert actions == ["push left", "push right"]
-    stacked = gym.wrappers.FrameStackObservation(gym.make("CartPole-v1"), 2)
-    assert names_for(type(either)(stacked)) == (None, ["push left", "push right"])
-    assert names_for(FittedQAgent(Toy())) == (None, None)
 
 
 def test_partition_needs_two_components():

@@ -96,7 +96,10 @@ def test_a_killed_training_is_resumed(given, tmp_path, capsys):
     assert configs[0] == configs[1]
     assert configs[0]["seed"] == 5
     assert main(["train", "--resume", "--out", str(folder)]) == 0
-    assert "has ended" in capsys.readouterr().out
+    assert "has ended after 200,000 steps" in capsys.readouterr().out
+    more = ["--total-timesteps", str(STEPS + 500), "--n-eval-episodes", "2"]
+    assert main(["train", "--resume", "--out", str(folder), *more]) == 0
+    assert load_agent(folder).num_timesteps == STEPS + 500
 
 
 def steps_in(file):
@@ -121,7 +124,7 @@ def interrupted(tmp_path):
     ("given", "message"),
     [
         (["--seed", "3"], "seed is 3: the resumed training has 0"),
-        (["--total-timesteps", "9"], "total_timesteps is 9"),
+        (["--total-timesteps", "9"], "total_timesteps is 9: the resumed training has 5000"),
         (["--algo", "fitted"], "has 'two-timescale'"),
         (["--gamma", "0.5"], "config is"),
         (["--env-id", "Acrobot-v1"], "env_id is 'Acrobot-v1'"),
@@ -154,9 +157,11 @@ def test_without_a_checkpoint_it_begins(tmp_path):
     assert load_agent(tmp_path / "run").num_timesteps == 2000
 
 
-def test_a_checkpoint_of_another_training_is_replaced(interrupted, capsys):
-    assert main([*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]) == 0
-    assert "is of another training" in capsys.readouterr().out
+def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
+    again = [*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]
+    assert main(again) == 2
+    assert "a run is already: add --overwrite" in capsys.readouterr().err
+    assert main([*again, "--overwrite"]) == 0
     assert "checkpoint.zip" not in files_in(interrupted)
 
 
@@ -308,7 +313,7 @@ def test_a_folder_is_of_one_agent(tmp_path):
     before = files_in(tmp_path)
     assert before <= {*OF_AGENT, "notes.txt", "episodes.csv"}
     assert {"policy.h", "policy.onnx", "explanation.png", "metric.png"} <= before
-    assert main([*ONLINE, "--partition", "grid", *common]) == 0
+    assert main([*ONLINE, "--partition", "grid", *common, "--overwrite"]) == 0
     after = files_in(tmp_path)
     own = {"agent.zip", "config.json", "monitor.csv", "learning_curve.png", "partition.png"}
     assert after == own | {"notes.txt"} | (after & {"metric.png", "bifurcation.png"})

@@ -40,9 +40,9 @@ from stable_baselines3.common.vec_env import (
 )
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.sb3.algorithms import FittedQ, ModelSearch, TwoTimescale
+from oda_rl.agents.sb3.algorithms import FittedQ, Model, TwoTimescale
 
-QuickSearch = quick(ModelSearch)
+QuickSearch = quick(Model)
 PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent, QuickSearch: quick_rule}
 SAME = {
     TwoTimescale: test_two_timescale.same,

@@ -1,5 +1,6 @@
 """Whoever steps an environment for an agent gives it actions of its space, and says which."""
 
+from dataclasses import replace
 from functools import partial
 
 import gymnasium as gym
@@ -16,12 +17,18 @@ from oda_rl.agents import (
     CodevectorAgent,
     FittedQAgent,
     ModelAgent,
+    ModelConfig,
     TwoTimescaleAgent,
     distill,
 )
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, REWARD
-from oda_rl.agents.sb3.algorithms import FittedQ, ModelSearch, TwoTimescale
-from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
+from oda_rl.agents.sb3.algorithms import FittedQ, Model, TwoTimescale
+from oda_rl.command.training import (
+    TrainCodevector,
+    TrainFitted,
+    TrainModel,
+    TrainTwoTimescale,
+)
 
 STEPS = 624  # whole episodes of one, two or three environments
 SPACES = {
@@ -136,9 +143,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name
     [
         (TwoTimescale, TwoTimescaleAgent),
         (FittedQ, FittedQAgent),
-        (partial(ModelSearch, **QUICK), ModelAgent),
+        (partial(Model, **QUICK), ModelAgent),
     ],
-    ids=["TwoTimescale", "FittedQ", "ModelSearch"],
+    ids=["TwoTimescale", "FittedQ", "Model"],
 )
 def test_stable_baselines3(algorithm, kind, spied, n_envs, tmp_path):
     env_id, space = spied
@@ -184,16 +191,18 @@ def test_continuous_actions_are_chosen_in_one_environment(kind):
     [
         (TrainTwoTimescale(), TwoTimescaleAgent),
         (TrainFitted(), FittedQAgent),
-        (TrainFitted(actions="codevectors"), CodevectorAgent),
+        (TrainCodevector(), CodevectorAgent),
         (TrainModel(), ModelAgent),
-        (TrainModel(actions="grid"), FittedQAgent),  # as any that is offered a grid
+        (
+            TrainModel(config=ModelConfig(action_bins=5)),
+            FittedQAgent,
+        ),  # as any that is offered a grid
     ],
-    ids=["two-timescale", "fitted", "codevectors", "model", "model, grid"],
+    ids=["two-timescale", "fitted", "codevector", "model", "model, grid"],
 )
 def test_the_command(options, kind, spied):
     env_id, space = spied
-    changed = type(options)(env_id=env_id, actions=options.actions)
-    agent = made(changed.agent, kind, space)
+    agent = made(replace(options, env_id=env_id).agent, kind, space)
     if agent is not None:
         check(agent.learn(150), space)
 

@@ -52,6 +52,41 @@ def test_what_is_no_environment_or_callback(kind):
         kind("CartPole-v1").learn(10, callback=5)
 
 
+def test_common_mistakes_have_a_message_of_their_own():
+    env = gym.make("CartPole-v1")
+    agent = FittedQAgent(env, seed=0)
+    for ask in (agent.act, agent.predict):
+        with pytest.raises(ValueError, match=r"is \(observation, info\), as env.reset\(\) returns"):
+            ask(env.reset())
+    for wrong in ("0.9", None, [0.9]):
+        with pytest.raises(ValueError, match=r"gamma is .*: it must be in \(0, 1\)"):
+            FittedQAgent(env, gamma=wrong)
+    observation = env.reset(seed=0)[0]
+    agent.act(observation)
+    for action in ([1], "1", None):
+        with pytest.raises(ValueError, match="action is .*: it must be an integer from 0 to 1"):
+            agent.update(observation, action, 1.0, observation, False, False)
+    last = observation + np.float32(0.125)
+    agent.update(observation, 1, 1.0, last, True, False)
+    with pytest.raises(ValueError, match="the last one of an episode that has ended: call env.re"):
+        agent.act(last)
+    agent.act(observation)
+    with pytest.raises(ValueError, match=r"env has float32 observations of shape \(2,\) and 3 act"):
+        agent.env = gym.make("MountainCar-v0")
+    with pytest.raises(ValueError, match="there is no rule yet: the agent has learned nothing"):
+        ModelAgent(env).rules()
+
+
+def test_a_policy_that_is_no_better_than_random_play_is_doubted():
+    agent = FittedQAgent("MountainCar-v0", seed=0).learn(500)
+    with pytest.warns(UserWarning, match="not better than random play: mean return -200 against"):
+        agent.evaluate(10, seed=0)
+    assert "warning " in str(agent)
+    assert "ModelAgent" in str(agent)
+    agent.learn(10)
+    assert "warning " not in str(agent)
+
+
 class Paying(Toy):
     """Pays something odd at the seventh step."""
 

@@ -1,6 +1,7 @@
 """Base class of agents: settings, training, explanations, files."""
 
 import html
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -41,6 +42,8 @@ from oda_rl.files.schema import Member, check_fields, generator_state, number, r
 
 _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
              "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
+_MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
+_MAX_NAMED = 6  # components that never changed
 _LOG_BYTES, _OTHER_BYTES = 2, 1 << 20  # of the episode log, for each step; of what does not grow
 
 
@@ -67,17 +70,25 @@ class Agent(Player):
     """Keys of a file's metadata beside those of all agents."""
     _engine: Engine
     _acted = False  # since the last update
+    _last: npt.NDArray[Any] | None = None  # where an episode terminated, unless in whole numbers
+    _doubt: str | None = None  # what to say of a policy that is not better than random play
     _seed: int | None = None
     _paused: Snapshot | None = None  # the training of the checkpoint it was loaded from
     _paused_at = 0  # num_timesteps then
     _versions: dict[str, str] | None = None  # from its file
 
     def __init__(
-        self, env: str | AnyEnv | Spaces, *, seed: int | None = None, **config: Any
+        self,
+        env: str | AnyEnv | Spaces,
+        *,
+        seed: int | None = None,
+        names: Sequence[str] | None = None,
+        action_names: Sequence[Any] | None = None,
+        **config: Any,
     ) -> None:
         self.config = made_settings(type(self).__name__, self._config_class, config)
         made = self._enter(described(env))
-        self._build(self._interface(), self.config, seed)
+        self._build(self._interface(names, action_names), self.config, seed)
         self.solved_return = reward_threshold(made)
         if made is not env and isinstance(made, Described):
             self.env = None  # only its spaces were given
@@ -115,6 +126,8 @@ class Agent(Player):
         counts = (policy.n_cells, "cell"), (policy.n_actions, policy.choice_name), (size, "number")
         facts["policy"] = ", ".join(f"{n:,} {what}" + "s" * (n != 1) for n, what in counts)
         others = self.versions.items() - files.present_versions().items()
+        if self._doubt is not None:
+            facts["warning"] = self._doubt
         if others:
             facts["saved with"] = ", ".join(f"{name} {text}" for name, text in sorted(others))
         return facts
@@ -202,6 +215,11 @@ class Agent(Player):
         return self._engine.epsilon
 
     @property
+    def delivered_return(self) -> float:
+        """Mean return in training of the policy that is delivered at present; NaN if unknown."""
+        return self._engine.delivered_return
+
+    @property
     def fuses(self) -> bool:
         """Whether it trains in one compiled loop where the dynamics are compiled."""
         return self._engine.fuses
@@ -233,10 +251,18 @@ class Agent(Player):
         Raises
         ------
         ValueError
-            If the observation is not of the space, or not finite.
+            If the observation is not of the space, or not finite, or the one with which the episode
+            terminated.
         """
         self._engine.leave_envs()
-        action = self._engine.act(self.interface.point("observation", observation))
+        point = self.interface.point("observation", observation)
+        if self._last is not None and np.array_equal(point, self._last):
+            raise ValueError(
+                "observation is the last one of an episode that has ended: call env.reset() first, "
+                "and act on what it returns"
+            )
+        self._last = None
+        action = self._engine.act(point)
         self._acted = True
         return self._performed(action)
 
@@ -275,13 +301,13 @@ class Agent(Player):
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
         index = self._number_of(action)
-        engine = self._engine
+        engine, after = self._engine, self.interface.point("next_observation", next_observation)
         engine.leave_envs()
         events = engine.update(
             self.interface.point("observation", observation),
             index,
             reward if type(reward) is float else checked_reward(reward),
-            self.interface.point("next_observation", next_observation),
+            after,
             bool(terminated),
             bool(truncated),
             *engine.arrays,
@@ -289,13 +315,15 @@ class Agent(Player):
         if events:
             engine.attend(events, "observation, next_observation or reward")
         self._acted = False
+        if terminated and (after != np.round(after)).any():
+            self._last = np.array(after)
         if events & EPISODE_END:
             self.episodes.append(last_episode(engine, self.training_seconds))
 
     def begin_episode(self) -> None:
         """Abandon unfinished episodes; what was learned in them stays."""
         self._engine.begin_episode()
-        self._acted = False
+        self._acted, self._last = False, None
 
     def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
         """Begin episodes in several environments, and choose an action for each.
@@ -471,6 +499,7 @@ class Agent(Player):
             raise TypeError(f"callback is {callback!r}: it must be callable, or None")
         checkpoints = files.Checkpoints.of(checkpoint, checkpoint_every)
         run.every = None if checkpoints is None else checkpoints.every
+        self._doubt = None
         run.one_by_one = callback is not None
         run.schedule()
         self._paused = None
@@ -535,6 +564,53 @@ class Agent(Player):
             return train_stepwise(self._engine, env, run)
         return train_compiled(self._engine, env, dynamics, run)
 
+    def evaluate(
+        self,
+        n_eval_episodes: int = 100,
+        env: gym.Env[Any, Any] | None = None,
+        seed: int | None = None,
+        progress_bar: bool = False,
+        max_episode_steps: int | None = None,
+    ) -> FloatArray:
+        returns = super().evaluate(n_eval_episodes, env, seed, progress_bar, max_episode_steps)
+        if env is None and len(returns) >= _MIN_JUDGED:
+            self._doubt = None
+            first = self.episodes.curve[:_FIRST, 0]
+            if len(first) and not better(returns, first):
+                self.doubt(returns, seed)
+            if self._doubt is not None:
+                warnings.warn(self._doubt, stacklevel=2)
+        return returns
+
+    def doubt(self, returns: FloatArray, seed: int | None = None) -> str | None:
+        """Play random episodes, and say if the policy is not better; None if it is.
+
+        What it says is shown by ``print(agent)`` until it learns on. :meth:`evaluate` asks this
+        where ten returns or more are no better than the first ones of training, and warns.
+
+        Parameters
+        ----------
+        returns : ndarray, shape (n,)
+            Of the policy, from :meth:`evaluate`.
+        seed : int, optional
+            Seed of the random episodes.
+        """
+        random = self.evaluate_random(_RANDOM_EPISODES, seed=seed)
+        self._doubt = None
+        if better(returns, random):
+            return None
+        others = [name for name in ("FittedQAgent", "ModelAgent") if name != type(self).__name__]
+        said = (
+            f"The policy is not better than random play: mean return {returns.mean():.4g} against "
+            f"{random.mean():.4g}. Try more steps, {' or '.join(others)}, or rewards that rise on "
+            "the way to the goal."
+        )
+        if self.scale_ is not None and (self.scale_ == 0.0).any():
+            constant = [self.names[j] for j in np.flatnonzero(self.scale_ == 0.0)[:_MAX_NAMED]]
+            said += f" Components that never changed: {', '.join(constant)}."
+        self._doubt = said
+        return said
+
     def _actors_learner(self, actors: Actors) -> Any:
         """Return the learner for :func:`train_by_actors`, with the ``modules`` actors import.
 
@@ -546,12 +622,7 @@ class Agent(Player):
         )
 
     @one_thread()
-    def explain(
-        self,
-        observation: Any,
-        names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
-    ) -> Explanation:
+    def explain(self, observation: Any) -> Explanation:
         """Explain the action in a state, and find the nearest state with another action.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
@@ -563,9 +634,6 @@ class Agent(Player):
         ----------
         observation
             One observation of the environment's observation space.
-        names, action_names : sequence of str, optional
-            Names of the observation's components, and of the actions; by default those of known
-            environments.
 
         Returns
         -------
@@ -575,8 +643,8 @@ class Agent(Player):
         Raises
         ------
         ValueError
-            If the observation is not of the space or not finite, the number of names is wrong, or
-            the agent has learned nothing yet.
+            If the observation is not of the space or not finite, or the agent has learned nothing
+            yet.
 
         Examples
         --------
@@ -586,7 +654,7 @@ class Agent(Player):
         >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
         False
         """
-        return explain(self, observation, names, action_names)
+        return explain(self, observation)
 
     def save(self, path: str | Path) -> None:
         """Save to a file (``*.zip``) or a run folder.
@@ -686,6 +754,16 @@ class Agent(Player):
         for name, rng in agent._rngs.items():
             rng.bit_generator.state = generator_state(states[name], f"rngs.{name}")
         return agent
+
+
+def better(returns: FloatArray, others: FloatArray) -> bool:
+    """Whether a mean return is greater, by more than two standard errors of the difference.
+
+    >>> better(np.array([3.0, 4.0]), np.array([1.0, 2.0]))
+    True
+    """
+    error = np.sqrt(returns.var() / len(returns) + others.var() / len(others))
+    return bool(returns.mean() > others.mean() + 2.0 * error)
 
 
 def _stops(answer: Any) -> bool:

@@ -206,6 +206,11 @@ class Engine(ABC):
             self.history[0] = replace(self.history[0], lineage=None)
 
     @property
+    def delivered_return(self) -> float:
+        """Mean return of the policy that would be delivered now, as far as known; NaN if not."""
+        return np.nan
+
+    @property
     def bytes_per_step(self) -> int:
         """Maximum growth of the agent's file in a step, in bytes."""
         return 0

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -21,6 +21,7 @@ from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.adaptation import adapted, adapted_vector
 from oda_rl.agents.environments.making import generator_of, make_env, set_generator
+from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
@@ -72,6 +73,28 @@ class Player(ABC):
         interface = self._interface_of(self._adapted(env)).of_user(env, self._bins)
         if interface != self.interface:
             raise ValueError(f"env has {interface}: the agent was trained with {self.interface}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the observation's components; can be set."""
+        return self.interface.names
+
+    @names.setter
+    def names(self, names: Sequence[str] | None) -> None:
+        self.interface = with_components(self.interface, names)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Names of the actions, or of the components of a continuous one; can be set.
+
+        Of MultiDiscrete and MultiBinary actions, and of a grid, a sequence with a name for each
+        component, or a list of names of its values for each, names all combinations.
+        """
+        return self.interface.action_names
+
+    @action_names.setter
+    def action_names(self, names: Sequence[Any] | None) -> None:
+        self.interface = with_actions(self.interface, names)
 
     @property
     def origin(self) -> Origin | None:
@@ -253,6 +276,42 @@ class Player(ABC):
             states = [np.ravel(observation) for observation, _, _ in steps]
         return np.array(states, dtype=np.float64)
 
+    @one_thread()
+    def episode(
+        self,
+        seed: int | None = None,
+        env: gym.Env[Any, Any] | None = None,
+        max_episode_steps: int = 10_000,
+    ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
+        """Play a greedy episode.
+
+        Parameters
+        ----------
+        seed, env
+            As in :meth:`evaluate`.
+        max_episode_steps : int
+            Steps after which it is cut off.
+
+        Returns
+        -------
+        observations : ndarray, shape (T, d)
+        actions : ndarray, shape (T,), or (T, p)
+            Numbers of the actions from 0, or the p components of continuous ones.
+        rewards : ndarray, shape (T,)
+        """
+        states, rewards = [], []
+        with self._evaluation_env(env) as made:
+            for state, reward, done in islice(play(made, self._greedy, seed), max_episode_steps):
+                states.append(np.ravel(state))
+                rewards.append(reward)
+                if done:
+                    break
+        points = np.array(states, dtype=np.float64)
+        acts = self.policy.act(points)
+        if self.interface.box is not None:
+            acts = self.interface.box.actions(acts).reshape(len(acts), -1)
+        return points, acts, np.array(rewards)
+
     def _limits(self, env: gym.Env[Any, Any] | None) -> Limits | None:
         """Return the limits of playing in ``env``, or in an environment made anew."""
         return self.limits if env is None else None
@@ -280,8 +339,10 @@ class Player(ABC):
         """Number of values of each component of a continuous action in a grid of actions."""
         return int(self.config.action_bins)
 
-    def _interface(self) -> Interface:
-        """Read the spaces of its environment."""
+    def _interface(
+        self, names: Sequence[str] | None = None, action_names: Sequence[Any] | None = None
+    ) -> Interface:
+        """Read the spaces of its environment; with other names, if some are given."""
         assert self._env is not None
         assert self._adapted_env is not None
         interface = self._interface_of(self._adapted_env)
@@ -292,7 +353,8 @@ class Player(ABC):
                 f"{self._max_features:,}; gymnasium.wrappers.TransformObservation can make a few "
                 "features of them, ResizeObservation and GrayscaleObservation smaller images"
             )
-        return interface.of_user(self._env, self._bins)
+        interface = named(interface.of_user(self._env, self._bins), self._env)
+        return with_actions(with_components(interface, names), action_names)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         """Read the spaces of an adapted environment."""

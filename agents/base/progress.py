@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
@@ -61,7 +63,9 @@ def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[floa
 
 @contextmanager
 def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
-    """Show a live line: steps, steps/s, return of the last episodes, cells, temperature.
+    """Show a live line: steps, steps/s, return, cells, temperature.
+
+    The return is that of the policy that would be delivered now, or else of the last episodes.
 
     ``begun`` is the number of steps that were taken before.
     """
@@ -81,8 +85,14 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
                 return
             drawn = now
             speed = (steps - since[0]) / max(now - since[1], 1e-9)
-            status = f"{speed:,.0f}/s return {agent.episodes.recent_return():.1f} "
-            status += f"{agent.n_cells} cells"
+            delivered = agent.delivered_return
+            known = np.isfinite(delivered)
+            what = (
+                f"delivers {delivered:.1f}"
+                if known
+                else f"return {agent.episodes.recent_return():.1f}"
+            )
+            status = f"{speed:,.0f}/s {what} {agent.n_cells} cells"
             if agent.temperature > 0.0:
                 status += f" T {agent.temperature:.3g}"
             update(steps, status)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from oda_rl.files.schema import Span
+from oda_rl.files.schema import Span, conforms
 
 S = TypeVar("S")
 
@@ -73,9 +73,17 @@ class Checked:
         for field in fields(self):
             value = _plain(getattr(self, field.name))
             object.__setattr__(self, field.name, value)
+            worded = isinstance(value, str) and not conforms(value, field.type)
             for right in getattr(field.type, "__metadata__", ()):
-                if not right.holds(value):
+                if worded or not _holds(right, value):
                     raise ValueError(f"{field.name} is {value!r}: it must be {right.text}")
+
+
+def _holds(right: Range, value: Any) -> bool:
+    try:
+        return right.holds(value)
+    except TypeError:
+        return False
 
 
 def _plain(value: Any) -> Any:

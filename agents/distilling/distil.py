@@ -23,11 +23,9 @@ from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import (
     ActionBox,
     Interface,
-    matching_names,
-    matching_parts,
     spaces_of,
 )
-from oda_rl.agents.policies.rules import RulePolicy, placed
+from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -78,19 +76,11 @@ class Distilled:
         change = _change(self.returns, self.taught)
         return None if len(change) < 2 else bool(change.mean() < -standard_error(change))
 
-    def rules(
-        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
-    ) -> str:
-        """Return the rule in words, by default with the names of known environments."""
-        known, known_actions = matching_names(self.env_id, self.interface)
-        box = self.interface.box
-        if box is not None:
-            known_actions = matching_parts(self.env_id, self.interface)
-        return self.policy.rules(
-            known if names is None else names,
-            known_actions if action_names is None else action_names,
-            None if box is None else box.bounds,
-        )
+    def rules(self) -> str:
+        """Return the rule in words, with the names of its teacher or environment."""
+        names, box = self.interface, self.interface.box
+        bounds = None if box is None else box.bounds
+        return self.policy.rules(names.names, names.action_names, bounds)
 
     def __str__(self) -> str:
         return f"{self.rules()}\n{self.comparison}"
@@ -197,8 +187,9 @@ def distill(
         tried.append(Size(size, rule, returns))
     best = smallest(tried)
     spec = spec_of(budgeted.env)
+    interface = budgeted.interface.named_as(getattr(policy, "interface", None))
     found = Distilled(
-        best.policy, budgeted.interface, None if spec is None else spec.id, best.returns,
+        best.policy, interface, None if spec is None else spec.id, best.returns,
         np.array(confirming.taught), budgeted.steps, tuple(tried) if n_cells is None else (),
     )  # fmt: skip
     if found.worse is not False:
@@ -242,8 +233,8 @@ def small_rule(
     rules = smaller_rules(env, rule, found.states, seeds, found.length, rng)
     yield
     env.allow(end - env.steps)
-    best_rule, returns = confirming.confirmed(env, rules, found.length)
-    return placed(best_rule, found.states), returns
+    best_rule, returns, seen = confirming.confirmed(env, rules, found.length)
+    return placed(reduced(best_rule, np.concatenate([found.states, seen])), found.states), returns
 
 
 def _climbed(

@@ -15,6 +15,7 @@ from oda_rl.agents.base.compiled_loop import Played, play_from
 from oda_rl.agents.distilling.teachers import Deciding, Labelling
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.names import named
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import checked_batch
 from oda_rl.agents.policies.contract import InLoops
@@ -127,7 +128,8 @@ class BudgetedEnv:
             raise TypeError(f"env is {env!r}: it must be one environment, or the id of one")
         boxed = isinstance(made.action_space, spaces.Box)
         self.env = observed(made) if boxed else adapted(made, _BINS)
-        self.interface = Interface.of(self.env, n_cells if boxed else None).of_user(made, _BINS)
+        interface = Interface.of(self.env, n_cells if boxed else None).of_user(made, _BINS)
+        self.interface = named(interface, made)
         self._compiled = _compiled(self.env, self.interface)
         self._starts: dict[int, FloatArray] = {}
         self._begun: dict[int, FloatArray] = {}

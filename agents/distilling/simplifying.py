@@ -130,6 +130,7 @@ _TRIALS = 3  # beside bisection
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # tolerated loss: standard errors, share
 _HOPELESS = 0.1  # share lost after a third of the episodes, with which a trial ends
 _MAX_PLAYED = 5  # episodes from each start, by the rule, two smaller ones and the teacher
+_MAX_SEEN = 50_000  # states
 _MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, enough for rare failures to occur
 
 
@@ -191,34 +192,50 @@ class Confirming:
 
     def confirmed(
         self, env: BudgetedEnv, rules: list[RulePolicy], length: float
-    ) -> tuple[RulePolicy, FloatArray]:
-        """Return the smallest of rules that is as good as the first, and its returns.
+    ) -> tuple[RulePolicy, FloatArray, FloatArray]:
+        """Return the smallest of rules that is as good as the first, its returns, and states.
 
+        The states, shape (m, d), are those that it visited.
         If the allowed steps are too few for rare failures to occur, it is the first.
         """
         players = 3 if len(rules) > 1 else 2
         n = int(min(env.left / (players * length), _MAX_CONFIRMING))
-        before = env.play(rules[0], self.seeds[:n])
+        d = env.interface.n_features
+        seen = np.full((_MAX_SEEN, d), np.nan)
+        before = env.play(rules[0], self.seeds[:n], seen)
         missing = self.seeds[len(self.taught) : len(before)]
         self.taught += env.play(self.teacher, missing).tolist()
         if len(before) >= _MIN_CONFIRMING:
             for one in (rules[-1], rules[len(rules) // 2]):
                 if one is rules[0]:
                     break
-                returns = _returns_if_as_good(env, one, self.seeds, before)
+                others = np.full((_MAX_SEEN, d), np.nan)
+                returns = _returns_if_as_good(env, one, self.seeds, before, others)
                 if returns is not None:
-                    return one, returns
-        return rules[0], before
+                    return one, returns, _filled(others)
+        return rules[0], before, _filled(seen)
+
+
+def _filled(seen: FloatArray) -> FloatArray:
+    return seen[~np.isnan(seen).any(axis=1)]
 
 
 def _returns_if_as_good(
-    env: BudgetedEnv, other: Deciding, seeds: list[int], before: FloatArray
+    env: BudgetedEnv,
+    other: Deciding,
+    seeds: list[int],
+    before: FloatArray,
+    seen: FloatArray | None = None,
 ) -> FloatArray | None:
-    """Return the returns from common starts; None as soon as too much is lost."""
+    """Return the returns from common starts; None as soon as too much is lost.
+
+    States are written to ``seen``, shape (m, d), whose rows are NaN, as far as there is room.
+    """
     scale = abs(float(before.mean()))
     returns = np.empty(0)
     for i, seed in enumerate(seeds[: len(before)]):
-        returns = np.append(returns, env.play(other, [seed]))
+        room = None if seen is None else seen[len(_filled(seen)) :]
+        returns = np.append(returns, env.play(other, [seed], room))
         if len(returns) <= i:
             return None
         if i == len(before) // 3 and (returns - before[: i + 1]).mean() < -_HOPELESS * scale:

@@ -15,6 +15,7 @@ from oda_rl.agents.environments.spaces import AnyEnv
 
 # Modules whose wrappers keep rewards, except for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
+_EXTRAS = ("box2d", "mujoco")  # of this package, for environments
 _OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing,
                   VectorRewardWrapper, VectorNormalizeReward)  # fmt: skip
 
@@ -24,7 +25,9 @@ def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -
     try:
         return gym.make(env_id, max_episode_steps=max_episode_steps, **kwargs)
     except gym.error.DependencyNotInstalled as error:
-        raise ValueError(f"env_id is {env_id!r}: {error}") from error
+        found = [extra for extra in _EXTRAS if extra in str(error).lower()]
+        hint = f" (pip install 'oda-rl[{found[0]}]')" if found else ""
+        raise ValueError(f"env_id is {env_id!r}, which needs more{hint}: {error}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ValueError(
             f"env_id is {env_id!r}: {error} "

@@ -7,12 +7,10 @@ environment has (:class:`Native`): numbers, dictionaries, torques.
 import itertools
 import math
 import re
-import tomllib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
-from importlib.resources import files
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
@@ -33,7 +31,8 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
 _MAX_ACTIONS = 1000
 _MAX_BINS = 1000
-_KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
+NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f<>\u2028\u2029]{1,80}")
+"""Of a component or an action."""
 
 
 class Described(gym.Env[Any, Any]):
@@ -189,20 +188,6 @@ class Native:
         object.__setattr__(self, "observation_space", canonical(self.observation_space))
 
     @property
-    def names(self) -> Sequence[str] | None:
-        """Names of the components of a Dict observation, by its keys; None for other spaces.
-
-        >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
-        >>> Native(spaces.Dict(parts), spaces.Discrete(2), None).names
-        ['arm.on[0]', 'arm.on[1]', 'at[0]', 'at[1]']
-        """
-        if not isinstance(self.observation_space, spaces.Dict):
-            return None
-        names = list(_named(self.observation_space, ""))
-        readable = len(set(names)) == len(names) and "" not in names
-        return names if readable else None
-
-    @property
     def n_features(self) -> int:
         """Components of an observation as a vector."""
         space = self.observation_space
@@ -319,21 +304,6 @@ class Native:
         return np.array([observation])
 
 
-def _named(space: spaces.Space[Any], name: str) -> Iterator[str]:
-    """Yield the names of the components of flattened observations; "" for unreadable keys."""
-    if isinstance(space, spaces.Dict):
-        for key, part in space.spaces.items():
-            full = f"{name}.{key}" if name else key
-            yield from _named(part, full) if _KEY.fullmatch(key) else [""]
-    elif isinstance(space, spaces.Tuple):
-        for i, part in enumerate(space.spaces):
-            yield from _named(part, f"{name}[{i}]")
-    elif space.shape == () and not isinstance(space, spaces.Discrete):
-        yield name
-    else:
-        yield from (f"{name}[{j}]" for j in range(int(spaces.flatdim(space))))
-
-
 def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
     """Return the length of a batch, or None if it is one observation."""
     if isinstance(space, spaces.Dict):
@@ -421,6 +391,28 @@ class Interface:
     """Box of continuous actions, if the agent chooses among codevectors of them."""
     native: Native | None = None
     """The environment's own spaces; None if they are Box and Discrete."""
+    names: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the d components of an observation; by default numbers."""
+    action_names: tuple[str, ...] = field(default=(), compare=False)
+    """Names of the actions, or of the p components of a continuous one."""
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            names = tuple(f"observation[{j}]" for j in range(self.n_features))
+            object.__setattr__(self, "names", names)
+        if not self.action_names:
+            first, p = self.first_action, self.n_components
+            numbered = (f"action {a}" for a in range(first, first + self.n_actions))
+            names = tuple(f"action[{i}]" for i in range(p)) if p else tuple(numbered)
+            object.__setattr__(self, "action_names", names)
+
+    def __str__(self) -> str:
+        if self.native is not None:
+            return f"{self.native.observation_space} and {self.native.action_space}"
+        said = f"{self.dtype} observations of shape {self.observation_shape}"
+        if self.box is not None:
+            return f"{said} and actions from {self.box.low} to {self.box.high}"
+        return f"{said} and {self.n_actions} actions from {self.first_action}"
 
     @classmethod
     def of(cls, env: AnyEnv, codevectors: int | None = None) -> "Interface":
@@ -478,6 +470,15 @@ class Interface:
         plain = isinstance(observations, spaces.Box) and direct
         return replace(self, native=None if plain else Native(observations, actions, bins))
 
+    def named_as(self, other: "Interface | None") -> "Interface":
+        """Return this with the names of another one, as far as that has as many."""
+        if other is None:
+            return self
+        names = other.names if len(other.names) == len(self.names) else self.names
+        alike = len(other.action_names) == len(self.action_names)
+        actions = other.action_names if alike else self.action_names
+        return replace(self, names=names, action_names=actions)
+
     def actions(self, acts: Array) -> Array:
         """Return the adapted environment's actions for numbers, (n,), or units, (n, p)."""
         return self.first_action + acts if self.box is None else self.box.actions(acts)
@@ -490,6 +491,7 @@ class Interface:
 
     def point(self, name: str, observation: Any) -> Array:
         """Return one of the user's observations as a vector, or raise ValueError."""
+        refuse_reset(observation)
         if self.native is None or self.native.sees_vectors:
             return self.flatten(name, observation)
         points, _ = self.native.points(observation)
@@ -531,7 +533,9 @@ class Interface:
             require(bool(right), f"box is {box}: it is no bounded box")
         native = fields.get("native")
         native = None if native is None else Native.from_json(native)
-        new = cls(**{**fields, "observation_shape": shape, "box": box, "native": native})
+        named = {key: tuple(fields.get(key, ())) for key in ("names", "action_names")}
+        require(all(named.values()), "names is missing")
+        new = cls(**{**fields, "observation_shape": shape, "box": box, "native": native, **named})
         check_fields(new)
         require(min(shape, default=1) >= 1, f"observation_shape is {shape}")
         require(new.n_actions >= 1, f"n_actions is {new.n_actions}: it must be at least 1")
@@ -539,11 +543,24 @@ class Interface:
         require(box is None or first == 0, f"first_action is {first}: of a box it must be 0")
         require(new.n_values >= 0, f"n_values is {new.n_values}: it must be at least 0")
         require(new.dtype in _DTYPES, f"dtype is {new.dtype!r}: it must be one of {_DTYPES}")
+        n_names = new.n_components or new.n_actions
+        sizes = len(new.names) == new.n_features and len(new.action_names) == n_names
+        require(sizes and all(map(NAME.fullmatch, (*new.names, *new.action_names))), "names is bad")
         if native is not None:
             n = native.n_actions if box is None else new.n_actions
             right = native.n_features == new.n_features and n == new.n_actions
             require(right, "native has other spaces than observation_shape and n_actions say")
         return new
+
+
+def refuse_reset(observation: Any) -> None:
+    """Raise ValueError if an observation is what an environment's reset returned."""
+    pair = type(observation) is tuple and len(observation) == 2
+    if pair and type(observation[1]) is dict and not isinstance(observation[0], tuple | dict):
+        raise ValueError(
+            "observation is (observation, info), as env.reset() returns it: it must be the first "
+            "of these"
+        )
 
 
 def spaces_of(env: AnyEnv) -> Spaces:
@@ -563,35 +580,3 @@ def plain(array: Array) -> Array:
 def flat(array: Array) -> Array:
     """Return a contiguous array of one dimension, of float32 or float64, for compiled code."""
     return plain(array).reshape(-1)
-
-
-@cache
-def _all_names() -> dict[str, dict[str, list[str]]]:
-    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
-def names_of(env_id: str | None) -> dict[str, list[str]]:
-    """Return names of a known environment's observations, actions and action_components."""
-    return _all_names().get(env_id or "", {})
-
-
-def matching_parts(env_id: str | None, interface: Interface) -> Sequence[str] | None:
-    """Return the known names of a continuous action's components, if their number matches."""
-    parts = names_of(env_id).get("action_components")
-    return parts if parts is not None and len(parts) == interface.n_components else None
-
-
-def matching_names(
-    env_id: str | None, interface: Interface
-) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Return the known names of components and actions; None where their number does not match.
-
-    Components of a Dict are named by its keys.
-    """
-    known, native = names_of(env_id), interface.native
-    names: Sequence[str] | None = known.get("observations")
-    if names is None or len(names) != interface.n_features:
-        names = None if native is None else native.names
-    actions = known.get("actions")
-    return names, actions if actions is not None and len(actions) == interface.n_actions else None

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.environments.spaces import Interface, flat
+from oda_rl.agents.environments.spaces import Interface, flat, refuse_reset
 from oda_rl.diagram import LARGEST
 
 # Bits of events by which compiled code reports a bad value.
@@ -47,7 +47,8 @@ def action_index(action: Any, interface: Interface) -> int:
     if interface.native is not None:
         return interface.native.number(action)
     first, n_actions = interface.first_action, interface.n_actions
-    index = int(action) - first
+    single = np.ndim(action) == 0 and not isinstance(action, str | None)
+    index = int(action) - first if single else -1
     if not (0 <= index < n_actions and int(action) == action):
         raise ValueError(
             f"action is {action!r}: it must be an integer from {first} to {first + n_actions - 1}"
@@ -60,6 +61,7 @@ def checked_batch(observation: Any, interface: Interface) -> tuple[npt.NDArray[n
 
     Raises ValueError if they are not of the space, or not finite.
     """
+    refuse_reset(observation)
     shape, native = interface.observation_shape, interface.native
     if native is not None and not native.sees_vectors:
         points, single = native.points(observation)

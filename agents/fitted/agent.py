@@ -59,6 +59,9 @@ class FittedQAgent(Simplifiable, Agent):
         and :meth:`predict` take and return those of the environment.
     seed : int or None
         Random seed of the agent and of its environment. The same seed gives the same bits.
+    names, action_names : sequence of str, optional
+        Names of the observation's components and of the actions, by default those that the
+        environment gives; see :attr:`names` and :attr:`action_names`.
     **config
         Settings of :class:`oda_rl.agents.FittedQConfig`.
 

@@ -141,6 +141,9 @@ class CodevectorAgent(FittedQAgent):
         bounded Box of floats.
     seed : int or None
         Random seed of the agent and of its environment. The same seed gives the same bits.
+    names, action_names : sequence of str, optional
+        Names of the observation's components and of the actions, by default those that the
+        environment gives; see :attr:`names` and :attr:`action_names`.
     **config
         Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins`` is the number of action
         codevectors in each cell for each component of an action.

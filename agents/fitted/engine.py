@@ -147,6 +147,11 @@ class FittedEngine(Engine):
         return changes.best_of(records, self._spread()).policy if records else self.newest
 
     @property
+    def delivered_return(self) -> float:
+        records = self.records
+        return changes.best_of(records, self._spread()).mean if records else np.nan
+
+    @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
         return 0.0 if self._confirming else self.exploration.epsilon

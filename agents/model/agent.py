@@ -1,6 +1,6 @@
 """The agent that learns the world, and delivers a rule."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -20,8 +20,6 @@ from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.environments.spaces import (
     AnyEnv,
     Interface,
-    matching_names,
-    matching_parts,
     spaces_of,
 )
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
@@ -74,6 +72,9 @@ class ModelAgent(Simplifiable, Agent):
         ``action_bins`` is given, which vector environments with such actions need.
     seed : int or None
         Seed of the agent and of the environment. The same seed gives the same bits.
+    names, action_names : sequence of str, optional
+        Names of the observation's components and of the actions, by default those that the
+        environment gives; see :attr:`names` and :attr:`action_names`.
     **config
         Settings of :class:`oda_rl.agents.ModelConfig`.
 
@@ -137,58 +138,36 @@ class ModelAgent(Simplifiable, Agent):
         """The delivered rule, or table; or values, where the world is not trusted."""
         return self._real.policy(self._engine)
 
-    def rules(
-        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
-    ) -> str:
+    def rules(self) -> str:
         """Return the delivered rule in words; or say that it is a table, or values in cells.
-
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Names of the observation's components; by default those of known environments.
-        action_names : sequence of str, optional
-            Names of the actions, or of the components of a continuous one, likewise.
 
         Raises
         ------
         ValueError
-            If the number of names is wrong.
+            If the agent has learned nothing yet.
         """
+        if self.scale_ is None and self._engine.planner.clauses is None:
+            raise ValueError(
+                f"there is no rule yet: the agent has learned nothing after {self.num_timesteps:,} "
+                f"steps; it begins after {self.config.random_steps:,}, when an episode ends"
+            )
         policy, box = self.policy, self.interface.box
         if isinstance(policy, TablePolicy):
             return f"a table of {policy.n_cells} states has an action for each"
         if isinstance(policy, CellPolicy):
             return f"values in {policy.n_cells} cells decide: the learned world is not trusted"
-        if box is not None and action_names is None:
-            action_names = matching_parts(self.env_id, self.interface)
-        known = self._named(names, action_names)
-        return policy.rules(*known, None if box is None else box.bounds)
+        return policy.rules(self.names, self.action_names, None if box is None else box.bounds)
 
-    def _named(
-        self, names: Sequence[str] | None, action_names: Sequence[str] | None
-    ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-        known, known_actions = matching_names(self.env_id, self.interface)
-        if action_names is None and self.interface.box is None:
-            action_names = known_actions
-        return known if names is None else names, action_names
-
-    def edit(
-        self, names: Sequence[str] | None = None, action_names: Sequence[str] | None = None
-    ) -> Editor:
+    def edit(self) -> Editor:
         """Edit the delivered rule, as :meth:`RulePolicy.edit`, for :meth:`constrain`.
-
-        Parameters
-        ----------
-        names, action_names : sequence of str, optional
-            As in :meth:`rules`.
 
         Raises
         ------
         ValueError
-            If the agent delivers a table, or the number of names is wrong.
+            If the agent delivers a table.
         """
-        box, known = self.interface.box, self._named(names, action_names)
-        return self._rule("edit").edit(*known, None if box is None else box.bounds)
+        box, rule = self.interface.box, self._rule("edit")
+        return rule.edit(self.names, self.action_names, None if box is None else box.bounds)
 
     def constrain(self, policy: RulePolicy) -> Self:
         """Deliver an edited rule, and learn within its clauses from now on.
@@ -235,12 +214,7 @@ class ModelAgent(Simplifiable, Agent):
         self._engine.constrain(policy)
         return self
 
-    def prove(
-        self,
-        box: Mapping[str | int, tuple[float, float]],
-        names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
-    ) -> Proof:
+    def prove(self, box: Mapping[str | int, tuple[float, float]]) -> Proof:
         """Prove which actions the delivered rule takes somewhere in a box, and which never.
 
         Components that are not named have the bounds of the observation space.
@@ -249,8 +223,6 @@ class ModelAgent(Simplifiable, Agent):
         ----------
         box : dict
             Lower and upper bound of some components, by name or number.
-        names, action_names : sequence of str, optional
-            As in :meth:`rules`.
 
         Raises
         ------
@@ -267,7 +239,7 @@ class ModelAgent(Simplifiable, Agent):
         """
         space = spaces_of(self._require_env())[0]
         bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
-        return self._rule("prove").prove(box, *self._named(names, action_names), bounds)
+        return self._rule("prove").prove(box, self.names, self.action_names, bounds)
 
     def _rule(self, what: str) -> RulePolicy:
         """Return the delivered rule; raise ValueError if it is a table, or has values."""
@@ -304,10 +276,9 @@ class ModelAgent(Simplifiable, Agent):
                 f"{self.num_timesteps} steps; it begins after {self.config.random_steps} of them, "
                 "when an episode ends"
             )
-        names = matching_names(self.env_id, self.interface)[0]
         return World(
             learned, self.interface, memory.present, memory.present_first, self.horizon,
-            self.policy, None if names is None else tuple(names), seconds_of(self.env),
+            self.policy, seconds_of(self.env),
         )  # fmt: skip
 
     @property

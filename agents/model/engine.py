@@ -161,6 +161,11 @@ class ModelEngine(Engine):
         """The best rule, or table."""
         return self.planner.policy(self._newest)
 
+    @property
+    def delivered_return(self) -> float:
+        played = self.planner.best().returns if self.planner.candidates else ()
+        return float(np.mean(played)) if len(played) else np.nan
+
     def act(self, vector: npt.NDArray[Any]) -> int:
         """Choose an action (from 0) for a flattened observation."""
         code = self._choose(self.single, vector)

@@ -5,7 +5,6 @@ policy is distilled into a rule of a few cells, which is climbed, pruned and con
 episodes. Else real returns decide between its policy and the rules of the learned world.
 """
 
-import logging
 import math
 import warnings
 from collections.abc import Iterator
@@ -55,8 +54,6 @@ _RACING = 0.05  # share of the steps to race the rule against the one before
 _BOLD = {"exploration": 4.0, "longest_hold": 8}
 _NOTHING = np.empty((0, 3))
 
-_log = logging.getLogger(__name__)
-
 
 @dataclass
 class Fallback:
@@ -103,12 +100,11 @@ class Fallback:
         if self._distrusted < _MAX_DISTRUSTED:
             return False
         self.reason = trust.reason
-        message = (
+        warnings.warn_explicit(
             f"the learned world is not trusted ({self.reason}): learning goes on in the real "
-            "environment alone"
-        )
-        warnings.warn(message, stacklevel=2)
-        _log.warning(message)
+            "environment alone; FittedQAgent may need fewer steps",
+            UserWarning, "ModelAgent", 0,
+        )  # fmt: skip  # without a line of source code, which would say nothing
         return True
 
     def _really(
@@ -117,7 +113,7 @@ class Fallback:
         """Learn values with a share of the steps, and distil them with the rest."""
         assert isinstance(env, gym.Env)
         if self._fitted is None:
-            settings = _BOLD if engine.interface.box is not None else {}
+            settings: dict[str, Any] = _BOLD if engine.interface.box is not None else {}
             if engine.config.action_bins is not None:
                 settings = {"action_bins": engine.config.action_bins}
             self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **settings)
@@ -148,7 +144,7 @@ class Fallback:
             before = budgeted.steps
             yield begun + done + before, _NOTHING
         engine.state.steps += budgeted.steps - before
-        yield run.total, _NOTHING
+        yield begun + done + budgeted.steps, _NOTHING
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator

@@ -30,7 +30,7 @@ from oda_rl.agents.model.search import (
     search,
 )
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.rules import RulePolicy, placed
+from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
@@ -56,6 +56,7 @@ _SHORT = 8.0  # steps: a search begins shorter episodes from more starts
 _MAX_NUMBERS = 700  # of a rule: a search for more is slow
 _MAX_SIMPLIFIED = 600  # numbers: one after the other is dropped
 _N_LATEST = 2000  # states that place a rule's codevectors
+_N_REDUCING = 20_000  # states of which each used cell must have one
 
 _COUNTS: dict[str, Member] = {"searches": whole("2")}
 _PARTS = ("rules_", "clauses_", "learned_")  # of a file, beside these counts
@@ -354,10 +355,14 @@ class Planner:
         key = candidate, self.memory.n, self.clauses
         if self._placed is not None and self._placed[0] == key:
             return self._placed[1]
-        points = self.memory.transitions.before[-_N_LATEST:]
+        seen = self.memory.transitions.before
+        points = seen[-_N_LATEST:]
         rule = RulePolicy(
             candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
         )
+        if self.clauses is None:
+            sample = seen[:: max(len(seen) // _N_REDUCING, 1)]
+            rule = reduced(rule, np.concatenate([sample, points]))
         rule = placed(rule if self.clauses is None else within(rule, self.clauses), points)
         self._placed = key, rule
         return rule

@@ -5,7 +5,7 @@ from 0: actions, or codevectors of continuous ones. A new kind of policy is a cl
 of :class:`Policy`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -23,19 +23,6 @@ CUT = 7.0  # cells with w_k below exp(-7) of the greatest are left out
 SLOPE_RATE = 0.3  # step size of slopes beside that of values, at a distance of √T
 MIN_NORM = 0.1  # lower bound of |φ|² in the step size
 SMALLEST_TRACE = 1e-4  # relative; smaller ones are dropped
-
-
-def checked_names(
-    argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
-) -> tuple[str, ...]:
-    """Return the names given, or the default ones; raise ValueError for a wrong number."""
-    if given is None:
-        return tuple(otherwise)
-    if isinstance(given, str) or len(given) != len(otherwise):
-        raise ValueError(
-            f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
-        )
-    return tuple(map(str, given))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ How far a state is from one in which the agent would act otherwise is in
 :mod:`oda_rl.agents.policies.alternatives`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.spaces import matching_names
 from oda_rl.agents.environments.validation import checked_points
-from oda_rl.agents.policies.contract import Trained, checked_names
+from oda_rl.agents.policies.contract import Trained
 
 _COMPONENTS = 12  # of an observation that are printed
 
@@ -69,13 +67,16 @@ class Explanation:
     """The environment's number for the first of them."""
     value_name: str = "value"
     """What actions are compared by: a value, or a score."""
+    choice_name: str = "action"
+    """What is numbered: actions, action codevectors, or cells."""
 
     def __str__(self) -> str:
         return "\n".join([*self._what(), "", *self._where(), "", self._how_far()])
 
     def _there(self) -> str:
         assert self.other_choice is not None
-        return _in_words(self.action_names[self.other_choice], self.other_action)
+        name = self.action_names[self.other_choice]
+        return _in_words(name, self.other_action, self.choice_name != "action")
 
     def _what(self) -> list[str]:
         by, names = "", self.action_names
@@ -85,7 +86,7 @@ class Explanation:
         values = ", ".join(map("{} {}".format, names, map(value_text, self.q_values)))
         visits = ", ".join(map("{} {:,.0f}".format, names, self.visits))
         return [
-            f"{_in_words(names[self.choice], self.action)}{by}",
+            f"{_in_words(names[self.choice], self.action, self.choice_name != 'action')}{by}",
             f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
@@ -170,17 +171,11 @@ class Overview:
     """Number of cells without a row: no state is known in which they decide."""
 
 
-def explain(
-    agent: Trained,
-    observation: npt.ArrayLike,
-    names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
-) -> Explanation:
+def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
     """Explain what an agent does in a state; see :meth:`oda_rl.agents.Agent.explain`."""
     scale = _require_learned(agent)
     interface, policy = agent.interface, agent.policy
     points = checked_points(interface.point("observation", observation), interface)
-    components, actions = _names(agent, names, action_names)
     shape = interface.observation_shape
     cell, choice = int(policy.cells(points)[0]), int(policy.choices(points)[0])
     values = policy.values(points)
@@ -207,19 +202,15 @@ def explain(
         nearest_other=None if there is None else there.reshape(shape),
         other_action=otherwise,
         other_choice=None if there is None else int(policy.choices(there)[0]),
-        names=components,
-        action_names=actions,
+        names=interface.names,
+        action_names=choice_names(agent),
         first_action=interface.first_action,
         value_name=policy.value_name,
+        choice_name=policy.choice_name,
     )
 
 
-def overview(
-    agent: Trained,
-    visited: FloatArray | None = None,
-    names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
-) -> Overview:
+def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     """Return the policy as a table.
 
     Parameters
@@ -229,13 +220,11 @@ def overview(
         :class:`oda_rl.agents.policies.Trained`.
     visited : ndarray, shape (n, d), optional
         States by which cells are counted, as from ``agent.visited_states``.
-    names, action_names : sequence of str, optional
-        As in :meth:`oda_rl.agents.Agent.explain`.
 
     Raises
     ------
     ValueError
-        If the agent has learned nothing yet, or the number of names is wrong.
+        If the agent has learned nothing yet.
 
     Examples
     --------
@@ -246,11 +235,13 @@ def overview(
     (True, 1.0)
     """
     scale = _require_learned(agent)
-    components, actions = _names(agent, names, action_names)
-    policy, interface = agent.policy, agent.interface
+    policy, interface, actions = agent.policy, agent.interface, choice_names(agent)
     codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
     taken = map(_plain, interface.performed(acts))
-    labels = [_in_words(actions[a], action) for a, action in zip(best, taken, strict=True)]
+    continuous = policy.choice_name != "action"
+    labels = [
+        _in_words(actions[a], action, continuous) for a, action in zip(best, taken, strict=True)
+    ]
     states, shares, agreement = codevectors, np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     if visited is not None and len(visited):
@@ -275,7 +266,7 @@ def overview(
         agreement=agreement,
         mean=states.mean(axis=0),
         scale=scale,
-        names=components,
+        names=interface.names,
         action_names=actions,
         value_name=policy.value_name,
         nowhere=policy.n_cells - len(order),
@@ -313,38 +304,20 @@ def _require_learned(agent: Trained) -> FloatArray:
     return scale
 
 
-def _names(
-    agent: Trained, names: Sequence[str] | None, action_names: Sequence[str] | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names given, or those known, or numbers."""
-    known, known_actions = known_names(agent)
-    return (
-        checked_names("names", names, known, "component of the observation"),
-        checked_names("action_names", action_names, known_actions, agent.policy.choice_name),
-    )
-
-
-def known_names(agent: Trained) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the known names of components and choices, or numbers."""
-    interface, policy = agent.interface, agent.policy
-    known, known_actions = matching_names(agent.env_id, interface)
-    components = [f"observation[{j}]" for j in range(interface.n_features)]
-    first, n = interface.first_action, policy.n_actions
-    actions = [f"{policy.choice_name} {a}" for a in range(first, first + n)]
-    native = interface.native
-    if native is not None and native.offers_combinations and interface.box is None:
-        offered = native.actions(np.arange(n))
-        actions = [_in_words(*named) for named in zip(actions, offered, strict=True)]
-    fits = known_actions is not None and len(known_actions) == n
-    return known or components, known_actions if known_actions and fits else actions
+def choice_names(agent: Trained) -> tuple[str, ...]:
+    """Return the names of the actions, or numbers of what else the policy chooses among."""
+    policy = agent.policy
+    if policy.choice_name == "action":
+        return agent.interface.action_names
+    return tuple(f"{policy.choice_name} {k}" for k in range(policy.n_actions))
 
 
 def _plain(action: Any) -> Any:
     return action if np.ndim(action) else action.item()
 
 
-def _in_words(name: str, action: Any) -> str:
-    """Return an action's name, with its components if they are not in the name."""
-    if isinstance(action, int) or name.endswith(")"):
-        return name
-    return f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})"
+def _in_words(name: str, action: Any, continuous: bool) -> str:
+    """Return a choice's name, with the action that it is if that is continuous."""
+    return (
+        f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})" if continuous else name
+    )

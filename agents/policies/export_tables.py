@@ -28,9 +28,9 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.spaces import ActionBox, Interface, matching_parts
+from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
-from oda_rl.agents.policies.explaining import known_names
+from oda_rl.agents.policies.explaining import choice_names
 from oda_rl.agents.policies.rules import in_box
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.diagram import ordered, rounding
@@ -369,8 +369,6 @@ def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Expor
             raise ValueError(
                 f"certificate is one of another policy: {certificate.lines[0]}; certify this one"
             )
-    names, action_names = known_names(agent)
-    parts = matching_parts(agent.env_id, interface)
     cells, visited = policy.tables, _visited(agent, policy)
     if visited is not None and len(visited.tied):
         cells = cells._replace(diagram=ordered(cells.diagram))
@@ -380,11 +378,11 @@ def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Expor
         extent=agent.extent,
         env_id=agent.env_id,
         observation_shape=interface.observation_shape,
-        names=list(names),
-        action_names=list(action_names),
+        names=list(interface.names),
+        action_names=list(choice_names(agent)),
         first_action=interface.first_action,
         box=interface.box,
-        parts=list(parts or (f"action[{i}]" for i in range(interface.n_components))),
+        parts=() if interface.box is None else interface.action_names,
         certificate=certificate,
         numbered=_numbered(policy, interface),
         visited=visited,

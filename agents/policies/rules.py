@@ -5,7 +5,6 @@ function of the observation, clipped to the box. :meth:`RulePolicy.edit` adds cl
 (:mod:`oda_rl.agents.rules.editing`).
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.environments.names import checked_names, without_units
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import (
     Alternative,
@@ -23,7 +23,6 @@ from oda_rl.agents.policies.contract import (
     InLoops,
     Rows,
     Stored,
-    checked_names,
 )
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
@@ -504,6 +503,30 @@ def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatA
     return np.asarray(own)
 
 
+def reduced(rule: RulePolicy, states: FloatArray) -> RulePolicy:
+    """Drop cells in which no state, shape (n, d), lies, and those that print like an earlier one.
+
+    A rule with clauses stays as it is: they may need any cell.
+
+    Examples
+    --------
+    >>> scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
+    >>> rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
+    >>> reduced(rule, np.array([[0.5], [2.0]])).scores.tolist()
+    [[1.0, 1.0]]
+    """
+    if rule.clauses is not None or len(states) == 0:
+        return rule
+    scores, outputs = rule.scores, rule.outputs
+    kept = np.unique(rule.cells(states))
+    scores, outputs, codevectors = scores[kept], outputs[kept], rule.codevectors[kept]
+    printed: dict[tuple[str, ...], int] = {}
+    for k, (row, output) in enumerate(zip(shortest(scores), outputs, strict=True)):
+        printed.setdefault(tuple(map(number, [*row, *output.ravel()])), k)
+    rows = list(printed.values())
+    return RulePolicy(scores[rows], outputs[rows], codevectors[rows])
+
+
 def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     """Return a rule with codevectors, given states of shape (n, d), n > 0.
 
@@ -603,16 +626,6 @@ def shortest(rows: FloatArray) -> FloatArray:
     slopes = rows[:, 1:] if rows[:, 1:].any() else rows
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
     return min((factor * rows for factor in factors), key=_cost)
-
-
-def without_units(names: Sequence[str]) -> list[str]:
-    """Return names without parentheses at their ends, if they still differ.
-
-    >>> without_units(["angle (rad)", "angular velocity (rad/s)"])
-    ['angle', 'angular velocity']
-    """
-    short = [re.sub(r"\s*\([^()]*\)$", "", name) for name in names]
-    return short if all(short) and len(set(short)) == len(names) else list(names)
 
 
 def _cost(rows: FloatArray) -> tuple[bool, int]:

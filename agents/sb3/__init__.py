@@ -6,7 +6,7 @@ from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
     from oda_rl.agents.sb3.algorithms import FittedQ as FittedQ
-    from oda_rl.agents.sb3.algorithms import ModelSearch as ModelSearch
+    from oda_rl.agents.sb3.algorithms import Model as Model
     from oda_rl.agents.sb3.algorithms import TwoTimescale as TwoTimescale
     from oda_rl.agents.sb3.baselines import Baseline as Baseline
     from oda_rl.agents.sb3.policy import CellsPolicy as CellsPolicy
@@ -17,7 +17,7 @@ __getattr__, __dir__ = offer(
     {
         "CellsPolicy": "policy",
         "FittedQ": "algorithms",
-        "ModelSearch": "algorithms",
+        "Model": "algorithms",
         "TwoTimescale": "algorithms",
         "Baseline": "baselines",
         "settings_for": "settings",

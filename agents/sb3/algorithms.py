@@ -91,7 +91,7 @@ class FittedQ(Algorithm):
     _agent_class = FittedQAgent
 
 
-class ModelSearch(Algorithm):
+class Model(Algorithm):
     """:class:`oda_rl.agents.ModelAgent` as an algorithm of Stable-Baselines3.
 
     Parameters, attributes and errors are those of :class:`TwoTimescale`, with spaces as for
@@ -101,7 +101,7 @@ class ModelSearch(Algorithm):
     Examples
     --------
     >>> from stable_baselines3.common.evaluation import evaluate_policy
-    >>> model = ModelSearch("CartPole-v1", seed=0).learn(500)
+    >>> model = Model("CartPole-v1", seed=0).learn(500)
     >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
     >>> bool(mean > 400)
     True

@@ -26,6 +26,7 @@ _LIMIT = "_max_episode_steps"  # attribute of gymnasium.wrappers.TimeLimit
 def described(env: VecEnv) -> AnyEnv:
     """Return a description of one or several environments, from which an agent is made."""
     single = Described(env.observation_space, env.action_space, _spec(env))
+    single.metadata = env.metadata or {}
     return single if env.num_envs == 1 else DescribedVector(single, env.num_envs)
 
 

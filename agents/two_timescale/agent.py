@@ -1,6 +1,6 @@
 """The online agent: fast learning of values over soft cells, slow annealing that places them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -55,6 +55,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         or an object of one's own; see :class:`oda_rl.agents.Partition`.
     seed : int or None
         Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+    names, action_names : sequence of str, optional
+        Names of the observation's components and of the actions, by default those that the
+        environment gives; see :attr:`names` and :attr:`action_names`.
     **config
         Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and of a partition that is named:
         ``partition="grid", bins=4`` is ``partition=GridPartition(bins=4)``.
@@ -111,6 +114,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         *,
         partition: str | Partition = "oda",
         seed: int | None = None,
+        names: Sequence[str] | None = None,
+        action_names: Sequence[Any] | None = None,
         **config: Any,
     ) -> None:
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
@@ -119,7 +124,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         if self.partition is not None and (foreign := sorted(_OF_ANNEALING & own.keys())):
             raise TypeError(f"{foreign[0]} is a setting of partition='oda': leave one of them out")
         made = self._enter(env)
-        interface = self._interface()
+        interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
             first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)

@@ -199,6 +199,10 @@ class OnlineEngine(Engine):
         return actions, ended[ended[:, 1] > 0.0]
 
     @property
+    def delivered_return(self) -> float:
+        return float(self.state.best_mean) if self.state.best_n else np.nan
+
+    @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
         return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]

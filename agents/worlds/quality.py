@@ -25,6 +25,7 @@ _MIN_STRETCHES = 10
 _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
+_AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
 _SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
 
 
@@ -131,7 +132,7 @@ def judge(
     """
     n, d = seen.before.shape
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
-    errors: list[float] = []
+    misses: list[FloatArray] = []
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     for fold in _folds(pieces, seen.ended, rng):
@@ -144,18 +145,22 @@ def judge(
         for piece in fold:
             rows = piece[:steps]
             end = replay(world, seen.before[rows[:1]], seen.codes[rows][None])[0, -1]
-            miss = (end - seen.after[rows[-1]]) / learned.at.scale
-            errors.append(float(np.sqrt((miss**2).mean())))
+            misses.append((end - seen.after[rows[-1]]) / learned.at.scale)
     hits, n_ends = int((ended & seen.ended).sum()), int(seen.ended.sum())
     precision = hits / int(ended.sum()) if ended.any() else np.nan
     recall = hits / n_ends if n_ends else np.nan
     change, left = seen.after - seen.before, seen.after - expected
     r2 = np.array([explained(change[:, j], left[:, j]) for j in range(d)])
     reward_r2 = explained(seen.rewards, seen.rewards - rewards)
-    error = float(np.median(errors))
+    off = np.array(misses)
+    error = float(np.median(np.sqrt((off**2).mean(axis=1))))
     trust = judged(error, steps, precision, recall, reward_r2)
+    for j in np.flatnonzero(r2 < 0.0).tolist():
+        if trust:
+            missed = float(np.median(np.abs(off[:, j])))
+            trust = _despite(trust, learned, seen, j, names, r2[j], missed, steps)
     return Report(
-        n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(errors),
+        n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
         steps, error, n_ends, precision, recall, reward_r2, trust,
     )  # fmt: skip
 
@@ -184,6 +189,48 @@ def judged(
     ]
     wrong = [reason for fine, reason in checks if not fine]
     return Trust(not wrong, "; ".join(wrong or [reason for _, reason in checks if reason]))
+
+
+def _despite(
+    trust: Trust,
+    learned: Learned,
+    seen: CodedSteps,
+    j: int,
+    names: Sequence[str],
+    r2: float,
+    missed: float,
+    steps: int,
+) -> Trust:
+    """Return the trust in a world that predicts the change of component j worse than its mean.
+
+    It stays if predictions of component j are good enough many steps ahead, or affect nothing else.
+    """
+    what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2:.2g})"
+    if missed <= _MAX_ERROR:
+        near = f"{steps} steps ahead that is {missed:.2g} standard deviations"
+        return Trust(True, f"{trust.reason}; {what}, but {near}")
+    affected = _affected(learned, seen, j, names)
+    if affected is None:
+        return Trust(True, f"{trust.reason}; {what}, but nothing else depends on it")
+    return Trust(False, f"{what}, and {affected} depends on it")
+
+
+def _affected(learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]) -> str | None:
+    """Return what else depends on a component in the laws, rewards or terminations; or None."""
+    rows = np.arange(len(seen.before))[:: max(len(seen.before) // _AFFECTING, 1)]
+    before, codes = seen.before[rows], seen.codes[rows]
+    mixed = before.copy()
+    mixed[:, j] = np.roll(before[:, j], len(rows) // 2)
+    world = without_noise(learned.arrays)
+    (after, rewards, ended, _), others = (predict(world, one, codes) for one in (before, mixed))
+    moved = (others[0] - after)[:, np.arange(len(names)) != j]
+    spread = np.delete((seen.after[rows] - before).var(axis=0), j)
+    shares = (moved**2).mean(axis=0) / np.maximum(spread, _TINY)
+    if (shares > _LITTLE).any():
+        return str(np.delete(np.array(names, dtype=object), j)[int(shares.argmax())])
+    if ((others[1] - rewards) ** 2).mean() > _LITTLE * max(seen.rewards.var(), _TINY):
+        return "the reward"
+    return "the end of episodes" if (others[2] != ended).mean() > _LITTLE else None
 
 
 def explained(values: FloatArray, left: FloatArray) -> float:

@@ -14,13 +14,13 @@ from gymnasium import spaces
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.environments.making import make_env, spec_of, time_limit
+from oda_rl.agents.environments.making import make_env, time_limit
+from oda_rl.agents.environments.names import named, with_components
 from oda_rl.agents.environments.spaces import (
     AnyEnv,
     Interface,
     Spaces,
     described,
-    matching_names,
     spaces_of,
 )
 from oda_rl.agents.environments.validation import action_index, checked_batch, checked_points
@@ -65,11 +65,12 @@ class World:
     >>> after = np.column_stack([before[:, 0] + 0.1 * speed, speed])
     >>> off = np.abs(after[:, 0]) > 0.9
     >>> table = spaces.Box(-np.inf, np.inf, (2,)), spaces.Discrete(2)
-    >>> world = World.fit(before, actions, np.zeros(400), after, off, env=table, seed=0)
+    >>> steps = before, actions, np.zeros(400), after, off
+    >>> world = World.fit(steps, env=table, seed=0, names=["place", "speed"])
     >>> following, reward, terminated = world.predict([0.5, 0.5], 1)
     >>> following.round(3), terminated
     (array([0.57, 0.7 ]), False)
-    >>> print(world.forecast([0.6, 0.2], names=["place", "speed"], policy=lambda state: 1))
+    >>> print(world.forecast([0.6, 0.2], policy=lambda state: 1))
     in 5 steps place passes 0.9: the episode ends
     """
 
@@ -85,8 +86,6 @@ class World:
     """Maximum number of steps of an episode."""
     policy: Policy | None = None
     """The policy of :meth:`forecast`."""
-    names: tuple[str, ...] | None = None
-    """Names of the observation's components."""
     step_seconds: float | None = None
     """Duration of a step (s)."""
 
@@ -102,6 +101,7 @@ class World:
         *,
         env: str | AnyEnv | Spaces,
         seed: int | None = None,
+        names: Sequence[str] | None = None,
     ) -> Self:
         """Learn a world from logged transitions alone.
 
@@ -122,6 +122,9 @@ class World:
             Defines the spaces; no step is taken in it.
         seed : int, optional
             Seed of the cells, the sinusoids and the ensemble.
+        names : sequence of str, optional
+            Names of the observation's components, with units in brackets at the end; by default
+            those that the environment gives.
 
         Raises
         ------
@@ -134,7 +137,8 @@ class World:
         given = Transitions.of(observations if actions is None else arrays)
         place = _place(env)
         boxed = isinstance(spaces_of(place)[1], spaces.Box)
-        interface = Interface.of(place, 1 if boxed else None)
+        interface = named(Interface.of(place, 1 if boxed else None), place)
+        interface = with_components(interface, names)
         if len(given.observations) < 2:
             n = len(given.observations)
             raise ValueError(f"observations has {n} row: there must be at least 2 steps")
@@ -144,11 +148,8 @@ class World:
         seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)
         rng = np.random.default_rng(_checked_seed(seed))
         learned = learn_world(seen, -math.inf, boxed, _N_LAWS, None, rng)
-        spec = spec_of(place)
         horizon = time_limit(place) or max(map(len, trajectories(seen)))
-        names = matching_names(None if spec is None else spec.id, interface)[0]
-        return cls(learned, interface, seen, None, horizon, None,
-                   None if names is None else tuple(names), seconds_of(place))  # fmt: skip
+        return cls(learned, interface, seen, None, horizon, None, seconds_of(place))
 
     @property
     def n_laws(self) -> int:
@@ -240,7 +241,6 @@ class World:
         self,
         observation: npt.ArrayLike,
         horizon: int = 50,
-        names: Sequence[str] | None = None,
         policy: AnyPolicy | None = None,
     ) -> str:
         """Forecast in words what happens from a state under a policy.
@@ -251,9 +251,6 @@ class World:
             One observation.
         horizon : int
             Steps to look ahead.
-        names : sequence of str, optional
-            Names of all components of the observation, with units in brackets at the end; by
-            default those of known environments.
         policy : Policy or callable, optional
             As in :meth:`imagine`; by default the one that the agent delivers.
 
@@ -269,16 +266,15 @@ class World:
                 "function from an observation to an action"
             )
         start = checked_points(self.interface.point("observation", observation), self.interface)
-        known, steps = self.checked_names(names), checked_count("horizon", horizon)
+        steps = checked_count("horizon", horizon)
         arrays = without_noise(self.learned.arrays)
         starts = np.repeat(start, self.n_laws, axis=0)
         imagined = self._walk(arrays, played, starts, steps, np.random.default_rng(0))
-        return forecast_text(arrays, self.learned.at, imagined, known, self.step_seconds)
+        return forecast_text(arrays, self.learned.at, imagined, self.names, self.step_seconds)
 
     @cached_property
     def _report(self) -> Report:
-        names = self.checked_names(None)
-        return judge(self.learned, self.seen, self.first, names, np.random.default_rng(0))
+        return judge(self.learned, self.seen, self.first, self.names, np.random.default_rng(0))
 
     def report(self) -> Report:
         """Evaluate the world by cross-validation over stretches of steps.
@@ -368,16 +364,10 @@ class World:
 
         return decide
 
-    def checked_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        """Return names of the components: the given or known ones, or numbers."""
-        d = self.interface.n_features
-        if names is None:
-            return self.names or tuple(f"observation[{j}]" for j in range(d))
-        if isinstance(names, str) or len(names) != d:
-            raise ValueError(
-                f"names is {names!r}: it must be a sequence of {d}, one for each component"
-            )
-        return tuple(map(str, names))
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the observation's components."""
+        return self.interface.names
 
 
 def seconds_of(env: AnyEnv | None) -> float | None:

@@ -16,13 +16,6 @@ plt.tight_layout()
 
 # %%
 # Where the cells lie in the plane of pole angle and angular velocity:
-names = ["cart position", "cart velocity", "pole angle", "pole angular velocity"]
 visited = agent.visited_states(2_000, seed=0)
-plot_partition(
-    agent,
-    visited=visited,
-    names=names,
-    action_names=["push left", "push right"],
-    ax=plt.figure(figsize=(6.4, 4.2)).gca(),
-)
+plot_partition(agent, (2, 3), visited=visited, ax=plt.figure(figsize=(6.4, 4.2)).gca())
 plt.tight_layout()

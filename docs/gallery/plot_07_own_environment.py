@@ -16,6 +16,10 @@ from oda_rl.agents import ModelAgent
 class Puck(gym.Env):
     """Push a puck to the middle of a line."""
 
+    metadata = {  # names for rules, explanations, figures and exports
+        "component_names": ["place", "speed"],
+        "action_names": ["left", "nothing", "right"],
+    }
     observation_space = gym.spaces.Box(-3.0, 3.0, (2,), np.float64)
     action_space = gym.spaces.Discrete(3)
 
@@ -32,7 +36,7 @@ class Puck(gym.Env):
 
 env = gym.wrappers.TimeLimit(Puck(), 100)
 agent = ModelAgent(env, seed=0).learn(1_000)
-print(agent.rules(names=["place", "speed"], action_names=["left", "nothing", "right"]))
+print(agent.rules())
 
 # %%
 # Five episodes of the rule:

@@ -8,8 +8,7 @@ states is decided by linear programs. A difference says what an edit costs: this
 
 import matplotlib.pyplot as plt
 
-from oda_rl.agents import ModelAgent
-from oda_rl.agents.review import diff
+from oda_rl.agents import ModelAgent, diff
 from oda_rl.plotting import plot_difference
 
 agent = ModelAgent("CartPole-v1", seed=0).learn(500)

@@ -1,4 +1,4 @@
-"""The oda-rl command: train, evaluate, plot, explain, report, simplify, export, compare, warm."""
+"""The oda-rl command: train, evaluate, enjoy, plot, explain, report, simplify and others."""
 
 import gc
 import io
@@ -24,8 +24,9 @@ from oda_rl.agents.base.limits import MEGABYTES, Limits, memory_limit
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
-from oda_rl.agents.videos import check_video, write_video
+from oda_rl.agents.videos import show, write_video
 from oda_rl.command.reporting import (
+    evaluated,
     evaluation_line,
     policy_table,
     save_figure,
@@ -35,6 +36,7 @@ from oda_rl.command.reporting import (
 from oda_rl.command.training import (
     INTERRUPTED,
     TrainFitted,
+    check_options,
     command_of,
     defaults_for,
     options_of_run,
@@ -59,8 +61,9 @@ class _RunOptions:
     run: _Run
     """Run folder."""
 
-    seed: int = 0
-    """Random seed of the environment's first reset."""
+    seed: int | None = None
+    """Random seed of the environment's first reset; by default that of the training, so that the
+    episodes are those that the training ended with."""
 
     trust_env: _Flag = False
     """Import the modules that the file names for the environment and its wrappers, and allow any
@@ -91,8 +94,19 @@ class Evaluate(_RunOptions):
     episodes: int = _EVALUATION_EPISODES
     """Episodes to play."""
 
+
+@dataclass(frozen=True)
+class Enjoy(_RunOptions):
+    """Watch a trained agent play greedy episodes in a window, or write films of them."""
+
+    run: _Run
+    """Run folder, or the agent's file."""
+
+    episodes: int = 3
+    """Episodes to play."""
+
     video: Path | None = None
-    """Folder for videos of a few more greedy episodes."""
+    """Folder for films, instead of a window; needs pip install 'oda-rl[video]'."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +117,6 @@ class Plot(_RunOptions):
 @dataclass(frozen=True)
 class Explain(_RunOptions):
     """Print the policy as a table, and draw it to explanation.png in the run folder."""
-
-    names: tuple[str, ...] = ()
-    """Names of all components of the observation; by default those of known environments."""
-
-    actions: tuple[str, ...] = ()
-    """Names of all actions; by default those of known environments."""
 
     steps: int = 5_000
     """Greedy steps, from which the share of each cell is estimated."""
@@ -138,7 +146,8 @@ class Report(_RunOptions):
 class Simplify:
     """Distil a trained agent to a rule of a few cells; print it, and returns by number of cells.
 
-    Writes rule.txt, and without --cells also cells.png, to the run folder.
+    Writes rule.txt, and without --cells also cells.png, to the run folder. A rule that returns less
+    than the agent is not written, and the exit code is 1.
     """
 
     run: _Run
@@ -152,6 +161,9 @@ class Simplify:
 
     seed: int = 0
     """Random seed."""
+
+    accept_worse: _Flag = False
+    """Write the rule even if it returns less than the agent, by more than a standard error."""
 
 
 @dataclass(frozen=True)
@@ -221,22 +233,31 @@ class Warm:
 
 
 def _evaluate(options: Evaluate, console: Console) -> int:
-    agent = _loaded(options)
+    agent, seed = _loaded(options)
+    returns, doubt = evaluated(agent, options.episodes, seed)
+    number = f"{len(returns)} greedy episodes, seed {seed}"
+    console.print(f"return over {number}: {evaluation_line(returns)}")
+    if doubt is not None:
+        console.print(doubt)
+    return 0
+
+
+def _enjoy(options: Enjoy, console: Console) -> int:
+    agent, seed = _loaded(options)
     if options.video is not None:
-        check_video(agent, options.video)
-    returns = agent.evaluate(options.episodes, seed=options.seed, progress_bar=True)
-    console.print(f"return over {len(returns)} greedy episodes: {evaluation_line(returns)}")
-    if options.video is not None:
-        for path in write_video(agent, options.video, options.seed):
+        for path in write_video(agent, options.video, options.episodes, seed):
             console.print(str(path))
+        return 0
+    returns = show(agent, options.episodes, seed)
+    console.print(f"returns: {', '.join(map('{:.1f}'.format, returns))}")
     return 0
 
 
 def _plot(options: Plot, console: Console) -> int:
     _require_folder(options.run)
-    agent = _loaded(options)
-    returns = agent.evaluate(_EVALUATION_EPISODES, seed=options.seed + 1, progress_bar=True)
-    for path in write_figures(agent, options.run, options.seed, returns):
+    agent, seed = _loaded(options)
+    returns, _ = evaluated(agent, _EVALUATION_EPISODES, seed)
+    for path in write_figures(agent, options.run, seed, returns):
         console.print(str(path))
     return 0
 
@@ -245,9 +266,9 @@ def _explain(options: Explain, console: Console) -> int:
     from oda_rl.plotting.agents import plot_policy
 
     _require_folder(options.run)
-    agent = _loaded(options)
-    visited = agent.visited_states(options.steps, seed=options.seed)
-    policy = overview(agent, visited, options.names or None, options.actions or None)
+    agent, seed = _loaded(options)
+    visited = agent.visited_states(options.steps, seed=seed)
+    policy = overview(agent, visited)
     table = policy_table(policy)
     needed = Measurement.get(console, console.options, table).minimum
     console.print(table, width=max(console.width, needed))
@@ -268,10 +289,10 @@ def _report(options: Report, console: Console) -> int:
     from oda_rl.reporting.page import write_page
 
     _require_folder(options.run)
-    agent = _loaded(options)
+    agent, seed = _loaded(options)
     training = options_of_run(options.run)
     command = None if training is None else command_of(training)
-    content = report_of(agent, options.episodes, options.seed, command)
+    content = report_of(agent, options.episodes, seed, command)
     path = write_page(agent, content, options.out or options.run / "report.html")
     size = path.stat().st_size
     console.print(f"return: {content.score}")
@@ -290,15 +311,19 @@ def _simplify(options: Simplify, console: Console) -> int:
         result = agent.distilled(options.cells, options.steps, options.seed, progress_bar=True)
     console.print(f"the rule: {result.rules()}")
     console.print(f"{result.comparison}{': worse' if result.worse else ''}")
-    path = options.run / "rule.txt"
-    write_text(path, f"{result}\n")
-    console.print(str(path))
+    refused = bool(result.worse) and not options.accept_worse
+    if refused:
+        console.print("it is not written: take more --steps or --cells, or add --accept-worse")
+    else:
+        path = options.run / "rule.txt"
+        write_text(path, f"{result}\n")
+        console.print(str(path))
     if any(len(size.returns) for size in result.curve):
         from oda_rl.plotting.agents import plot_sizes
 
         console.print(sizes_table(result))
         console.print(str(save_figure(plot_sizes(result), options.run / "cells.png")))
-    return 0
+    return 1 if refused else 0
 
 
 def _export(options: Export, console: Console) -> int:
@@ -349,6 +374,7 @@ def _warm(options: Warm, console: Console) -> int:
 
 _COMMANDS: dict[type, Callable[[Any, Console], int]] = {
     Evaluate: _evaluate,
+    Enjoy: _enjoy,
     Plot: _plot,
     Explain: _explain,
     Report: _report,
@@ -370,10 +396,14 @@ class _Console(Console):
         return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
 
-def _loaded(options: _RunOptions) -> Agent:
+def _loaded(options: _RunOptions) -> tuple[Agent, int]:
+    """Return the agent, and the seed of the episodes to play."""
     agent = load_agent(options.run)
     agent.named_by_file, agent.limits = not options.trust_env, options.limits
-    return agent
+    if options.seed is not None:
+        return agent, options.seed
+    training = options_of_run(options.run)
+    return agent, 0 if training is None else training.seed
 
 
 def _require_folder(run: Path) -> None:
@@ -391,12 +421,8 @@ def parse(arguments: Sequence[str]) -> Any:
     """
     arguments = [*map(_without_exponent, arguments)]
     defaults = _defaults(arguments)
-    online = defaults.algo == "two-timescale"
-    if arguments[:1] == ["train"] and not online and _value(arguments, "--partition"):
-        raise ValueError(
-            f"--partition is an option of --algo two-timescale, but algo is {defaults.algo!r}: "
-            "add --algo two-timescale"
-        )
+    if arguments[:1] == ["train"]:
+        check_options(defaults, (word for word in arguments if word.startswith("--")))
     kinds: list[Any] = [
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)],
         *(Annotated[kind, tyro.conf.subcommand(kind.__name__.lower())] for kind in _COMMANDS),
@@ -420,26 +446,27 @@ def parse(arguments: Sequence[str]) -> Any:
 
 def _defaults(arguments: Sequence[str]) -> TrainFitted:
     """Return the defaults of ``train``, which may come from a file."""
-    algo, config, env_id, seed, out = (
-        _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "seed", "out")
+    algo, config, env_id, out = (
+        _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "out")
     )
     trust_env = any(word.replace("_", "-") == "--trust-env" for word in arguments)
     if "--resume" not in arguments:
         return defaults_for(algo, config, trust_env)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume uses the options of the checkpoint")
-    run = TrainFitted(seed=int(seed or 0), out=None if out is None else Path(out))
+    run = defaults_for(algo, None)
+    run = replace(run, resume=True, out=None if out is None else Path(out))
     if env_id is not None:
         run = replace(run, env_id=env_id)
     return resumed_defaults(run.folder, algo, trust_env) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:
-    """Return tyro's message, which it prints in a box, as one line."""
+    """Return tyro's message, which it prints in a box, without it."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
-    message = " ".join(" ".join(lines[1:]).split())  # the first is a title
-    message = re.sub(r"Error parsing __tyro\S+: ", "", message)
+    kept = [" ".join(line.split()) for line in lines[1:]]  # the first is a title
+    message = re.sub(r"Error parsing __tyro\S+: ", "", "\n".join(filter(None, kept)))
     return re.sub(r"For full helptext, (run|see) ", "See ", message)
 
 
@@ -460,7 +487,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; an error is printed as one line, and the exit code is 2.
+    """Run the command; an error is printed, and the exit code is 2.
 
     Environments of modules in the working directory are found, as with ``python -m``.
     """
@@ -474,7 +501,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parse(given)
         limited = isinstance(options, _RunOptions)
-        with memory_limit(options.max_megabytes) if limited else nullcontext():
+        limit = memory_limit(options.max_megabytes) if limited else nullcontext()
+        with limit, warnings.catch_warnings():
+            warnings.showwarning = _show_warning  # type: ignore[assignment]
             return _COMMANDS.get(type(options), train)(options, console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
@@ -483,8 +512,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"oda-rl: out of memory; --max-megabytes allows more ({error})", file=sys.stderr)
         return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
-        print(f"oda-rl: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+        lines = map(printable, str(error).splitlines())
+        print("oda-rl:", "\n".join(lines), file=sys.stderr)
         return 2
+
+
+def _show_warning(message: Warning | str, *where: Any) -> None:
+    print(f"warning: {message}", file=sys.stderr)
 
 
 def run() -> NoReturn:

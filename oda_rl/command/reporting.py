@@ -1,5 +1,6 @@
 """Figures and tables that the commands write and print."""
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.files.archive import replacing
-from oda_rl.reporting.page import draw_figures, names_for, policy_rows
+from oda_rl.reporting.page import draw_figures, policy_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -37,7 +38,7 @@ def save_figure(axes: "object", path: Path) -> Path:
     return path
 
 
-def summary(agent: "Agent", returns: FloatArray | None) -> "Table":
+def summary(agent: "Agent", returns: FloatArray | None, seed: int) -> "Table":
     """Return the table that ends a training: steps, cells, evaluation, time."""
     from rich.table import Table
 
@@ -46,31 +47,22 @@ def summary(agent: "Agent", returns: FloatArray | None) -> "Table":
     table.add_row("environment steps", f"{agent.num_timesteps:,}")
     table.add_row("cells", str(agent.n_cells))
     if returns is not None:
-        table.add_row(f"return over {len(returns)} greedy episodes", evaluation_line(returns))
+        title = f"return over {len(returns)} greedy episodes, seed {seed}"
+        table.add_row(title, evaluation_line(returns))
     table.add_row("training time", f"{agent.training_seconds:.3f} s")
     return table
 
 
-def failure_remark(agent: "Agent", returns: FloatArray, random: FloatArray) -> str | None:
-    """Return what to say of a policy that is not better than random play, or None if it is.
+Evaluation = tuple[FloatArray, str | None]
+"""Returns of greedy episodes, and what to say if they are not better than random ones."""
 
-    It is better if its mean return is, by more than two standard errors of the difference.
-    """
-    error = np.sqrt(returns.var() / len(returns) + random.var() / len(random))
-    if returns.mean() > random.mean() + 2.0 * error:
-        return None
-    others = [name for name in ("FittedQAgent", "ModelAgent") if name != type(agent).__name__]
-    remark = (
-        f"The policy is not better than random play: mean return {returns.mean():.4g} against "
-        f"{random.mean():.4g} ± {2.0 * error:.2g}. Try more steps, {' or '.join(others)}, or "
-        "rewards that rise on the way to the goal."
-    )
-    scale = agent.scale_
-    if scale is not None and (scale == 0.0).any():
-        names = names_for(agent)[0] or [f"observation[{j}]" for j in range(len(scale))]
-        constant = ", ".join(names[j] for j in np.flatnonzero(scale == 0.0)[:_MAX_DIRECTIONS])
-        remark += f" Components that never changed: {constant}."
-    return remark
+
+def evaluated(agent: "Agent", episodes: int, seed: int) -> Evaluation:
+    """Play greedy episodes, and random ones to compare."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it is returned
+        returns = agent.evaluate(episodes, seed=seed, progress_bar=True)
+    return returns, agent.doubt(returns, seed)
 
 
 def evaluation_line(returns: FloatArray) -> str:
@@ -91,13 +83,12 @@ def metric_table(agent: "Agent") -> "Table | None":
     if agent.metric_ is None or agent.scale_ is None:
         return None
     shares, vectors = directions(agent.metric_, agent.scale_)
-    names = names_for(agent)[0] or [f"observation[{j}]" for j in range(len(shares))]
     title = "what the value depends on, by direction"
     table = Table("component", title=title, title_justify="left")
     shown = np.flatnonzero(shares >= _MIN_SHARE)[:_MAX_DIRECTIONS]
     for i in shown:
         table.add_column(f"{100.0 * shares[i]:.1f} %", justify="right")
-    for j, name in enumerate(names):
+    for j, name in enumerate(agent.names):
         table.add_row(name, *(f"{vectors[i, j]:.2f}" for i in shown))
     return table
 

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from importlib import import_module
@@ -17,7 +17,6 @@ import tyro
 from rich.console import Console
 
 from oda_rl._lock import LockedError, locked
-from oda_rl._types import FloatArray
 from oda_rl.agents import (
     Actors,
     Agent,
@@ -32,21 +31,22 @@ from oda_rl.agents import (
 )
 from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT
 from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
+from oda_rl.agents.base.settings import ELSEWHERE, checked_count
 from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
-from oda_rl.agents.videos import check_video, write_video
-from oda_rl.command.reporting import failure_remark, metric_table, summary, write_figures
+from oda_rl.command.reporting import Evaluation, evaluated, metric_table, summary, write_figures
 from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
+
+Algo = Literal["fitted", "codevector", "two-timescale", "model"]
 
 INTERRUPTED = 130  # the exit code that shells report for Ctrl-C
 CHECKPOINT_FILE = "checkpoint.zip"
 _LOGS = {"csv": "episodes.csv", "tensorboard": "tensorboard"}  # file or folder, by kind
 _RESERVE, _LOCK = ".reserve", ".lock"
 _RESERVED_STEPS = 1_000_000  # maximum number of steps for which disk space is reserved
-_ACTION_BINS = 5  # per component of a continuous action
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,12 @@ class TrainFitted:
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
-    algo: Literal["fitted", "two-timescale", "model"] = "fitted"
-    """fitted: refits cells and values to all transitions. two-timescale: learns online, with few
-    cells, in microseconds per step. model: learns a model of the environment and searches a rule in
-    it, with the fewest steps. Each has its own settings: see 'oda-rl train --algo model --help'."""
+    algo: Algo = "fitted"
+    """fitted: refits cells and values to all transitions. codevector: the same for continuous
+    actions, with joint codevectors of states and actions instead of a grid of actions.
+    two-timescale: learns online, with few cells, in microseconds per step. model: learns a model of
+    the environment and searches a rule in it, with the fewest steps. Each has its own settings: see
+    'oda-rl train --algo model --help'."""
 
     env_kwargs: str | None = None
     """Arguments of the environment as JSON, such as '{"is_slippery": false}', including
@@ -75,13 +77,20 @@ class TrainFitted:
     """Environment steps to train for."""
 
     out: Path | None = None
-    """Run folder to write; by default runs/ENV_ID-SEED. A run already there is replaced."""
+    """Run folder to write; by default runs/ENV_ID-ALGO-N, where N counts up."""
+
+    overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Replace the run that is in the folder."""
+
+    names: tuple[str, ...] = ()
+    """Names of all components of the observation; by default those that the environment gives."""
+
+    action_names: tuple[str, ...] = ()
+    """Names of all actions, or of the components of an action, likewise."""
 
     n_eval_episodes: int = 100
-    """Greedy episodes to play after training."""
-
-    video: Path | None = None
-    """Folder for videos of a few more greedy episodes."""
+    """Greedy episodes to play after training, the first from a reset with the seed; those of
+    'oda-rl evaluate'."""
 
     log: Literal["csv", "tensorboard"] | None = None
     """Log each episode in the run folder. csv: to episodes.csv. tensorboard: to tensorboard/."""
@@ -90,15 +99,16 @@ class TrainFitted:
     """Steps between checkpoints, which are written to checkpoint.zip in the run folder."""
 
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Continue the training whose checkpoint is in the run folder, with its options; without a
-    checkpoint, start from the beginning."""
+    """Continue the training whose checkpoint is in the run folder (by default the latest of this
+    environment and algorithm), with its options; or go on with a run that has ended, to more
+    --total-timesteps; or else start from the beginning."""
 
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Import the module that the file of --config, or the checkpoint, names for its environment."""
 
     workers: int | None = None
     """Actors that play episodes, each in its own process, while this one learns: for environments
-    that take milliseconds per step. With --algo fitted only."""
+    that take milliseconds per step. With --algo fitted or codevector only."""
 
     backend: Literal["dask"] = "dask"
     """Runs the actors' processes; needs pip install 'oda-rl[cluster]'."""
@@ -107,17 +117,18 @@ class TrainFitted:
     """Address of the Dask scheduler for the actors, tcp://host:port; by default they are processes
     of this machine."""
 
-    actions: Literal["grid", "codevectors"] = "grid"
-    """Continuous actions. grid: the values of a grid. codevectors: joint codevectors of states and
-    actions, which are drawn to the actions taken; for a Box only."""
-
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
 
     @property
     def folder(self) -> Path:
-        """The run folder."""
-        return self.out or Path("runs") / f"{re.sub('[/:]', '-', self.env_id)}-{self.seed}"
+        """The run folder: the given one, the next of its kind, or if it resumes, the latest."""
+        if self.out is not None:
+            return self.out
+        name = f"{re.sub('[/:]', '-', self.env_id)}-{self.algo}-"
+        ends = (path.name.removeprefix(name) for path in Path("runs").glob(f"{name}*"))
+        latest = max((int(end) for end in ends if end.isdecimal()), default=0)
+        return Path("runs") / f"{name}{max(latest, 1) if self.resume else latest + 1}"
 
     @property
     def actors(self) -> Actors | None:
@@ -134,35 +145,45 @@ class TrainFitted:
             return self.env_id
         return make_env(self.env_id, **_parsed_kwargs(self.env_kwargs))
 
+    @property
+    def common(self) -> dict[str, Any]:
+        """Arguments of every agent."""
+        names, action_names = self.names or None, self.action_names or None
+        return {"seed": self.seed, "names": names, "action_names": action_names}
+
     def agent(self) -> Agent:
         """Make the agent."""
-        kind = CodevectorAgent if self.actions == "codevectors" else FittedQAgent
-        return kind(self.env(), seed=self.seed, **vars(self.config))
+        return FittedQAgent(self.env(), **self.common, **vars(self.config))
+
+
+@dataclass(frozen=True)
+class TrainCodevector(TrainFitted):
+    """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
+
+    algo: Algo = "codevector"
+    """See 'oda-rl train --help'."""
+
+    def agent(self) -> Agent:
+        """Make the agent."""
+        return CodevectorAgent(self.env(), **self.common, **vars(self.config))
 
 
 @dataclass(frozen=True)
 class TrainModel(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Literal["fitted", "two-timescale", "model"] = "model"
+    algo: Algo = "model"
     """See 'oda-rl train --help'."""
 
     total_timesteps: int = 5_000
     """Environment steps to train for."""
-
-    actions: Literal["grid", "affine"] = "affine"  # type: ignore[assignment]
-    """Continuous actions. affine: an affine function of the observation in each cell. grid: the
-    values of a grid."""
 
     config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
     def agent(self) -> Agent:
         """Make the agent."""
-        settings = dict(vars(self.config))
-        if self.actions == "grid":
-            settings["action_bins"] = settings["action_bins"] or _ACTION_BINS
-        return ModelAgent(self.env(), seed=self.seed, **settings)
+        return ModelAgent(self.env(), **self.common, **vars(self.config))
 
 
 _PARTITION_SETTINGS: Any = make_dataclass(
@@ -180,11 +201,8 @@ _PARTITION_SETTINGS: Any = make_dataclass(
 class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Literal["fitted", "two-timescale", "model"] = "two-timescale"
+    algo: Algo = "two-timescale"
     """See 'oda-rl train --help'."""
-
-    actions: Literal["grid"] = "grid"
-    """Continuous actions: the values of a grid."""
 
     partition: str = "oda"
     """Partition of the observations: oda (annealed cells), gmm (nearest mean of a Gaussian
@@ -202,17 +220,18 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
             for setting in fields(getattr(self, name))
             if (value := getattr(getattr(self, name), setting.name)) != setting.default
         }
-        return TwoTimescaleAgent(self.env(), partition=self.partition, seed=self.seed, **given)
+        return TwoTimescaleAgent(self.env(), partition=self.partition, **self.common, **given)
 
 
 _KINDS: dict[str, type[TrainFitted]] = {
-    "fitted": TrainFitted, "two-timescale": TrainTwoTimescale, "model": TrainModel
+    "fitted": TrainFitted, "codevector": TrainCodevector, "two-timescale": TrainTwoTimescale,
+    "model": TrainModel,
 }  # fmt: skip
-_ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "fitted", "ModelAgent": "model",
+_ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "codevector", "ModelAgent": "model",
                "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
-_RANDOM_EPISODES = 20
-_MAY_CHANGE = {"out", "config_file", "n_eval_episodes", "video", "log", "checkpoint_every",
-               "resume", "trust_env", "workers", "backend", "address"}  # fmt: skip  # when resuming
+_MAY_CHANGE = {"out", "overwrite", "config_file", "names", "action_names", "n_eval_episodes", "log",
+               "checkpoint_every", "resume", "trust_env", "workers", "backend",
+               "address"}  # fmt: skip  # when resuming
 _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 
 
@@ -236,8 +255,31 @@ def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = Fa
     return _options_in(config, source, algo, trust_env, config_file=Path(config_file))
 
 
+def check_options(options: TrainFitted, flags: Iterable[str]) -> None:
+    """Raise ValueError for a flag of another algorithm, or of another library."""
+    for flag in flags:
+        name = flag.partition("=")[0].strip("-").replace("-", "_").removeprefix("no_")
+        if name in _options_of(options):
+            continue
+        owners = [algo for algo, kind in _KINDS.items() if name in _options_of(kind())]
+        option = f"--{name.replace('_', '-')}"
+        if owners:
+            raise ValueError(
+                f"{option} is an option of --algo {' and '.join(owners)}: algo is {options.algo!r}"
+            )
+        if name in ELSEWHERE:
+            raise ValueError(f"{option} is no option of --algo {options.algo}: {ELSEWHERE[name]}")
+
+
+def _options_of(options: TrainFitted) -> set[str]:
+    """Return the names of all options, those in groups included."""
+    names = {option.name for option in fields(options)} - {*_SETTINGS} | {"config"}
+    groups = [getattr(options, name) for name in _SETTINGS if hasattr(options, name)]
+    return names.union(*(vars(group) for group in groups))
+
+
 def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
-    """Return the options of the training whose checkpoint is in a folder; None without one.
+    """Return the options of the training that a folder has a checkpoint or the end of; or None.
 
     Raises
     ------
@@ -245,9 +287,9 @@ def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFi
         If the checkpoint is invalid, has another algorithm, or names a module to import and is not
         trusted.
     """
-    path = folder / CHECKPOINT_FILE
+    path, ended = folder / CHECKPOINT_FILE, folder / CONFIG_FILE
     if not path.exists():
-        return None
+        return defaults_for(algo, str(ended), trust_env) if ended.exists() else None
     saved, _ = load_archive(path)
     kind, training = str(saved.get("kind")), saved.get("training")
     if kind not in _ALGORITHMS or not isinstance(training, dict):
@@ -320,8 +362,6 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
             changes[name] = replace(group, **{key: settings[key] for key in names})
             if name == "config":
                 settings = {key: value for key, value in settings.items() if key not in names}
-    if config["algorithm"] == "CodevectorAgent":
-        changes["actions"] = "codevectors"
     if isinstance(defaults, TrainTwoTimescale):
         changes["partition"] = config["partition"]
     if "seed" in config:
@@ -374,61 +414,69 @@ def _parsed_kwargs(text: str) -> dict[str, Any]:
 
 def train(options: TrainFitted, console: Console) -> int:
     """Train, evaluate, save and draw; save also after Ctrl-C or an error."""
+    options = replace(options, out=options.folder)
     folder, checkpoint = options.folder, options.folder / CHECKPOINT_FILE
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    if options.n_eval_episodes < 1:
-        raise ValueError(f"n_eval_episodes is {options.n_eval_episodes}: it must be at least 1")
-    if options.actors is not None and options.algo != "fitted":
+    for name in ("total_timesteps", "n_eval_episodes"):
+        checked_count(name, getattr(options, name))
+    if options.actors is not None and options.algo not in ("fitted", "codevector"):
         raise ValueError(
             f"workers is {options.workers}, but algo is {options.algo!r}, which has no actors: "
-            "leave --workers out, or use --algo fitted"
+            "leave --workers out, or use --algo fitted or codevector"
         )
-    resumes = options.resume and checkpoint.exists()
-    if options.resume and not resumes and (folder / AGENT_FILE).exists():
-        console.print(f"the training in {folder} has ended: there is nothing to resume")
-        return 0
-    new = None if resumes else options.agent()  # its errors must leave no folder
+    earlier = next((file for file in (checkpoint, folder / AGENT_FILE) if file.exists()), None)
+    replaces = earlier is not None and not earlier.is_symlink()  # links are refused below
+    if replaces and not options.resume and not options.overwrite:
+        raise ValueError(
+            f"out is {str(folder)!r}, where a run is already: add --overwrite to replace it, or "
+            "--resume to go on with it"
+        )
+    resumed = earlier if options.resume else None
+    new = options.agent() if resumed is None else None  # its errors must leave no folder
     with ending_as_interrupts(), _in_use(folder):
-        agent = new or _loaded(options, checkpoint)
-        if options.video is not None:
-            check_video(agent, options.video)
-        if resumes:
-            console.print(f"resuming after {agent.num_timesteps:,} steps")
-        elif checkpoint.exists():
-            console.print(f"{checkpoint} is of another training, and will be replaced: stop now, ")
-            console.print("and use --resume to continue that training")
+        agent = new or _loaded(options, resumed or checkpoint)
+        steps = agent.num_timesteps
+        if resumed == folder / AGENT_FILE and options.total_timesteps <= steps:
+            console.print(
+                f"the training in {folder} has ended after {steps:,} steps: more --total-timesteps "
+                "continue it"
+            )
+            return 0
+        if resumed is not None:
+            console.print(f"resuming after {steps:,} steps")
         copies = 1 if options.checkpoint_every is None else 2
         size = copies * agent.max_bytes(min(options.total_timesteps, _RESERVED_STEPS))
         with _reserved(folder, size) as free:
-            returns = _trained(agent, options, resumes, console, free)
+            evaluation = _trained(agent, options, resumed == checkpoint, console, free)
             free()
             _save(agent, options)
-        _report(agent, options, returns, console)
-        if returns is not None:
+        _report(agent, options, evaluation, console)
+        if evaluation is not None:
             _remove(checkpoint)
         files = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
         console.print(f"files in {folder}: {', '.join(files)}")
-    return 0 if returns is not None else INTERRUPTED
+    return 0 if evaluation is not None else INTERRUPTED
 
 
-def _loaded(options: TrainFitted, checkpoint: Path) -> Agent:
-    """Load the agent of a checkpoint, and refuse options that differ from those of its training."""
+def _loaded(options: TrainFitted, file: Path) -> Agent:
+    """Load the agent to resume, and refuse options that differ from those of its training."""
     known = resumed_defaults(options.folder, options.algo, options.trust_env)
     assert known is not None
     for option in fields(known):
         given, saved = getattr(options, option.name), getattr(known, option.name)
-        if option.name not in _MAY_CHANGE and given != saved:
+        more = option.name == "total_timesteps" and given > saved
+        if option.name not in _MAY_CHANGE and given != saved and not more:
             raise ValueError(
                 f"{option.name} is {given!r}: the resumed training has {saved!r}; leave it out"
             )
-    return load_agent(checkpoint, env=options.env())  # type: ignore[arg-type]
+    return load_agent(file, env=options.env())  # type: ignore[arg-type]
 
 
 def _trained(
     agent: Agent, options: TrainFitted, resumes: bool, console: Console, free: Callable[[], None]
-) -> FloatArray | None:
-    """Train and evaluate; return the returns, or None after Ctrl-C."""
+) -> Evaluation | None:
+    """Train and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
         with _episode_log(options.log, options.folder) as log:
             common: dict[str, Any] = {
@@ -439,9 +487,9 @@ def _trained(
                 common["checkpoint_every"] = options.checkpoint_every
             if resumes:
                 agent.resume(**common)
-            else:
-                agent.learn(options.total_timesteps, **common)
-        return agent.evaluate(options.n_eval_episodes, seed=options.seed + 1, progress_bar=True)
+            if options.total_timesteps > agent.num_timesteps:
+                agent.learn(options.total_timesteps - agent.num_timesteps, **common)
+        return evaluated(agent, options.n_eval_episodes, options.seed)
     except Stopped:
         raise
     except KeyboardInterrupt:
@@ -471,29 +519,25 @@ def _save(agent: Agent, options: TrainFitted) -> None:
 
 
 def _report(
-    agent: Agent, options: TrainFitted, returns: FloatArray | None, console: Console
+    agent: Agent, options: TrainFitted, evaluation: Evaluation | None, console: Console
 ) -> None:
     """Draw and print the results."""
+    returns, doubt = evaluation or (None, None)
     if returns is not None:
         write_figures(agent, options.folder, returns=returns)
-    console.print(summary(agent, returns))
-    if returns is not None:
-        random = agent.evaluate_random(_RANDOM_EPISODES, seed=options.seed + 1)
-        remark = failure_remark(agent, returns, random)
-        if remark is not None:
-            console.print(remark)
+    console.print(summary(agent, returns, options.seed))
+    if doubt is not None:
+        console.print(doubt)
     if (table := metric_table(agent)) is not None:
         console.print(table)
-    if isinstance(agent, ModelAgent):
+    if isinstance(agent, ModelAgent) and agent.scale_ is not None:
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
         if agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
         if agent.distrust is not None:
-            console.print("so learning continued in the real environment only")
-    if options.video is not None and returns is not None:
-        films = write_video(agent, options.video, options.seed + 1)
-        console.print(f"videos in {options.video}: {', '.join(path.name for path in films)}")
+            said = "so learning continued in the real environment only"
+            console.print(f"{said}; --algo fitted may need fewer steps")
 
 
 @contextmanager
@@ -604,7 +648,7 @@ def _tensorboard(folder: Path) -> Iterator[_Write]:
             writer = import_module(name).SummaryWriter(str(folder / _LOGS["tensorboard"]))
             break
     else:
-        raise ValueError("log='tensorboard' needs tensorboardX: pip install tensorboardX")
+        raise ValueError("log='tensorboard' needs TensorBoard: pip install 'oda-rl[tensorboard]'")
     try:
 
         def write(steps: int, values: dict[str, float]) -> None:

@@ -1,6 +1,7 @@
 """Figures of agents (``agents``) and of estimators (``estimators``), drawn into matplotlib axes."""
 
 from oda_rl.plotting.agents import plot_difference as plot_difference
+from oda_rl.plotting.agents import plot_episode as plot_episode
 from oda_rl.plotting.agents import plot_learning_curve as plot_learning_curve
 from oda_rl.plotting.agents import plot_metric as plot_metric
 from oda_rl.plotting.agents import plot_partition as plot_partition

@@ -15,10 +15,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import Transform
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.spaces import matching_parts
-from oda_rl.agents.policies.explaining import value_text
+from oda_rl.agents.policies.explaining import choice_names, value_text
 from oda_rl.metric import directions
-from oda_rl.plotting.axes import COLORS, bordered, draw_picture, new_axes, padded_range, tint
+from oda_rl.plotting.axes import COLORS, INK, bordered, draw_picture, new_axes, padded_range, tint
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
@@ -37,12 +36,14 @@ _MAX_NUMBERS = 60  # written into the picture of a metric
 _MAX_DEVIATIONS = 3.0  # at which colours saturate
 _MAX_NUMBERED = 24  # with more cells dots replace numbers
 _GRID = 500
+_COARSE, _MAX_PLANES, _MAX_LEVELS = 24, 6, 8  # of planes to choose among
 _WINDOW = 20  # episodes in a running mean
 _MANY = 200  # from so many episodes on dots are small
 _VISIBLE = 1.05  # an unfinished episode is shown if training was longer by this factor
 _GAP = 0.3  # between the parts of a picture of a policy, in columns
 _BARS = 2.4  # width of the bars, in columns
 _COLUMNS = 2  # of panels of a rollout
+_MAX_LINES = 6  # components in a drawing of an episode
 _AROUND = 0.5  # margin around the real line, as a share of its height
 _Z_95 = 1.96  # standard errors in half an interval of 95 %
 
@@ -74,7 +75,7 @@ def plot_learning_curve(
     num_timesteps : int, optional
         Steps of the training; those after the last episode are shown as an unfinished one.
     delivered : ndarray, shape (m,), optional
-        Returns of the delivered policy; their mean is marked at the end.
+        Returns of the delivered policy; their mean is marked at the end, with its 95 % interval.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
     """
@@ -96,8 +97,10 @@ def plot_learning_curve(
         if delivered is not None and len(delivered):
             end = steps[-1] if num_timesteps is None else num_timesteps
             label = f"delivered policy, {len(delivered)} episodes: {delivered.mean():.4g}"
-            ax.plot(end, delivered.mean(), "*", color=COLORS[1], markersize=14, label=label,
+            star, half = _interval(delivered)
+            ax.plot(end, star, "*", color=COLORS[1], markersize=14, label=label,
                     clip_on=False, zorder=3)  # fmt: skip
+            ax.errorbar(end, star, half, fmt="none", ecolor=COLORS[1], capsize=4, clip_on=False)
         ax.legend(frameon=False, loc="best")
     ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
     ax.spines[["top", "right"]].set_visible(False)
@@ -109,8 +112,6 @@ def plot_partition(
     dimensions: tuple[int, int] | None = None,
     *,
     visited: FloatArray | None = None,
-    names: Sequence[str] | None = None,
-    action_names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw the cells in a plane of the observation space, coloured by the action taken there.
@@ -119,13 +120,11 @@ def plot_partition(
     ----------
     agent : Agent
     dimensions : (int, int), optional
-        Components on the horizontal and the vertical axis; by default the last two.
+        Components on the horizontal and the vertical axis; by default those that tell the actions
+        in the states visited apart.
     visited : ndarray, shape (n, d), optional
-        Observations to draw on top; the plane goes through their median.
-    names : sequence of str, optional
-        Names of all components of the observation.
-    action_names : sequence of str, optional
-        Names of the actions; unused for an action of one continuous component.
+        Observations to draw on top; the plane goes through their median, and shows all but the
+        outermost hundredth of them on each side. By default the codevectors.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -137,7 +136,6 @@ def plot_partition(
     d = agent.interface.n_features
     if d < 2:
         raise ValueError(f"the observation has {d} component: a plane needs at least 2")
-    first, second = (d - 2, d - 1) if dimensions is None else dimensions
     n_actions = agent.policy.n_actions
     shaded = agent.interface.n_components == 1
     beside = n_actions > 3 and not shaded  # names of more actions do not fit above
@@ -148,7 +146,8 @@ def plot_partition(
             ax.figure.subplots_adjust(right=1.0 - 1.7 / 8.0)
     codevectors = agent.codevectors
     points = codevectors if visited is None or len(visited) == 0 else visited
-    ranges = [_shown_range(points[:, j], codevectors[:, j]) for j in (first, second)]
+    first, second = telling_plane(agent, points) if dimensions is None else dimensions
+    ranges = [padded_range(np.quantile(points[:, j], (0.01, 0.99))) for j in (first, second)]
     cells, actions = _plane(agent, np.median(points, axis=0), (first, second), ranges, shaded)
     if shaded:
         picture = _bar(agent, ax).to_rgba(actions, bytes=True)[:, :, :3].copy()
@@ -157,14 +156,13 @@ def plot_partition(
         if n_actions > len(COLORS):
             colors = [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
         picture = np.array([tint(color) for color in colors])[actions]
-        _name_actions(ax, agent, action_names, colors, beside)
+        _name_actions(ax, choice_names(agent), colors, beside)
     draw_picture(ax, (ranges[0], ranges[1]), bordered(cells, picture))
     if visited is not None:
-        ax.plot(visited[:, first], visited[:, second], ".", color="black", markersize=1, alpha=0.4)
+        ax.plot(visited[:, first], visited[:, second], ".", color=INK, markersize=1, alpha=0.4)
     places = codevectors[:, [first, second]]
     _draw_places(places, ax)
-    names = names or [f"observation[{j}]" for j in range(d)]
-    ax.set(xlabel=names[first], ylabel=names[second])
+    ax.set(xlabel=agent.names[first], ylabel=agent.names[second])
     ax.set_title(f"{len(codevectors)} cell{'s' * (len(codevectors) > 1)}", loc="left")
     low, high = np.array(ranges).T
     beyond = int(((places < low) | (places > high)).any(axis=1).sum())
@@ -172,11 +170,43 @@ def plot_partition(
     return ax
 
 
-def _shown_range(points: FloatArray, codevectors: FloatArray) -> tuple[float, float]:
-    """Return an axis' range: without outliers among points, or among many codevectors."""
-    ends = (0.05, 0.95) if len(codevectors) > _MAX_NUMBERED else (0.0, 1.0)
-    shown = [*np.quantile(points, (0.005, 0.995)), *np.quantile(codevectors, ends)]
-    return padded_range(np.array(shown))
+def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
+    """Return the two components that tell the actions at points, shape (n, d), apart.
+
+    Of the planes with the most mutual information between the place in it and the action, the one
+    in whose picture actions differ most.
+    """
+    shaded = agent.interface.n_components == 1
+    acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
+    labels = _levels(acts, _MAX_LEVELS) if shaded else np.unique(acts, return_inverse=True)[1]
+    levels = np.array([_levels(column, _MAX_LEVELS) for column in points.T])
+    alone = [_information(row, labels) for row in levels]
+    kept = sorted(np.argsort(alone, kind="stable")[::-1][:_MAX_PLANES].tolist())
+    pairs = [(i, j) for i in kept for j in kept if i < j]
+    both = [_information(_MAX_LEVELS * levels[i] + levels[j], labels) for i, j in pairs]
+    best = [pairs[k] for k in np.argsort(both, kind="stable")[::-1][:_MAX_PLANES].tolist()]
+    varied, middle = [], np.median(points, axis=0)
+    for pair in best:
+        ranges = [padded_range(np.quantile(points[:, j], (0.01, 0.99))) for j in pair]
+        shown = _plane(agent, middle, pair, ranges, shaded, _COARSE)[1].ravel()
+        shown = _levels(shown, _MAX_LEVELS) if shaded else shown
+        varied.append(_information(shown, shown))
+    return best[int(np.argmax(varied))]
+
+
+def _levels(values: npt.NDArray[Any], count: int) -> IntArray:
+    """Return in which of ``count`` quantiles each value lies."""
+    ends = np.quantile(values, np.linspace(0.0, 1.0, count + 1)[1:-1])
+    return np.asarray(np.searchsorted(ends, values))
+
+
+def _information(first: IntArray, second: IntArray) -> float:
+    """Return the mutual information of labels, in nats; of a label with itself its entropy."""
+    joint = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
+    np.add.at(joint, (first, second), 1.0 / len(first))
+    expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
+    some = joint > 0.0
+    return float((joint[some] * np.log(joint[some] / expected[some])).sum())
 
 
 def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
@@ -192,12 +222,8 @@ def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane
                 textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
 
 
-def _name_actions(
-    ax: Axes, agent: "Agent", names: Sequence[str] | None, colors: Sequence[str], beside: bool
-) -> None:
+def _name_actions(ax: Axes, labels: Sequence[str], colors: Sequence[str], beside: bool) -> None:
     """Draw a legend of the actions above the picture or beside it."""
-    policy, first = agent.policy, agent.interface.first_action
-    labels = names or [f"{policy.choice_name} {first + a}" for a in range(policy.n_actions)]
     ax.legend(
         handles=[
             Patch(color=tuple(tint(color) / 255.0), label=label)
@@ -205,7 +231,7 @@ def _name_actions(
         ],
         loc="upper left" if beside else "lower right",
         bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
-        ncols=1 if beside else policy.n_actions,
+        ncols=1 if beside else len(labels),
         frameon=False,
     )
 
@@ -216,8 +242,7 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
     assert box is not None
     light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
     shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
-    (label,) = matching_parts(agent.env_id, agent.interface) or ["action"]
-    ax.figure.colorbar(shades, ax=ax, label=label)
+    ax.figure.colorbar(shades, ax=ax, label=agent.action_names[0])
     return shades
 
 
@@ -225,23 +250,20 @@ def _draw_places(places: FloatArray, ax: Axes) -> None:
     """Draw the number of each cell, or dots if there are many."""
     for k, place in enumerate(places):
         if len(places) > _MAX_NUMBERED:
-            ax.plot(*place, "o", color="white", markersize=3, markeredgecolor="0.3",
+            ax.plot(*place, "o", color="white", markersize=3, markeredgecolor=INK,
                     markeredgewidth=0.5)  # fmt: skip
             continue
-        disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": "0.3"}
-        ax.annotate(str(k), (place[0], place[1]), ha="center", va="center", fontsize=8, bbox=disc)
+        disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": INK}
+        ax.annotate(str(k), (place[0], place[1]), ha="center", va="center", fontsize=8, bbox=disc,
+                    color=INK)  # fmt: skip
 
 
-def plot_metric(
-    agent: "Agent", *, names: Sequence[str] | None = None, ax: Axes | None = None
-) -> Axes:
+def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     """Draw the eigenvectors of the learned metric and their shares: the directions that matter.
 
     Parameters
     ----------
     agent : FittedQAgent or TwoTimescaleAgent
-    names : sequence of str, optional
-        Names of all components of the observation.
     ax : matplotlib Axes, optional
         Where to draw; by default on a new figure.
 
@@ -258,14 +280,14 @@ def plot_metric(
         )
     shares, vectors = directions(matrix, scale)
     shown = min(len(shares), _MAX_DIRECTIONS)
-    names = names or [f"observation[{j}]" for j in range(len(scale))]
+    names = agent.names
     if ax is None:
         ax = new_axes(7.4, 0.42 * len(names) + 1.9)[0]
         ax.figure.subplots_adjust(left=0.32, right=0.99)  # long names
     image = ax.imshow(vectors[:shown].T, cmap="RdBu_r", vmin=-1.0, vmax=1.0, aspect="auto")
     if len(names) * shown <= _MAX_NUMBERS:
         for i, j in np.ndindex(shown, len(names)):
-            color = "white" if abs(vectors[i, j]) > 0.6 else "black"
+            color = "white" if abs(vectors[i, j]) > 0.6 else INK
             ax.text(i, j, f"{vectors[i, j]:.2f}", ha="center", va="center", color=color, fontsize=8)
     ax.set_xticks(range(shown), [f"{100.0 * share:.1f} %" for share in shares[:shown]])
     ax.set_yticks(range(len(names)), names)
@@ -275,21 +297,75 @@ def plot_metric(
     return ax
 
 
+def plot_episode(
+    agent: "Agent", *, seed: int | None = None, ax: Sequence[Axes] | None = None
+) -> list[Axes]:
+    """Draw a greedy episode: the components that change most, and the actions taken.
+
+    Components that are called x and y are drawn as a path, too.
+
+    Parameters
+    ----------
+    agent : Agent
+    seed : int, optional
+        Seed of the environment's reset.
+    ax : sequence of matplotlib Axes, optional
+        Where to draw, as many as are returned; by default on a new figure.
+
+    Returns
+    -------
+    list of matplotlib Axes
+    """
+    states, acts, rewards = agent.episode(seed=seed)
+    scale = 1.0 if agent.scale_ is None else agent.scale_
+    spread = np.ptp(states, axis=0) * scale
+    shown = sorted(np.argsort(-spread, kind="stable")[:_MAX_LINES].tolist())
+    path = [agent.names.index(name) for name in ("x", "y") if name in agent.names]
+    count = len(shown) + 1 + (len(path) == 2)
+    panels = _panels(count) if ax is None else list(ax)
+    colors, labels = [COLORS[0]] * len(acts), agent.action_names
+    if acts.ndim == 1:
+        colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
+    steps = np.arange(len(states))
+    for panel, j in zip(panels, shown, strict=False):
+        panel.plot(steps, states[:, j], color=COLORS[0], linewidth=1.2)
+        panel.set_ylabel(textwrap.fill(agent.names[j], 24), fontsize=9)
+    last = panels[len(shown)]
+    if acts.ndim == 1:
+        last.scatter(steps, acts, s=8, c=colors, linewidths=0)
+        last.set_yticks(range(len(labels)), labels, fontsize=8)
+    else:
+        for i, label in enumerate(labels):
+            last.plot(steps, acts[:, i], color=COLORS[i % len(COLORS)], label=label)
+        last.legend(frameon=False, fontsize=8)
+    if len(path) == 2:
+        panels[-1].plot(*states[:, path].T, color="0.65", linewidth=1.0, zorder=1)
+        panels[-1].scatter(*states[:, path].T, s=8, c=colors, linewidths=0, zorder=2)
+        panels[-1].set(xlabel="x", ylabel="y")
+    for panel in panels[: len(shown) + 1]:
+        panel.set(xlim=(0, len(states)), xlabel="steps")
+    for panel in panels:
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[0].set_title(f"return {rewards.sum():.4g}, {len(states)} steps", loc="left", fontsize=10)
+    return panels
+
+
 def _plane(
     agent: "Agent",
     middle: FloatArray,
     dimensions: tuple[int, int],
     ranges: Sequence[tuple[float, float]],
     shaded: bool,
+    size: int = _GRID,
 ) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Return cells and choices on a grid through ``middle``, both (grid, grid), rows upwards.
+    """Return cells and choices on a grid through ``middle``, both (size, size), rows upwards.
 
     If shaded, the action's one component replaces the choices.
     """
-    across, up = (np.linspace(low, high, _GRID) for low, high in ranges)
-    cells = np.empty((_GRID, _GRID), dtype=np.int64)
-    actions = np.empty((_GRID, _GRID), dtype=np.float64 if shaded else np.int64)
-    row, policy = np.tile(middle, (_GRID, 1)), agent.policy
+    across, up = (np.linspace(low, high, size) for low, high in ranges)
+    cells = np.empty((size, size), dtype=np.int64)
+    actions = np.empty((size, size), dtype=np.float64 if shaded else np.int64)
+    row, policy = np.tile(middle, (size, 1)), agent.policy
     row[:, dimensions[0]] = across
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
@@ -491,7 +567,6 @@ def plot_world(
     world: "World",
     *,
     steps: int = 100,
-    names: Sequence[str] | None = None,
     seed: int | None = 0,
     ax: Sequence[Axes] | None = None,
 ) -> list[Axes]:
@@ -503,8 +578,6 @@ def plot_world(
         ``agent.world``.
     steps : int
         Maximum length of the episode, in steps.
-    names : sequence of str, optional
-        Names of all components of the observation; by default those of known environments.
     seed : int, optional
         Random seed of the model without the episode.
     ax : sequence of matplotlib Axes, optional
@@ -518,10 +591,9 @@ def plot_world(
     Raises
     ------
     ValueError
-        If the number of names, or of axes, is wrong.
+        If the number of axes is wrong.
     """
     real, imagined = world.replayed(steps, seed)
-    labels = world.checked_names(names)
     spread = np.ptp(real, axis=0) / world.learned.at.scale
     shown = sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
     axes = _panels(len(shown)) if ax is None else list(ax)
@@ -531,7 +603,7 @@ def plot_world(
     for panel, j in zip(axes, shown, strict=True):
         panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
         panel.plot(imagined[:, j], color=COLORS[0], linewidth=1.2, label=label)
-        panel.set_ylabel(textwrap.fill(labels[j], 24), fontsize=9)
+        panel.set_ylabel(textwrap.fill(world.names[j], 24), fontsize=9)
         panel.set(xlim=(0, len(real) - 1), ylim=_range(real[:, j], imagined[:, j]))
         panel.spines[["top", "right"]].set_visible(False)
     for panel in axes[-_COLUMNS:]:

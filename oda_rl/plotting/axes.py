@@ -15,6 +15,7 @@ from oda_rl.files.schema import printable
 
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+INK = "#222222"  # on pictures, which are as light on a dark page
 GRID = 400
 _MAX_POINTS = 3000
 _TINT = 0.3  # share of a class's colour in the tint of its region

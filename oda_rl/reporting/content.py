@@ -216,8 +216,10 @@ def report_of(
         training=training,
     )
     player = report.player(trusting=not agent.named_by_file)
-    returns = tuple(player.evaluate(episodes, seed=seed).tolist())
-    return replace(report, returns=returns, world=player.world())
+    returns = player.evaluate(episodes, seed=seed)
+    if (doubt := agent.doubt(returns, seed)) is not None:
+        training["warning"] = doubt
+    return replace(report, returns=tuple(returns.tolist()), world=player.world())
 
 
 class ReportPlayer(Player):

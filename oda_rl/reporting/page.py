@@ -4,7 +4,6 @@ import io
 import json
 import re
 from base64 import b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -17,7 +16,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.policies.explaining import overview, value_text
 from oda_rl.files.archive import write_text
-from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, shown_components
+from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, plot_episode, shown_components
 from oda_rl.reporting.content import Report
 
 if TYPE_CHECKING:
@@ -31,12 +30,18 @@ if TYPE_CHECKING:
 def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
     """Return headings and at most 40 rows of a policy: a row for each cell, the most visited first.
 
-    Columns: index of the cell, share of the states visited, number of updates, codevector, the
-    value of each action, the margin of the best over the second best, and the best action.
+    Columns: index of the cell, the best action, share of the states visited, number of updates,
+    codevector, the value of each action, and the margin of the best over the second best.
     """
     actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
     components = shown_components(policy)
-    headings = ["cell", "visited, %", "learned from", *(policy.names[j] for j in components)]
+    headings = [
+        "cell",
+        "action",
+        "visited, %",
+        "learned from",
+        *(policy.names[j] for j in components),
+    ]
     value = policy.value_name
     headings += [f"{value} of {policy.action_names[a]}" for a in actions] or [value]
     rows = []
@@ -44,15 +49,20 @@ def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
         values = [policy.q_values[i, a] for a in actions or policy.actions[i : i + 1]]
         row = [
             str(policy.cells[i]),
+            policy.labels[i],
             "" if np.isnan(policy.shares[i]) else f"{100.0 * policy.shares[i]:.1f}",
             f"{policy.visits[i]:,.0f}",
-            *(f"{policy.codevectors[i, j]:.3g}" for j in components),
+            *(_short(policy.codevectors[i, j], policy.scale[j]) for j in components),
             *map(value_text, values),
             "" if np.isinf(policy.margins[i]) else f"{policy.margins[i]:.2g}",
-            policy.labels[i],
         ]
         rows.append(row)
-    return [*headings, "margin", "action"], rows
+    return [*headings, "margin"], rows
+
+
+def _short(value: float, scale: float) -> str:
+    """Return a number to three digits; 0 where it is next to nothing beside the deviation."""
+    return "0" if abs(value) * scale < _NEGLIGIBLE else f"{value:.3g}"
 
 
 def policy_remarks(policy: "Overview") -> list[str]:
@@ -76,9 +86,11 @@ def policy_remarks(policy: "Overview") -> list[str]:
 
 
 _DRAWN_STEPS = 2000
-_MAX_SVG = 120_000  # characters; a larger figure is smaller as a PNG
-_PICTURE_DPI = 90
-_DARK = ("#000000", "#4d4d4d")  # colours of text and axes in matplotlib and oda_rl.plotting
+_NEGLIGIBLE = 1e-4  # standard deviations
+_MAX_SVG = 120_000  # characters; a larger figure has its points and lines as a picture
+_PICTURE_DPI = 144
+_OF_PAGE = {"#000000": "currentColor", "#4d4d4d": "currentColor", "#595959": "var(--soft)",
+            "#ededed": "var(--rule)"}  # fmt: skip  # colours of text, axes and blocks in figures
 
 
 def draw_figures(
@@ -98,15 +110,12 @@ def draw_figures(
             curve, solved_return=solved, num_timesteps=steps, delivered=returns
         )
     }
-    names, action_names = names_for(agent)
     d = agent.interface.n_features
     if d == 2 or (d > 2 and not has_state_table(agent)):
         visited = agent.visited_states(_DRAWN_STEPS, seed=seed)
-        axes["partition"] = plotting.plot_partition(
-            agent, visited=visited, names=names, action_names=action_names
-        )
+        axes["partition"] = plotting.plot_partition(agent, visited=visited)
     if agent.metric_ is not None:
-        axes["metric"] = plotting.plot_metric(agent, names=names)
+        axes["metric"] = plotting.plot_metric(agent)
     if any(level.temperature > 0.0 for level in agent.history):
         left, right = plotting.new_axes(11.0, 4.2, columns=2)
         axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
@@ -122,17 +131,8 @@ def has_state_table(agent: "Agent") -> bool:
     return isinstance(agent, ModelAgent) and isinstance(agent.policy, TablePolicy)
 
 
-def names_for(agent: "Agent") -> tuple["Sequence[str] | None", "Sequence[str] | None"]:
-    """Return the names of the observation's components and of the actions; None if unknown."""
-    from oda_rl.agents.environments.spaces import matching_names
-
-    return matching_names(agent.env_id, agent.interface)
-
-
 def as_html(figure: "Figure", name: str) -> str:
-    """Return a figure as inline SVG in the colour of the surrounding text, or as PNG if large.
-
-    A figure that contains a picture has a white background, for which its colours are chosen.
+    """Return a figure as inline SVG with the colours of the page, light or dark, for its text.
 
     >>> from oda_rl.plotting import new_axes
     >>> as_html(new_axes()[0].figure, "empty")[:30]
@@ -140,28 +140,35 @@ def as_html(figure: "Figure", name: str) -> str:
     """
     from matplotlib import rc_context
 
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), io.StringIO() as file:
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-        text = file.getvalue()
-    if len(text) > _MAX_SVG:
-        with io.BytesIO() as png:
-            figure.savefig(png, format="png", dpi=_PICTURE_DPI, facecolor="white")
-            code = b64encode(png.getvalue()).decode("ascii")
-        return f'<img alt="{escape(name)}" src="data:image/png;base64,{code}">'
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        text = _as_svg(figure)
+        if len(text) > _MAX_SVG:
+            for axes in figure.axes:
+                for artist in (*axes.lines, *axes.collections):
+                    artist.set_rasterized(True)
+            text = _as_svg(figure)
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    for color in _DARK:
-        text = text.replace(color, "currentColor")
+    for color, of_page in _OF_PAGE.items():
+        text = text.replace(color, of_page)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
     text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
-    light = ' class="light"' if "<image" in text else ""
-    return text.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"{light}', 1)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"', 1)
+
+
+def _as_svg(figure: "Figure") -> str:
+    with io.StringIO() as file:
+        figure.savefig(
+            file, format="svg", transparent=True, dpi=_PICTURE_DPI, metadata={"Date": None}
+        )
+        return file.getvalue()
 
 
 _VISITED_STEPS = 5_000  # from which the shares of the cells are estimated
 _TITLES = {
     "learning_curve": "Learning curve",
     "partition": "Partition",
+    "episode": "An episode",
     "metric": "What the value depends on",
     "bifurcation": "Bifurcation",
 }
@@ -200,6 +207,8 @@ def page_of(agent: "Agent", report: Report) -> str:
     script, style = _part("script.js"), _part("style.css")
     digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
+    if report.world is None:  # there is no live view
+        drawn["episode"] = plot_episode(agent, seed=report.seed)[0]
     figures = [
         f'<figure class="{name}">{as_html(axes.figure, _TITLES[name])}</figure>'  # type: ignore[arg-type]
         for name, axes in drawn.items()
@@ -240,11 +249,9 @@ def _cells(agent: "Agent", report: Report) -> str:
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)
     lines = []
     for row in rows:
-        cell, *middle, action = map(escape, row)
-        numbers = "".join(f"<td>{value}</td>" for value in middle)
-        lines.append(
-            f'<tr data-cell="{cell}"><th scope="row">{cell}</th>{numbers}<td>{action}</td></tr>'
-        )
+        cell, *others = map(escape, row)
+        columns = "".join(f"<td>{value}</td>" for value in others)
+        lines.append(f'<tr data-cell="{cell}"><th scope="row">{cell}</th>{columns}</tr>')
     remarks = "".join(f"<p>{escape(remark)}</p>" for remark in policy_remarks(policy))
     body = "\n".join(lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{remarks}"

@@ -1,0 +1,178 @@
+"""Names of the components of observations, and of actions.
+
+They are those of ``metadata["component_names"]`` and ``metadata["action_names"]``, which any
+environment can have; or those of known environments (``names.toml``); or the keys of a Dict; or
+numbers. ``component_names`` names all components of the flattened observation. ``action_names``
+has a name for each Discrete action, or for each component of another one; for a component of a
+MultiDiscrete or MultiBinary action it may be a list with a name for each value.
+"""
+
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.spaces import NAME, AnyEnv, Interface, canonical, spaces_of
+
+_KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
+
+
+def named(interface: Interface, env: AnyEnv) -> Interface:
+    """Return an interface with the names that are known of its environment.
+
+    Raises ValueError if those in the environment's metadata are no names, or not as many as it
+    has components or actions; after wrappers, which may change these, they are ignored then.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> env = gymnasium.make("Pendulum-v1")
+    >>> env.unwrapped.metadata = {"action_names": ["torque (N m)"]}
+    >>> found = named(Interface.of(env, 5), env)
+    >>> found.names, found.action_names
+    (('cos θ', 'sin θ', 'angular velocity (rad/s)'), ('torque (N m)',))
+    """
+    own, bare = spaces_of(env), spaces_of(env.unwrapped)
+    spec, metadata = spec_of(env), env.metadata or {}
+    known = _known(None if spec is None else spec.id)
+    observations, d = known.get("observations", ()), interface.n_features
+    given = metadata.get("component_names")
+    if given is not None and (own[0] is bare[0] or len(given) == d):
+        interface = with_components(interface, given, "metadata['component_names']")
+    elif names := observations if len(observations) == d else _of_space(own[0]):
+        interface = with_components(interface, names)
+    discrete, native = isinstance(own[1], spaces.Discrete), interface.native
+    if native is not None and native.offers_combinations and interface.box is None:
+        values = native.actions(np.arange(interface.n_actions))
+        usual = [f"action ({', '.join(f'{part:.4g}' for part in np.ravel(row))})" for row in values]
+        interface = replace(interface, action_names=tuple(usual))
+    actions = known.get("actions" if discrete else "action_components", ())
+    n = len(interface.action_names)
+    sizes = {n, n if discrete else math.prod(own[1].shape or ())}
+    given = metadata.get("action_names")
+    if given is not None and (own[1] is bare[1] or len(given) in sizes):
+        return with_actions(interface, given, "metadata['action_names']")
+    return with_actions(interface, actions if len(actions) in sizes else None)
+
+
+def with_components(
+    interface: Interface, names: Sequence[str] | None, argument: str = "names"
+) -> Interface:
+    """Return an interface with other names of components, if any, or raise ValueError."""
+    kind = "component of the observation"
+    return replace(interface, names=checked_names(argument, names, interface.names, kind))
+
+
+def with_actions(
+    interface: Interface, names: Sequence[Any] | None, argument: str = "action_names"
+) -> Interface:
+    """Return an interface with other names of actions, if any, or raise ValueError."""
+    native = interface.native
+    combined = native is not None and native.offers_combinations and interface.box is None
+    if native is not None and combined and names and len(names) != interface.n_actions:
+        n = interface.n_actions
+        words = _words(argument, native.actions(np.arange(n)).reshape(n, -1), names)
+        return replace(interface, action_names=tuple(map(", ".join, zip(*words, strict=True))))
+    kind = "action" if interface.box is None else "component of an action"
+    known = checked_names(argument, names, interface.action_names, kind)
+    return replace(interface, action_names=known)
+
+
+def _words(argument: str, values: Any, names: Sequence[Any]) -> list[list[str]]:
+    """Return the words of each component, in a list for each, of combinations, shape (n, p)."""
+    n, p = values.shape
+    if isinstance(names, str) or len(names) != p:
+        raise ValueError(
+            f"{argument} is {names!r}: it must have a name for each of {p} components, a list of "
+            f"names of its values for each, or a name for each of {n} actions"
+        )
+    words = []
+    for name, column in zip(names, values.T, strict=True):
+        offered, numbers = np.unique(column, return_inverse=True)
+        if isinstance(name, str):
+            (short,) = without_units(checked_names(argument, [name], [""], "component"))
+            said = [f"{short} {value:.4g}" for value in offered]
+        else:
+            usual = [f"{value:.4g}" for value in offered]
+            said = list(checked_names(argument, name, usual, "value of the component"))
+        words.append([said[k] for k in numbers.ravel()])
+    return words
+
+
+def checked_names(
+    argument: str, given: Sequence[str] | None, otherwise: Sequence[str], of: str
+) -> tuple[str, ...]:
+    """Return the names given, or the default ones; raise ValueError if they are no names."""
+    if given is None:
+        return tuple(otherwise)
+    if isinstance(given, str) or len(given) != len(otherwise):
+        raise ValueError(
+            f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
+        )
+    for name in given:
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise ValueError(
+                f"{argument} has {name!r}: it must be a string of 1 to 80 printable characters"
+            )
+    return tuple(map(str, given))
+
+
+def without_units(names: Sequence[str]) -> list[str]:
+    """Return names without parentheses at their ends, if they still differ.
+
+    >>> without_units(["angle (rad)", "angular velocity (rad/s)"])
+    ['angle', 'angular velocity']
+    """
+    short = [re.sub(r"\s*\([^()]*\)$", "", name) for name in names]
+    return short if all(short) and len(set(short)) == len(names) else list(names)
+
+
+@cache
+def _all_names() -> dict[str, dict[str, list[str]]]:
+    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _known(env_id: str | None) -> dict[str, list[str]]:
+    """Return names of a known environment's observations, actions and action_components."""
+    return _all_names().get(re.sub(r"-v\d+$", "", env_id or ""), {})
+
+
+def _of_space(space: spaces.Space[Any]) -> Sequence[str] | None:
+    """Return names by the keys of a Dict; None for other spaces, and unreadable keys.
+
+    >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
+    >>> _of_space(spaces.Dict(parts))
+    ['arm.on[0]', 'arm.on[1]', 'at[0]', 'at[1]']
+    """
+    if isinstance(space, spaces.Discrete):
+        return ["state"]
+    if not isinstance(space, spaces.Dict):
+        return None
+    names = list(_flattened(canonical(space), ""))
+    return names if len(set(names)) == len(names) and "" not in names else None
+
+
+def _flattened(space: spaces.Space[Any], name: str) -> Iterator[str]:
+    """Yield the names of the components of flattened observations; "" for unreadable keys."""
+    if isinstance(space, spaces.Dict):
+        for key, part in space.spaces.items():
+            full = f"{name}.{key}" if name else key
+            yield from _flattened(part, full) if _KEY.fullmatch(key) else [""]
+    elif isinstance(space, spaces.Tuple):
+        for i, part in enumerate(space.spaces):
+            yield from _flattened(part, f"{name}[{i}]")
+    elif (space.shape == () and not isinstance(space, spaces.Discrete)) or (
+        space.shape == (1,) and isinstance(space, spaces.Box)
+    ):
+        yield name
+    else:
+        yield from (f"{name}[{j}]" for j in range(int(spaces.flatdim(space))))
