@@ -22,6 +22,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 root_doc = "index"
+templates_path = ["_templates"]
 exclude_patterns = ["gallery/README.rst", "gallery/*.py"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -50,6 +51,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = "oda_rl"
 html_theme_options = {
     "show_toc_level": 2,
+    "header_links_before_dropdown": 4,
+    "logo": {"text": "oda_rl"},
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }

@@ -12,17 +12,17 @@ each environment with its figure and its table (comparison.md).
 from dataclasses import dataclass
 
 import numpy as np
-from common.experiment import ALONE, Experiment, say, start
+from benchmarks.suite import CART_POLES
+from common.experiment import ALONE, RESULTS, Experiment, say, start
 from common.summaries import Rows
 
 from oda_rl.agents.comparison import OWN, Plan, compare, headline, origin_of_settings, solved_at
 from oda_rl.command.comparison import plot_comparison, write_comparison
 from oda_rl.runs.parallel import Execution
-from oda_rl.runs.results import markdown_table, store_rows
+from oda_rl.runs.results import markdown_table, read_rows, store_rows
 
 EXPERIMENT = Experiment("compare_sb3")
 SHARES = (0.5, 0.95)  # of the seeds
-CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPole-v1"}
 
 
 def tables(rows: Rows) -> dict[str, str]:
@@ -40,7 +40,8 @@ def tables(rows: Rows) -> dict[str, str]:
                 found = f"{when.seconds:.3g} ({when.steps:,} steps)"
                 if name in OWN:
                     found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
-            lines.append(["" if i else label, *_line(name, env_id, at), found, *_sizes(at)])
+            everyone = Rows([*at, *_of_suite(label, name, steps)])
+            lines.append(["" if i else label, *_line(name, env_id, everyone), found, *_sizes(at)])
     heads = ["after 50,000 steps", "", "seeds", "solved", "median (least seed)",
              "seconds to 95 % of seeds solved", "seconds", "numbers", "peak MB", "bytes",
              "µs a decision"]  # fmt: skip
@@ -49,6 +50,14 @@ def tables(rows: Rows) -> dict[str, str]:
     return {
         "compare": markdown_table(heads, lines), "compare ratios": markdown_table(about, ratios)
     }  # fmt: skip
+
+
+def _of_suite(task: str, method: str, steps: int) -> Rows:
+    """Return the rows of further seeds of a baseline, which benchmark_suite.csv has."""
+    path = RESULTS / "benchmark_suite.csv"
+    if method in OWN or not path.is_file():
+        return Rows()
+    return Rows(read_rows(path)).where(task=task, method=method, steps=steps)
 
 
 def _line(name: str, env_id: str, at: Rows) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
-from common.experiment import FIRST_SEEDS, Experiment, chosen, say, seconds
+from common.experiment import FIRST_SEEDS, RESULTS, Experiment, chosen, say, seconds
 from common.hand_rules import RULES
 from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play
 from common.suite_tasks import TASKS, Task, make
@@ -54,6 +54,8 @@ GRID = "dynamic programming"
 PLAYED = (HAND, GRID)  # which do not learn
 CHOOSING, CONTINUOUS = ("DQN", "PPO"), ("SAC",)
 BASELINES = (*CHOOSING, *CONTINUOUS)
+CART_POLES = {"BartoCartPole": "oda_rl/BartoCartPole-v0", "CartPole-v1": "CartPole-v1"}
+COMPARED_STEPS = 50_000
 BY_HAND_SEEDS = 20
 SEEDS_OF = {**dict.fromkeys(BASELINES, "baselines"), MODEL: "suite_model"}
 FRONT = (
@@ -229,6 +231,7 @@ def beside(rows: Rows) -> Table:
     lines = [
         line
         for task in TASKS
+        if task.name not in CART_POLES
         for steps in task.baseline_steps
         for line in rows.where(task=task.name, steps=steps).groups("method")
     ]
@@ -282,8 +285,20 @@ def tables(rows: Rows) -> dict[str, Table]:
         "suite fitted": shares(rows),
         "suite model": rules_found(rows),
         "suite baselines": beside(rows),
-        "suite front": front(rows),
+        "suite front": front(Rows([*rows, *compared()])),
     }
+
+
+def compared() -> Rows:
+    """Return rows of the baselines on the cart-poles, as compare_sb3.py has more of them."""
+    path = RESULTS / "compare_sb3.csv"
+    rows = Rows(read_rows(path)) if path.is_file() else Rows()
+    return Rows(
+        {**row, "method": name, "task": task, "bytes": row["policy_bytes"]}
+        for task, env_id in CART_POLES.items()
+        for name in CHOOSING
+        for row in rows.where(env_id=env_id, algorithm=name, steps=COMPARED_STEPS)
+    )
 
 
 def draw(rows: Rows) -> Any:
