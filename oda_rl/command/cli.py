@@ -462,12 +462,12 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
 
 
 def _without_frame(text: str) -> str:
-    """Return tyro's message, which it prints in a box, without it."""
+    """Return tyro's message, which it prints in a box, as one line, and another for where to look."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
-    kept = [" ".join(line.split()) for line in lines[1:]]  # the first is a title
-    message = re.sub(r"Error parsing __tyro\S+: ", "", "\n".join(filter(None, kept)))
-    return re.sub(r"For full helptext, (run|see) ", "See ", message)
+    message = " ".join(" ".join(lines[1:]).split())  # the first is a title
+    message = re.sub(r"Error parsing __tyro\S+: ", "", message)
+    return re.sub(r" ?For full helptext, (run|see) ", "\nSee ", message)
 
 
 def _without_exponent(argument: str) -> str:

@@ -17,7 +17,16 @@ from matplotlib.transforms import Transform
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.explaining import choice_names, value_text
 from oda_rl.metric import directions
-from oda_rl.plotting.axes import COLORS, INK, bordered, draw_picture, new_axes, padded_range, tint
+from oda_rl.plotting.axes import (
+    COLORS,
+    INK,
+    as_label,
+    bordered,
+    draw_picture,
+    new_axes,
+    padded_range,
+    tint,
+)
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
@@ -162,7 +171,7 @@ def plot_partition(
         ax.plot(visited[:, first], visited[:, second], ".", color=INK, markersize=1, alpha=0.4)
     places = codevectors[:, [first, second]]
     _draw_places(places, ax)
-    ax.set(xlabel=agent.names[first], ylabel=agent.names[second])
+    ax.set(xlabel=as_label(agent.names[first]), ylabel=as_label(agent.names[second]))
     ax.set_title(f"{len(codevectors)} cell{'s' * (len(codevectors) > 1)}", loc="left")
     low, high = np.array(ranges).T
     beyond = int(((places < low) | (places > high)).any(axis=1).sum())
@@ -226,7 +235,7 @@ def _name_actions(ax: Axes, labels: Sequence[str], colors: Sequence[str], beside
     """Draw a legend of the actions above the picture or beside it."""
     ax.legend(
         handles=[
-            Patch(color=tuple(tint(color) / 255.0), label=label)
+            Patch(color=tuple(tint(color) / 255.0), label=as_label(label))
             for color, label in zip(colors, labels, strict=False)
         ],
         loc="upper left" if beside else "lower right",
@@ -242,7 +251,7 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
     assert box is not None
     light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
     shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
-    ax.figure.colorbar(shades, ax=ax, label=agent.action_names[0])
+    ax.figure.colorbar(shades, ax=ax, label=as_label(agent.action_names[0]))
     return shades
 
 
@@ -280,7 +289,7 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
         )
     shares, vectors = directions(matrix, scale)
     shown = min(len(shares), _MAX_DIRECTIONS)
-    names = agent.names
+    names = [as_label(name) for name in agent.names]
     if ax is None:
         ax = new_axes(7.4, 0.42 * len(names) + 1.9)[0]
         ax.figure.subplots_adjust(left=0.32, right=0.99)  # long names
@@ -323,13 +332,13 @@ def plot_episode(
     path = [agent.names.index(name) for name in ("x", "y") if name in agent.names]
     count = len(shown) + 1 + (len(path) == 2)
     panels = _panels(count) if ax is None else list(ax)
-    colors, labels = [COLORS[0]] * len(acts), agent.action_names
+    colors, labels = [COLORS[0]] * len(acts), [as_label(name) for name in agent.action_names]
     if acts.ndim == 1:
         colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
     steps = np.arange(len(states))
     for panel, j in zip(panels, shown, strict=False):
         panel.plot(steps, states[:, j], color=COLORS[0], linewidth=1.2)
-        panel.set_ylabel(textwrap.fill(agent.names[j], 24), fontsize=9)
+        panel.set_ylabel(textwrap.fill(as_label(agent.names[j]), 24), fontsize=9)
     last = panels[len(shown)]
     if acts.ndim == 1:
         last.scatter(steps, acts, s=8, c=colors, linewidths=0)
@@ -603,7 +612,7 @@ def plot_world(
     for panel, j in zip(axes, shown, strict=True):
         panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
         panel.plot(imagined[:, j], color=COLORS[0], linewidth=1.2, label=label)
-        panel.set_ylabel(textwrap.fill(world.names[j], 24), fontsize=9)
+        panel.set_ylabel(textwrap.fill(as_label(world.names[j]), 24), fontsize=9)
         panel.set(xlim=(0, len(real) - 1), ylim=_range(real[:, j], imagined[:, j]))
         panel.spines[["top", "right"]].set_visible(False)
     for panel in axes[-_COLUMNS:]:
