@@ -462,7 +462,7 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
 
 
 def _without_frame(text: str) -> str:
-    """Return tyro's message, which it prints in a box, as one line, and another for where to look."""
+    """Return tyro's message, which it prints in a box, as one line, and a hint in another."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = re.sub(r"[\u2500-\u257f|]|-{3,}", " ", plain).strip().splitlines()
     message = " ".join(" ".join(lines[1:]).split())  # the first is a title
