@@ -12,8 +12,47 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+_TILE = 32  # pixels
+_COLOURS = {
+    " ": (235, 235, 235), "#": (90, 90, 90), "G": (60, 170, 80), "K": (230, 190, 40),
+    "D": (140, 80, 30), "/": (200, 160, 110),
+}  # fmt: skip
+_AGENT = (200, 50, 50)
 
-class DeepSea(gym.Env[Any, Any]):
+
+class _OnGrid(gym.Env[Any, Any]):
+    """Base of environments on a grid, which is drawn as text or as an image of (h, w, 3) bytes.
+
+    ``#`` is a wall, ``G`` the goal, ``K`` the key, ``D`` the closed door and ``/`` the open one;
+    anything else is the agent.
+    """
+
+    metadata = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}  # noqa: RUF012
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode is {render_mode!r}: it must be ansi, rgb_array or None")
+        self.render_mode = render_mode
+
+    def _places(self) -> tuple[list[str], dict[tuple[int, int], str]]:
+        """Return the rows of the grid, and what stands at (column, row); the agent is the last."""
+        raise NotImplementedError
+
+    def render(self) -> Any:
+        """Draw the present state."""
+        rows, things = self._places()
+        grid = [list(row) for row in rows]
+        for (column, row), thing in things.items():
+            grid[row][column] = thing
+        if self.render_mode == "ansi":
+            return "\n".join("".join(row) for row in grid)
+        if self.render_mode is None:
+            return None
+        colours = [[_COLOURS.get(place, _AGENT) for place in row] for row in grid]
+        return np.array(colours, dtype=np.uint8).repeat(_TILE, axis=0).repeat(_TILE, axis=1)
+
+
+class DeepSea(_OnGrid):
     """A grid of ``size`` by ``size``, from the top left a row down each step.
 
     A step to the right costs 0.01 / size; only the rightmost path ends with the reward of 1. Which
@@ -27,15 +66,29 @@ class DeepSea(gym.Env[Any, Any]):
         Observation: 1, the cell's index; or 2, row and column.
     swap : int or None
         Seed of the actions' directions; None: 1 is right everywhere.
+    render_mode : {"ansi", "rgb_array"}, optional
+        What ``render`` returns.
 
     Examples
     --------
-    >>> sea = DeepSea(2, swap=None)
-    >>> sea.reset()[0], sea.step(1)[:3], sea.step(1)[:3]
-    (0, (3, -0.005, False), (3, 0.995, True))
+    >>> sea = DeepSea(2, swap=None, render_mode="ansi")
+    >>> sea.reset()[0], sea.step(1)[:3]
+    (0, (3, -0.005, False))
+    >>> print(sea.render())
+    <BLANKLINE>
+     A
+    >>> sea.step(1)[:3]
+    (3, 0.995, True)
     """
 
-    def __init__(self, size: int = 20, numbers: int = 1, swap: int | None = 0) -> None:
+    def __init__(
+        self,
+        size: int = 20,
+        numbers: int = 1,
+        swap: int | None = 0,
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(render_mode)
         self.size, self.numbers = size, numbers
         self.action_space = spaces.Discrete(2)
         self.observation_space: Any = spaces.Discrete(size * size)
@@ -71,14 +124,21 @@ class DeepSea(gym.Env[Any, Any]):
         self._row += 1
         return self._observation(), reward, self._row == self.size, False, {}
 
+    def _places(self) -> tuple[list[str], dict[tuple[int, int], str]]:
+        last = self.size - 1
+        at = self._column, min(self._row, last)
+        return [" " * self.size] * self.size, {(last, last): "G", at: "A"}
 
-class TwoRooms(gym.Env[Any, Any]):
+
+class TwoRooms(_OnGrid):
     """Two rooms of 5 by 5 with a door between; reward 1 in the far corner of the other one.
 
     Parameters
     ----------
     numbers : int
         Observation: 1, the cell's index; or 2, x and y.
+    render_mode : {"ansi", "rgb_array"}, optional
+        What ``render`` returns.
 
     Examples
     --------
@@ -87,7 +147,8 @@ class TwoRooms(gym.Env[Any, Any]):
     (array([0., 0.]), array([1., 0.]))
     """
 
-    def __init__(self, numbers: int = 1) -> None:
+    def __init__(self, numbers: int = 1, render_mode: str | None = None) -> None:
+        super().__init__(render_mode)
         self.numbers = numbers
         self.action_space = spaces.Discrete(4)
         self.observation_space: Any = spaces.Discrete(55)
@@ -116,8 +177,12 @@ class TwoRooms(gym.Env[Any, Any]):
         goal = self._at == (10, 4)
         return self._observation(), float(goal), goal, self._steps >= 200, {}
 
+    def _places(self) -> tuple[list[str], dict[tuple[int, int], str]]:
+        rows = ["     #     "] * 2 + [" " * 11] + ["     #     "] * 2
+        return rows, {(10, 0): "G", (self._at[0], 4 - self._at[1]): "A"}  # y goes up
 
-class DoorKey(gym.Env[Any, Any]):
+
+class DoorKey(_OnGrid):
     """MiniGrid's DoorKey-5x5: fetch the key, open the door, and go to the far corner behind it.
 
     Two rooms of one column and three rows each, with a locked door between. The places of the key,
@@ -127,6 +192,8 @@ class DoorKey(gym.Env[Any, Any]):
     An observation is nine numbers: the agent's column, row and direction (0 to 3: right, down,
     left, up), the key's column and row (0, 0 while it is carried), whether it is carried, the
     door's column and row, and whether it is open. A closed door is locked again.
+
+    ``render_mode`` is "ansi", "rgb_array" or None.
 
     Examples
     --------
@@ -180,3 +247,10 @@ class DoorKey(gym.Env[Any, Any]):
         goal = self._at == (3, 3)
         reward = 1.0 - 0.9 * self._steps / self.max_steps if goal else 0.0
         return self._observation(), reward, goal, self._steps >= self.max_steps, {}
+
+    def _places(self) -> tuple[list[str], dict[tuple[int, int], str]]:
+        things = {(3, 3): "G", self._door: "/" if self._open else "D"}
+        if self._key is not None:
+            things[self._key] = "K"
+        things[self._at] = ">v<^"[self._direction]
+        return ["#####", *["# # #"] * 3, "#####"], things

@@ -1,6 +1,7 @@
 """Worlds of numbered states: counted, explored by optimism, planned by value iteration."""
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -382,3 +383,23 @@ def test_door_and_key():
     env = gym.make("oda_rl/DoorKey-v0")
     agent = ModelAgent(env, seed=63_000_004).learn(10_000)
     assert agent.evaluate(20, seed=1).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("kind", "drawn"),
+    [
+        (partial(DeepSea, 3, swap=None), "A  \n   \n  G"),
+        (TwoRooms, "     #    G\n     #     \n           \n     #     \nA    #     "),
+        (DoorKey, "#####\n#K# #\n# D #\n#v#G#\n#####"),
+    ],
+)
+def test_worlds_on_a_grid_are_drawn(kind, drawn):
+    text, image = kind(render_mode="ansi"), kind(render_mode="rgb_array")
+    for env in (text, image):
+        env.reset(seed=0)
+    assert text.render() == drawn
+    rows = drawn.split("\n")
+    assert image.render().shape == (32 * len(rows), 32 * len(rows[0]), 3)
+    assert len(np.unique(image.render().reshape(-1, 3), axis=0)) == len(set(drawn) - {"\n"})
+    with pytest.raises(ValueError, match="render_mode is 'human'"):
+        kind(render_mode="human")
