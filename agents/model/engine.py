@@ -111,7 +111,8 @@ class ModelEngine(Engine):
         self.config = config
         self._planning = planning
         self.rules, self.tables = self._new_rules(), self._new_tables()
-        self.planner: Planner | TablePlanner = self.tables if interface.n_values else self.rules
+        numbered = interface.n_values > 0 and interface.box is None
+        self.planner: Planner | TablePlanner = self.tables if numbered else self.rules
         self._compared = 0  # steps when table and laws were compared last
         self.single = self._begun(env_state)
         self._running: list[Running] | None = None  # of several environments
@@ -349,13 +350,18 @@ class ModelEngine(Engine):
             recurs = n <= _MAX_NEW * self.memory.n or seen_again(self.memory) >= _MIN_SEEN_AGAIN
             if n > _MAX_STATES or not recurs:
                 self.planner = self.rules = self._new_rules()
+                return
+        elif seen_again(self.memory) < _MIN_SEEN_AGAIN:
             return
-        if self.memory.n < _ANEW * self._compared or seen_again(self.memory) < _MIN_SEEN_AGAIN:
+        if self.memory.n < _ANEW * self._compared:
             return
         self._compared = self.memory.n
         seen, rng = self.memory.present, np.random.default_rng(self.memory.n)
-        if predicts(seen, self.memory.present_first, rng):
+        counts = predicts(seen, self.memory.present_first, rng)
+        if counts and self.planner is self.rules:
             self.planner = self.tables = self._new_tables()
+        elif not counts and self.planner is self.tables:
+            self.planner = self.rules = self._new_rules()
 
     def _confirms(self) -> bool:
         """Whether to play the best rule again before the newest one."""
