@@ -12,6 +12,7 @@ from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import GOES_ON, REWARD, TERMINAL
+from oda_rl.agents.fitted import engine as fitted_core
 from oda_rl.agents.fitted import exploration
 from oda_rl.agents.fitting.cells import Experience
 
@@ -87,7 +88,7 @@ def test_draws_are_those_of_thompson_sampling_on_ranks():
 
 
 def test_an_agent_explores_by_schemes_unless_told_how_much():
-    agent = FittedQAgent(CARTPOLE, seed=0).learn(30_000)
+    agent = FittedQAgent(CARTPOLE, seed=0).learn(15_000)
     engine = agent._engine
     counts = np.bincount(np.array(engine.exploration.schemes) + 1, minlength=N + 1)
     assert len(counts) == N + 1  # states are not numbered
@@ -101,6 +102,7 @@ def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
     rare, held = exploration.Scheme(0.0, 7), exploration.Scheme(1e9, 3)
     monkeypatch.setattr(exploration, "SCHEMES", (rare, held))
     monkeypatch.setattr(exploration, "draw", lambda played, returns, rng: len(played) % 2)
+    monkeypatch.setattr(fitted_core, "_CONSTANT_SHARE", 0.0)
     agent = FittedQAgent(CARTPOLE, seed=0, confirm_episodes=0).learn(300)
     seen = set()
 
@@ -113,7 +115,7 @@ def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
 
 def test_schemes_of_many_copies_are_each_their_own():
     envs = gym.make_vec(CARTPOLE, num_envs=8)
-    agent = FittedQAgent(envs, seed=0).learn(30_000)
+    agent = FittedQAgent(envs, seed=0).learn(15_000)
     explored = np.array(agent._engine.exploration.schemes)
     assert set(explored.tolist()) >= set(range(N))
 

@@ -1,7 +1,8 @@
-"""The fitted agent: when it fits, which policy it delivers, what it remembers, and that it learns."""
+"""The fitted agent: when it fits, which policy it delivers, what it remembers, what it learns."""
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +16,7 @@ from environments import (
     Varied,
     play,
 )
+from gymnasium.vector import SyncVectorEnv
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, load_agent
@@ -114,7 +116,8 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
             played[id(in_force)].append(agent.episodes.rows[-1, 0])
             policies[id(in_force)] = in_force  # keeps the identity from being used again
         core = agent._engine
-        in_force = core._confirming.policy if core._confirming else agent.newest
+        chosen = core._confirming or core._constant
+        in_force = chosen.policy if chosen else agent.newest
         epsilon = core.epsilon
         delivered.append(agent.policy)
         if not played:
@@ -136,7 +139,7 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
         assert (record.n, record.mean) == (len(returns), pytest.approx(np.mean(returns)))
     assert len(agent._engine.records) > 10
     assert len({id(policy) for policy in delivered}) > 3
-    assert any(len(returns) > 5 for returns in played.values())
+    assert any(len(returns) > 3 for returns in played.values())
     points = rows(agent)[0].astype(float)
     np.testing.assert_array_equal(agent.predict(points)[0], agent.policy.evaluate(points)[1])
     np.testing.assert_array_equal(agent.q_values, agent.policy.q_values)
@@ -155,6 +158,35 @@ def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_error
         Record(policies[1], n=1, mean=mean),
     ]
     assert agent.policy is policies[expected]
+
+
+class Still(Toy):
+    """Pays for action 1 alone, whatever the observation, which is noise; the others cost."""
+
+    def step(self, action):
+        observation, _, done, truncated, info = super().step(action)
+        return observation, 1.0 if action == 1 else -1.0, done, truncated, info
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_constant_actions_compete(n_envs, tmp_path):
+    make = partial(Still, n_actions=3)
+    agent = FittedQAgent(SyncVectorEnv([make] * n_envs) if n_envs > 1 else make(), seed=0)
+    agent.learn(3000)
+    constants = {one.action: one for one in agent._engine.records if one.constant}
+    assert constants[1].mean == 10.0
+    assert constants[0].mean == constants[2].mean == -10.0
+    assert constants[0].n <= 2  # it could not be the best
+    assert agent._engine._tried <= 0.05 * 3000 + 10
+    assert agent.evaluate(5, env=make(), seed=1).tolist() == [10.0] * 5
+    agent.save(tmp_path / "a.zip")
+    loaded = FittedQAgent.load(tmp_path / "a.zip", env=agent.env)
+    again = {one.action: (one.n, one.mean) for one in loaded._engine.records if one.constant}
+    assert again == {action: (one.n, one.mean) for action, one in constants.items()}
+    # A constant that is better than any policy is delivered.
+    agent._engine.records = [constants[1], Record(agent.newest, n=50, mean=2.0)]
+    assert agent.policy is constants[1].policy
+    assert (agent.policy.choices(np.random.default_rng(0).normal(size=(50, 2))) == 1).all()
 
 
 def test_an_episode_into_which_a_refit_fell_is_nobodys():
@@ -224,7 +256,7 @@ def test_no_more_policies_compete_than_are_wanted(kept_policies):
     counts = []
 
     def callback(agent):
-        counts.append(len(agent._engine.records))
+        counts.append(sum(not one.constant for one in agent._engine.records))
 
     agent = FittedQAgent(Varied(), seed=0, kept_policies=kept_policies)
     agent.learn(4000, callback=callback)

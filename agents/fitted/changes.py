@@ -61,6 +61,8 @@ class Record:
     mean: float = 0.0
     m2: float = 0.0
     """Sum of squared deviations from the mean."""
+    action: int = -1
+    """The action that it always takes; -1 if it depends on the state."""
 
     def add(self, episode_return: float) -> None:
         """Count one more episode (Welford's recursion)."""
@@ -68,6 +70,11 @@ class Record:
         change = episode_return - self.mean
         self.mean += change / self.n
         self.m2 += change * (episode_return - self.mean)
+
+    @property
+    def constant(self) -> bool:
+        """Whether it always takes the same action."""
+        return self.action >= 0
 
     @property
     def returns(self) -> Returns:
@@ -91,8 +98,11 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
 
 
 def best_of(records: Sequence[Record], spread: float) -> Record:
-    """Return the record with the greatest lower bound of its mean return."""
-    return max(records, key=lambda record: record.lower_bound(spread))
+    """Return the record with the greatest lower bound of its mean return.
+
+    Of equal ones constant actions come last.
+    """
+    return max(records, key=lambda record: (record.lower_bound(spread), not record.constant))
 
 
 def without_worst(records: Sequence[Record], max_records: int, spread: float) -> list[Record]:

@@ -38,10 +38,11 @@ _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 _CONFIRMING = 0.5  # as many steps as before a refit
 _TOO_NEW = 3  # latest policies, which are not confirmed
+_CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
 _STALE = 10  # fits after which an environment gives up an old policy
 _NEVER = 2**62  # steps
 
-_COUNTED = "n", "mean", "m2"  # of a record
+_COUNTED = "n", "mean", "m2", "action"  # of a record
 
 SCHEMA: dict[str, Member] = {
     "room": real("5, width", "[-inf, inf] or nan"),
@@ -55,9 +56,13 @@ SCHEMA: dict[str, Member] = {
     "latest": whole("", "[-1, records)"),
     "confirming": whole("", "[-1, records)"),
     "confirmed": whole(),
+    "constant": whole("", "[-1, actions)"),
+    "tried": whole(),
     "record_n": whole("records", "[1, inf)"),
     "record_mean": real("records"),
     "record_m2": real("records", "[0, inf)"),
+    "record_action": whole("records", "[-1, actions)"),
+    "epsilon": real("", "[0, 1]"),
     **MEMORY,
     "metric": real("d, d", optional=True),
     "scale": real("d", "[0, inf)", optional=True),
@@ -125,6 +130,8 @@ class FittedEngine(Engine):
         self._uninterrupted = True  # the running episode has been played with one policy
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
+        self._constant: Record | None = None  # plays one action for the present episode
+        self._tried = 0  # steps spent on that
         self._under_review: Returns | None = None  # a record's, before it is played again
         self._forgotten = 0  # steps that were taken before all that is remembered
         self._running: RunningEpisodes | None = None  # of several environments
@@ -154,7 +161,7 @@ class FittedEngine(Engine):
     @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
-        return 0.0 if self._confirming else self.exploration.epsilon
+        return 0.0 if self._confirming or self._constant else self.exploration.epsilon
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -174,7 +181,8 @@ class FittedEngine(Engine):
     def begin_episode(self) -> None:
         """Abandon running episodes; their steps stay in the memory."""
         self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._uninterrupted = True
+        self._uninterrupted, self._constant = True, None
+        self._open()
         self.leave_envs()
 
     def withdraw_choice(self) -> None:
@@ -213,13 +221,19 @@ class FittedEngine(Engine):
         self._ended_since_fit = True
         self.exploration.add(total, length, playing.scheme)
         record, max_records = playing.record, self.config.kept_policies
-        if record is not None:
+        if record is None:
+            return
+        if record.constant:
+            self._tried += length
             if record not in self.records:
-                self.records = [*self.records, record]
-                if len(self.records) > max_records:
-                    spread = self._spread()
-                    self.records = changes.without_worst(self.records, max_records, spread)
-            record.add(total)
+                self.records = [record, *self.records]
+        elif record not in self.records:
+            constants = [one for one in self.records if one.constant]
+            others = [*(one for one in self.records if not one.constant), record]
+            if len(others) > max_records:
+                others = changes.without_worst(others, max_records, self._spread())
+            self.records = [*constants, *others]
+        record.add(total)
 
     def _spread(self) -> float:
         return changes.spread_of(self.records, self.exploration.returns)
@@ -404,6 +418,7 @@ class FittedEngine(Engine):
         n_episodes, n_steps = self.memory.forget(kept, self.env_state)
         self.exploration.forget_all_but(n_episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
+        self._constant, self._tried = None, 0
         self.metric, self._novelty, self._placed = None, None, None
         self._values = None
         self._forgotten = self.state.steps - n_steps
@@ -457,7 +472,7 @@ class FittedEngine(Engine):
 
     def _install(self, found: Fit) -> None:
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
-        self._latest = Record(self.newest)
+        self._latest, self._constant = Record(self.newest), None
         self._uninterrupted = self.env_state.episode_length == 0
         self.env_state.held = 0
         self._explore_on(anew=False)
@@ -496,9 +511,38 @@ class FittedEngine(Engine):
     # What is played.
 
     def _draw_scheme(self) -> None:
-        if self._confirming is None and self.exploration.scheme != exploration.NONE:
-            self._explore_on(anew=True)
+        self._constant = None
+        drawn = self.exploration.scheme != exploration.NONE
+        if self._confirming is None and (drawn or self.exploration.epsilon < 1.0):
+            if drawn:
+                self._explore_on(anew=True)
+            self._constant = self._next_constant()
             self._open()
+
+    def _next_constant(self) -> Record | None:
+        """Return a policy of one action to play an episode with, if there is a reason to.
+
+        Each is played once, and again while it could be better than the best of all.
+        """
+        budget, n = _CONSTANT_SHARE * self._steps, self.interface.n_actions
+        if self._tried + self.exploration.mean_length > budget or not self.records:
+            return None
+        known = {one.action: one for one in self.records if one.constant}
+        for action in np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist():
+            if action not in known:
+                return self._always(action)
+        spread = self._spread()
+        best = changes.best_of(self.records, spread)
+        rival = max(known.values(), key=lambda one: one.lower_bound(-spread))
+        hopeful = rival.lower_bound(-spread) > best.lower_bound(spread)
+        return rival if hopeful and rival is not best else None
+
+    def _always(self, action: int) -> Record:
+        """Return a policy that takes one action everywhere."""
+        blank = self._blank()
+        models = blank.models.copy()
+        models[0, 1 + self.interface.n_features + action] = 1.0
+        return Record(replace(blank, models=models), action=action)
 
     def _explore_on(self, anew: bool) -> None:
         novelty = self._novelty is not None
@@ -509,11 +553,10 @@ class FittedEngine(Engine):
         return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
 
     def _open(self) -> None:
-        confirming = self._confirming is not None
-        chosen = self._confirming or self._latest
+        chosen = self._confirming or self._constant or self._latest
         # While all decisions are random, a return says nothing about the policy.
         record, policy = chosen if self.epsilon < 1.0 else None, chosen.policy
-        scheme = exploration.NONE if confirming else self.exploration.scheme
+        scheme = self.exploration.scheme if chosen is self._latest else exploration.NONE
         # An actor has no such policy: there the latest is the one that it was sent.
         if scheme == exploration.NOVELTY and self._novelty is not None:
             policy, record = self._novelty, None
@@ -550,6 +593,8 @@ class FittedEngine(Engine):
             **self.exploration.arrays(),
             "uninterrupted": np.array(self._uninterrupted),
             "confirmed": np.array(self._confirmed),
+            "constant": np.array(-1 if self._constant is None else self._constant.action),
+            "tried": np.array(self._tried),
             "forgotten": np.array(self._forgotten),
             "placed_at": np.array(self._placed_at),
             "latest": np.array(records.index(self._latest) if self._latest in records else -1),
@@ -594,10 +639,14 @@ class FittedEngine(Engine):
         novelty, cells = within(arrays, "novelty_"), within(arrays, "placed_cells_")
         self._novelty = kind.from_arrays(novelty) if novelty else None
         self._placed = Placed.from_arrays(cells) if cells else None
-        self.exploration.restore(arrays, self.state.epsilon)
+        self.exploration.restore(arrays)
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
-        for name in ("_confirmed", "_forgotten", "_placed_at"):
+        for name in ("_confirmed", "_tried", "_forgotten", "_placed_at"):
             setattr(self, name, int(arrays[name[1:]]))
+        constant = int(arrays["constant"])
+        if constant >= 0:
+            same = (one for one in self.records if one.constant and one.action == constant)
+            self._constant = next(same, None) or self._always(constant)
         self._under_review = None
         if "under_review" in arrays:
             n_episodes, mean = arrays["under_review"].tolist()
@@ -617,7 +666,8 @@ def check_contents(
     ``width`` is that of the workspace; ``policy`` is the schema of its policies.
     """
     n_records, n_actions = arrays["record_n"].size, interface.n_actions
-    require(n_records <= config.kept_policies, f"record_n has {n_records} records")
+    most = config.kept_policies + min(n_actions, _MAX_CONSTANTS)
+    require(n_records <= most, f"record_n has {n_records} records")
     novelty, fixed = "novelty_codevectors" in arrays, config.exploration is not None
     seeks = interface.n_values > 0 and not fixed
     require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")

@@ -180,16 +180,17 @@ class Exploration:
         return _HORIZONS / (1.0 - self._config.gamma)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the arrays of a file, without ``epsilon``."""
+        """Return the arrays of a file."""
         return {
+            "epsilon": np.array(self.epsilon),
             "returns": np.array(self.returns),
             "lengths": np.array(self.lengths),
             "explored": np.array(self.schemes, dtype=np.int64),
             "scheme": np.array(self.scheme),
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], epsilon: float) -> None:
+    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Take over the arrays of a file."""
-        self.epsilon, self.scheme = epsilon, int(arrays["scheme"])
+        self.epsilon, self.scheme = float(arrays["epsilon"]), int(arrays["scheme"])
         self.returns, self.lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
         self.schemes = arrays["explored"].tolist()
