@@ -39,8 +39,8 @@ from stable_baselines3.common.vec_env import (
     VecNormalize,
 )
 
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.sb3.algorithms import FittedQ, Model, TwoTimescale
+from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.sb3.algorithms import Codevector, FittedQ, Model, TwoTimescale
 
 QuickSearch = quick(Model)
 PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent, QuickSearch: quick_rule}
@@ -701,6 +701,38 @@ def test_every_space_that_the_agents_take(algorithm, n_envs, make, tmp_path):
         assert loaded.action_space == env.action_space
         np.testing.assert_array_equal(loaded.predict(observation, deterministic=True)[0], actions)
     loaded.learn(300)
+
+
+class Bare(DummyVecEnv):
+    """Tells nothing that a VecEnv need not tell."""
+
+    unwrapped = None  # so that it is no DummyVecEnv to look into
+
+    def env_method(self, *arguments, **options):
+        raise NotImplementedError
+
+    def step_wait(self):
+        *result, infos = super().step_wait()
+        return *result, [{"TimeLimit.truncated": True} if "terminal_observation" in info else {}
+                         for info in infos]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_envs", [1, 2])
+@pytest.mark.parametrize("algorithm", [TwoTimescale, FittedQ])
+def test_a_vec_env_need_not_tell_last_observations_or_call_methods(algorithm, n_envs):
+    model = algorithm(Bare([short] * n_envs), seed=0).learn(300)
+    assert model.agent.num_timesteps == 300
+    assert model.gamma == model.agent.config.gamma
+
+
+def test_a_file_that_was_just_written_is_read_from_its_beginning():
+    file = io.BytesIO()
+    model = Codevector("Pendulum-v1", seed=0).learn(300)
+    model.save(file)
+    observation = model.get_env().reset()
+    loaded = Codevector.load(file)
+    np.testing.assert_array_equal(loaded.predict(observation)[0], model.predict(observation)[0])
+    assert isinstance(loaded.agent, CodevectorAgent)
 
 
 def test_a_saved_model_says_where_it_was_trained(tmp_path):

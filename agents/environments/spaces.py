@@ -110,10 +110,15 @@ def action_choices(space: spaces.Space[Any], bins: int) -> Array:
         )
     count = math.prod(len(axis) for axis in axes)
     if count > _MAX_ACTIONS:
+        instead = "offer a choice of them by gymnasium.wrappers.TransformAction"
+        if isinstance(space, spaces.Box):
+            instead = (
+                "CodevectorAgent, and ModelAgent without action_bins, need no grid; or take fewer "
+                f"action_bins, or {instead}"
+            )
         raise ValueError(
             f"action_space is {space}: {count:,} combinations of its components are too many (at "
-            f"most {_MAX_ACTIONS}); take fewer action_bins, or offer a choice of them by "
-            "gymnasium.wrappers.TransformAction"
+            f"most {_MAX_ACTIONS}); {instead}"
         )
     combinations = list(itertools.product(*axes))
     return np.array(combinations, dtype=space.dtype).reshape(count, *space.shape)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
+    from oda_rl.agents.sb3.algorithms import Codevector as Codevector
     from oda_rl.agents.sb3.algorithms import FittedQ as FittedQ
     from oda_rl.agents.sb3.algorithms import Model as Model
     from oda_rl.agents.sb3.algorithms import TwoTimescale as TwoTimescale
@@ -16,6 +17,7 @@ __getattr__, __dir__ = offer(
     __name__,
     {
         "CellsPolicy": "policy",
+        "Codevector": "algorithms",
         "FittedQ": "algorithms",
         "Model": "algorithms",
         "TwoTimescale": "algorithms",

@@ -1,6 +1,7 @@
 """The agents as algorithms of Stable-Baselines3, for its callbacks, loggers and environments."""
 
 from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.sb3.base import Algorithm
 from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
@@ -89,6 +90,25 @@ class FittedQ(Algorithm):
     agent: FittedQAgent
 
     _agent_class = FittedQAgent
+
+
+class Codevector(Algorithm):
+    """:class:`oda_rl.agents.CodevectorAgent` as an algorithm of Stable-Baselines3.
+
+    Parameters, attributes and errors are those of :class:`TwoTimescale`, in one environment with
+    spaces as for :class:`oda_rl.agents.CodevectorAgent`, and the settings of
+    :class:`oda_rl.agents.FittedQConfig`.
+
+    Examples
+    --------
+    >>> model = Codevector("Pendulum-v1", seed=0).learn(500)
+    >>> model.action_space.contains(model.predict(model.get_env().reset())[0][0])
+    True
+    """
+
+    agent: CodevectorAgent
+
+    _agent_class = CodevectorAgent
 
 
 class Model(Algorithm):

@@ -208,7 +208,7 @@ class Algorithm(BaseAlgorithm):
         self._last_obs = self._next = None  # if the step fails, learning continues with a reset
         new_obs, rewards, dones, infos = env.step(actions)
         assert not isinstance(new_obs, tuple)
-        next_obs, truncated = next_observations(new_obs, dones, infos)
+        next_obs, truncated = next_observations(last_obs, new_obs, dones, infos)
         if dones.any():
             self.agent.training_seconds = time.perf_counter() - self._started
         normalize = self._vec_normalize_env
@@ -258,6 +258,11 @@ class Algorithm(BaseAlgorithm):
             begins=ended,
         )
         self._next = self.agent.advance(step)
+
+    @property
+    def gamma(self) -> float:
+        """Discount factor of the agent; 1 if it maximises returns without discount."""
+        return float(getattr(self.agent.config, "gamma", 1.0))
 
     def dump_logs(self) -> None:
         """Write an entry of the log."""

@@ -31,9 +31,16 @@ def described(env: VecEnv) -> AnyEnv:
 
 
 def next_observations(
-    observations: Observations, dones: npt.NDArray[Any], infos: list[dict[str, Any]]
+    before: Observations,
+    observations: Observations,
+    dones: npt.NDArray[Any],
+    infos: list[dict[str, Any]],
 ) -> tuple[Observations, npt.NDArray[np.bool_]]:
-    """Return the next observations of a step before resets, and which episodes were truncated."""
+    """Return the next observations of a step before resets, and which episodes were truncated.
+
+    An environment that does not tell the last observation of an episode, as Stable-Baselines3's do,
+    is taken to stay where it was ``before`` the step.
+    """
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()
     if not ended:
@@ -41,7 +48,8 @@ def next_observations(
     parts = observations if isinstance(observations, dict) else {"": observations}
     after = {name: part.copy() for name, part in parts.items()}
     for i in ended:
-        last = infos[i]["terminal_observation"]
+        last = infos[i].get("terminal_observation")
+        last = item(before, i) if last is None else last
         for name, part in after.items():
             part[i] = last[name] if isinstance(observations, dict) else last
         truncated[i] = infos[i].get("TimeLimit.truncated", False)
@@ -82,10 +90,13 @@ def _spec(env: VecEnv) -> EnvSpec | None:
         return spec and replace(spec, reward_threshold=reward_threshold(inner))
     # The spec of an environment in another process cannot be sent if a wrapper holds a lambda. Its
     # text can, and ends in the id: <TimeLimit<CartPoleEnv<CartPole-v1>>>.
-    match = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))
-    registered = gym.registry.get(match[1]) if match else None
-    if registered is None or not env.env_method("has_wrapper_attr", _LIMIT)[0]:
-        return registered
+    try:
+        match = re.search(r"<([^<>]+)>+$", str(env.env_method("__str__")[0]))
+        registered = gym.registry.get(match[1]) if match else None
+        if registered is None or not env.env_method("has_wrapper_attr", _LIMIT)[0]:
+            return registered
+    except Exception:  # a VecEnv need not have environments whose methods can be called
+        return None
     spec = copy.copy(registered)
     spec.max_episode_steps = env.env_method("get_wrapper_attr", _LIMIT)[0]
     return spec

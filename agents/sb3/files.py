@@ -46,6 +46,8 @@ def as_file(path: AnyPath) -> Iterator[Path]:
     if isinstance(path, io.BufferedIOBase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "model.zip")
+            if path.seekable():
+                path.seek(0)  # it may just have been written
             file.write_bytes(path.read())
             yield file
         return
