@@ -156,7 +156,7 @@ def test_forms_that_are_unknown_are_refused():
 
 def test_missing_columns_are_named():
     frame = pd.DataFrame({"x": [0.0], "next_x": [1.0], "action": [0], "reward": [1.0]})
-    with pytest.raises(ValueError, match="there must be terminated, truncated, too"):
+    with pytest.raises(ValueError, match="there must be terminated, too"):
         Transitions.of(frame)
     with pytest.raises(ValueError, match="there must be y, next_y, too"):
         Transitions.from_frame(frame, ["x", "y"], terminated="reward", truncated=None)

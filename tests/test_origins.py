@@ -1,10 +1,12 @@
 """Files describe the environment: arguments, time limit, wrappers and their statistics."""
 
 import sys
+import threading
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import quick_rule
 from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
@@ -150,8 +152,8 @@ def test_wrappers_of_a_users_module(own, tmp_path):
     loaded.named_by_file = False
     np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
     env = module.Times(gym.make("CartPole-v1"), 2.0)
-    with pytest.raises(ValueError, match="Times, which does not record its arguments"):
-        TwoTimescaleAgent(env, seed=0).evaluate(1)
+    assert origin_of(env).obstacle.endswith("Times, which does not record its arguments")
+    assert len(TwoTimescaleAgent(env, seed=0).evaluate(1)) == 1  # in a copy
 
 
 def test_an_id_that_a_module_registers(own, tmp_path):
@@ -188,3 +190,49 @@ def test_origins_survive_json():
     assert [layer.name for layer in back.wrappers] == ["TimeLimit", "RescaleAction"]
     assert back.make(learning=True).unwrapped.g == 9.0
     assert to_json(origin_of(back.make(learning=True))) == to_json(origin)
+
+
+class Own(gym.Env):
+    """Nobody has registered it; it begins where it is told to, and may hold what no copy can."""
+
+    observation_space = gym.spaces.Box(-9.0, 9.0, (1,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, hardware=None):
+        self.hardware, self.resets, self.begun = hardware, 0, set()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = float((options or {}).get("x", 0.0)), 0
+        self.resets += 1
+        self.begun.add(self.x)
+        return [self.x], {}  # a list, not an array
+
+    def step(self, action):
+        self.x += 2.0 * action - 1.0
+        self.t += 1
+        seen = [self.x] if self.t % 3 else np.array([self.x], dtype=np.float32)
+        return seen, self.x, False, self.t == 5, {}
+
+
+@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, quick_rule])
+def test_environments_of_ones_own_are_copied_to_evaluate_in(kind):
+    env = Own()
+    agent = kind(env, seed=0).learn(300, reset_options={"x": 2.0})
+    assert env.begun == {2.0}
+    resets = env.resets
+    assert agent.evaluate(3, seed=0, reset_options={"x": -3.0}).max() <= 0.0
+    assert len(agent.evaluate(3)) == 3
+    assert (env.resets, env.begun) == (resets, {2.0})
+
+
+def test_what_cannot_be_copied_is_played_in_with_a_word_but_not_while_it_is_learned_in():
+    env = Own(threading.Lock())
+    agent = TwoTimescaleAgent(env, seed=0)
+    with pytest.raises(ValueError, match="Own, which is not registered.*so no other like it"):
+        agent.learn(100, callback=lambda agent: agent.evaluate(1))
+    with pytest.warns(UserWarning, match="played in the environment itself"):
+        assert len(agent.evaluate(2)) == 2
+    assert agent.learn(50).num_timesteps > 50
+    with pytest.raises(ValueError, match="reset_options is for one environment"):
+        TwoTimescaleAgent(gym.make_vec("CartPole-v1", 2), seed=0).learn(9, reset_options={"x": 0})

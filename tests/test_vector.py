@@ -9,7 +9,7 @@ import test_model_agent
 import test_two_timescale
 from environments import BARTO, NONSENSE, Broken, Plain, Toy, Varied, quick_rule, steps_for
 from gymnasium import spaces
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 from test_adaptation import BOX, MIXED, Combined, near_sighted
 
 from oda_rl.agents import (
@@ -305,9 +305,29 @@ def test_where_an_agent_is_evaluated(kind):
         ValueError, match="wrapped by NormalizeObservation, which .*so no other like it"
     ):
         scaled.evaluate(1)
-    nameless = kind(several(Toy, 2), seed=0)
-    with pytest.raises(ValueError, match="Toy, which is not registered.*so no other like it"):
-        nameless.evaluate(1)
+    assert kind(several(Toy, 2), seed=0).evaluate(1).tolist() == [10.0]  # in a copy of the first
+
+
+class Untold(VectorWrapper):
+    """Does not tell how episodes ended."""
+
+    def step(self, actions):
+        return *super().step(actions)[:4], {}
+
+
+def test_last_observations_are_found_in_lists_and_missed_with_a_sentence():
+    envs = [
+        several(Toy, 2, AutoresetMode.SAME_STEP),
+        several(Toy, 2, AutoresetMode.SAME_STEP),
+    ]
+    first, second = (
+        TwoTimescaleAgent(env, seed=0).learn(200)
+        for env in (envs[0], gym.wrappers.vector.DictInfoToList(envs[1]))
+    )
+    np.testing.assert_array_equal(first.q_values, second.q_values)
+    untold = Untold(several(Toy, 2, AutoresetMode.SAME_STEP))
+    with pytest.raises(ValueError, match="infos of environment 0 has no 'final_obs'"):
+        TwoTimescaleAgent(untold, seed=0).learn(200)
 
 
 @kinds

@@ -3,8 +3,8 @@
 import html
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self, SupportsFloat
 
@@ -32,6 +32,7 @@ from oda_rl.agents.base.progress import deferred_interrupt, progress_line
 from oda_rl.agents.base.settings import checked_count, made_settings
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
+from oda_rl.agents.environments.adaptation import WithOptions
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
 from oda_rl.agents.environments.validation import action_index, checked_reward
@@ -372,6 +373,7 @@ class Agent(Player):
         checkpoint: str | Path | None = None,
         checkpoint_every: int | None = None,
         actors: Actors | None = None,
+        reset_options: dict[str, Any] | None = None,
     ) -> Self:
         """Train for ``total_timesteps`` more environment steps.
 
@@ -399,6 +401,8 @@ class Agent(Player):
         actors : Actors, optional
             Processes that play episodes in slow environments; the agent learns from these, and its
             own environment is not stepped. For fitted agents only.
+        reset_options : dict, optional
+            ``options`` of each reset; steps are not compiled then.
 
         Returns
         -------
@@ -422,6 +426,7 @@ class Agent(Player):
             further. A second Ctrl-C raises at once.
         """
         run = TrainingRun(checked_count("total_timesteps", total_timesteps))
+        run.reset_options = reset_options
         return self._run(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     @one_thread()
@@ -510,6 +515,14 @@ class Agent(Player):
                 client = stack.enter_context(actors.at_work(learner.modules))
                 run.actors = learner, client, actors.workers
             env, before = self._require_env(), self.training_seconds
+            if run.reset_options is not None:
+                if isinstance(env, VectorEnv) or actors is not None:
+                    raise ValueError(
+                        "reset_options is for one environment: those of a vector environment reset "
+                        "by themselves, and actors have their own"
+                    )
+                env = WithOptions(env, run.reset_options)
+            stack.enter_context(self._training())
             run.interrupt = stack.enter_context(deferred_interrupt())
             if checkpoints is not None:
                 stack.enter_context(checkpoints.locked())
@@ -547,6 +560,14 @@ class Agent(Player):
                 raise KeyboardInterrupt
         return self
 
+    @contextmanager
+    def _training(self) -> Iterator[None]:
+        self._in_training = True
+        try:
+            yield
+        finally:
+            self._in_training = False
+
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         """Reset the environment, unless the run is resumed in it, and train."""
         if not run.resumed:
@@ -571,9 +592,12 @@ class Agent(Player):
         seed: int | None = None,
         progress_bar: bool = False,
         max_episode_steps: int | None = None,
+        reset_options: dict[str, Any] | None = None,
     ) -> FloatArray:
-        returns = super().evaluate(n_eval_episodes, env, seed, progress_bar, max_episode_steps)
-        if env is None and len(returns) >= _MIN_JUDGED:
+        returns = super().evaluate(
+            n_eval_episodes, env, seed, progress_bar, max_episode_steps, reset_options
+        )
+        if env is None and reset_options is None and len(returns) >= _MIN_JUDGED:
             self._doubt = None
             first = self.episodes.curve[:_FIRST, 0]
             if len(first) and not better(returns, first):

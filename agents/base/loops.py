@@ -20,6 +20,7 @@ from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
+from oda_rl.agents.environments.adaptation import final_observation
 from oda_rl.agents.environments.spaces import Interface, plain
 from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
@@ -46,15 +47,15 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
         end = run.stop(_STEPS_PER_REPORT)
         for steps in range(run.steps + 1, end + 1):
             observation, reward, terminated, truncated, _ = env.step(first_action + action)
-            if converting:
+            if converting or type(observation) is not np.ndarray:
                 observation = vector(observation)
             if type(reward) is not float:
                 reward = checked_reward(reward, steps)
             try:
                 code = step(observation, reward, terminated, truncated, *arrays)
-            except errors.NumbaError:  # from an observation of another type than the first
-                vector(observation)
-                raise
+            except errors.NumbaError:  # an array of another type than the first
+                observation = vector(observation)
+                code = step(observation, reward, terminated, truncated, *arrays)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
@@ -186,7 +187,7 @@ class _VectorResets:
         rewards: Any,
         terminated: Any,
         truncated: Any,
-        infos: dict[str, Any],
+        infos: Any,
     ) -> VectorStep:
         """Convert the result of ``env.step``."""
         ends, cuts = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
@@ -196,7 +197,14 @@ class _VectorResets:
             if over.any():
                 after = points.copy()
                 for i in np.flatnonzero(over):
-                    after[i] = self._interface.flatten("final_obs", infos["final_obs"][i])
+                    last = final_observation(infos, i)
+                    if last is None:
+                        raise ValueError(
+                            f"infos of environment {i} has no 'final_obs': an environment that "
+                            "resets at the same step must tell there how the episode ended, as "
+                            "gymnasium.vector.SyncVectorEnv does"
+                        )
+                    after[i] = self._interface.flatten("final_obs", last)
             acts, begins = made, over
         else:
             begins, self._over = self._over, over

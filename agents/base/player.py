@@ -1,6 +1,7 @@
 """Base of everything that acts by a policy in an environment."""
 
 import copy
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.loops import play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.environments.adaptation import adapted, adapted_vector
+from oda_rl.agents.environments.adaptation import WithOptions, adapted, adapted_vector
 from oda_rl.agents.environments.making import generator_of, make_env, set_generator
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
@@ -44,6 +45,7 @@ class Player(ABC):
     _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
+    _in_training = False
     _env_rng: dict[str, Any] | None = None  # generator state of the environment, from a file
     _env: AnyEnv | None = None
     _origin: Origin | None = None  # of an environment that has not been made
@@ -186,6 +188,7 @@ class Player(ABC):
         seed: int | None = None,
         progress_bar: bool = False,
         max_episode_steps: int | None = None,
+        reset_options: dict[str, Any] | None = None,
     ) -> FloatArray:
         """Play greedy episodes and return the returns, shape (n_eval_episodes,); learn nothing.
 
@@ -194,8 +197,9 @@ class Player(ABC):
         n_eval_episodes : int
             At least 1.
         env : gymnasium.Env, optional
-            Environment to play in. By default one like the agent's is made, with the present
-            running statistics of its wrappers, and closed afterwards.
+            Environment to play in. By default one like the agent's is made, or its own is copied,
+            with the present running statistics of its wrappers. If that is impossible, episodes are
+            played in its own, with a warning: begin your next episode with a reset then.
         seed : int, optional
             Seed of the environment's first reset.
         progress_bar : bool
@@ -203,18 +207,22 @@ class Player(ABC):
         max_episode_steps : int, optional
             Steps after which an episode that has not ended is cut off, with a warning. By default
             ten times the longest training episode, and at least 10,000.
+        reset_options : dict, optional
+            ``options`` of each reset.
 
         Raises
         ------
         ValueError
-            If ``env`` has other spaces than the agent was trained with, or is not given and no
-            other environment can be made, or playing goes beyond ``limits``.
+            If ``env`` has other spaces than the agent was trained with; if it is not given, and no
+            other can be made while the agent learns in its own; or if playing goes beyond
+            ``limits``.
         """
         count = checked_count("n_eval_episodes", n_eval_episodes)
         limit = max(10_000, 10 * self._longest_episode)
         if max_episode_steps is not None:
             limit = checked_count("max_episode_steps", max_episode_steps)
-        with self._evaluation_env(env) as made, episodes_line(count, progress_bar) as report:
+        place = self._evaluation_env(env, reset_options)
+        with place as made, episodes_line(count, progress_bar) as report:
             compiled, policy = compiled_dynamics(made), self.policy.in_loops
             ends = compiled is not None and compiled.max_episode_steps <= limit
             if compiled is not None and ends and policy is not None:
@@ -426,7 +434,18 @@ class Player(ABC):
         """Make another environment like its own, or like those in its vector environment."""
         if self._env is None:
             return self._remake_env(learning=False, render_mode=render_mode)
-        return separate_env(self._env, render_mode)
+        try:
+            return separate_env(self._env, render_mode)
+        except ValueError as error:
+            own = self._env
+            if self._in_training or render_mode is not None or not isinstance(own, gym.Env):
+                raise
+            warnings.warn(
+                f"{error}; episodes are played in the environment itself: begin your next episode "
+                "with a reset",
+                stacklevel=4,
+            )
+            return own
 
     def _adapted(self, env: AnyEnv) -> AnyEnv:
         """Wrap an environment so that it has the spaces that engines work with."""
@@ -435,7 +454,9 @@ class Player(ABC):
         return adapted(env, self._bins)
 
     @contextmanager
-    def _evaluation_env(self, env: gym.Env[Any, Any] | None) -> Iterator[gym.Env[Any, Any]]:
+    def _evaluation_env(
+        self, env: gym.Env[Any, Any] | None, reset_options: dict[str, Any] | None = None
+    ) -> Iterator[gym.Env[Any, Any]]:
         """Give the adapted environment to play in: the given one, or a new one, closed after."""
         made = self.make_separate_env() if env is None else env
         if isinstance(made, VectorEnv):
@@ -448,7 +469,7 @@ class Player(ABC):
         adapted_env = self._adapted(made)
         assert isinstance(adapted_env, gym.Env)
         try:
-            yield adapted_env
+            yield adapted_env if reset_options is None else WithOptions(adapted_env, reset_options)
         finally:
-            if env is None:
+            if env is None and made is not self._env:
                 adapted_env.close()

@@ -45,9 +45,16 @@ def _live_line(
     if not visible:
         yield lambda completed, status: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = BarColumn(bar_width=20), TextColumn(text), TimeRemainingColumn()
+    # The seconds go on while a fit or a search takes its time.
+    columns = BarColumn(bar_width=20), TextColumn(text), TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, refresh_per_second=10, transient=transient) as progress:
         task = progress.add_task("", total=total, completed=begun, status=status)
         yield lambda completed, status: progress.update(task, completed=completed, status=status)

@@ -48,6 +48,8 @@ class TrainingRun:
     """Steps at which another learner has taken over; None if none has."""
     can_stop: bool = True
     """Whether a checkpoint can be written now."""
+    reset_options: dict[str, Any] | None = None
+    """``options`` of each reset."""
     actors: tuple[Any, Any, int] | None = None
     """First arguments of :func:`train_by_actors`; None without actors."""
     _due: int = _NEVER

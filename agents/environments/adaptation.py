@@ -117,9 +117,9 @@ class AdaptedVector(_VectorWrapper):
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         taken = actions if self.choices is None else self.choices[actions]
         observations, *outcome, infos = self.env.step(taken)
-        if "final_obs" in infos:
-            finals = [None if one is None else self._vector(one) for one in infos["final_obs"]]
-            infos = {**infos, "final_obs": finals}
+        if isinstance(infos, list) or "final_obs" in infos:
+            finals = [final_observation(infos, i) for i in range(self.num_envs)]
+            infos = {"final_obs": [None if one is None else self._vector(one) for one in finals]}
         return self._vectors(observations), *outcome, infos
 
     def _vectors(self, observations: Any) -> Any:
@@ -132,6 +132,31 @@ class AdaptedVector(_VectorWrapper):
         return (
             one.observation(observation) if isinstance(one, gym.ObservationWrapper) else observation
         )
+
+
+def final_observation(infos: Any, i: int) -> Any:
+    """Return the last observation of the episode that ended in an environment; None if untold.
+
+    ``infos`` are a dictionary, or a list of them, as from ``gymnasium.wrappers.vector.
+    DictInfoToList``.
+    """
+    if isinstance(infos, dict):
+        finals = infos.get("final_obs")
+        return None if finals is None else finals[i]
+    return infos[i].get("final_obs")
+
+
+class WithOptions(gym.Wrapper[Any, Any, Any, Any]):
+    """Passes ``options`` to each reset."""
+
+    def __init__(self, env: gym.Env[Any, Any], options: dict[str, Any]) -> None:
+        super().__init__(env)
+        self._options = options
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        return self.env.reset(seed=seed, options=options or self._options)
 
 
 def adapted_vector(env: VectorEnv[Any, Any, Any], action_bins: int) -> VectorEnv[Any, Any, Any]:

@@ -4,6 +4,7 @@ Files hold it as JSON, which may come from anyone: all of it is checked, and not
 before :meth:`Origin.make`.
 """
 
+import copy
 import math
 import re
 import sys
@@ -236,15 +237,42 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
 def separate_env(env: AnyEnv, render_mode: str | None = None) -> gym.Env[Any, Any]:
     """Make another environment like ``env``, or like those in it, and leave ``env`` alone.
 
-    It has the running statistics of ``env``, which are not updated.
+    One that cannot be made anew is copied. It has the running statistics of ``env``, which are not
+    updated.
     """
     origin = origin_of(env)
-    if origin.obstacle is not None:
+    if origin.obstacle is None:
+        return origin.make(learning=False, render_mode=render_mode)
+    found = None if render_mode is not None else _copy_of(env)
+    if found is None:
         raise ValueError(
             f"env is {env}: {origin.obstacle}, so no other like it can be made: pass the "
             "environment to evaluate in"
         )
-    return origin.make(learning=False, render_mode=render_mode)
+    return found
+
+
+def _copy_of(env: AnyEnv) -> gym.Env[Any, Any] | None:
+    """Copy an environment, or the first of those in a vector environment; None if that fails."""
+    one: Any = env
+    if isinstance(env, VectorEnv):
+        if not hasattr(env.unwrapped, "envs") or isinstance(env, VectorWrapper):
+            return None
+        one = env.unwrapped.envs[0]
+        if any(_running(wrapper) is not None for wrapper in _chain(one)):
+            return None  # they differ between the environments
+    while isinstance(one, _TRANSPARENT):
+        one = one.env
+    try:
+        found: gym.Env[Any, Any] = copy.deepcopy(one)
+    except Exception:  # of whatever kind an environment may hold
+        return None
+    for wrapper in _chain(found):
+        if _running(wrapper) is not None:
+            wrapper.update_running_mean = False
+    if isinstance(getattr(found.unwrapped, "_np_random", None), np.random.Generator):
+        found.unwrapped._np_random = None  # not the next random numbers of the original
+    return found
 
 
 def _layers(env: gym.Env[Any, Any]) -> Iterator[Layer]:

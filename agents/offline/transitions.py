@@ -149,7 +149,7 @@ class Transitions:
             Column of the action, or of each of its components.
         rewards, terminated : str
         truncated : str or None
-            None if no episode was cut off.
+            None if no episode was cut off, as where there is no column "truncated".
 
         Raises
         ------
@@ -166,6 +166,8 @@ class Transitions:
                [0.2]])
         """
         names = [str(name) for name in frame.columns]
+        if truncated == "truncated" and truncated not in names:
+            truncated = None
         before = observations
         if before is None:
             before = [name for name in names if _NEXT + name in names]
