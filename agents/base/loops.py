@@ -196,7 +196,7 @@ class _VectorResets:
         if self._same_step:
             if over.any():
                 after = points.copy()
-                for i in np.flatnonzero(over):
+                for i in np.flatnonzero(over).tolist():
                     last = final_observation(infos, i)
                     if last is None:
                         raise ValueError(
