@@ -215,6 +215,12 @@ def check_sparse(rows):
     assert steps == [2_000, 5_000, 50_000, 100_000]
 
 
+def check_everyday(rows):
+    means = {row["method"]: float(row["mean"]) for row in rows}
+    assert means["rule"] > means["constant"] + 2.0
+    assert means["FittedQAgent"] > means["constant"] - 2.0  # of 3 that chance takes or gives
+
+
 def check_mujoco(rows):
     (row,) = rows
     assert float(row["mean"]) > 500.0
@@ -260,6 +266,8 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
                "rules distilled", check_distil),
     "sparse": (["--seeds", "1", "--only", "two rooms, numbered"],
                "share of seeds that succeed", check_sparse),
+    "everyday": (["--seeds", "1", "--only", "Pricing", "--methods", "FittedQAgent"],
+                 "way from the best constant", check_everyday),
     "mujoco": (["--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5"],
                "trusts its model", check_mujoco),
     "vector": (["--only", "copies", "--seeds", "1", "--checkpoints", "2000", "5000", "10000",
@@ -279,7 +287,7 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_benchmark(name, run_script):
     options, text, check = BENCHMARKS[name]
-    if name in ("continuous", "distil", "sparse", "mujoco", "vector"):
+    if name in ("continuous", "distil", "everyday", "sparse", "mujoco", "vector"):
         options = [*options, "--workers", "1"]
     assert text in run_script("benchmark.py", name, *options)
     check(read_rows(f"results/benchmark_{name}.csv"))

@@ -52,6 +52,7 @@ FIRST_SEEDS = {
     "benchmark_chip": 62_000_000,
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
+    "benchmark_everyday": 65_000_000,
     "benchmark_joint_cells": 190_000_000,
     "benchmark_online": 220_000_000,
 }
