@@ -49,6 +49,9 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "oda_rl"
+html_logo = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 4,

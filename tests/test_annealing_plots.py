@@ -7,6 +7,7 @@ from PIL import Image
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KernelDensity
 
 from oda_rl import ODAClassifier, ODAClusterer, plotting
 from oda_rl.command.reporting import save_figure
@@ -207,3 +208,16 @@ def test_other_than_two_features(classifier, clusterer, moons, tmp_path):
     with pytest.raises(ValueError, match=r"\(50, 3\)"):
         annealing_plots.plot_clusters(clusterer, solid)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "model", [KernelDensity(bandwidth=0.5), ODAClusterer(6, random_state=0)], ids=str
+)
+def test_a_density_of_any_model(model, moons):
+    X = moons[0]
+    ax = annealing_plots.plot_density(model.fit(X), X)
+    assert ax.get_xlim()[0] < X[:, 0].min() < X[:, 0].max() < ax.get_xlim()[1]
+    with pytest.raises(ValueError, match="points have shape"):
+        annealing_plots.plot_density(model, np.zeros((5, 3)))
+    with pytest.raises(TypeError, match="it must have score_samples"):
+        annealing_plots.plot_density(object(), X)

@@ -307,7 +307,7 @@ def test_a_rule_that_is_worse_is_not_written(tmp_path, capsys, monkeypatch):
     worse = distil.Distilled(
         rule, Interface((4,), 2, 0), None, np.full(9, -116.0), np.full(9, 245.0), 900
     )
-    monkeypatch.setattr(TwoTimescaleAgent, "distilled", lambda *given, **more: worse)
+    monkeypatch.setattr(TwoTimescaleAgent, "simplify", lambda *given, **more: worse)
     assert main(["simplify", str(tmp_path)]) == 1
     assert "add --accept-worse" in capsys.readouterr().out
     assert not (tmp_path / "rule.txt").exists()

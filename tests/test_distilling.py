@@ -349,7 +349,7 @@ def test_a_curve_over_the_number_of_cells(monkeypatch):
 
 
 def test_agents_simplify_what_they_have_learned(teacher):
-    rule = teacher.simplify(n_cells=2, steps=6000, seed=3)
+    rule = teacher.simplify(n_cells=2, steps=6000, seed=3).policy
     found = distill(teacher, "CartPole-v1", 2, steps=6000, seed=3)
     for name, array in rule.arrays.items():  # the same seed gives the same bits
         np.testing.assert_array_equal(array, found.policy.arrays[name])
@@ -357,7 +357,7 @@ def test_agents_simplify_what_they_have_learned(teacher):
 
 def test_a_grid_of_continuous_actions_becomes_these():
     agent = FittedQAgent("MountainCarContinuous-v0", seed=0).learn(1000)
-    found = agent.distilled(n_cells=2, steps=3000, seed=0)
+    found = agent.simplify(n_cells=2, steps=3000, seed=0)
     assert found.policy.continuous
     assert "force" in found.rules()
 

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any
@@ -28,6 +28,23 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.environments.validation import checked_batch, checked_points
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
+
+
+def returns_of(
+    steps: Iterable[tuple[Any, float, bool]],
+    count: int,
+    report: Callable[[Sequence[float]], None] = lambda returns: None,
+) -> FloatArray:
+    """Return the returns of the first episodes of steps, shape (count,); report after each."""
+    returns = [0.0]
+    for _, reward, done in steps:
+        returns[-1] += reward
+        if done:
+            report(returns)
+            if len(returns) == count:
+                break
+            returns.append(0.0)
+    return np.array(returns)
 
 
 class Player(ABC):
@@ -228,15 +245,8 @@ class Player(ABC):
             if compiled is not None and ends and policy is not None:
                 first, _ = made.reset(seed=seed)
                 return play_compiled(compiled, policy, first, count, self._limits(env))
-            returns = [0.0]
-            for _, reward, done in play(made, self._greedy, seed, limit, self._limits(env)):
-                returns[-1] += reward
-                if done:
-                    report(returns)
-                    if len(returns) == count:
-                        break
-                    returns.append(0.0)
-        return np.array(returns)
+            steps = play(made, self._greedy, seed, limit, self._limits(env))
+            return returns_of(steps, count, report)
 
     def evaluate_random(
         self,
@@ -258,17 +268,10 @@ class Player(ABC):
         """
         count = checked_count("n_eval_episodes", n_eval_episodes)
         limit = max(10_000, 10 * self._longest_episode)
-        returns = [0.0]
         with self._evaluation_env(env) as made:
             made.action_space.seed(seed)
             choose, limits = (lambda _: made.action_space.sample()), self._limits(env)
-            for _, reward, done in play(made, choose, seed, limit, limits):
-                returns[-1] += reward
-                if done:
-                    if len(returns) == count:
-                        break
-                    returns.append(0.0)
-        return np.array(returns)
+            return returns_of(play(made, choose, seed, limit, limits), count)
 
     @one_thread()
     def visited_states(

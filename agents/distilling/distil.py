@@ -305,10 +305,10 @@ class Simplifiable(Player):
         seed: int | None = None,
         env: gym.Env[Any, Any] | None = None,
         progress_bar: bool = False,
-    ) -> RulePolicy:
-        """Return a rule of a few cells that does what the agent does, or better.
+    ) -> Distilled:
+        """Make a rule of a few cells that does what the agent does, or better.
 
-        The agent is not changed. :meth:`distilled` also returns the evaluation.
+        The agent is not changed.
 
         Parameters
         ----------
@@ -323,6 +323,11 @@ class Simplifiable(Player):
             By default a new environment is made as the agent's was.
         progress_bar : bool
             Show a progress bar.
+
+        Returns
+        -------
+        Distilled
+            ``policy`` is the rule; ``print`` it for the returns of both.
 
         Warns
         -----
@@ -339,20 +344,9 @@ class Simplifiable(Player):
         --------
         >>> from oda_rl.agents import FittedQAgent
         >>> agent = FittedQAgent("CartPole-v1", seed=0).learn(10_000)
-        >>> agent.simplify(n_cells=2, steps=40_000, seed=0).n_cells
+        >>> agent.simplify(n_cells=2, steps=40_000, seed=0).policy.n_cells
         2
         """
-        return self.distilled(n_cells, steps, seed, env, progress_bar).policy
-
-    def distilled(
-        self,
-        n_cells: int | None = None,
-        steps: int = STEPS,
-        seed: int | None = None,
-        env: gym.Env[Any, Any] | None = None,
-        progress_bar: bool = False,
-    ) -> Distilled:
-        """Return the rule of :meth:`simplify`, its returns, and rules of other sizes."""
         if env is not None:
             self._check_spaces(env)
         place = self.make_separate_env() if env is None else env

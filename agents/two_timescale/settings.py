@@ -57,7 +57,7 @@ class TwoTimescaleConfig(Checked):
     """Decay lambda of the eligibility traces, in [0, 1]. 0 is one-step learning."""
 
     step_size: Annotated[float, within("(0, 1]")] = 0.3
-    """Step size a_0 of the values at the start, relative to |φ|², in (0, 1]."""
+    """Step size a_0 of the values at the start, relative to the squared norm of φ, in (0, 1]."""
 
     step_size_steps: Annotated[float, POSITIVE] = 50_000.0
     """Steps over which it falls."""

@@ -308,7 +308,7 @@ def _simplify(options: Simplify, console: Console) -> int:
     assert isinstance(agent, Simplifiable)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # printed below
-        result = agent.distilled(options.cells, options.steps, options.seed, progress_bar=True)
+        result = agent.simplify(options.cells, options.steps, options.seed, progress_bar=True)
     console.print(f"the rule: {result.rules()}")
     console.print(f"{result.comparison}{': worse' if result.worse else ''}")
     refused = bool(result.worse) and not options.accept_worse

@@ -10,9 +10,6 @@ from oda_rl.plotting.agents import plot_sizes as plot_sizes
 from oda_rl.plotting.agents import plot_world as plot_world
 from oda_rl.plotting.axes import COLORS as COLORS
 from oda_rl.plotting.axes import new_axes as new_axes
-from oda_rl.plotting.estimators import BifurcationDisplay as BifurcationDisplay
-from oda_rl.plotting.estimators import DensityDisplay as DensityDisplay
-from oda_rl.plotting.estimators import TradeOffDisplay as TradeOffDisplay
 from oda_rl.plotting.estimators import animate_annealing as animate_annealing
 from oda_rl.plotting.estimators import plot_annealing as plot_annealing
 from oda_rl.plotting.estimators import plot_bifurcation as plot_bifurcation
@@ -20,6 +17,7 @@ from oda_rl.plotting.estimators import plot_cells_over_time as plot_cells_over_t
 from oda_rl.plotting.estimators import plot_clusters as plot_clusters
 from oda_rl.plotting.estimators import plot_component_grid as plot_component_grid
 from oda_rl.plotting.estimators import plot_decision_regions as plot_decision_regions
+from oda_rl.plotting.estimators import plot_density as plot_density
 from oda_rl.plotting.estimators import plot_exemplar_density as plot_exemplar_density
 from oda_rl.plotting.estimators import plot_mixture_density as plot_mixture_density
 from oda_rl.plotting.estimators import plot_trade_off as plot_trade_off

@@ -193,7 +193,8 @@ def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
     kept = sorted(np.argsort(alone, kind="stable")[::-1][:_MAX_PLANES].tolist())
     pairs = [(i, j) for i in kept for j in kept if i < j]
     both = [_information(_MAX_LEVELS * levels[i] + levels[j], labels) for i, j in pairs]
-    best = [pairs[k] for k in np.argsort(both, kind="stable")[::-1][:_MAX_PLANES].tolist()]
+    order = np.argsort(both, kind="stable")[::-1][:_MAX_PLANES]
+    best: list[tuple[int, int]] = [pairs[k] for k in order.tolist()]
     varied, middle = [], np.median(points, axis=0)
     for pair in best:
         ranges = [padded_range(np.quantile(points[:, j], (0.01, 0.99))) for j in pair]
@@ -348,8 +349,9 @@ def plot_episode(
             last.plot(steps, acts[:, i], color=COLORS[i % len(COLORS)], label=label)
         last.legend(frameon=False, fontsize=8)
     if len(path) == 2:
-        panels[-1].plot(*states[:, path].T, color="0.65", linewidth=1.0, zorder=1)
-        panels[-1].scatter(*states[:, path].T, s=8, c=colors, linewidths=0, zorder=2)
+        x, y = states[:, path].T
+        panels[-1].plot(x, y, color="0.65", linewidth=1.0, zorder=1)
+        panels[-1].scatter(x, y, s=8, c=colors, linewidths=0, zorder=2)
         panels[-1].set(xlabel="x", ylabel="y")
     for panel in panels[: len(shown) + 1]:
         panel.set(xlim=(0, len(states)), xlabel="steps")

@@ -4,9 +4,8 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -455,174 +454,47 @@ def _plain_ticks(axis: Any, values: Sequence[float]) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-@dataclass
-class _Display:
-    """Base of the displays."""
-
-    ax_: Axes = field(init=False, repr=False)
-    """The axes drawn last."""
-
-    @property
-    def figure_(self) -> Figure:
-        """The figure drawn last."""
-        return cast(Figure, self.ax_.figure)
-
-    def plot(self, *, ax: Axes | None = None) -> Self:
-        """Draw, by default on a new figure."""
-        self.ax_ = self._drawn(ax)
-        return self
-
-    def _drawn(self, ax: Axes | None) -> Axes:
-        raise NotImplementedError
-
-
-@dataclass
-class _HistoryDisplay(_Display):
-    """Base of the displays of a history."""
-
-    history: History
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None, **parameters: Any) -> Self:
-        """Draw the history of a fitted estimator.
-
-        Parameters
-        ----------
-        estimator : ODAClusterer, ODAClassifier or ODARegressor
-        ax : matplotlib Axes, optional
-            Where to draw; by default on a new figure.
-        **parameters
-            The display's other parameters.
-
-        Raises
-        ------
-        ValueError
-            If the estimator has no history, or a parameter is out of range.
-        """
-        if not getattr(estimator, "history_", None):
-            raise ValueError(
-                f"estimator is {estimator!r}, which has no history: it must be a fitted annealed "
-                "estimator (ODAClusterer, ODAClassifier, ODARegressor)"
-            )
-        return cls(estimator.history_, **parameters).plot(ax=ax)
-
-
-@dataclass
-class BifurcationDisplay(_HistoryDisplay):
-    """How a codebook branched as the temperature fell, and below it the number of codevectors.
+def plot_density(model: Any, X: npt.ArrayLike, ax: Axes | None = None) -> Axes:
+    """Draw the log-density of a model of two features, and samples.
 
     Parameters
     ----------
-    history : sequence of Level
-        As in ``history_`` of an annealed estimator.
+    model : estimator with ``score_samples``
+        Fitted: a mixture, an exemplar model, an annealed estimator, or a density of scikit-learn.
+    X : array-like, shape (n, 2)
+        Samples, whose range is drawn; at most 3000 are drawn.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
 
-    Examples
-    --------
-    >>> from oda_rl import ODAClusterer
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> display = BifurcationDisplay.from_estimator(ODAClusterer(4, random_state=0).fit(X))
-    >>> display.ax_.get_title()
-    'Annealing'
-    """
-
-    def _drawn(self, ax: Axes | None) -> Axes:
-        return plot_annealing(self.history, ax=ax)
-
-
-@dataclass
-class TradeOffDisplay(_HistoryDisplay):
-    """Accuracy, or distortion, over the number of codevectors or samples during annealing.
-
-    Parameters
-    ----------
-    history : sequence of Level
-        As in ``history_`` of an annealed estimator.
-    by : {"clusters", "samples"}, default="clusters"
-        The horizontal axis.
-
-    Examples
-    --------
-    >>> from oda_rl import ODAClusterer
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> display = TradeOffDisplay.from_estimator(ODAClusterer(4, random_state=0).fit(X))
-    >>> display.ax_.get_xlabel()
-    'codevectors K'
-    """
-
-    by: Literal["clusters", "samples"] = "clusters"
-
-    def _drawn(self, ax: Axes | None) -> Axes:
-        return plot_trade_off(self.history, ax=ax, by=self.by)
-
-
-@dataclass
-class DensityDisplay(_Display):
-    """Log-density of a model of two features, and samples.
-
-    Parameters
-    ----------
-    across, up : ndarray, shape (n, n)
-        Coordinates of a grid.
-    log_density : ndarray, shape (n, n)
-        Log-density at each point of the grid.
-    points : ndarray, shape (m, 2)
-        Samples; at most 3000 are drawn.
+    Raises
+    ------
+    ValueError
+        If X has not two features.
+    TypeError
+        If the model has no density.
 
     Examples
     --------
     >>> from oda_rl import SGDGaussianMixture
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
-    >>> model = SGDGaussianMixture(4, random_state=0).fit(X)
-    >>> display = DensityDisplay.from_estimator(model, X)
-    >>> bool(display.log_density.max() < 0.0)
-    True
+    >>> ax = plot_density(SGDGaussianMixture(4, random_state=0).fit(X), X)
     """
-
-    across: FloatArray
-    up: FloatArray
-    log_density: FloatArray
-    points: FloatArray
-
-    @classmethod
-    def from_estimator(cls, estimator: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Self:
-        """Draw ``score_samples`` of a fitted estimator around X.
-
-        Parameters
-        ----------
-        estimator : estimator with ``score_samples``
-            A mixture, an exemplar model, an annealed estimator, or a density of scikit-learn.
-        X : array-like, shape (n, 2)
-            Samples, whose range is drawn.
-        ax : matplotlib Axes, optional
-            Where to draw; by default on a new figure.
-
-        Raises
-        ------
-        ValueError
-            If there are not two features.
-        TypeError
-            If the estimator has no density.
-        """
-        if not hasattr(estimator, "score_samples"):
-            raise TypeError(
-                f"estimator is {estimator!r}: it must have score_samples, as mixtures, exemplars "
-                "and annealed estimators have"
-            )
-        points = in_plane(X)
-        display = cls(*_log_density(estimator, window_of(points, points)), points)
-        return display.plot(ax=ax)
-
-    def _drawn(self, ax: Axes | None) -> Axes:
-        ax = ax or new_axes(5.6, 4.8)[0]
-        highest = float(self.log_density.max())
-        levels = np.linspace(highest - _DEPTH, highest, _CONTOURS)
-        ax.contourf(
-            self.across, self.up, self.log_density, levels=levels, cmap="Blues", extend="min"
+    if not hasattr(model, "score_samples"):
+        raise TypeError(
+            f"model is {model!r}: it must have score_samples, as mixtures, exemplars and annealed "
+            "estimators have"
         )
-        draw_points(ax, self.points, np.full(len(self.points), _GREY))
-        ax.set(xlim=(self.across.min(), self.across.max()), ylim=(self.up.min(), self.up.max()))
-        ax.set_title("Log-density", loc="left")
-        return ax
+    points = in_plane(X)
+    window = window_of(points, points)
+    across, up, log_density = _log_density(model, window)
+    ax = ax or new_axes(5.6, 4.8)[0]
+    highest = float(log_density.max())
+    levels = np.linspace(highest - _DEPTH, highest, _CONTOURS)
+    ax.contourf(across, up, log_density, levels=levels, cmap="Blues", extend="min")
+    draw_points(ax, points, np.full(len(points), _GREY))
+    ax.set(xlim=window[0], ylim=window[1])
+    ax.set_title("Log-density", loc="left")
+    return ax
 
 
 def _log_density(model: Any, window: Ranges) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -746,7 +618,7 @@ def plot_mixture_density(
     >>> X = np.random.default_rng(0).normal(size=(300, 2))
     >>> ax = plot_mixture_density(SGDGaussianMixture(4, random_state=0).fit(X), X)
     """
-    ax = DensityDisplay.from_estimator(mixture, X, ax=ax).ax_
+    ax = plot_density(mixture, X, ax)
     for mean, covariance, weight in zip(
         mixture.means_, mixture.covariances_, mixture.weights_, strict=True
     ):

@@ -457,7 +457,7 @@ def _false_rows(shown: list[str], card: Mapping[str, str]) -> list[str]:
     if shown == right:
         return []
     pairs = (shown[i : i + 2] for i in range(0, len(shown), 2))
-    wrong = [": ".join(pair) for pair in pairs if tuple(pair) not in card.items()]
+    wrong = [": ".join(pair) for pair in pairs if (pair[0], pair[-1]) not in card.items()]
     return wrong or ["a card with other rows"]
 
 
