@@ -176,7 +176,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         As for :class:`ODAClusterer`. The levels have an accuracy; their labels are indices in the
         order in which classes first appeared (sorted, for ``fit``).
     codevectors_, cluster_centers_, weights_, temperature_, n_samples_seen_
-        As for :class:`ODAClusterer`, as are n_features_in_ and feature_names_in_.
+        As for :class:`ODAClusterer`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     References
     ----------

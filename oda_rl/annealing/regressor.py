@@ -125,7 +125,7 @@ class ODARegressor(RegressorMixin, BaseODA):
     slopes_ : ndarray, shape (K, d)
         Slope of the prediction for each feature in each cell; zeros for constants.
     codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
-        As for :class:`ODAClusterer`, as are n_features_in_ and feature_names_in_.
+        As for :class:`ODAClusterer`, as are ``n_features_in_`` and ``feature_names_in_``.
 
     References
     ----------
