@@ -55,6 +55,7 @@ html_css_files = ["site.css"]
 html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 4,
+    "navbar_persistent": ["search-button"],  # a field would take a row of its own
     "logo": {"text": "oda_rl"},
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],

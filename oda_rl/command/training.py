@@ -436,8 +436,12 @@ def train(options: TrainFitted, console: Console) -> int:
     new = options.agent() if resumed is None else None  # its errors must leave no folder
     with ending_as_interrupts(), _in_use(folder):
         agent = new or _loaded(options, resumed or checkpoint)
-        steps = agent.num_timesteps
-        if resumed == folder / AGENT_FILE and options.total_timesteps <= steps:
+        steps, left = agent.num_timesteps, 0
+        if resumed == checkpoint:
+            paused = load_archive(checkpoint)[0]["training"]
+            left = paused["total"] - paused["steps"]
+        further = max(options.total_timesteps - steps - left, 0)
+        if resumed == folder / AGENT_FILE and not further:
             console.print(
                 f"the training in {folder} has ended after {steps:,} steps: more --total-timesteps "
                 "continue it"
@@ -448,7 +452,7 @@ def train(options: TrainFitted, console: Console) -> int:
         copies = 1 if options.checkpoint_every is None else 2
         size = copies * agent.max_bytes(min(options.total_timesteps, _RESERVED_STEPS))
         with _reserved(folder, size) as free:
-            evaluation = _trained(agent, options, resumed == checkpoint, console, free)
+            evaluation = _trained(agent, options, resumed == checkpoint, further, console, free)
             free()
             _save(agent, options)
         _report(agent, options, evaluation, console)
@@ -474,9 +478,14 @@ def _loaded(options: TrainFitted, file: Path) -> Agent:
 
 
 def _trained(
-    agent: Agent, options: TrainFitted, resumes: bool, console: Console, free: Callable[[], None]
+    agent: Agent,
+    options: TrainFitted,
+    resumes: bool,
+    further: int,
+    console: Console,
+    free: Callable[[], None],
 ) -> Evaluation | None:
-    """Train and evaluate; return the evaluation, or None after Ctrl-C."""
+    """Resume, train for further steps and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
         with _episode_log(options.log, options.folder) as log:
             common: dict[str, Any] = {
@@ -487,8 +496,8 @@ def _trained(
                 common["checkpoint_every"] = options.checkpoint_every
             if resumes:
                 agent.resume(**common)
-            if options.total_timesteps > agent.num_timesteps:
-                agent.learn(options.total_timesteps - agent.num_timesteps, **common)
+            if further:
+                agent.learn(further, **common)
         return evaluated(agent, options.n_eval_episodes, options.seed)
     except Stopped:
         raise
