@@ -89,10 +89,7 @@ def test_composite_observations_are_flattened(kind, space, n_features):
     assert agent.num_timesteps == before + 1
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [TwoTimescaleAgent, FittedQAgent, pytest.param(ModelAgent, marks=pytest.mark.slow)],
-)
+@kinds
 @pytest.mark.parametrize(
     ("space", "best", "n_actions"),
     [
@@ -105,7 +102,7 @@ def test_composite_observations_are_flattened(kind, space, n_features):
 def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     env = Combined(BOX, space, np.array(best))
     agent = kind(env, seed=0, action_bins=3, **near_sighted(kind))
-    agent.learn(600 if kind is ModelAgent else 3000)
+    agent.learn(steps_for(kind, 3000, 250))
     assert agent.interface.n_actions == n_actions
     assert {np.asarray(action).tobytes() for action in env.taken} == {
         np.asarray(choice).tobytes() for choice in action_choices(space, 3)
@@ -115,31 +112,14 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     assert space.contains(chosen)
     batch = agent.predict(np.zeros((4, 2), np.float32))[0]
     assert batch.shape == (4, *space.shape)
-    returns = agent.evaluate(3, env=Combined(BOX, space, np.array(best)), seed=1)
-    if kind is ModelAgent:  # whose search may find a rule that is best in most states only
-        assert returns.mean() > 4  # by chance 1 to 2
-    else:
+    if kind is not quick_rule:  # whose search is too quick to find what is best
         np.testing.assert_array_equal(chosen, best)
-        assert returns.mean() > 9
+        assert agent.evaluate(3, env=Combined(BOX, space, np.array(best)), seed=1).mean() > 9
     observation = np.zeros(2, np.float32)
     agent.update(observation, agent.act(observation), 1.0, observation, False, False)
     agent.act(observation)
     with pytest.raises(ValueError, match=f"one of the {n_actions} actions"):
         agent.update(observation, np.full(space.shape, 77), 1.0, observation, False, False)
-
-
-@kinds
-def test_a_users_loop_uses_the_environments_spaces(kind):
-    for env_id in ("Pendulum-v1", "FrozenLake-v1", "Blackjack-v1"):
-        env = gym.make(env_id)
-        agent = kind(env, seed=0).learn(600)
-        assert agent.env is env
-        live(agent, env, 300)
-        assert agent.num_timesteps == 900
-        observation, _ = env.reset(seed=5)
-        assert env.action_space.contains(agent.act(observation))
-        assert env.action_space.contains(agent.predict(observation)[0])
-        agent.explain(observation)
 
 
 @pytest.mark.parametrize(
@@ -212,17 +192,19 @@ def test_the_cliff_is_learned_as_a_table():
     # The benchmark finds the optimum with .65 of 20 seeds at 20 000 steps, and -200 otherwise; as a
     # one-hot vector, with none.
     returns = []
-    for seed in range(5):
+    for seed in range(3):
         agent = FittedQAgent(gym.make("CliffWalking-v1", max_episode_steps=200), seed=seed)
         returns += agent.learn(20_000).evaluate(1, seed=0).tolist()
-    assert returns.count(-13.0) >= 2
+    assert returns.count(-13.0) >= 1
 
 
 @kinds
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1", "Blackjack-v1"])
 def test_files_and_users_loops(kind, env_id, tmp_path):
-    agent = kind(env_id, seed=0, action_bins=3).learn(steps_for(kind, 1200))
+    env = gym.make(env_id)
+    agent = kind(env, seed=0, action_bins=3).learn(steps_for(kind, 1000, 400))
     steps = agent.num_timesteps
+    assert agent.env is env
     agent.save(tmp_path / "a.zip")
     loaded = load_agent(tmp_path / "a.zip")
     np.testing.assert_array_equal(loaded.q_values, agent.q_values)
@@ -232,8 +214,12 @@ def test_files_and_users_loops(kind, env_id, tmp_path):
     np.testing.assert_array_equal(agent.evaluate(3, env=raw, seed=1), agent.evaluate(3, seed=1))
     other = kind.load(tmp_path / "a.zip", env=gym.make(env_id))
     for one in (agent, other):
-        live(one, one.env, 500)
-    assert other.num_timesteps == agent.num_timesteps == steps + 500
+        live(one, one.env, 200)
+        observation, _ = one.env.reset(seed=5)
+        assert raw.action_space.contains(one.act(observation))
+        assert raw.action_space.contains(one.predict(observation)[0])
+        one.explain(observation)
+    assert other.num_timesteps == agent.num_timesteps == steps + 200
     with pytest.raises(ValueError, match="trained with"):
         kind.load(tmp_path / "a.zip", env="CartPole-v1")
 

@@ -32,19 +32,19 @@ class Bandit(gym.Env):
         return np.array([float(self.context)]), reward, True, False, {}
 
 
-@pytest.mark.parametrize("n", [1, 5, 1000])
+@pytest.mark.parametrize("n", [1, 1000])
 @pytest.mark.parametrize(
-    ("kind", "boxed", "steps", "least"),
+    ("kind", "boxed", "steps", "least", "settings"),
     [
-        (ModelAgent, False, 600, 0.8),
-        (FittedQAgent, False, 2000, 0.8),
-        (TwoTimescaleAgent, False, 3000, 0.6),
-        (CodevectorAgent, True, 2000, 0.8),
-        (ModelAgent, True, 600, 0.7),  # its rewards are bilinear in context and action
+        (ModelAgent, False, 600, 0.8, QUICK),
+        (FittedQAgent, False, 2000, 0.8, {}),
+        (TwoTimescaleAgent, False, 3000, 0.6, {}),
+        (TwoTimescaleAgent, False, 3000, 0.6, {"gamma": 1.0}),
+        (CodevectorAgent, True, 2000, 0.8, {}),
+        (ModelAgent, True, 600, 0.7, QUICK),  # its rewards are bilinear in context and action
     ],
 )
-def test_agents_learn_what_a_context_asks_for(kind, boxed, steps, least, n):
-    settings = QUICK if kind is ModelAgent else {}
+def test_agents_learn_what_a_context_asks_for(kind, boxed, steps, least, settings, n):
     agent = kind(Bandit(n, boxed), seed=0, **settings).learn(steps)
     assert agent.evaluate(200, env=Bandit(n, boxed), seed=1).mean() >= least
 

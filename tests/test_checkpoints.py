@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, Exploring, Plain
+from test_run_folders import kill_when, steps_in
 
 from oda_rl import InvalidFileError
 from oda_rl._lock import LockedError, locked
@@ -35,14 +35,12 @@ def assert_same(one, other):
     assert [name for name in one[1] if one[1][name] != other[1][name]] == []
 
 
-QUICK = ("oda, fused", "gmm, fused", "grid, in Python", "infex, fused", "som, in Python",
-         "fitted, fused", "fitted, in Python", "codevectors")  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "name",
-    [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CASES],
-)
+    ["oda, fused", "gmm, fused", "grid, in Python", "infex, fused", "som, in Python",
+     "torques, in Python", "fitted, fused", "fitted, in Python", "bounded, fused", "codevectors",
+     "model", "model of torques"],
+)  # fmt: skip
 def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
     case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
     whole = content(case.agent().learn(case.steps), out)
@@ -96,7 +94,6 @@ def test_learning_after_a_load_continues_the_environments_randomness(env_id, tmp
     ("name", "moment"),
     [
         ("oda, fused", 0.5),
-        pytest.param("gmm, in Python", 0.9, marks=pytest.mark.slow),
         pytest.param("fitted, in Python", 0.1, marks=pytest.mark.slow),
         pytest.param("model", 0.5, marks=pytest.mark.slow),
     ],
@@ -104,24 +101,12 @@ def test_learning_after_a_load_continues_the_environments_randomness(env_id, tmp
 def test_a_killed_process_is_resumed(name, moment, tmp_path):
     case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
     whole = content(case.agent().learn(case.steps), out)
-    killed_at(name, file, int(moment * case.steps))
+    process = subprocess.Popen([*COMMAND, name, str(file)])
+    kill_when(process, lambda: file.exists() and steps_in(file) >= int(moment * case.steps))
     steps = case.load(file).num_timesteps
     assert moment * case.steps - case.every < steps
     assert_same(content(case.go_on(file), out), whole)
     assert {path.name for path in tmp_path.iterdir()} == {"agent.zip", "checkpoint.zip"}
-
-
-def killed_at(name, file, steps):
-    """Let a process train, and kill it when its checkpoint is of so many steps."""
-    process = subprocess.Popen([*COMMAND, name, str(file)])
-    while process.poll() is None and not (file.exists() and steps_in(file) >= steps):
-        time.sleep(0.005)
-    process.kill()
-    process.wait()
-
-
-def steps_in(file):
-    return load_archive(file)[0]["training"]["steps"]
 
 
 @pytest.mark.parametrize(

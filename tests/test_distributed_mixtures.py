@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
 from test_distributed import lazy, mixture
+from test_missing import with_holes
 
 from oda_rl import DistributedGaussianMixture, StochasticEMGaussianMixture
 from oda_rl.distributed import annealing
@@ -33,11 +34,7 @@ def synchronous():
 
 
 def holed(points, share=0.2):
-    """The same with missing values, but for one of each row."""
-    rng = np.random.default_rng(len(points))
-    missing = rng.random(points.shape) < share
-    missing[np.arange(len(points)), rng.integers(points.shape[1], size=len(points))] = False
-    return np.where(missing, np.nan, points)
+    return with_holes(points, share, len(points))
 
 
 def parts(climbed):

@@ -8,12 +8,7 @@ from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.base import log_cell_volumes
 from oda_rl.annealing.classifier import (
-    Candidate,
     best_temperature,
-    candidates,
-    class_log_densities,
-    doubts,
-    folds,
 )
 from oda_rl.annealing.levels import Schedule
 from oda_rl.annealing.regressor import fit_local_models
@@ -174,14 +169,6 @@ def test_constant_features_and_tiny_scales_have_models():
     np.testing.assert_allclose(models.slopes, [[1e9, 0.0]])
 
 
-def test_class_densities_are_sums_and_do_not_underflow():
-    divergences = np.array([[1.0, 2.0, 3.0], [5000.0, 6000.0, 7000.0]])
-    logs = class_log_densities(divergences, np.array([0.5, 0.2, 0.3]), np.array([0, 0, 1]), 2.0)
-    expected = [np.log(0.5 * np.exp(-0.5) + 0.2 * np.exp(-1.0)), np.log(0.3) - 1.5]
-    np.testing.assert_allclose(logs[0], expected)
-    assert np.isfinite(logs).all()
-
-
 def test_the_temperature_of_prediction_is_the_most_likely_one():
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(-1, 1, 2000), rng.normal(1, 1, 2000)])
@@ -232,34 +219,6 @@ def test_a_metric_is_learned_where_points_are_and_in_their_units():
     np.testing.assert_allclose(other.codevectors, 8.0 * one.codevectors + 100.0, atol=1e-3)
     np.testing.assert_allclose(other.matrix, one.matrix, atol=1e-3)
     assert one.matrix[0, 0] > 10.0 * max(one.matrix[1, 1], one.matrix[2, 2])
-
-
-def test_candidates_are_few_and_fit_the_data():
-    assert candidates(2, 40, ["rslvq"], 0.05, 0.01)[-1].n_clusters == 8
-    assert [c.n_clusters for c in candidates(3, 10, [None], 0.05, 0.01)] == [3]
-    both = candidates(2, 1000, ["rslvq", "mrslvq"], 0.07, 0.03)
-    assert len(both) == 36
-    assert {c.penalty for c in both if c.fine_tuning == "rslvq"} == {0.03}
-    assert {c.rate for c in both if c.fine_tuning == "mrslvq"} == {0.07}
-    assert candidates(2, 1000, [None], 0.3, 0.01)[0] == Candidate(2, None, 0.3, 0.01)
-
-
-def test_folds_part_every_class_evenly():
-    classes = np.array([0] * 50 + [1] * 10 + [2])
-    seen = np.zeros(61, int)
-    for train, test in folds(classes, np.random.default_rng(0)):
-        assert sorted([*train, *test]) == list(range(61))
-        assert (classes[test] == 1).sum() == 2
-        assert 60 in train
-        seen[test] += 1
-    assert seen.tolist() == [1] * 60 + [0]
-
-
-def test_doubts_are_errors_and_log_loss():
-    scores = np.log([[0.9, 0.1], [0.2, 0.8]])
-    right, wrong = doubts(scores, np.array([0, 1])), doubts(scores, np.array([1, 0]))
-    np.testing.assert_allclose(right, -np.log(0.99 * np.array([0.9, 0.8]) + 0.01))
-    np.testing.assert_allclose(wrong, 1 - np.log(0.99 * np.array([0.1, 0.2]) + 0.01))
 
 
 class Thing(Filed):

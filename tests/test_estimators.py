@@ -2,7 +2,6 @@
 
 import inspect
 
-import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -12,14 +11,11 @@ import oda_rl
 # Those whose fit or predict runs other code than that of the defaults.
 OTHERS = [
     oda_rl.INFEX("mean_variance", tol=1e-4),
-    oda_rl.INFEX(bandwidth=0.5, max_exemplars=3),
-    oda_rl.LVQ(algorithm="glvq"),
     oda_rl.LVQ(n_prototypes=2, algorithm="rslvq"),
     oda_rl.ODAClusterer(refine=False, forgetting=0.1),
     oda_rl.ODAClassifier(prediction="nearest", fine_tuning="glvq"),
     oda_rl.ODAClassifier(fine_tuning="mrslvq"),
     oda_rl.ODARegressor(local_model="constant"),
-    oda_rl.ODATreeClassifier(resolutions=[np.asarray]),
     oda_rl.SGDGaussianMixture(2, update="sgd", max_iter=5),
     oda_rl.SGDGaussianMixture(3, batch_size=7, covariance_type="full"),
     oda_rl.SOM(shape=2, periodic=True, init="random"),

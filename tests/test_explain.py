@@ -27,7 +27,7 @@ KINDS = {
     "fitted": FittedQAgent,
     "rule": partial(ModelAgent, generations=2),
 }
-STEPS = {"online": 30_000, "fitted": 10_000, "rule": 500}
+STEPS = {"online": 10_000, "fitted": 5_000, "rule": 500}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -227,15 +227,6 @@ def test_the_agent_acts_otherwise_beyond_and_not_before(agent, visited):
         assert agent.predict(observation + 0.999 * step)[0] == told.action
         near = observation + ball(rng, 4, 0.9999 * told.at_least, 2000) / agent.scale_
         assert (agent.predict(near)[0] == told.action).all()
-
-
-def test_the_lower_bound_of_a_trained_policy_says_something():
-    shares = []
-    for seed in range(4):
-        agent = FittedQAgent("CartPole-v1", seed=seed).learn(10_000)
-        told = [agent.explain(state) for state in agent.visited_states(500, seed=1)[::25]]
-        shares.append(np.mean([one.at_least > 0.25 * one.distance for one in told]))
-    assert np.mean(shares) > 0.35
 
 
 def test_visits_of_a_fitted_agent_are_what_it_remembers(tmp_path):
@@ -438,7 +429,7 @@ def test_the_table_has_a_row_for_each_cell(agent, visited, kind):
 @pytest.fixture(scope="module")
 def many():
     """A policy of many cells, components and actions."""
-    agent = FittedQAgent(Toy(n_features=15, n_actions=10), seed=0).learn(12_000)
+    agent = FittedQAgent(Toy(n_features=15, n_actions=10), seed=0, cells_per_root=2.0).learn(2_000)
     assert agent.n_cells > 40
     return overview(agent, agent.visited_states(200, env=Toy(n_features=15, n_actions=10)))
 

@@ -46,10 +46,10 @@ DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisi
 
 TRAINED = {
     "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
-    "online, MountainCar": (TwoTimescaleAgent, "MountainCar-v0", 20_000),
+    "online, MountainCar": (TwoTimescaleAgent, "MountainCar-v0", 8_000),
     "online, 2 by 3": (TwoTimescaleAgent, Grid, 3_000),
     "fitted, BartoCartPole": (FittedQAgent, BARTO, 20_000),
-    "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 50_000),
+    "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 8_000),
     "fitted, 2 by 3": (FittedQAgent, Grid, 3_000),
     "model, CartPole": (quick_rule, "CartPole-v1", 500),
 }
@@ -62,7 +62,7 @@ class Case:
     def __init__(self, kind, env, steps):
         make = (lambda: make_env(env)) if isinstance(env, str) else env
         self.agent = kind(make(), seed=0).learn(steps)
-        each = 20_000 // len(SHARES) if "CartPole" in str(env) else 5_000
+        each = 10_000 // len(SHARES)
         episodes = [
             self.agent.visited_states(each, env=Exploring(make(), share), seed=1)
             for share in SHARES
@@ -71,15 +71,7 @@ class Case:
         self.actions = predictions(self.agent, self.observations)
 
 
-QUICK = ("online, MountainCar", "fitted, 2 by 3", "model, CartPole")
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in TRAINED
-    ],
-)
+@pytest.fixture(scope="module", params=[name for name in TRAINED if "Barto" not in name])
 def case(request):
     return Case(*TRAINED[request.param])
 
@@ -220,10 +212,8 @@ def test_names_that_are_not_known(tmp_path):
     assert "-1  action -1" in export_policy(agent, tmp_path / "policy.h").read_text()
 
 
-@pytest.mark.parametrize(
-    "kind", [TwoTimescaleAgent, FittedQAgent, pytest.param(quick_rule, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("name", [name for name in ODD if name != "equal rewards"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["many actions", "constant component", "scales", "one-hot"])
 def test_odd_environments(kind, name, tmp_path):
     agent = kind(ODD[name](Varied), seed=0).learn(1_500)
     env = ODD[name](Varied)
@@ -396,8 +386,8 @@ def by_rule(scores, outputs, box=None, env_id=None):
     return agent_of(policy, box, env_id), policy
 
 
-@pytest.mark.parametrize("n_nearest", [1, 3, 6])
-@pytest.mark.parametrize("n_cells", [1, 2, 4, 40])
+@pytest.mark.parametrize("n_nearest", [1, 6])
+@pytest.mark.parametrize("n_cells", [1, 4, 40])
 @pytest.mark.parametrize("whole", [False, True])
 def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
     policy, rng = random_policy(n_cells, 3, 4, n_nearest=n_nearest)
@@ -412,10 +402,10 @@ def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
     points = points.astype(np.float32)
     agent = agent_of(policy, recent=points.astype(np.float64))
     far = np.concatenate([100.0 * points[:1_000], policy.codevectors]).astype(np.float32)
+    program, document = compiled(agent, tmp_path, DECISIONS), document_of(agent, tmp_path)
     for observations, share in ((points, 1e-4), (far, 0.02)):  # far from all, ties are not known
-        document = document_of(agent, tmp_path)
         for actions in (
-            run_in_c(agent, tmp_path, observations),
+            decisions(program, observations),
             run_in_onnx(agent, tmp_path, observations),
             np.array([decide(document, observation) for observation in observations]),
         ):
@@ -428,7 +418,7 @@ def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
 @pytest.mark.parametrize("fixed_point", [False, True])
 @pytest.mark.parametrize(
     ("actions", "numbers"),
-    [([0], 0), ([1], 0), ([0, 1], 1), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)],
+    [([1], 0), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)],
 )
 def test_a_rule_is_its_numbers(actions, numbers, fixed_point, tmp_path):
     rng = np.random.default_rng(len(actions))

@@ -33,7 +33,7 @@ from oda_rl.diagram import ordered
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
 STATES = np.arange(500, dtype=np.float32)[:, None]
-KINDS = {ModelAgent: 8_000, FittedQAgent: 6_000, TwoTimescaleAgent: 6_000}
+KINDS = {ModelAgent: 5_000, FittedQAgent: 3_000, TwoTimescaleAgent: 3_000}
 
 
 class Spelled(gym.ObservationWrapper):
@@ -96,7 +96,7 @@ def test_numbered_states_are_a_table_everywhere(kind, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_whole_numbers_that_are_equally_near(kind, name, tmp_path):
     space = SPELLED[name]
-    agent = kind(Spelled(space), seed=1).learn(6_000)
+    agent = kind(Spelled(space), seed=1).learn(3_000)
     env = gym.make(TAXI).unwrapped
     numbers = np.array([list(env.decode(state)) for state in range(500)])
     states = numbers

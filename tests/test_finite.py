@@ -39,22 +39,18 @@ def check_finite(arrays):
             assert not np.isnan(array).any(), name
 
 
-@pytest.mark.parametrize("exponent", EXPONENTS)
-@pytest.mark.parametrize("component", [0, 1])
-@pytest.mark.parametrize("partition", ["oda", "grid", "gmm", "som", "infex"])
-def test_online_agents(partition, component, exponent, tmp_path):
-    agent = TwoTimescaleAgent(Scaled(component, exponent), seed=0, gamma=0.1, partition=partition)
-    check_agent(agent, exponent, tmp_path / "agent.zip")
-
-
-@pytest.mark.parametrize("exponent", EXPONENTS)
-@pytest.mark.parametrize("component", [0, 1])
-def test_fitted_agents(component, exponent, tmp_path):
-    agent = FittedQAgent(Scaled(component, exponent), seed=0, gamma=0.1)
-    check_agent(agent, exponent, tmp_path / "agent.zip")
-
-
-def check_agent(agent, exponent, file):
+@pytest.mark.parametrize(
+    ("component", "exponent", "kind", "settings"),
+    [
+        *((i, e, kind, {}) for e in EXPONENTS for i in (0, 1)
+          for kind in (TwoTimescaleAgent, FittedQAgent)),
+        *((1, e, TwoTimescaleAgent, {"partition": name}) for e in (-524, 440)
+          for name in ("grid", "gmm", "som", "infex")),
+    ],
+)  # fmt: skip
+def test_agents(component, exponent, kind, settings, tmp_path):
+    agent = kind(Scaled(component, exponent), seed=0, gamma=0.1, **settings)
+    file = tmp_path / "agent.zip"
     if exponent == 500:
         with pytest.raises(ValueError, match="beyond 1e.150"):
             agent.learn(1500)

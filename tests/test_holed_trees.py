@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, load_wine
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
+from test_missing import with_holes
 
 from oda_rl import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
 from oda_rl.divergences import SquaredEuclidean
@@ -19,13 +20,6 @@ def blobs(n, seed):
     rng = np.random.default_rng(seed)
     labels = rng.integers(len(CENTRES), size=n)
     return CENTRES[labels] + rng.normal(size=(n, 5)), labels
-
-
-def with_holes(points, share, seed):
-    rng = np.random.default_rng(seed)
-    holes = rng.random(points.shape) < share
-    holes[np.arange(len(points)), rng.integers(points.shape[1], size=len(points))] = False
-    return np.where(holes, np.nan, points)
 
 
 def descend(tree, levels, i):

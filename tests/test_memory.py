@@ -240,7 +240,7 @@ def test_nothing_is_dropped_within_the_bound_and_all_but_the_latest_for_a_longer
 
 @pytest.mark.slow
 def test_all_trajectories_are_equally_likely_to_be_kept():
-    n, trials = 30, 3000
+    n, trials = 30, 1000
     counts = np.zeros(n)
     rng = np.random.default_rng(0)
     for _ in range(trials):
@@ -262,7 +262,7 @@ def test_all_trajectories_are_equally_likely_to_be_kept():
 
 
 def test_short_trajectories_that_fit_beside_long_ones_are_equally_likely_to_be_kept():
-    n, trials = 24, 2000
+    n, trials = 24, 1000
     counts = np.zeros(n)
     rng = np.random.default_rng(1)
     for _ in range(trials):
@@ -275,4 +275,4 @@ def test_short_trajectories_that_fit_beside_long_ones_are_equally_likely_to_be_k
         counts[np.unique(kept).astype(int)] += 1
     short = np.arange(n - 1) % 3 != 0  # the latest is always kept
     shares = counts[:-1][short] / trials
-    np.testing.assert_allclose(shares, shares.mean(), atol=0.04)  # standard errors are .01
+    np.testing.assert_allclose(shares, shares.mean(), atol=0.05)  # standard errors are .015

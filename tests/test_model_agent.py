@@ -11,7 +11,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK
+from environments import QUICK, play
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
@@ -268,13 +268,7 @@ def test_asking_for_the_policy_changes_nothing(car):
 
 def test_a_loop_of_ones_own_does_the_same(car):
     agent = ModelAgent("MountainCar-v0", seed=3, **QUICK)
-    env = agent.env
-    observation, _ = env.reset(seed=agent.draw_env_seed())
-    for _ in range(1500):
-        action = agent.act(observation)
-        after, reward, terminated, truncated, _ = env.step(action)
-        agent.update(observation, action, reward, after, terminated, truncated)
-        observation = env.reset()[0] if terminated or truncated else after
+    play(agent, agent.env, 1500, seed=agent.draw_env_seed())
     for name, array in car._engine.memory.state().items():
         np.testing.assert_array_equal(array, agent._engine.memory.state()[name])
     np.testing.assert_array_equal(car.policy.scores, agent.policy.scores)

@@ -1,7 +1,6 @@
 """Large numbers, many features, long runs: results stay finite, memory and work stay bounded."""
 
 import inspect
-import sys
 import tracemalloc
 import warnings
 from functools import partial
@@ -18,12 +17,10 @@ from oda_rl import SGDGaussianMixture, StochasticVQ
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import engine as engines
 from oda_rl.agents.base import history
-from oda_rl.agents.base.compiled_loop import environment_arrays, play_from, train_loop
 from oda_rl.agents.base.history import EpisodeLog, Level
 from oda_rl.annealing import regressor
 from oda_rl.divergences import Mahalanobis
 from oda_rl.envs import Dynamics
-from oda_rl.envs.dynamics import Resets, compiled_dynamics
 from oda_rl.quantization import som
 from oda_rl.quantization import vq as quantizers
 from oda_rl.samples import weighted
@@ -306,51 +303,6 @@ def test_mixtures_score_in_blocks():
     np.testing.assert_allclose(
         model.score_samples(points[5000:5010]), model.score_samples(points)[5000:5010], rtol=1e-12
     )
-
-
-def leaves(value):
-    """A tuple, the tuples in it, and what they hold."""
-    yield value
-    if isinstance(value, tuple):
-        for one in value:
-            yield from leaves(one)
-
-
-@pytest.mark.parametrize("kind", ["online", "fitted"])
-def test_compiled_calls_keep_no_reference(kind):
-    agent = AGENTS[kind](BARTO, seed=0).learn(1500)
-    engine, env = agent._engine, compiled_dynamics(agent.env)
-    loop, starts = train_loop(engine.rule, env), Resets(env).starts(4)
-    own = environment_arrays(env, agent.env.reset(seed=0)[0])
-    rng, observation = agent.env.unwrapped.np_random, np.zeros(4)
-    outcome = observation, 1.0, False, False
-    transition = observation, 0, 1.0, observation, False, False
-    played = agent.policy.in_loops
-    before, record = own[2].copy(), engine.raw.copy()
-    calls = {
-        "loop": (own, 500, starts, 1, np.empty((4, 3)), engine.loop_arrays),
-        "act": (observation, *engine.arrays),
-        "step": (*outcome, *engine.arrays),
-        "update": (*transition, *engine.arrays),
-    }
-    compiled = {"loop": loop, "act": type(engine).choose, "step": type(engine).step,
-                "update": type(engine).update}  # fmt: skip
-
-    def once():
-        for name, arguments in calls.items():
-            engine.raw[:], own[2][:] = record, before
-            compiled[name](*arguments)
-        play_from(env, played, starts[:1], 5)
-
-    once()
-    counted = [agent._rngs["explore"], rng, None]
-    counted += [*leaves(tuple(calls.values())), *leaves(played.arrays)]
-    counts = [sys.getrefcount(one) for one in counted]
-    for _ in range(300):
-        once()
-    after = [sys.getrefcount(one) for one in counted]
-    assert max(abs(a - b) for a, b in zip(after, counts, strict=True)) < 100  # small integers
-    engine.raw[:] = record
 
 
 def test_the_log_of_episodes_is_bounded(monkeypatch):

@@ -25,24 +25,19 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_decides_and_learns_as_the_agent_does(kind, way):
+def test_a_copy_decides_and_learns_as_the_agent_does(kind):
     agent = KINDS[kind]().learn(600)
-    other = WAYS[way](agent)
-    assert type(other) is type(agent)
+    copies = [way(agent) for way in WAYS.values()]
     points = agent.recent[:50] if len(agent.recent) else agent.codevectors
-    np.testing.assert_array_equal(other.predict(points)[0], agent.predict(points)[0])
-    np.testing.assert_array_equal(agent.learn(700).q_values, other.learn(700).q_values)
-    assert other.num_timesteps == agent.num_timesteps == 1300
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_policies_can_be_copied(kind):
-    agent = KINDS[kind]().learn(600)
-    points = np.random.default_rng(0).normal(size=(20, agent.interface.n_features))
-    for way in WAYS.values():
-        np.testing.assert_array_equal(way(agent.policy).act(points), agent.policy.act(points))
+    actions, units = agent.predict(points)[0], agent.policy.act(points)
+    values = agent.learn(400).q_values
+    for other, way in zip(copies, WAYS.values(), strict=True):
+        assert type(other) is type(agent)
+        np.testing.assert_array_equal(other.predict(points)[0], actions)
+        np.testing.assert_array_equal(way(other.policy).act(points), units)
+        np.testing.assert_array_equal(other.learn(400).q_values, values)
+        assert other.num_timesteps == 1000
 
 
 def test_an_environment_that_cannot_be_made_anew_goes_along():

@@ -109,18 +109,22 @@ def test_a_page_decides_as_python_does(name, agents, page):
     np.testing.assert_allclose(np.array(actions), performed, rtol=1e-6, atol=1e-6)  # float32
 
 
-@pytest.mark.parametrize("name", ["rule", "affine"])
-def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, page):
-    agent = agents(name)
-    document, scale = json_document(export_of(agent)), agent.scale_
-    states = states_of(agent)[:40]
+def nearest_others(agent, page, n):
+    """Choices in states, and their alternatives by Python and by the page."""
+    document, states = json_document(export_of(agent)), states_of(agent)[:n]
     found = page.run(
         f"(policy => {json.dumps(states.tolist())}.map(x => oda.nearestOther(policy, x, "
-        f"{json.dumps(scale.tolist())})))({document})"
+        f"{json.dumps(agent.scale_.tolist())})))({document})"
     )
     for state, one in zip(states, found, strict=True):
         choice = int(agent.policy.choices(state[None])[0])
-        expected = agent.policy.alternative(state, choice, scale)
+        yield choice, agent.policy.alternative(state, choice, agent.scale_), one
+
+
+@pytest.mark.parametrize("name", ["rule", "affine"])
+def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, page):
+    agent = agents(name)
+    for choice, expected, one in nearest_others(agent, page, 40):
         if expected.point is None:
             assert one is None
             continue
@@ -133,17 +137,8 @@ def test_the_nearest_state_that_is_treated_otherwise_is_pythons(name, agents, pa
     "name", ["table", "grid", "acrobot", "blended", "six blended", "codevectors", "clauses"]
 )
 def test_a_near_state_that_is_treated_otherwise_is_found(name, agents, page):
-    agent = agents(name)
-    document, scale = json_document(export_of(agent)), agent.scale_
-    states = states_of(agent)[:10]
-    found = page.run(
-        f"(policy => {json.dumps(states.tolist())}.map(x => oda.nearestOther(policy, x, "
-        f"{json.dumps(scale.tolist())})))({document})"
-    )
-    ratios = []
-    for state, one in zip(states, found, strict=True):
-        choice = int(agent.policy.choices(state[None])[0])
-        expected = agent.policy.alternative(state, choice, scale)
+    agent, ratios = agents(name), []
+    for choice, expected, one in nearest_others(agent, page, 10):
         if one is None:
             continue
         assert not one["exact"]

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from common.trainings import content
 
 ONLINE = ["train", "--algo", "two-timescale", "--n-eval-episodes", "2"]
-STEPS = 200_000
+STEPS = 60_000
 
 
 class Failing(Plain):

@@ -104,12 +104,12 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
 
 @pytest.mark.parametrize("algorithm", [TwoTimescale, FittedQ])
 def test_it_learns_what_the_agent_learns_of_cartpole(algorithm):
-    agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, gamma=0.98).learn(6000)
-    model = algorithm("CartPole-v1", seed=0, gamma=0.98).learn(6000)
+    agent = PAIRS[algorithm](Plain(gym.make("CartPole-v1")), seed=0, gamma=0.98).learn(3000)
+    model = algorithm("CartPole-v1", seed=0, gamma=0.98).learn(3000)
     SAME[algorithm](model.agent, agent)
     assert len(agent.history) > 3
     assert algorithm("CartPole-v1", seed=1).learn(500).agent.episodes.rows[0, 1] != 0
-    fused = PAIRS[algorithm]("CartPole-v1", seed=0, gamma=0.98).learn(6000)
+    fused = PAIRS[algorithm]("CartPole-v1", seed=0, gamma=0.98).learn(3000)
     SAME[algorithm](model.agent, fused)
     np.testing.assert_array_equal(model.agent.evaluate(3, seed=1), fused.evaluate(3, seed=1))
 
@@ -321,7 +321,7 @@ def test_vec_normalize(algorithm, norm_reward):
     model = algorithm(env, seed=0)
     assert model.get_vec_normalize_env() is env
     evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=1000, verbose=0)
-    model.learn(steps_for(algorithm, 5000, 1000), callback=evaluation)
+    model.learn(steps_for(algorithm, 3000, 1000), callback=evaluation)
     np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
     assert np.abs(model.agent.codevectors).max() <= 10.5
     np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
@@ -360,7 +360,7 @@ def test_predict_explores_unless_told_otherwise():
 
 @algorithms
 def test_evaluate_policy_in_several_environments(algorithm):
-    model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 3000))
+    model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 1000))
     several = make_vec_env("CartPole-v1", n_envs=3, seed=5)
     returns, _ = evaluate_policy(model, several, n_eval_episodes=6, return_episode_rewards=True)
     several.seed(5)

@@ -32,15 +32,10 @@ from oda_rl.command.training import (
 
 STEPS = 624  # whole episodes of one, two or three environments
 SPACES = {
-    "discrete": spaces.Discrete(3),
     "discrete from 5": spaces.Discrete(3, start=5),
-    "discrete from -1": spaces.Discrete(2, start=-1),
-    "multi-discrete": spaces.MultiDiscrete([2, 3]),
     "multi-discrete from elsewhere": spaces.MultiDiscrete([2, 2], start=[1, -4]),
-    "multi-binary": spaces.MultiBinary(2),
     "multi-binary, two-dimensional": spaces.MultiBinary([2, 1]),
-    "box": spaces.Box(-1.0, 3.0, (1,)),
-    "box of two": spaces.Box(np.float32([-3.0, 2.0]), np.float32([1.0, 12.0])),
+    "box": spaces.Box(np.float32([-3.0, 2.0]), np.float32([1.0, 12.0])),
     "box of two dimensions": spaces.Box(-6.0, -2.0, (1, 2), np.float64),
     "box of integers": spaces.Box(2, 6, (1,), np.int64),
 }
@@ -137,7 +132,7 @@ def remembered(agent):
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
-@pytest.mark.parametrize("n_envs", [1, 2, 3])
+@pytest.mark.parametrize("n_envs", [1, 3])
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
     [

@@ -152,5 +152,5 @@ def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
 
 def test_rewards_times_a_thousand_do_not_stop_the_learning():
     env = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 1000.0 * reward)
-    agent = TwoTimescaleAgent(env, seed=0).learn(20_000)
+    agent = TwoTimescaleAgent(env, seed=0).learn(10_000)
     assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 100.0

@@ -352,28 +352,6 @@ def test_more_features_than_covariances_can_have_are_refused():
         TwoTimescaleAgent(Toy(n_features=300))
 
 
-class Bandit(gym.Env):
-    """Episodes of one step: of three arms the one that the context names pays."""
-
-    observation_space = gym.spaces.Box(0.0, 1.0, (3,), np.float32)
-    action_space = gym.spaces.Discrete(3)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.context = int(self.np_random.integers(3))
-        return np.eye(3, dtype=np.float32)[self.context], {}
-
-    def step(self, action):
-        return np.zeros(3, dtype=np.float32), float(action == self.context), True, False, {}
-
-
-@pytest.mark.parametrize("gamma", [0.99, 1.0])
-def test_episodes_of_one_step_are_learned(gamma):
-    env = Bandit()
-    agent = TwoTimescaleAgent(env, seed=0, gamma=gamma).learn(5_000)
-    assert agent.evaluate(50, env=env, seed=1).mean() == 1.0
-
-
 @pytest.mark.parametrize(
     "convert",
     [lambda o: o.tolist(), lambda o: o.astype(np.float64), lambda o: o.astype(np.float16)],

@@ -9,6 +9,7 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import play
 
 from oda_rl.agents import export_policy
 
@@ -16,7 +17,8 @@ CHECKS = {
     "agents/two_timescale/qlearning.py": """
         import math, numpy as np
         from oda_rl.agents import TwoTimescaleAgent
-        agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2500)
+        agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+        agent._engine.state.phase, agent._engine.state.steps = 1, 2500  # as if it had learned
         assert math.isclose(agent.epsilon, 0.2 * math.exp(-2500 / 5000.0))
         states = np.zeros((4000, 4))
         random = agent.predict(states, deterministic=False)[0] != agent.predict(states)[0]
@@ -167,12 +169,8 @@ def test_several_environments_teach_it(own):
 def test_its_own_loop_is_that_of_learn(own):
     env, agent = gym.make("CartPole-v1"), own("CartPole-v1", seed=2)
     agent.begin_episode()
-    observation, _ = env.reset(seed=agent.draw_env_seed())
-    for _ in range(700):
-        action = agent.act(observation)
-        after, reward, terminated, truncated, _ = env.step(action)
-        agent.update(observation, action, reward, after, terminated, truncated)
-        observation = env.reset()[0] if terminated or truncated else after
+    play(agent, env, 700, seed=agent.draw_env_seed())
+    observation, _ = env.reset()
     same(agent, own("CartPole-v1", seed=2).learn(700))
     with pytest.raises(ValueError, match="not finite"):
         agent.act([np.nan, 0.0, 0.0, 0.0])
