@@ -210,9 +210,7 @@ def check_distil(rows):
 
 
 def check_sparse(rows):
-    assert [row["solved"] for row in rows if row["method"] == "ModelAgent"] == ["1", "1"]
-    steps = [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"]
-    assert steps == [2_000, 5_000, 50_000, 100_000]
+    assert columns_of(rows, "method", "solved") == [("ModelAgent", "1")] * 2
 
 
 def check_everyday(rows):
@@ -227,7 +225,7 @@ def check_mujoco(rows):
 
 
 def check_vector(rows):
-    assert len(rows) == 2 * 3 * 4
+    assert len(rows) == 2 * 3 * 2
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
 
 
@@ -264,14 +262,14 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
     "continuous": (["--seeds", "1", "--longest", "500"], "rl-zoo publishes", check_continuous),
     "distil": (["--seeds", "1", "--only", "CartPole-v1", "--teachers", "FittedQAgent"],
                "rules distilled", check_distil),
-    "sparse": (["--seeds", "1", "--only", "two rooms, numbered"],
+    "sparse": (["--seeds", "1", "--only", "two rooms, numbered", "--methods", "ModelAgent"],
                "share of seeds that succeed", check_sparse),
     "everyday": (["--seeds", "1", "--only", "Pricing", "--methods", "FittedQAgent"],
                  "way from the best constant", check_everyday),
     "mujoco": (["--seeds", "1", "--longest", "1000", "--only", "InvertedPendulum-v5"],
                "trusts its model", check_mujoco),
-    "vector": (["--only", "copies", "--seeds", "1", "--checkpoints", "2000", "5000", "10000",
-                "20000"], "after so many steps of all copies", check_vector),
+    "vector": (["--only", "copies", "--seeds", "1", "--checkpoints", "1000", "2000"],
+               "after so many steps of all copies", check_vector),
     "speed": (["--repetitions", "1", "--steps", "1000"],
               "times the bare dynamics (median of 1 trainings of 1,000 steps, each the",
               check_speed),
@@ -321,18 +319,14 @@ def test_suite_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_disturbed_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--workers", "1", "--tasks", "CartPole-v1")
-    only = ("--only", "actions a step late", "plain", "shifted by 100")
+    only = ("--only", "actions a step late", "plain")
     others = ("--methods", "FittedQAgent", "rule by hand")
     printed = run_script("benchmark.py", "disturbed", *arguments, *only, *others)
     rows = read_rows(tmp_path / "results" / "benchmark_disturbed.csv")
     found = {(row["method"], row["world"], row["steps"]) for row in rows}
     assert found == {
         *((agent, "actions a step late", "5000") for agent in others[1:]),
-        *(
-            ("FittedQAgent", world, steps)
-            for world in ("plain", "shifted by 100")
-            for steps in ("20000", "50000")
-        ),
+        *(("FittedQAgent", "plain", steps) for steps in ("20000", "50000")),
     }
     assert "share of seeds solved" in printed
 
@@ -340,12 +334,12 @@ def test_disturbed_script(run_script, tmp_path):
 @pytest.mark.slow
 def test_online_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--first-seed", "130000500", "--only", "CartPole-v1")
-    steps = ("--checkpoints", "2000", "20000", "--workers", "1")
+    steps = ("--checkpoints", "1000", "3000", "--workers", "1")
     methods = ("oda", "grid", "tile coding")
     printed = run_script("benchmark.py", "online", *arguments, *steps, "--methods", *methods)
     rows = read_rows(tmp_path / "results" / "benchmark_online.csv")
     found = {(row["method"], row["steps"]) for row in rows}
-    assert found == {(method, n) for method in methods for n in ("2000", "20000")}
+    assert found == {(method, n) for method in methods for n in ("1000", "3000")}
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
     assert "share of seeds that solve the task" in printed
 
@@ -516,7 +510,7 @@ def test_infex_script(run_script, tmp_path):
 def test_figure5_script(run_script, tmp_path):
     arguments = ["--only", "2^4", "4 x 4", "16 cells", "--draws", "2", "--tuning-seeds", "1"]
     arguments += ["--finalists", "1", "--final-seeds", "1"]
-    arguments += ["--seeds", "2", "--steps", "3000", "--workers", "1"]
+    arguments += ["--seeds", "2", "--steps", "1500", "--workers", "1"]
     printed = run_script("reproduce_figure5.py", *arguments)
     results = tmp_path / "results"
     rows = read_rows(results / "figure5.csv")
