@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from environments import BARTO
 
-from oda_rl.agents import FittedQAgent
+from oda_rl.agents import FittedQAgent, comparison
 from oda_rl.agents.comparison import (
     COMPETITORS,
     OWN,
@@ -34,6 +34,7 @@ from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
 SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
+FEW = ("FittedQAgent", "TwoTimescaleAgent", "PPO")
 FILES = ["comparison.csv", "comparison.md", "comparison.png", "runs.jsonl"]
 ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 900,
          "predict_us": 7.0, "startup": 1.5}  # fmt: skip
@@ -56,10 +57,16 @@ def by_hand(plan, times, threshold=475.0):
     return Comparison(plan, threshold, rows, [])
 
 
+def compare_few(out):
+    with pytest.MonkeyPatch.context() as patch:  # each run is a process, some of which import torch
+        patch.setattr(comparison, "COMPETITORS", FEW)
+        return main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "x"
-    assert main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)]) == 0
+    assert compare_few(out) == 0
     return out
 
 
@@ -73,16 +80,15 @@ def test_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == FILES
     assert (folder / "comparison.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / "comparison.md").read_text(encoding="utf-8")
-    for name in COMPETITORS:
+    for name in FEW:
         assert f"| {name} | " in text
-        if name != "ModelAgent":  # which may well be
-            assert f"- {name}: not within 400 steps (1 seed)" in text
+        assert f"- {name}: not within 400 steps (1 seed)" in text
 
 
 @pytest.mark.slow
 def test_measurements(folder):
     rows = read_rows(folder)
-    assert [row["algorithm"] for row in rows] == list(COMPETITORS)
+    assert [row["algorithm"] for row in rows] == list(FEW)
     for row in rows:
         assert int(row["steps"]) == STEPS
         assert 8.0 <= float(row["least"]) <= float(row["mean"]) <= 500.0
@@ -93,9 +99,7 @@ def test_measurements(folder):
         assert 20.0 < float(row["peak_mb"]) < 2000.0
         assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
     entries = {row["algorithm"]: int(row["parameters"]) for row in rows}
-    layers = [(4 + 1) * 256, (256 + 1) * 256, (256 + 1) * 2]
-    assert entries["DQN"] == sum(layers)
-    assert entries["PPO"] == entries["A2C"] == 2 * (5 * 64 + 65 * 64) + 65 * 3
+    assert entries["PPO"] == 2 * (5 * 64 + 65 * 64) + 65 * 3
     own = rows[0]
     assert int(own["policy_bytes"]) == 8 * int(own["parameters"])
 
@@ -105,7 +109,7 @@ def test_resumed(folder, capsys):
     before = (folder / "runs.jsonl").read_bytes()
     rows = read_rows(folder)
     (folder / "comparison.png").unlink()
-    assert main(["compare", *SMALL, "--out", str(folder)]) == 0
+    assert compare_few(folder) == 0
     assert (folder / "runs.jsonl").read_bytes() == before  # nothing was left to run
     assert read_rows(folder) == rows
     assert (folder / "comparison.png").exists()
