@@ -198,8 +198,14 @@ def test_the_cliff_is_learned_as_a_table():
     assert returns.count(-13.0) >= 1
 
 
-@kinds
-@pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1", "Blackjack-v1"])
+@pytest.mark.parametrize(
+    ("kind", "env_id"),
+    [
+        *((kind, env_id) for kind in KINDS for env_id in ("FrozenLake-v1", "Pendulum-v1")),
+        (TwoTimescaleAgent, "Blackjack-v1"),
+        (FittedQAgent, "Blackjack-v1"),
+    ],
+)
 def test_files_and_users_loops(kind, env_id, tmp_path):
     env = gym.make(env_id)
     agent = kind(env, seed=0, action_bins=3).learn(steps_for(kind, 1000, 400))

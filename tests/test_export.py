@@ -467,13 +467,13 @@ def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
     assert ((actions >= np.array(box.low)) & (actions <= np.array(box.high))).all()
 
 
-@pytest.mark.parametrize("fixed_point", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nonsense_gives_some_action(kind, fixed_point, tmp_path):
-    agent = kind("MountainCar-v0", seed=0).learn(2_000)
+def test_nonsense_gives_some_action(kind, tmp_path):
+    agent = kind("MountainCar-v0", seed=0).learn(1_000)
     nonsense = np.array([[np.nan, 0], [np.inf, 0], [0, -np.inf], [3e38, -3e38], [np.nan, np.nan]])
-    actions = run_in_c(agent, tmp_path, nonsense, fixed_point)
-    assert set(actions.tolist()) <= {0, 1, 2}
+    for fixed_point in (False, True):
+        actions = run_in_c(agent, tmp_path, nonsense, fixed_point)
+        assert set(actions.tolist()) <= {0, 1, 2}
 
 
 def test_values_that_python_takes_for_equal_are_equal(tmp_path):
@@ -495,7 +495,7 @@ def test_a_wicked_name_stays_in_the_comment(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
-    agent = kind("CartPole-v1", seed=0).learn(2_000)
+    agent = kind("CartPole-v1", seed=0).learn(1_000)
     agent.save(tmp_path / "agent.zip")
     for form, fixed_point in (("c", False), ("c", True), ("json", False), ("onnx", False)):
         written = [
@@ -503,8 +503,8 @@ def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
             for a in (agent, load_agent(tmp_path / "agent.zip"))
         ]
         assert written[0] == written[1]
-    other = kind("CartPole-v1", seed=0).learn(2_000)  # which was not exported
-    np.testing.assert_array_equal(agent.learn(2_000).q_values, other.learn(2_000).q_values)
+    other = kind("CartPole-v1", seed=0).learn(1_000)  # which was not exported
+    np.testing.assert_array_equal(agent.learn(500).q_values, other.learn(500).q_values)
 
 
 @pytest.mark.parametrize("kind", KINDS)

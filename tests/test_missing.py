@@ -589,7 +589,7 @@ def test_targets_and_histograms_have_no_holes():
 @pytest.mark.slow
 def test_single_precision_has_holes_too():
     points = with_holes(blobs(400, 61)[0], 0.3, 62)
-    model = SGDGaussianMixture(3, covariance_type="full", random_state=0)
+    model = SGDGaussianMixture(3, random_state=0)
     single = clone(model).fit(points.astype(np.float32))
     assert single.means_.dtype == np.float32
     assert single.score(points) == pytest.approx(model.fit(points).score(points), abs=0.2)

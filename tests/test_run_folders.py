@@ -96,7 +96,7 @@ def test_a_killed_training_is_resumed(given, tmp_path, capsys):
     assert configs[0] == configs[1]
     assert configs[0]["seed"] == 5
     assert main(["train", "--resume", "--out", str(folder)]) == 0
-    assert "has ended after 200,000 steps" in capsys.readouterr().out
+    assert f"has ended after {STEPS:,} steps" in capsys.readouterr().out
     more = ["--total-timesteps", str(STEPS + 500), "--n-eval-episodes", "2"]
     assert main(["train", "--resume", "--out", str(folder), *more]) == 0
     assert load_agent(folder).num_timesteps == STEPS + 500

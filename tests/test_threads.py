@@ -84,10 +84,10 @@ def test_agents_learn_the_same_in_any_number_of_threads():
 
 def test_worlds_are_the_same_in_any_number_of_threads():
     rng = np.random.default_rng(0)
-    before = rng.normal(size=(1000, 6))
+    before = rng.normal(size=(1000, 4))
     actions = rng.integers(2, size=1000)
-    after = before @ rng.normal(size=(6, 6)) * 0.3 + actions[:, None]
-    spaces = gym.spaces.Box(-np.inf, np.inf, (6,)), gym.spaces.Discrete(2)
+    after = before @ rng.normal(size=(4, 4)) * 0.3 + actions[:, None]
+    spaces = gym.spaces.Box(-np.inf, np.inf, (4,)), gym.spaces.Discrete(2)
     found = set()
     for threads in (1, 4):
         with threadpool_limits(threads):
