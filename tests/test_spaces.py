@@ -1,0 +1,94 @@
+"""Whatever trains also explains, exports, reports and is saved: all spaces, agents and verbs."""
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import QUICK
+from gymnasium import spaces
+
+from oda_rl.agents import (
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    export_policy,
+    load_agent,
+)
+from oda_rl.reporting.content import report_of
+from oda_rl.reporting.page import write_page
+
+PLACE = spaces.Box(-1.0, 1.0, (1,))
+OBSERVATIONS = {  # flattened, all have three components, for which code is compiled once
+    "Box": spaces.Box(-1.0, 1.0, (3, 1)),
+    "Dict": spaces.Dict(on=spaces.Dict(lamp=spaces.Discrete(2)), at=PLACE),
+    "Tuple": spaces.Tuple([spaces.MultiBinary(1), spaces.MultiDiscrete([1]), PLACE]),
+    "Discrete": spaces.Discrete(4, start=2),
+}
+ACTIONS = {
+    "Discrete": spaces.Discrete(4, start=-1),
+    "MultiDiscrete": spaces.MultiDiscrete([2, 2], start=[1, 0]),
+    "MultiBinary": spaces.MultiBinary(2),
+    "Box": spaces.Box(np.float32([-1, 0]), np.float32([1, 4])),
+}
+SETTINGS = {
+    TwoTimescaleAgent: {"action_bins": 2, "warmup_steps": 50},
+    FittedQAgent: {"action_bins": 2},
+    ModelAgent: QUICK,
+    CodevectorAgent: {"action_bins": 2},
+}
+
+
+class Sampled(gym.Env):
+    """Draws observations; pays for actions that are large."""
+
+    def __init__(self, seen, done):
+        self.observation_space = copy.deepcopy(OBSERVATIONS[seen])
+        self.action_space = copy.deepcopy(ACTIONS[done])
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:
+            self.observation_space.seed(seed)
+        self.t = 0
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.t += 1
+        return self.observation_space.sample(), float(np.sum(action)), False, self.t >= 10, {}
+
+
+gym.register("Sampled-v0", Sampled)
+
+
+PAIRS = [*(("Box", done) for done in ACTIONS), *((seen, "Box") for seen in OBSERVATIONS),
+         ("Dict", "MultiDiscrete"), ("Tuple", "Discrete"), ("Discrete", "MultiBinary")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "done"),
+    [
+        (kind, *pair)
+        for kind in SETTINGS
+        for pair in dict.fromkeys(PAIRS)
+        if kind is not CodevectorAgent or pair[1] == "Box"
+    ],
+)
+def test_whatever_trains_can_do_everything_else(kind, seen, done, tmp_path):
+    env = gym.make("Sampled-v0", seen=seen, done=done)
+    agent = kind(env, seed=0, **SETTINGS[kind]).learn(300)
+    observation = env.reset(seed=1)[0]
+    action = agent.predict(observation)[0]
+    assert env.action_space.contains(agent.act(observation))
+    assert env.action_space.contains(action)
+    assert str(agent.explain(observation))
+    for name in ("p.h", "p.json", "p.onnx"):
+        assert export_policy(agent, tmp_path / name).stat().st_size
+    page = write_page(agent, report_of(agent, episodes=2, seed=0), tmp_path / "page.html")
+    assert page.stat().st_size
+    agent.save(tmp_path / "a.zip")
+    loaded = load_agent(tmp_path / "a.zip")
+    np.testing.assert_array_equal(loaded.predict(observation)[0], action)
+    np.testing.assert_array_equal(loaded.evaluate(2, seed=1), agent.evaluate(2, seed=1))
