@@ -182,11 +182,15 @@ def _first(
 
 
 def _constant(coding: Coding) -> list[FloatArray]:
-    """Return the rules that always take the same discrete action."""
-    if coding.boxed or isinstance(coding, GradedCoding):
+    """Return rules that always do the same: an action; the middle, or a bound of a component."""
+    if isinstance(coding, GradedCoding):
         return []
-    n = coding.n_outputs
-    offsets = np.eye(n)[:, :, None] * np.eye(1, 1 + len(coding.mean))
+    n, one = coding.n_outputs, np.eye(1, 1 + len(coding.mean))
+    if coding.boxed:
+        units = np.concatenate([np.zeros((1, n)), np.eye(n), -np.eye(n)])
+        outputs = units[:, None, :, None] * one
+        return [coding.encoded(np.zeros_like(one), output) for output in outputs]
+    offsets = np.eye(n)[:, :, None] * one
     return [coding.encoded(scores, np.eye(n)[:, :, None]) for scores in offsets]
 
 
