@@ -357,11 +357,13 @@ class ModelEngine(Engine):
             return
         self._compared = self.memory.n
         seen, rng = self.memory.present, np.random.default_rng(self.memory.n)
-        counts = predicts(seen, self.memory.present_first, rng)
-        if counts and self.planner is self.rules:
-            self.planner = self.tables = self._new_tables()
-        elif not counts and self.planner is self.tables:
+        counted = self.planner is self.tables
+        if predicts(seen, self.memory.present_first, rng, counted) == counted:
+            return
+        if counted:
             self.planner = self.rules = self._new_rules()
+        else:
+            self.planner = self.tables = self._new_tables()
 
     def _confirms(self) -> bool:
         """Whether to play the best rule again before the newest one."""

@@ -289,12 +289,15 @@ def play(
             return
 
 
-def predicts(seen: CodedSteps, first: BoolArray, rng: np.random.Generator) -> bool:
+def predicts(
+    seen: CodedSteps, first: BoolArray, rng: np.random.Generator, counted: bool = False
+) -> bool:
     """Whether counts predict held-out steps exactly, or as well as laws of motion do.
 
     Where numbers are quantities, as of a stock, the same state and action hardly recur, and laws
     say more. Only pairs that have been seen are compared. ``first``, shape (n,), says whether an
-    episode began with the step: a place may recur in its own episode alone.
+    episode began with the step: a place may recur in its own episode alone. Where a table has been
+    ``counted`` already, its explorer seeks new pairs, and fewer need to recur.
     """
     n = len(seen.rewards)
     episodes = np.cumsum(first)
@@ -312,7 +315,7 @@ def predicts(seen: CodedSteps, first: BoolArray, rng: np.random.Generator) -> bo
     left = outcomes[rows] - sums[numbers[rows]] / visits[numbers[rows], None]
     error = float((left**2).sum(axis=1).mean()) if len(rows) else np.inf
     recur, exact = len(rows) >= _MIN_SHARE * held.sum(), error <= _EXACT
-    if len(rows) < _MIN_KNOWN or not (recur or exact):
+    if len(rows) < _MIN_KNOWN or not (recur or exact or counted):
         return False
     if recur and exact:
         return True
