@@ -14,7 +14,7 @@ import pytest
 from environments import QUICK, play
 
 import oda_rl.envs  # noqa: F401
-from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.search import Climber, Imagination
@@ -427,20 +427,36 @@ def distrustful(monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
 
 
-def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch):
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (lambda: gym.make("CartPole-v1"), FittedQAgent),
+        (lambda: gym.make_vec("CartPole-v1", 3), FittedQAgent),
+        (lambda: gym.make("Pendulum-v1"), CodevectorAgent),
+    ],
+    ids=["one", "several", "continuous"],
+)
+def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, make, kind, tmp_path):
     monkeypatch.setattr(fallback, "_MIN_LEFT", 10_000)  # no rule is distilled
-    agent = ModelAgent("CartPole-v1", seed=91_003, **QUICK)
+    agent = ModelAgent(make(), seed=91_003, **QUICK)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         agent.learn(3000)
     assert sum("not trusted" in str(one.message) for one in warned) == 1
-    assert agent._real._fitted.num_timesteps == agent.num_timesteps == 3000
+    assert type(agent._real.fitted) is kind
+    assert agent._real.fitted.num_timesteps == agent.num_timesteps == 3000
     assert agent._real.rule is None
+    assert agent.visits.shape == agent.q_values.shape
+    observation = agent.recent[0].astype(np.float32)
+    assert str(agent.explain(observation))
+    agent.save(tmp_path / "a.zip")
+    loaded = ModelAgent.load(tmp_path / "a.zip", env=make())
+    np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
 def test_without_trust_real_returns_decide_between_values_and_rules():
     agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
-    fitted = agent._real._fitted = FittedQAgent("CartPole-v1", seed=0)
+    fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)
     rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
     for total in (90.0, 100.0, 110.0):
         rule.note(np.zeros(4), total, 100, terminated=True)
@@ -475,7 +491,7 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
     assert told == sorted(told)
     assert isinstance(agent.policy, RulePolicy)
     assert agent.n_cells <= 16
-    fitted = agent._real._fitted
+    fitted = agent._real.fitted
     assert 4800 <= fitted.num_timesteps < 7600  # those of the model, and further ones
     agent.save(tmp_path / "agent.zip")
     again = ModelAgent.load(tmp_path / "agent.zip", "CartPole-v1")
@@ -486,7 +502,7 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
         for one in (agent, again):
             one.learn(300)  # values alone
     assert agent.num_timesteps == again.num_timesteps == taken + 300
-    assert fitted.num_timesteps == again._real._fitted.num_timesteps
+    assert fitted.num_timesteps == again._real.fitted.num_timesteps
 
 
 def test_remembered_steps_are_those_of_the_agent():

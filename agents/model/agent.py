@@ -25,7 +25,7 @@ from oda_rl.agents.environments.spaces import (
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
@@ -57,9 +57,10 @@ class ModelAgent(Simplifiable, Agent):
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
     goes on without: values are fitted to all steps so far and further ones, as by
-    :class:`FittedQAgent`. With 20,000 steps left they are distilled into a rule of at most 16 cells
-    that is climbed on real episodes (:func:`oda_rl.agents.distill`); with fewer, where actions are
-    discrete, real returns decide between the values and the rules so far.
+    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. With 20,000
+    steps left in one environment they are distilled into a rule of at most 16 cells that is climbed
+    on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns decide between the
+    values and the rules so far.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
@@ -80,16 +81,8 @@ class ModelAgent(Simplifiable, Agent):
 
     Attributes
     ----------
-    env : gymnasium.Env, gymnasium.vector.VectorEnv or None
-        None for a loaded agent until its environment is needed.
-    config : ModelConfig
-        The settings in force.
-    episodes : EpisodeLog
-        Return, length and time of every training episode.
-    training_seconds : float
-        Seconds spent in :meth:`learn`.
-    solved_return : float or None
-        The environment's reward threshold, which the agent does not use.
+    env, config, episodes, training_seconds, solved_return
+        As in :class:`FittedQAgent`.
 
     Raises
     ------
@@ -246,7 +239,8 @@ class ModelAgent(Simplifiable, Agent):
         policy = self.policy
         if isinstance(policy, CellPolicy):
             raise ValueError(f"{what}: the agent decides by values in cells; it must have a rule")
-        if isinstance(policy, TablePolicy) or self.interface.n_values:
+        numbered = self.interface.n_values > 0 and self.interface.box is None
+        if isinstance(policy, TablePolicy) or numbered:
             raise ValueError(f"{what}: the agent has a table of states; it must have a rule")
         return policy
 
@@ -288,6 +282,9 @@ class ModelAgent(Simplifiable, Agent):
         Where actions are continuous a choice is a cell: on the diagonal.
         """
         seen, policy = self._engine.memory.transitions, self.policy
+        if isinstance(policy, CodevectorPolicy):
+            assert self._real.fitted is not None
+            return self._real.fitted.visits
         cells = policy.cells(seen.before)
         codes = seen.codes if self.interface.box is None else np.eye(policy.n_cells)[cells]
         counts = np.zeros((policy.n_cells, policy.n_actions))
@@ -328,7 +325,7 @@ class ModelAgent(Simplifiable, Agent):
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
         training = super()._train(env, run)
-        if isinstance(env, VectorEnv) or self._engine.constrained:
+        if self._engine.constrained:
             return training
         return self._real.train(self, training, run, self._rngs["planning"])
 

@@ -1,8 +1,9 @@
 """Fallback where a learned world is not trusted: learning goes on in the real environment.
 
-A fitted agent learns there, from the remembered steps and further ones. If there are many, its
-policy is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real
-episodes. Else real returns decide between its policy and the rules of the learned world.
+A fitted agent learns there, from the remembered steps and further ones. If there are many, and in
+one environment, its policy is distilled into a rule of a few cells, which is climbed, pruned and
+confirmed in real episodes. Else real returns decide between its policy and the rules of the learned
+world; where actions are continuous it learns codevectors then.
 """
 
 import math
@@ -16,16 +17,26 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.base.loops import Progress
-from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import (
+    ACTION,
+    COMPONENTS,
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+)
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.distilling.teachers import teacher_of
+from oda_rl.agents.environments.adaptation import WithOptions
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
@@ -51,6 +62,7 @@ _LEARNING, _MAX_LEARNING = (
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before
+_MAX_ON_GRID = 4  # components of an action, for 625 of them
 _BOLD = {"exploration": 4.0, "longest_hold": 8}
 _NOTHING = np.empty((0, 3))
 
@@ -62,7 +74,8 @@ class Fallback:
     reason: str | None = None
     """Why it has taken over; None if it has not."""
     rule: RulePolicy | None = None
-    _fitted: FittedQAgent | None = None
+    fitted: FittedQAgent | None = None
+    """The agent that learns values, once it has taken over."""
     _judged_at: int = 0
     _distrusted: int = 0
 
@@ -80,7 +93,8 @@ class Fallback:
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
                 self._judged_at = min(_JUDGED_FIRST, early)
             for steps, episodes in training:
-                doubts = len(episodes) and self._doubts(agent, run.total - steps)
+                ended = len(episodes) > 0 or agent.episodes.count == 0
+                doubts = ended and self._doubts(agent, run.total - steps)
                 yield steps, episodes
                 if doubts:
                     break
@@ -89,8 +103,7 @@ class Fallback:
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
         """Judge the world if it is time; warn if it is not trusted any more."""
-        enough = left >= (_MIN_LEFT if agent.interface.box is not None else 1)
-        if agent.num_timesteps < self._judged_at or not enough or not agent.models_laws:
+        if agent.num_timesteps < self._judged_at or left < 1 or not agent.models_laws:
             return False
         self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
         trust = _fulfilled(agent._engine)
@@ -111,22 +124,28 @@ class Fallback:
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Learn values with a share of the steps, and distil them with the rest."""
-        assert isinstance(env, gym.Env)
-        if self._fitted is None:
-            settings: dict[str, Any] = _BOLD if engine.interface.box is not None else {}
-            if engine.config.action_bins is not None:
-                settings = {"action_bins": engine.config.action_bins}
-            self._fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **settings)
-            _remember(self._fitted, engine.memory.transitions, engine.memory.first)
-        fitted = self._fitted
-        fitted._enter(env)
-        place = fitted._require_env()
         if run.part is None:
             run.part = run.steps
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
-        if total < _MIN_LEFT or total - learning < _MIN_DISTILLING:
+        few = total < _MIN_LEFT or total - learning < _MIN_DISTILLING
+        if few or not isinstance(env, gym.Env):
             learning = total
+        if self.fitted is None:
+            boxed, bins = engine.interface.box is not None, engine.config.action_bins
+            settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
+            kind = FittedQAgent
+            if boxed and (learning == total or engine.interface.n_components > _MAX_ON_GRID):
+                kind = CodevectorAgent
+            elif boxed:
+                settings = _BOLD
+            self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
+            _remember(self.fitted, engine.memory.transitions, engine.memory.first)
+        fitted = self.fitted
+        fitted._enter(env)
+        place = fitted._require_env()
+        if run.reset_options is not None and isinstance(place, gym.Env):
+            place = WithOptions(place, run.reset_options)
         own = run.within(learning)
         done = own.steps
         for steps, episodes in fitted._train(place, own):
@@ -135,7 +154,7 @@ class Fallback:
             if own.over:
                 run.schedule(now=True)
             yield begun + done, episodes
-        if done == total:
+        if done >= total:  # several environments may have made a few more
             return
         budgeted = BudgetedEnv(env, _CELLS, total - done)
         run.can_stop, before = False, 0
@@ -172,9 +191,10 @@ class Fallback:
         """Return the rule made in the real environment, or what has the best real returns."""
         if self.rule is not None:
             return self.rule
-        if self._fitted is None or engine.interface.box is not None:
+        on_grid = engine.interface.box is not None and not isinstance(self.fitted, CodevectorAgent)
+        if self.fitted is None or on_grid:
             return engine.policy
-        own = self._fitted._engine
+        own = self.fitted._engine
         spread = changes.spread_of(own.records, engine.outcomes.returns)
         bounds = [record.lower_bound(spread) for record in own.records]
         played = [one for one in engine.rules.candidates if one.returns]
@@ -182,7 +202,7 @@ class Fallback:
             float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
         ]
         if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
-            return self._fitted.policy
+            return self.fitted.policy
         return engine.rules.delivered(played[int(np.argmax(others))])
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -191,9 +211,9 @@ class Fallback:
             "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted
         }  # fmt: skip
         arrays: dict[str, npt.NDArray[Any]] = {}
-        if self._fitted is not None:
-            own, remembered = self._fitted._to_file()
-            metadata["fitted"] = {**own, "interface": self._fitted.interface.to_json()}
+        if self.fitted is not None:
+            own, remembered = self.fitted._to_file()
+            metadata["fitted"] = {**own, "interface": self.fitted.interface.to_json()}
             arrays = prefixed("fitted_", remembered)
         if self.rule is not None:
             arrays |= prefixed("rule_", self.rule.arrays)
@@ -220,7 +240,9 @@ class Fallback:
             right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, m)
             require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, {m})")
         if "fitted" in metadata:
-            fitted = FittedQAgent._from_file(metadata["fitted"], learned)
+            boxed = metadata["fitted"].get("interface", {}).get("box") is not None
+            kind = CodevectorAgent if boxed else FittedQAgent
+            fitted = kind._from_file(metadata["fitted"], learned)
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
@@ -245,13 +267,18 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
-    """Let a fitted agent learn from steps of another agent, if actions are discrete."""
-    if seen.codes.shape[1] != fitted.interface.n_actions:
+    """Let a fitted agent learn from steps of another agent, unless its actions are others."""
+    boxed = fitted.interface.box is not None
+    if not boxed and seen.codes.shape[1] != fitted.interface.n_actions:
         return
     engine = fitted._engine
     for rows in trajectories(seen, first):
         steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
-        steps[:-1, ACTION], steps[:-1, REWARD] = seen.codes[rows].argmax(axis=1), seen.rewards[rows]
+        steps[:-1, REWARD] = seen.rewards[rows]
+        if boxed:
+            steps[:-1, COMPONENTS:] = seen.codes[rows, 1:]
+        else:
+            steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
         steps[:-1, MARK] = GOES_ON
         steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
         engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)
