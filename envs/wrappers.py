@@ -27,5 +27,5 @@ class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
         self.action_space = spaces.Discrete(len(choices))
 
     def action(self, action: Any) -> Any:
-        """Return the action of an index."""
-        return self.choices[action]
+        """Return a copy of the action of an index."""
+        return self.choices[action].copy()

@@ -951,3 +951,45 @@ def ridge_slopes(steps, rests, weights, cells, n_cells):
             right = np.concatenate([missed, np.zeros(n)])
             slopes[k] = common + np.linalg.lstsq(rows, right, rcond=1e-10)[0]
     return slopes
+
+
+def joint_decision(cells, observation, shortlist=40, n_parts=8, step=0.25):
+    """Greedy action in units, its value, and those of all levels, of cells of states and actions.
+
+    ``cells`` has the arrays of a policy, or of its JSON.
+    """
+    origin, levels, transform, places, slopes, worth = (
+        np.array(cells[name])
+        for name in ("origin", "levels", "transform", "places", "slopes", "worth")
+    )
+    d = len(origin)
+    inverse = np.linalg.pinv(transform[:, d:])
+
+    def seen(action):
+        return transform @ np.concatenate([observation - origin, action])
+
+    def distances(action, some):
+        return ((seen(action) - places[some]) ** 2).sum(axis=1)
+
+    parts = np.clip((places - seen(np.zeros(levels.shape[1]))) @ inverse.T, -1.0, 1.0)
+    away = [distances(part, [k])[0] for k, part in enumerate(parts)]
+    near = np.argsort(away, kind="stable")[:shortlist]
+
+    def value(action):
+        gaps = distances(action, near)
+        best = np.argsort(gaps, kind="stable")[: cells["n_nearest"]]
+        weights = np.exp((gaps.min() - gaps[best]) / cells["width"])
+        cell = near[best]
+        planes = worth[cell] + (slopes[cell] * (seen(action) - places[cell])).sum(axis=1)
+        return weights @ planes / weights.sum()
+
+    best = max([*levels, *parts[near[:n_parts]]], key=value)
+    for c in range(len(best)):
+        moved = np.tile(best, (4, 1))
+        moved[1:3, c] = np.clip(best[c] + np.array([-step, step]), -1.0, 1.0)
+        middle, below, above = map(value, moved[:3])
+        bend = 2.0 * middle - below - above
+        if middle >= max(below, above) and bend > 0.0 and abs(best[c]) <= 1.0 - step:
+            moved[3, c] += 0.5 * step * (above - below) / bend
+        best = max(moved, key=value)
+    return best, value(best), np.array([value(level) for level in levels])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import stable_baselines3
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
@@ -432,7 +432,7 @@ def test_continuous_actions():
     assert budgeted.play(rule, range(5)).mean() > 80.0
 
 
-@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
+@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent, TwoTimescaleAgent])
 def test_teachers_of_continuous_actions_know_what_mistakes_cost(kind):
     agent = kind("Pendulum-v1", seed=0).learn(1000)
     budgeted = BudgetedEnv("Pendulum-v1", 3, 2000)

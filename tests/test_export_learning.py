@@ -11,6 +11,8 @@ from test_export import FLAGS, PROGRAMS, linked
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.policies.contract import SLOPE_RATE
+from oda_rl.agents.policies.joint import Codebook
 from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.command.cli import main
@@ -137,15 +139,16 @@ def learned_in_python(agent, rows, actions, learned):
     """Values of all actions in each row, and in the end of all cells, by the agent's kernels."""
     engine, config = agent._engine, agent.config
     d, n_actions = agent.interface.n_features, agent.interface.n_actions
-    parts = (engine.cells, engine.frames, engine.heads)
-    policy = cells.Policy(*(part[ql.BEST].copy() for part in parts))
+    parts = (engine.places, engine.models, engine.frames, engine.heads)
+    policy = Codebook(*(part[ql.BEST].copy() for part in parts))
     t = agent.num_timesteps if learned else 0
     if not learned:
-        optimism = policy.cells[: int(policy.head[0]), 2 * d : 2 * d + n_actions].max()
-        policy.cells[:, d : 2 * d], policy.cells[:, 2 * d :] = 0.0, optimism
-    n = cells.NEAREST
-    blend = cells.Blend(np.zeros(1 + n, dtype=np.int64), np.zeros((n, 1 + d)), np.zeros(d))
-    traces = np.zeros((len(policy.cells), 1 + d + n_actions))
+        optimism = policy.models[: int(policy.head[0]), d : d + n_actions].max()
+        policy.models[:, :d], policy.models[:, d:] = 0.0, optimism
+    n, k = engine.n_nearest, len(policy.models)
+    near = np.zeros(1 + n, dtype=np.int64)
+    blend = cells.Blend(near, np.zeros(n), np.zeros((n, d)), np.zeros(d), np.zeros(k))
+    traces = np.zeros((k, 1 + d + n_actions))
     values, after, points = np.zeros(n_actions), np.zeros((len(rows), n_actions)), []
     for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
         points.append((row["obs"] - engine.units[0]) * engine.units[1])
@@ -162,9 +165,9 @@ def learned_in_python(agent, rows, actions, learned):
             cells.update(
                 policy, traces, blend, actions[i - 1], target - value,
                 value - after[i - 1, actions[i - 1]],
-                max(size, config.min_step_size), config.gamma * config.trace_decay, t,
+                max(size, config.min_step_size), SLOPE_RATE, config.gamma * config.trace_decay, t,
             )  # fmt: skip
-    return after, policy.cells[: int(policy.head[0]), 2 * d : 2 * d + n_actions]
+    return after, policy.models[: int(policy.head[0]), d : d + n_actions]
 
 
 @pytest.mark.parametrize("name", CASES)

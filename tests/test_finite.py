@@ -92,7 +92,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     agent = TwoTimescaleAgent(Scaled(0, 0), seed=0).learn(500)
     agent.save(file)
     before = file.read_bytes()
-    agent._engine.cells[0, 0, 0] = np.nan
+    agent._engine.places[0, 0, 0] = np.nan
     with pytest.raises(ValueError, match=r"agent.zip' was not written, .*cells\[0, 0, 0\] is nan"):
         agent.save(file)
     with pytest.raises(ValueError, match="checkpoint.zip' was not written"):

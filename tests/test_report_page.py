@@ -41,6 +41,7 @@ TRAINED = {
     "blended": lambda: FittedQAgent("MountainCar-v0", seed=0).learn(10_000),
     "six blended": lambda: SixBlended("MountainCar-v0", seed=0).learn(5_000),
     "codevectors": lambda: CodevectorAgent("Pendulum-v1", seed=0).learn(2_000),
+    "joint": lambda: TwoTimescaleAgent("Pendulum-v1", seed=0, max_cells=50).learn(2_000),
     "torques": lambda: FittedQAgent("Pendulum-v1", seed=0, action_bins=5).learn(2_000),
     "acrobot": lambda: TwoTimescaleAgent("Acrobot-v1", partition="som", seed=0).learn(5_000),
     "rule": lambda: quick_rule(BARTO, seed=0).learn(500),

@@ -318,7 +318,7 @@ def test_vec_normalize(algorithm, norm_reward):
 
     env, evaluated = make(), make(training=False)
     evaluated.norm_reward = False
-    model = algorithm(env, seed=0)
+    model = algorithm(env, seed=1)
     assert model.get_vec_normalize_env() is env
     evaluation = EvalCallback(evaluated, n_eval_episodes=3, eval_freq=1000, verbose=0)
     model.learn(steps_for(algorithm, 3000, 1000), callback=evaluation)

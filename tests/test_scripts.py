@@ -344,53 +344,6 @@ def test_online_script(run_script, tmp_path):
     assert "share of seeds that solve the task" in printed
 
 
-def test_greedy_actions_of_joint_cells(load_script):
-    joint, rng = load_script("common.joint_cells"), np.random.default_rng(0)
-    n, d, m = 30, 5, 2
-    search = joint.new_search(d, m)
-    policy = joint.Policy(*joint.zeros((256, d), (256, 1), (256, d), (d, d), (d,), (2,)))
-    policy.codevectors[:n], policy.slopes[:n] = rng.normal(size=(2, n, d))
-    policy.values[:n] = rng.normal(size=(n, 1))
-    policy.transform[:] = np.eye(d) + 0.2 * rng.normal(size=(d, d))
-    policy.state[:] = n, 0.5
-    joint.invert(policy, search)
-    blend = joint.Blend(*np.zeros((2, 256), int), *joint.zeros((256,), (256, d), (d,), (256,)))
-    value = np.zeros(1)
-    for state in rng.normal(size=(20, d - m)):
-        pair = np.append(state, np.zeros(m))
-        joint.choose(policy, search, pair)
-        joint.evaluate_at(policy, pair, blend, value)
-        assert np.abs(pair[-m:]).max() <= 1.0
-        near = joint.near_value(policy, search, n, pair[-m:])
-        assert near == pytest.approx(value[0], abs=1e-9)  # there are fewer cells than are searched
-        for action in search.levels:
-            joint.evaluate_at(policy, np.append(state, action), blend, value)
-            assert value[0] <= near + 1e-9
-        best, *_ = np.linalg.lstsq(
-            policy.transform[:, -m:],
-            (policy.codevectors[:n] - policy.transform[:, :-m] @ state).T,
-            rcond=None,
-        )
-        np.testing.assert_allclose(search.parts[:n], np.clip(best.T, -1.0, 1.0), atol=1e-9)
-
-
-def test_continuous_car_is_gymnasiums(load_script):
-    tasks, rng = load_script("common.compiled_tasks"), np.random.default_rng(0)
-    env = gym.make("MountainCarContinuous-v0")
-    task = tasks.compiled_task(env, 0, 10, 1)
-    seen, _ = env.reset(seed=1)
-    state, over = seen.astype(float), False
-    for t in range(300):
-        action = np.sign(state[1:]) if t > 50 else rng.uniform(-1.0, 1.0, 1)
-        seen, reward, over, _, _ = env.step(action.astype(np.float32))
-        own_reward, own_over = tasks.step_continuous(task, state, action)
-        np.testing.assert_allclose(state, seen, atol=1e-5)  # Gymnasium's is in single precision
-        assert (own_over, own_reward) == (over, pytest.approx(reward, abs=1e-6))
-        if over:
-            break
-    assert over
-
-
 def played(env, *actions):
     """Observations of an episode that begins with seed 0."""
     first, _ = env.reset(seed=0)

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE
+from oda_rl.agents.policies.joint import Codebook
 from oda_rl.agents.two_timescale import cells
+from oda_rl.agents.two_timescale.engine import NEAREST
 
 K, D, A = 40, 3, 4
 
@@ -12,30 +15,33 @@ class Named:
     """Parts of a policy by name; views of its arrays."""
 
     def __init__(self, policy, moments, traces):
-        self.codevectors, self.slopes = policy.cells[:, :D], policy.cells[:, D : 2 * D]
-        self.values, self.visits = np.split(policy.cells[:, 2 * D :], 2, axis=1)
+        self.codevectors, self.slopes = policy.places.T, policy.models[:, :D]
+        self.values, self.visits = np.split(policy.models[:, D:], 2, axis=1)
         self.transform, self.mean, self.head = policy.frame[:D], policy.frame[D], policy.head
-        self.masses, self.born = moments[:, cells.MASS], moments[:, cells.BORN]
-        self.covariances = moments[:, cells.COVARIANCE :].reshape(K, D, D)
+        self.masses = moments.statistics[cells.MASS]
+        self.born = moments.statistics[cells.BORN]
+        self.covariances = moments.covariances
         self.traces = traces[:, :, cells.TRACE :]
 
 
 def some_policy(rng, n_cells=20, temperature=0.5):
     """Arrays of a policy, its moments and traces, and the same by name."""
-    policy = cells.Policy(
-        rng.normal(size=(K, 2 * D + 2 * A)), rng.normal(size=(D + 1, D)),
+    policy = Codebook(
+        rng.normal(size=(D, K)), rng.normal(size=(K, D + 2 * A)), rng.normal(size=(D + 1, D)),
         np.array([n_cells, temperature]),
     )  # fmt: skip
-    policy.cells[:, 2 * D + A :] = 0.0
-    moments, traces = np.zeros((K, cells.COVARIANCE + D * D)), np.zeros((2, K, 1 + D + A))
-    moments[:n_cells, cells.MASS] = rng.uniform(0.5, 1.5, n_cells)
+    policy.models[:, D + A :] = 0.0
+    moments = cells.Moments(np.zeros((4, K)), np.zeros((K, D, D)))
+    traces = np.zeros((2, K, 1 + D + A))
+    moments.statistics[cells.MASS, :n_cells] = rng.uniform(0.5, 1.5, n_cells)
     traces[:, :, cells.LAST] = -1.0
     return (policy, moments, traces), Named(policy, moments, traces)
 
 
 def no_blend():
-    n = cells.NEAREST
-    return cells.Blend(np.zeros(1 + n, dtype=np.int64), np.zeros((n, 1 + D)), np.zeros(D))
+    n = NEAREST
+    near, offsets = np.zeros(1 + n, dtype=np.int64), np.zeros((n, D))
+    return cells.Blend(near, np.zeros(n), offsets, np.zeros(D), np.zeros(K))
 
 
 def features(policy, observation):
@@ -45,11 +51,11 @@ def features(policy, observation):
     offsets = x - policy.codevectors[:n]
     distances = (offsets**2).sum(axis=1)
     weights = np.exp((distances.min() - distances) / temperature)
-    near = np.argsort(distances)[: cells.NEAREST]
+    near = np.argsort(distances)[:NEAREST]
     weights[[k for k in range(n) if k not in near]] = 0.0
-    weights[distances - distances.min() > cells.CUT * temperature] = 0.0
+    weights[distances - distances.min() > CUT * temperature] = 0.0
     weights /= weights.sum()
-    rate = cells.SLOPE_RATE / temperature
+    rate = SLOPE_RATE / temperature
     return weights, offsets, rate * weights[:, None] * offsets
 
 
@@ -70,9 +76,9 @@ def test_values_are_blended_over_the_nearest_cells(n_cells, temperature):
         nearest = cells.evaluate(arrays, observation, blend, values)
         np.testing.assert_allclose(values, q_of(policy, observation), atol=1e-12)
         weights, offsets, _ = features(policy, observation)
-        n = blend.near[0]
+        n = blend.near[-1]
         assert n == (weights > 0.0).sum()
-        np.testing.assert_allclose(blend.parts[:n, 0], weights[blend.near[1 : 1 + n]])
+        np.testing.assert_allclose(blend.weights[:n], weights[blend.near[:n]])
         assert nearest == pytest.approx((offsets**2).sum(axis=1).min())
 
 
@@ -89,13 +95,15 @@ def test_values_are_updated_by_true_online_td():
         observation, action = rng.normal(size=D), int(rng.integers(A))
         error, change = rng.normal(size=2)
         cells.evaluate(arrays, observation, blend, values)
-        cells.update(arrays, traces[1], blend, action, error, change, alpha, decay, step)
+        cells.update(
+            arrays, traces[1], blend, action, error, change, alpha, SLOPE_RATE, decay, step
+        )
         weights, offsets, slope_features = features(policy, observation)
         own = np.zeros((n, A))
         own[:, action] = weights
         phi = np.concatenate([own.ravel(), slope_features.ravel()])
         unit = np.concatenate([own.ravel(), (weights[:, None] * offsets).ravel()])
-        rate = alpha / max(phi @ unit, cells.MIN_NORM)
+        rate = alpha / max(phi @ unit, MIN_NORM)
         trace = decay * trace + rate * phi * (1.0 - decay * trace @ unit)
         parameters += (error + change) * trace - rate * change * phi
         got = np.concatenate([policy.values[:n].ravel(), policy.slopes[:n].ravel()])
@@ -163,7 +171,7 @@ def test_cells_whose_values_disagree_are_far_apart():
             disagreement = ((policy.values[k] - policy.values[other] - along) ** 2).mean()
             cost = gap @ gap / policy.head[1] * (1.0 + disagreement / squared_error)
             best = min(best, (cost, k, other))
-    first, second, cost = cells.cheapest_pair(arrays, squared_error)
+    first, second, cost = cells.cheapest_pair(arrays, squared_error, np.zeros(K))
     assert (first, second) == best[1:]
     assert cost == pytest.approx(best[0])
 

@@ -185,7 +185,7 @@ def test_slow_steps_are_the_papers_recursions():
     rng = np.random.default_rng(0)
     agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(600)
     engine = agent._engine
-    codevectors, values = engine.codevectors_[ql.LIVE], engine.values[ql.LIVE]
+    codevectors, values = engine.live.places.T, engine.values[ql.LIVE]
     for factor, expected in ((1.02, 1), (0.98, 2)):
         engine.live.head[:] = 1, 0.0
         points = rng.normal(size=(400, 4)) * (1.0, 0.5, 0.25, 0.1)
@@ -235,15 +235,15 @@ def test_what_is_delivered_is_the_snapshot_that_did_best():
     scores = []
 
     def note(agent):
-        state = agent._engine.state
-        if not scores or scores[-1][0] != state.version:
-            scores.append((state.version, state.best_n, state.best_score))
+        contest = agent._engine.contest
+        if not scores or scores[-1][0] != contest.version:
+            scores.append((contest.version, contest.best_n, contest.best_score))
 
     agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(40_000, callback=note)
     confirmed = [score for _, n, score in scores if n > 0]
     assert len(confirmed) >= 2
     assert confirmed == sorted(confirmed)
-    assert agent._engine.state.trial_steps <= 0.2 * 40_000 + 10 * 500
+    assert agent._engine.contest.trial_steps <= 0.2 * 40_000 + 10 * 500
     assert agent.evaluate(20, seed=0).mean() >= 475.0
 
 
@@ -284,9 +284,9 @@ def test_discrete_observations_have_a_hard_cell_each():
 def test_a_trial_that_does_not_end_is_lost():
     # Without a limit of steps, a greedy policy may go round for ever.
     agent = TwoTimescaleAgent("CliffWalking-v1", seed=0).learn(20_000)
-    state = agent._engine.state
-    assert state.trials > 1
-    assert state.trial_steps < 10_000
+    contest = agent._engine.contest
+    assert contest.trials > 1
+    assert contest.trial_steps < 10_000
 
 
 @pytest.mark.parametrize("unit", [1e-158, 1e-156, 1e-155, 1e-152, 1e-140])

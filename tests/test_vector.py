@@ -144,7 +144,7 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
         ends = rng.random(n) < 0.1
         begins = np.where(ends, rng.integers(n_cells, size=n), after)
         seen = after[:, None].astype(float), begins[:, None].astype(float)
-        core.state.last_trial = core.state.steps + 10**6  # no trials, in which others decide
+        core.contest.last_trial = core.state.steps + 10**6  # no trials, in which others decide
         chosen, _ = core.advance(VectorStep(*seen, rewards, ends, no, ~no, ~no, ends))
         for env, learner in enumerate(learners):
             taken = cells[env], actions[env], rewards[env]
@@ -398,12 +398,12 @@ def test_trials_take_the_episodes_that_begin_in_any_environment():
         played.update(i for i, running in enumerate(agent._engine.running) if running.trial)
 
     agent = TwoTimescaleAgent(several(short, 6), seed=0).learn(20_000, callback=note)
-    state = agent._engine.state
+    contest = agent._engine.contest
     assert played == set(range(6))
-    assert state.trials > 3
-    assert state.best_n >= 10
+    assert contest.trials > 3
+    assert contest.best_n >= 10
     # What has begun is played to its end: at most ten episodes, and one of each environment.
-    assert state.trial_steps <= 0.2 * agent.num_timesteps + 16 * 30
+    assert contest.trial_steps <= 0.2 * agent.num_timesteps + 16 * 30
     assert agent.evaluate(20, seed=0).mean() > 27.0  # random play has 20
 
 

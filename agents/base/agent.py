@@ -332,10 +332,10 @@ class Agent(Player):
         ``observations`` is a batch, as for :meth:`predict`. Raises TypeError if the agent chooses
         continuous actions.
         """
-        if self.interface.box is not None:
+        if self.interface.box is not None and not self._engine.acts_together:
             raise TypeError(
                 f"{type(self).__name__} chooses continuous actions: it must be one environment; "
-                "act and update learn in it, and FittedQAgent offers a grid of actions in several"
+                "act and update learn in it; TwoTimescaleAgent and FittedQAgent learn in several"
             )
         step = first_step(observations, self.interface)
         self._engine.set_n_envs(len(step.after))
@@ -347,18 +347,16 @@ class Agent(Player):
         if len(ended):
             moments = np.full((len(ended), 1), self.training_seconds)
             self.episodes.append(np.concatenate([ended, moments], axis=1))
-        return self.interface.performed(actions)
+        return np.asarray(self._performed(actions))
 
     def add_to_returns(self, gains: FloatArray) -> None:
         """Add to the returns of the running episodes, shape (n,)."""
         for env_state, gain in zip(self._engine.env_states, gains.tolist(), strict=True):
             env_state.episode_return += gain
 
-    def _performed(self, number: int) -> Any:
-        """Return the environment's action for a number from 0."""
-        if self.interface.native is not None:
-            return self.interface.native.actions(np.array([number]))[0]
-        return self.interface.first_action + number
+    def _performed(self, numbers: Any) -> Any:
+        """Return the environment's action, or actions, for numbers from 0."""
+        return self.interface.performed(numbers)
 
     def _number_of(self, action: Any) -> int:
         """Return the number of an environment's action, from 0, or raise ValueError."""
@@ -650,9 +648,10 @@ class Agent(Player):
         """Explain the action in a state, and find the nearest state with another action.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
-        components are not changed. It is exact for the online agent; for the fitted one, which
-        blends neighbouring cells, the state has another action and a lower bound of the distance is
-        given. With continuous actions, another action is another action codevector.
+        components are not changed. It is exact for rules and tables; for agents that blend
+        neighbouring cells the state has another action, and a lower bound of the distance is given
+        (0 for cells of states and actions). With continuous actions, another action is another
+        action codevector, or one that is nearer to another level.
 
         Parameters
         ----------

@@ -75,6 +75,8 @@ class Engine(ABC):
     """Its functions for the compiled loop, if it ``fuses``."""
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
+    acts_together: ClassVar[bool] = False
+    """Whether it chooses continuous actions in several environments."""
     own_events: ClassVar[int] = UNIFORMS
     """Events in compiled loops that only the engine has to attend to."""
     choose: ClassVar[Callable[..., int]]

@@ -89,12 +89,12 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 class AdaptedVector(_VectorWrapper):
-    """:func:`adapted` for vector environments.
+    """:func:`adapted` for vector environments; :func:`observed` without ``action_bins``.
 
     Gymnasium's vector wrappers of observations refuse resets at the same step.
     """
 
-    def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int) -> None:
+    def __init__(self, env: VectorEnv[Any, Any, Any], action_bins: int | None) -> None:
         super().__init__(env)
         observations, actions = env.single_observation_space, env.single_action_space
         self._batched = env.observation_space
@@ -103,7 +103,7 @@ class AdaptedVector(_VectorWrapper):
         self.single_observation_space = self._one.observation_space
         self.observation_space = batch_space(self.single_observation_space, env.num_envs)
         self.choices: npt.NDArray[Any] | None = None  # actions by number, unless Discrete
-        if not isinstance(actions, spaces.Discrete):
+        if action_bins is not None and not isinstance(actions, spaces.Discrete):
             self.choices = action_choices(actions, action_bins)
             self.single_action_space = spaces.Discrete(len(self.choices))
             self.action_space = batch_space(self.single_action_space, env.num_envs)

@@ -234,8 +234,8 @@ def write_three(
             near[m], scores[m] = 0, np.inf
         for k in range(n_cells):
             if squares[k] < scores[near.shape[0] - 1]:
-                insert_cell(near, scores, k, squares[k])
-        total = gibbs_weights(scores, width)
+                insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
+        total = gibbs_weights(scores, scores.shape[0], width)
         for m in range(near.shape[0]):
             cells[i, m] = near[m]
             weights[i, m] = scores[m] / total if scores[m] > _MIN_WEIGHT * total else 0.0

@@ -175,6 +175,16 @@ def alternative_of_blend(
     return Alternative(distance, min(low.distance, distance), point + _unscaled(step, scale))
 
 
+def alternative_by_search(
+    policy: Policy, point: FloatArray, choice: int, scale: FloatArray
+) -> Alternative:
+    """Return a near state with another choice, found on ways to codevectors; no lower bound."""
+    step = _Search(policy, point, choice, scale).best([*(policy.codevectors - point) * scale])
+    if step is None:
+        return Alternative(np.inf, 0.0, None)
+    return Alternative(float(np.linalg.norm(step)), 0.0, point + _unscaled(step, scale))
+
+
 class _Region(NamedTuple):
     """A polyhedron where a cell n that prefers another action may be one of the m nearest."""
 

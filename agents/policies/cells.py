@@ -34,9 +34,9 @@ from oda_rl.files.schema import Member, real, whole
 
 
 @spliced
-def insert_cell(near: IntArray, scores: FloatArray, k: int, score: float) -> None:
-    """Put a cell among the nearest, whose scores ascend, in place of the last."""
-    i = near.shape[0] - 1
+def insert_cell(near: IntArray, scores: FloatArray, last: int, k: int, score: float) -> None:
+    """Put a cell among the nearest, whose scores ascend, in place of number ``last``."""
+    i = last
     while i > 0 and score < scores[i - 1]:
         near[i], scores[i] = near[i - 1], scores[i - 1]
         i -= 1
@@ -59,16 +59,16 @@ def nearest_cells(
         for j in range(diagram.shape[1] - 1):
             score += diagram[k, 1 + j] * point[j]
         if score < last:
-            insert_cell(near, scores, k, score)
+            insert_cell(near, scores, near.shape[0] - 1, k, score)
             last = scores[near.shape[0] - 1]
 
 
 @spliced
-def gibbs_weights(scores: FloatArray, width: float) -> float:
-    """Turn ascending scores into weights exp((least score - score)/width); return their sum."""
+def gibbs_weights(scores: FloatArray, n: int, width: float) -> float:
+    """Turn n ascending scores into weights exp((least score - score)/width); return their sum."""
     least, total = scores[0], 1.0
     scores[0] = 1.0
-    for i in range(1, scores.shape[0]):
+    for i in range(1, n):
         weight = math.exp((least - scores[i]) / width)
         scores[i] = weight
         total += weight
@@ -91,7 +91,7 @@ def action_values(
     longer than they need to be.
     """
     nearest_cells(diagram, point, near, weights)
-    share = 1.0 / gibbs_weights(weights, width)
+    share = 1.0 / gibbs_weights(weights, weights.shape[0], width)
     for i in range(near.shape[0]):
         weights[i] *= share
     common = 0.0
@@ -310,7 +310,7 @@ def blend(
     """
     for i in range(points.shape[0]):
         nearest_cells(diagram, points[i], near, weights)
-        total, j = gibbs_weights(weights, width), numbers[i]
+        total, j = gibbs_weights(weights, weights.shape[0], width), numbers[i]
         for l in range(parts.shape[2]):  # noqa: E741
             action = parts[near[0], j, l]
             for m in range(1, near.shape[0]):

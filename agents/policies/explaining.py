@@ -21,7 +21,8 @@ _COMPONENTS = 12  # of an observation that are printed
 class Explanation:
     """Why an agent acts as it does in one state; ``print`` it.
 
-    Where actions are continuous, numbered actions are action codevectors, or the cells of a rule.
+    Where actions are continuous, numbered actions are action codevectors, levels of which the
+    nearest one counts, or the cells of a rule.
     """
 
     observation: FloatArray

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
 from oda_rl.agents.policies.export_tables import Export, export_of
+from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.archive import replacing
 
@@ -31,6 +32,23 @@ _BLENDED = [
     "value of action a = sum over k in near of weight of k * (common[k][0] + sum over j of "
     "common[k][1 + j] * x[j] + values[k][a])",
     "action = actions.first + the first a with value >= greatest - tie * |greatest|",
+]
+_JOINT = [
+    "x = observation, flattened, minus origin; u = an action in units, from -1 to 1 of each "
+    "component; z(u) = transform (x, u), with the components of x before those of u",
+    "Q(u) = sum over k of weight of k * (worth[k] + <slopes[k], z(u) - places[k]>), over the "
+    "n_nearest of the near cells whose places are nearest to z(u), with weights "
+    "exp((least squared distance - squared distance of k) / width), divided by their sum",
+    "part of cell k = pseudo-inverse of transform's last columns, those of u, times (places[k] - "
+    "z(0)), each component clipped to -1 and 1",
+    "near = the shortlist cells of least |z(part of k) - places[k]|^2, the nearest first",
+    "u = the one of greatest Q, the first of equals, of levels, then of the parts of the first "
+    "n_parts near cells",
+    "then, for each component of u: below and above = Q where it is step less and step more, "
+    "clipped to -1 and 1; take the best of these and of u, u among equals; if that is u, neither "
+    "was clipped, and bend = 2 Q(u) - below - above is positive, also try the component plus "
+    "step / 2 * (above - below) / bend",
+    "action = actions.low + (u + 1) / 2 * (actions.high - actions.low)",
 ]
 _AFFINE = [
     *_NEAREST[:3],
@@ -74,7 +92,7 @@ def export_policy(
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
         int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Needs
-        ``pip install "oda-rl[onnx]"``.
+        ``pip install "oda-rl[onnx]"``. Not for cells of states and actions.
 
     Decisions are those of ``agent.predict``, except where two actions or cells are equal up to
     rounding to single precision. Of cells at exactly equal distances the first counts everywhere.
@@ -188,6 +206,10 @@ def json_document(export: Export) -> str:
     if cells.common is not None:
         document |= {"n_nearest": cells.n_nearest, "width": cells.width, "tie": TIE}
         document["common"] = cells.common.tolist()
+    if export.joint is not None:
+        document |= {"kind": "cells of states and actions", "how_to_decide": _JOINT}
+        document |= {name: array.tolist() for name, array in export.joint.arrays.items()}
+        document |= {"shortlist": SHORTLIST, "n_parts": PARTS, "step": STEP}
     if box is not None:
         document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
     if parts is not None:

@@ -22,6 +22,7 @@ from oda_rl.agents.policies.export_tables import (
     Tables,
     single,
 )
+from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
 from oda_rl.exporting.c_text import as_comment, defined, number, source, table
 from oda_rl.metric import root
 
@@ -36,6 +37,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     """Return a C99 header; see :func:`oda_rl.agents.policies.export.export_policy`."""
     if export.numbered is not None and not (fixed_point and export.box is not None):
         return _table_of_states(export, export.numbered)
+    if export.joint is not None:
+        return _joint_header(export, export.joint, fixed_point)
     found = export.tables()
     tables: FloatTables | IntegerTables
     compared = []
@@ -124,6 +127,62 @@ def _table_of_states(export: Export, states: Numbered) -> str:
         defined(constants),
         table("oda_table", actions),
         _source("policy.h", constants, {}),
+        "#endif\n",
+    ]
+    return "".join(parts)
+
+
+def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str:
+    """Return a header of cells of states and actions."""
+    if fixed_point:
+        raise ValueError(
+            "fixed_point is True: it must be False for cells of states and actions, which are in "
+            "single precision"
+        )
+    assert export.box is not None
+    low, high = export.box.bounds
+    d, k = len(policy.origin), policy.n_cells
+    arrays = {
+        "oda_origin": policy.origin,
+        "oda_transform": policy.transform,
+        "oda_inverse": np.linalg.pinv(policy.transform[:, d:]),
+        "oda_places": policy.places,
+        "oda_planes": np.column_stack([policy.worth - policy.worth.max(), policy.slopes]),
+        "oda_levels": policy.levels,
+        "oda_low": low,
+        "oda_high": high,
+    }
+    tables = {name: single(array) for name, array in arrays.items()}
+    constants = {
+        "FEATURES": str(d),
+        "COMPONENTS": str(len(low)),
+        "SIZE": "(ODA_FEATURES + ODA_COMPONENTS)",
+        "CELLS": str(k),
+        "NEAR": str(min(SHORTLIST, k)),
+        "BLENDED": str(min(policy.n_nearest, k)),
+        "LEVELS": str(policy.n_actions),
+        "PARTS": str(PARTS),
+        "STEP": number(STEP),
+        "WIDTH": number(policy.width),
+    }
+    explanation = [
+        "z = oda_transform (obs - oda_origin, u), where u is an action in units, from -1 to 1 of",
+        "each component. Q(obs, u) is the mean of value + <slope, z - m_k>, rows of oda_planes,",
+        "over the ODA_BLENDED cells whose oda_places m_k are nearest to z, with weights",
+        "exp(-|z - m_k|^2 / ODA_WIDTH); values are less the greatest. Cell k stands for the",
+        "action nearest to it, oda_inverse (m_k - z), clipped; the ODA_NEAR cells nearest to z",
+        "with it are looked at. The action is the best of oda_levels and of those that the first",
+        "ODA_PARTS cells stand for; then, for each component, of itself, ODA_STEP more or less,",
+        "and the vertex of the parabola through these.",
+    ]
+    size = sum(array.nbytes for array in tables.values())
+    about = f"{k} cells of states and actions, blended", f"{size} bytes, single precision"
+    parts = [
+        _about(export, *about, explanation),
+        "#ifndef ODA_POLICY_H\n#define ODA_POLICY_H\n\n#include <math.h>\n\n",
+        defined(constants),
+        *(table(name, array) for name, array in tables.items()),
+        source("oda_rl.agents.policies", "joint.h", ()),
         "#endif\n",
     ]
     return "".join(parts)
@@ -305,6 +364,11 @@ def learner_header(export: Export, agent: Trained) -> str:
     """
     learner: Any = agent
     settings, cells = getattr(agent, "config", None), export.cells
+    if export.joint is not None:
+        raise ValueError(
+            "learn is True: it must be False for cells of states and actions; an agent with "
+            "action_bins=5 learns to choose among five values"
+        )
     if cells.common is None or not hasattr(settings, "step_size_steps"):
         raise ValueError(
             f"learn is True: it must be False for a {type(agent).__name__}, which does not learn "

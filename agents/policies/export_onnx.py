@@ -36,6 +36,11 @@ def onnx_model(export: Export) -> bytes:
         raise ImportError(
             "format is 'onnx', which needs the package onnx: pip install 'oda-rl[onnx]'"
         ) from error
+    if export.joint is not None:
+        raise ValueError(
+            "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, among "
+            "which actions are looked for"
+        )
     box = export.box
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
     nodes, arrays = _graph(export)

@@ -31,6 +31,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import choice_names
+from oda_rl.agents.policies.joint import JointPolicy
 from oda_rl.agents.policies.rules import in_box
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.diagram import ordered, rounding
@@ -98,6 +99,8 @@ class Export:
     """The policy as a table, if states are numbered."""
     visited: Visited | None = None
     """States of the training, if the agent remembers any."""
+    joint: JointPolicy | None = None
+    """The policy, if its cells are of states and actions; ``cells`` do not decide then."""
 
     @property
     def blended(self) -> bool:
@@ -386,6 +389,7 @@ def export_of(agent: Trained, certificate: "Certificate | None" = None) -> Expor
         certificate=certificate,
         numbered=_numbered(policy, interface),
         visited=visited,
+        joint=policy if isinstance(policy, JointPolicy) else None,
     )
 
 

@@ -1,17 +1,25 @@
 """The online agent: fast learning of values over soft cells, slow annealing that places them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.settings import unknown_setting
+from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
+from oda_rl.agents.environments.adaptation import AdaptedVector, observed
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
@@ -19,15 +27,18 @@ from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.two_timescale import cells
+from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import ordered
+from oda_rl.envs.dynamics import compiled_dynamics
+from oda_rl.envs.wrappers import ActionChoices
 from oda_rl.files.schema import Member, check_fields, require
 
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS.items()}
+_BINS = 5  # values of a component of a continuous action
 _OF_ANNEALING = {"max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every"}
 
 
@@ -38,7 +49,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     the Gibbs weights of deterministic annealing, so that its temperature is the bandwidth of the
     function approximator. Slow: codevectors move to the states visited, cells split at their
     critical temperature, are born in states far from all, and merge where values agree; the metric
-    is learned from the gradients of the values. Now and then a snapshot plays a few episodes
+    is learned from the gradients of the values. Where actions are continuous, cells are of states
+    and actions together, and the best action is looked for near the state
+    (:mod:`oda_rl.agents.policies.joint`). Now and then a snapshot plays a few episodes
     greedily; the best one so far is the policy that is delivered. Rewards may be multiplied by any
     factor: nothing has to be said about which return is good.
 
@@ -47,8 +60,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
         An environment, or the id of one, or a vector environment, whose environments all teach the
         agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box, of which a grid is offered. What is
-        taken and returned by :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
+        actions: Discrete, MultiDiscrete, MultiBinary or Box. What is taken and returned by
+        :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
         What places the cells: annealing (of Discrete observations, a cell for each), the means of a
         Gaussian mixture, a uniform grid, the exemplars of a mixture density, a self-organising map,
@@ -105,8 +118,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     partition: Partition | None
     _engine: OnlineEngine
     _streams = ("explore", "partition", "env", "predict")
-    _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "cells")}
-    _cached: tuple[int, CellPolicy] | None = None
+    _sized_by: ClassVar[dict[str, Member]] = {name: SCHEMA[name] for name in ("points", "models")}
+    _cached: tuple[int, CellPolicy | JointPolicy] | None = None
 
     def __init__(
         self,
@@ -133,56 +146,134 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.solved_return = reward_threshold(made)
 
     def _make_engine(self) -> OnlineEngine:
-        d, config = self.interface.n_features, self.config
+        config, interface = self.config, self.interface
+        d = interface.n_features + interface.n_components
         if not isinstance(config.metric, str) and len(config.metric) != d:
             raise ValueError(
                 f"metric is a {len(config.metric)} by {len(config.metric)} matrix: it must have "
                 f"{d} rows, one for each component of the observation"
+                f"{' and of the action' if interface.box else ''}"
             )
         prepare = getattr(self.partition, "prepare", None)
         if prepare is not None:
             prepare(d, self._rngs["partition"])
         self._cached = None
-        return OnlineEngine(self.interface, config, self.partition, self._rngs["explore"])
+        return OnlineEngine(interface, config, self.partition, self._rngs["explore"])
+
+    def _joins(self, env: AnyEnv) -> bool:
+        """Whether cells are of states and actions."""
+        observations, actions = spaces_of(env)
+        free = self.config.action_bins is None and self.partition is None
+        boxed = isinstance(actions, spaces.Box) and np.issubdtype(actions.dtype, np.floating)
+        return free and boxed and not isinstance(observations, spaces.Discrete)
 
     @property
-    def policy(self) -> CellPolicy:
+    def _bins(self) -> int:
+        return self.config.action_bins or _BINS
+
+    def _adapted(self, env: AnyEnv) -> AnyEnv:
+        if not self._joins(env):
+            return super()._adapted(env)
+        return AdaptedVector(env, None) if isinstance(env, VectorEnv) else observed(env)
+
+    def _interface_of(self, env: AnyEnv) -> Interface:
+        if not isinstance(spaces_of(env)[1], spaces.Box):
+            return Interface.of(env)
+        return replace(Interface.of(env, 1), n_actions=1)  # one value a cell
+
+    def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
+        if self.interface.box is None:
+            return super()._train(env, run)
+        if isinstance(env, AdaptedVector):
+            self._engine.set_n_envs(env.num_envs)
+            env.choices = self._room
+            return super()._train(env, run)
+        assert isinstance(env, gym.Env)
+        self._engine.leave_envs()
+        levels = self.interface.box.actions(levels_of(self.interface.n_components))
+        compiled_dynamics(ActionChoices(env, levels))  # compares them with its steps
+        return super()._train(ActionChoices(env, self._room), run)
+
+    @property
+    def _room(self) -> npt.NDArray[Any]:
+        """The environments' next actions, shape (n_envs, ...)."""
+        assert self.interface.box is not None
+        return self._engine.room.reshape(-1, *self.interface.box.shape)
+
+    def _performed(self, numbers: Any) -> Any:
+        if self.interface.box is None:
+            return super()._performed(numbers)
+        return self._room[numbers].copy()
+
+    def _number_of(self, action: Any) -> int:
+        if self.interface.box is None:
+            return super()._number_of(action)
+        self._engine.replace(action)
+        return 0
+
+    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.interface.box is None:
+            return super()._random(acts)
+        return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
+
+    @property
+    def policy(self) -> CellPolicy | JointPolicy:
         """The policy that is delivered: the snapshot that has done best so far."""
-        version = self._engine.state.version
+        version = self._engine.contest.version
         if self._cached is None or self._cached[0] != version:
             self._cached = version, self._policy_of(ql.BEST)
         return self._cached[1]
 
     @property
-    def learning_policy(self) -> CellPolicy:
+    def learning_policy(self) -> CellPolicy | JointPolicy:
         """The policy that learns, as it is at present."""
         return self._policy_of(ql.LIVE)
 
-    def _policy_of(self, which: int) -> CellPolicy:
-        engine = self._engine
-        n, temperature = int(engine.heads[which, cells.N_CELLS]), engine.heads[which, 1]
-        placed, slopes = engine.codevectors_[which, :n], engine.slopes[which, :n]
-        origin, inverse_units = engine.units
-        mean, transform = engine.means[which], engine.transforms[which] * inverse_units
+    def _policy_of(self, which: int) -> CellPolicy | JointPolicy:
+        engine, interface = self._engine, self.interface
+        n, temperature = int(engine.heads[which, N_CELLS]), float(engine.heads[which, TEMPERATURE])
+        placed, slopes = engine.places[which, :, :n].T, engine.slopes[which, :n]
+        values, (origin, inverse_units) = engine.values[which, :n], engine.units
+        centre = origin + engine.means[which] / inverse_units
+        transform = engine.transforms[which] * inverse_units
+        if interface.box is not None:
+            return JointPolicy(
+                centre[: interface.n_features], levels_of(interface.n_components), transform,
+                placed.copy(), slopes.copy(), values[:, 0].copy(), temperature, engine.n_nearest,
+            )  # fmt: skip
         # |x - m|² = |x|² + |m|² - 2 <m, x>, and x = L (o - origin) is what all cells share.
         diagram = ordered(np.column_stack([(placed**2).sum(axis=1), -2.0 * placed @ transform]))
         common = np.column_stack([-(slopes * placed).sum(axis=1), slopes @ transform])
-        models = np.concatenate([common, engine.values[which, :n]], axis=1)
-        return CellPolicy(
-            origin + mean / inverse_units, diagram, models, float(temperature),
-            cells.NEAREST, engine._raw(engine.in_units(which)),
-        )  # fmt: skip
+        models = np.concatenate([common, values], axis=1)
+        codevectors = engine._raw(engine.in_units(which))
+        return CellPolicy(centre, diagram, models, temperature, engine.n_nearest, codevectors)
 
     @property
     def visits(self) -> FloatArray:
-        """Weights of the steps that each value was learned from, shape (n_cells, n_actions)."""
-        return self._engine.visits[ql.BEST, : self.n_cells]
+        """Weights of the steps that each value was learned from, shape (n_cells, n_actions).
+
+        Those of a cell of states and actions are at the level nearest to its action.
+        """
+        policy = self.policy
+        visits = self._engine.visits[ql.BEST, : policy.n_cells]
+        if isinstance(policy, CellPolicy):
+            return visits
+        return visits * np.eye(policy.n_actions)[policy.nearest_levels(policy.parts)]
+
+    @property
+    def action_codevectors(self) -> npt.NDArray[Any] | None:
+        """Action parts of the codevectors, shape (n_cells, ...); None for numbered actions."""
+        policy, box = self.policy, self.interface.box
+        if box is None or not isinstance(policy, JointPolicy):
+            return None
+        return box.actions(policy.parts)
 
     @property
     def metric_(self) -> FloatArray | None:
         """The metric in the observation's units, shape (d, d); None during random play.
 
-        A Mahalanobis matrix: distances of the cells are (x - y)ᵀ M (x - y).
+        A Mahalanobis matrix: distances of the cells are (x - y)ᵀ M (x - y), of cells of states and
+        actions those with equal actions.
         """
         return self._engine.mahalanobis
 

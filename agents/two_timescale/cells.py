@@ -5,8 +5,11 @@ values and slope of cell k; T is the temperature at which values are blended, T_
 online deterministic annealing. (Uniform cells at their critical temperature are about √(6 T_o)
 apart, so that ODA's own memberships are nearly hard: too narrow to blend values by.)
 
+Where actions are continuous, x is an observation together with an action, and "all actions" are one
+(:mod:`oda_rl.agents.policies.joint`).
+
 =============  ==================================================================================
-memberships    w_k = exp(-|x - m_k|²/T) / Σ, over the six nearest cells
+memberships    w_k = exp(-|x - m_k|²/T) / Σ, over the nearest cells: six, or ten of joint ones
 value          Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>), with one slope for all actions
 traces         e ← γλ e + α φ (1 - γλ <e, φ>), φ = (w_k, ρ w_k (x - m_k)) of the action taken
 values         θ ← θ + (δ + Q - Q') e - α (Q - Q') φ, Q' being what the last step led to
@@ -33,117 +36,114 @@ related optimization problems", Proceedings of the IEEE 86 (1998): critical temp
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from oda_rl._compile import compiled, integer
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE
+from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
+from oda_rl.agents.policies.contract import CUT, MIN_NORM, SMALLEST_TRACE
+from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook
 
-NEAREST = 6
 BLEND = 4.0  # T / T_o
 BIRTH = 6.0  # squared distance to the nearest cell, in T_o
 HEATING = 1.005  # where a birth finds no room and no cheap pair
 MASS_STEPS = 100_000.0  # samples of the running average of masses
 SMALLEST_SHARE = 1e-3
-N_CELLS, TEMPERATURE = range(2)  # of Policy.head
-MASS, COUNT, BORN, ANCESTOR, COVARIANCE = range(5)  # columns of moments, the last one d x d
+MASS, COUNT, BORN, ANCESTOR = range(4)  # rows of Moments.statistics
 LAST, TRACE = range(2)  # columns of traces: step of the episode of its last activity, or -1
 
 
-class Policy(NamedTuple):
-    """All that decides, of K cells in d dimensions with A actions."""
+class Moments(NamedTuple):
+    """What the slow timescale knows of K cells."""
 
-    cells: FloatArray
-    """Codevector m_k in the metric, slope g_k, values q_ka, and the weights of the steps that these
-    were updated by, one row a cell: shape (K, 2 d + 2 A)."""
-    frame: FloatArray
-    """Rows of L, and the mean, shape (d + 1, d)."""
-    head: FloatArray
-    """Number of cells, and temperature, shape (2,)."""
+    statistics: FloatArray
+    """Rows MASS, COUNT, BORN and ANCESTOR, shape (4, K)."""
+    covariances: FloatArray
+    """Shape (K, d, d)."""
 
 
 class Blend(NamedTuple):
-    """The nearest cells of a point."""
+    """The nearest cells of a point, at most m of them."""
 
     near: IntArray
-    """How many, and which, shape (1 + NEAREST,)."""
-    parts: FloatArray
-    """Weight w_k and offset x - m_k of each, shape (NEAREST, 1 + d)."""
+    """Which, and then how many, shape (m + 1,)."""
+    weights: FloatArray
+    """Their w_k, shape (m,)."""
+    offsets: FloatArray
+    """Their x - m_k, shape (m, d)."""
     point: FloatArray
     """x, shape (d,)."""
+    distances: FloatArray
+    """Squared distances of all cells, shape (K,)."""
 
 
 @compiled
-def copy(target: Policy, source: Policy) -> None:
+def copy(target: Codebook, source: Codebook) -> None:
     """Copy a policy."""
-    target.head[N_CELLS], target.head[TEMPERATURE] = source.head[N_CELLS], source.head[TEMPERATURE]
+    n = int(source.head[N_CELLS])
+    for i in range(source.head.shape[0]):
+        target.head[i] = source.head[i]
     for i in range(source.frame.shape[0]):
         for j in range(source.frame.shape[1]):
             target.frame[i, j] = source.frame[i, j]
-    for k in range(int(source.head[N_CELLS])):
-        for j in range(source.cells.shape[1]):
-            target.cells[k, j] = source.cells[k, j]
+    for i in range(source.places.shape[0]):
+        for k in range(n):
+            target.places[i, k] = source.places[i, k]
+    for k in range(n):
+        for j in range(source.models.shape[1]):
+            target.models[k, j] = source.models[k, j]
 
 
 @compiled
-def evaluate(policy: Policy, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
+def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
     """Write the blend of an observation and Q of all actions; return the least squared distance."""
-    cells, frame, near, parts, point = (
-        policy.cells,
-        policy.frame,
-        blend.near,
-        blend.parts,
-        blend.point,
-    )
-    temperature, d, n_actions = policy.head[TEMPERATURE], observation.shape[0], values.shape[0]
+    places, models, frame, near = policy.places, policy.models, policy.frame, blend.near
+    weights, point, distances = blend.weights, blend.point, blend.distances
+    temperature, n_cells = policy.head[TEMPERATURE], int(policy.head[N_CELLS])
+    d, n_actions, n_near = places.shape[0], values.shape[0], weights.shape[0]
     for i in range(d):  # x = L (o - mean)
         total = 0.0
         for j in range(d):
             total += frame[i, j] * (observation[j] - frame[d, j])
         point[i] = total
+    for k in range(n_cells):
+        distances[k] = 0.0
+    for i in range(d):  # by rows, which is quickest
+        total = point[i]
+        for k in range(n_cells):
+            distances[k] += (total - places[i, k]) ** 2
     n = integer(0)
-    for k in range(int(policy.head[N_CELLS])):  # the nearest cells, in order of distance
-        distance = 0.0
-        for i in range(d):
-            distance += (point[i] - cells[k, i]) ** 2
-        if n < NEAREST or distance < parts[n - 1, 0]:
-            n = min(n + 1, NEAREST)
-            slot = n - 1
-            while slot > 0 and parts[slot - 1, 0] > distance:
-                parts[slot, 0], near[1 + slot] = parts[slot - 1, 0], near[slot]
-                slot -= 1
-            parts[slot, 0], near[1 + slot] = distance, k
-    nearest: float = parts[0, 0]
-    while parts[n - 1, 0] - nearest > CUT * temperature:
+    for k in range(n_cells):
+        if n < n_near or distances[k] < weights[n - 1]:
+            n = min(n + 1, n_near)
+            insert_cell(near, weights, n - 1, k, distances[k])
+    nearest: float = weights[0]
+    while weights[n - 1] - nearest > CUT * temperature:
         n -= 1
-    near[0] = n
-    total = 0.0
-    for j in range(n):  # w_k = exp(-|x - m_k|²/T) / Σ
-        parts[j, 0] = math.exp((nearest - parts[j, 0]) / temperature)
-        total += parts[j, 0]
+    near[n_near] = n
+    share = 1.0 / gibbs_weights(weights, n, temperature)
     for a in range(n_actions):
         values[a] = 0.0
     for j in range(n):  # Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>)
-        k, weight, along = near[1 + j], parts[j, 0] / total, 0.0
-        parts[j, 0] = weight
+        k, weight, along = near[j], weights[j] * share, 0.0
+        weights[j] = weight
         for i in range(d):
-            offset = point[i] - cells[k, i]
-            parts[j, 1 + i] = offset
-            along += cells[k, d + i] * offset
+            offset = point[i] - places[i, k]
+            blend.offsets[j, i] = offset
+            along += models[k, i] * offset
         for a in range(n_actions):
-            values[a] += weight * (cells[k, 2 * d + a] + along)
+            values[a] += weight * (models[k, d + a] + along)
     return nearest
 
 
 @compiled
 def update(
-    policy: Policy,
+    policy: Codebook,
     traces: FloatArray,
     blend: Blend,
     action: int,
     error: float,
     change: float,
     alpha: float,
+    slope_rate: float,
     decay: float,
     step: int,
 ) -> None:
@@ -157,53 +157,61 @@ def update(
         Q - Q', 0 at the start of an episode.
     alpha : float
         Step size, before it is divided by |φ|².
+    slope_rate : float
+        Step size of slopes beside that of values, at a distance of √T.
     decay : float
         γλ.
     step : int
         Step of the episode: what has not been active for long has its traces dropped.
     """
-    cells, near, parts = policy.cells, blend.near, blend.parts
-    rate, n, d = SLOPE_RATE / policy.head[TEMPERATURE], near[0], parts.shape[1] - 1
-    value, n_parameters = 2 * d + action, traces.shape[1] - 1
+    models, near, offsets = policy.models, blend.near, blend.offsets
+    n, d, n_parameters = near[near.shape[0] - 1], offsets.shape[1], traces.shape[1] - 1
+    rate = slope_rate / policy.head[TEMPERATURE]
     norm = product = 0.0
     for j in range(n):  # |φ|² and <e, φ>
-        k, weight, distance = near[1 + j], parts[j, 0], 0.0
+        k, weight, distance = near[j], blend.weights[j], 0.0
         along = traces[k, TRACE + d + action]
         for i in range(d):
-            distance += parts[j, 1 + i] ** 2
-            along += traces[k, TRACE + i] * parts[j, 1 + i]
+            distance += offsets[j, i] ** 2
+            along += traces[k, TRACE + i] * offsets[j, i]
         norm += weight * weight * (1.0 + rate * distance)
         product += weight * along
         traces[k, LAST] = step
-        cells[k, d + n_parameters + action] += weight  # visits
+        models[k, n_parameters + action] += weight  # visits
     alpha /= max(norm, MIN_NORM)
-    fresh = alpha * (1.0 - decay * product)
+    fresh, gain = alpha * (1.0 - decay * product), error + change
     max_age = math.log(SMALLEST_TRACE) / math.log(decay) if 0.0 < decay < 1.0 else 1e15 * decay
-    for k in range(int(policy.head[N_CELLS])):
+    for k in range(int(policy.head[N_CELLS])):  # e ← γλ e, θ ← θ + (δ + Q - Q') e
         if traces[k, LAST] >= 0.0:
             keep = decay
             if step - traces[k, LAST] > max_age:
                 keep, traces[k, LAST] = 0.0, -1.0
-            for i in range(TRACE, TRACE + n_parameters):
-                traces[k, i] *= keep
-    for j in range(n):  # e ← γλ e + α φ (1 - γλ <e, φ>), θ ← θ - α (Q - Q') φ
-        k, weight = near[1 + j], parts[j, 0]
-        traces[k, TRACE + d + action] += fresh * weight
-        cells[k, value] -= alpha * change * weight
-        for i in range(d):
-            feature = rate * weight * parts[j, 1 + i]
-            traces[k, TRACE + i] += fresh * feature
-            cells[k, d + i] -= alpha * change * feature
-    for k in range(int(policy.head[N_CELLS])):  # θ ← θ + (δ + Q - Q') e
-        if traces[k, LAST] >= 0.0:
             for i in range(n_parameters):
-                cells[k, d + i] += (error + change) * traces[k, TRACE + i]
+                trace = keep * traces[k, TRACE + i]
+                traces[k, TRACE + i] = trace
+                models[k, i] += gain * trace
+    gain = gain * fresh - alpha * change
+    for j in range(n):  # and of this step: e ← e + α φ (1 - γλ <e, φ>), θ ← θ - α (Q - Q') φ
+        k, weight = near[j], blend.weights[j]
+        traces[k, TRACE + d + action] += fresh * weight
+        models[k, d + action] += gain * weight
+        for i in range(d):
+            feature = rate * weight * offsets[j, i]
+            traces[k, TRACE + i] += fresh * feature
+            models[k, i] += gain * feature
+
+
+@spliced
+def sharpened(weight: float) -> float:
+    """Return w⁴ = w^BLEND, quicker than a power."""
+    square = weight * weight
+    return square * square
 
 
 @compiled
 def observe(
-    policy: Policy,
-    moments: FloatArray,
+    policy: Codebook,
+    moments: Moments,
     blend: Blend,
     n_observed: int,
     exponent: float,
@@ -213,72 +221,80 @@ def observe(
 
     The n-th sample of a cell has step size max(``min_step``, (n + 1)^-``exponent``).
     """
-    cells, near, parts = policy.cells, blend.near, blend.parts
-    d = parts.shape[1] - 1
-    n_actions = (cells.shape[1] - 2 * d) // 2
+    models, near, offsets, weights = policy.models, blend.near, blend.offsets, blend.weights
+    masses, counts = moments.statistics[MASS], moments.statistics[COUNT]
+    n, d = near[near.shape[0] - 1], offsets.shape[1]
+    n_actions = (models.shape[1] - d) // 2
     rate, total = max(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
-    for j in range(near[0]):
-        total += parts[j, 0] ** BLEND
+    for j in range(n):
+        total += sharpened(weights[j])
     for k in range(int(policy.head[N_CELLS])):
-        moments[k, MASS] *= 1.0 - rate
-    for j in range(near[0]):
-        k, share, climb = near[1 + j], parts[j, 0] ** BLEND / total, 0.0
+        masses[k] *= 1.0 - rate
+    for j in range(n):
+        k, share, climb = near[j], sharpened(weights[j]) / total, 0.0
         if share < SMALLEST_SHARE:
             continue
-        moments[k, MASS] += rate * share
-        moments[k, COUNT] += share
-        size = share * max((moments[k, COUNT] + 1.0) ** -exponent, min_step)
+        masses[k] += rate * share
+        counts[k] += share
+        size = share * max((counts[k] + 1.0) ** -exponent, min_step)
         for i in range(d):
-            offset = parts[j, 1 + i]
-            climb += cells[k, d + i] * offset
-            cells[k, i] += size * offset
+            offset = offsets[j, i]
+            climb += models[k, i] * offset
+            policy.places[i, k] += size * offset
             for m in range(d):
-                column = COVARIANCE + i * d + m
-                moments[k, column] += size * (offset * parts[j, 1 + m] - moments[k, column])
+                covariance = moments.covariances[k, i, m]
+                moments.covariances[k, i, m] += size * (offset * offsets[j, m] - covariance)
         for a in range(n_actions):
-            cells[k, 2 * d + a] += size * climb
+            models[k, d + a] += size * climb
 
 
 @compiled
-def move(policy: Policy, moments: FloatArray, traces: FloatArray, source: int, target: int) -> None:
+def move(policy: Codebook, moments: Moments, traces: FloatArray, source: int, target: int) -> None:
     """Give cell ``target`` all that cell ``source`` has; traces are of all environments."""
-    for i in range(policy.cells.shape[1]):
-        policy.cells[target, i] = policy.cells[source, i]
-    for i in range(moments.shape[1]):
-        moments[target, i] = moments[source, i]
+    d = policy.places.shape[0]
+    for i in range(d):
+        policy.places[i, target] = policy.places[i, source]
+        for j in range(d):
+            moments.covariances[target, i, j] = moments.covariances[source, i, j]
+    for i in range(policy.models.shape[1]):
+        policy.models[target, i] = policy.models[source, i]
+    for i in range(moments.statistics.shape[0]):
+        moments.statistics[i, target] = moments.statistics[i, source]
     for env in range(traces.shape[0]):
         for i in range(traces.shape[2]):
             traces[env, target, i] = traces[env, source, i]
 
 
 @compiled
-def drop(policy: Policy, moments: FloatArray, traces: FloatArray, k: int) -> None:
+def drop(policy: Codebook, moments: Moments, traces: FloatArray, k: int) -> None:
     """Remove a cell; the last one takes its number."""
     policy.head[N_CELLS] -= 1
     move(policy, moments, traces, int(policy.head[N_CELLS]), k)
 
 
 @compiled
-def merge(policy: Policy, moments: FloatArray, traces: FloatArray, k: int, into: int) -> None:
+def merge(policy: Codebook, moments: Moments, traces: FloatArray, k: int, into: int) -> None:
     """Merge a cell into another, by masses; planes are carried to the new codevector."""
-    cells, d = policy.cells, policy.frame.shape[1]
-    n_actions = (cells.shape[1] - 2 * d) // 2
-    share = (moments[k, MASS] + 1e-9) / (moments[k, MASS] + moments[into, MASS] + 2e-9)
+    places, models, d = policy.places, policy.models, policy.places.shape[0]
+    masses, counts = moments.statistics[MASS], moments.statistics[COUNT]
+    n_actions = (models.shape[1] - d) // 2
+    share = (masses[k] + 1e-9) / (masses[k] + masses[into] + 2e-9)
     first = second = 0.0  # how much the planes rise from each codevector to their mean
     for i in range(d):
-        gap = cells[into, i] - cells[k, i]
-        first += (1.0 - share) * cells[k, d + i] * gap
-        second -= share * cells[into, d + i] * gap
-        cells[into, i] -= share * gap
-        cells[into, d + i] += share * (cells[k, d + i] - cells[into, d + i])
-    for a in range(2 * d, 2 * d + n_actions):
-        value = cells[into, a] + second
-        cells[into, a] = value + share * (cells[k, a] + first - value)
-        cells[into, a + n_actions] += cells[k, a + n_actions]  # visits
-    for i in range(COVARIANCE, moments.shape[1]):
-        moments[into, i] += share * (moments[k, i] - moments[into, i])
-    moments[into, MASS] += moments[k, MASS]
-    moments[into, COUNT] += moments[k, COUNT]
+        gap = places[i, into] - places[i, k]
+        first += (1.0 - share) * models[k, i] * gap
+        second -= share * models[into, i] * gap
+        places[i, into] -= share * gap
+        models[into, i] += share * (models[k, i] - models[into, i])
+        for j in range(d):
+            change = moments.covariances[k, i, j] - moments.covariances[into, i, j]
+            moments.covariances[into, i, j] += share * change
+    for a in range(d, d + n_actions):
+        value = models[into, a] + second
+        models[into, a] = value + share * (models[k, a] + first - value)
+        models[into, a + n_actions] += models[k, a + n_actions]  # visits
+    masses[into] += masses[k]
+    counts[into] += counts[k]
     for env in range(traces.shape[0]):
         traces[env, into, LAST] = max(traces[env, into, LAST], traces[env, k, LAST])
         for i in range(TRACE, traces.shape[2]):
@@ -287,24 +303,33 @@ def merge(policy: Policy, moments: FloatArray, traces: FloatArray, k: int, into:
 
 
 @compiled
-def cheapest_pair(policy: Policy, squared_error: float) -> tuple[int, int, float]:
-    """Return the nearest two cells, and their distance, which grows as values disagree."""
-    best, first, second = np.inf, integer(0), integer(0)
-    cells, d = policy.cells, policy.frame.shape[1]
-    n_actions = (cells.shape[1] - 2 * d) // 2
+def cheapest_pair(
+    policy: Codebook, squared_error: float, distances: FloatArray
+) -> tuple[int, int, float]:
+    """Return the nearest two cells, and their distance, which grows as values disagree.
+
+    ``distances``, shape (K,), are overwritten.
+    """
+    best, first, second = math.inf, integer(0), integer(0)
+    places, models, d = policy.places, policy.models, policy.places.shape[0]
+    n_actions, temperature = (models.shape[1] - d) // 2, policy.head[TEMPERATURE]
     for k in range(int(policy.head[N_CELLS])):
         for other in range(k):
-            cost = along = 0.0
-            for i in range(d):
-                gap = cells[k, i] - cells[other, i]
-                cost += gap * gap
-                along += 0.5 * (cells[k, d + i] + cells[other, d + i]) * gap
-            cost /= policy.head[TEMPERATURE]
+            distances[other] = 0.0
+        for i in range(d):
+            total = places[i, k]
+            for other in range(k):
+                distances[other] += (total - places[i, other]) ** 2
+        for other in range(k):
+            cost = distances[other] / temperature
             if cost >= best:
                 continue
-            disagreement = 0.0
-            for a in range(2 * d, 2 * d + n_actions):
-                disagreement += (cells[k, a] - cells[other, a] - along) ** 2
+            along = disagreement = 0.0
+            for i in range(d):
+                gap = places[i, k] - places[i, other]
+                along += 0.5 * (models[k, i] + models[other, i]) * gap
+            for a in range(d, d + n_actions):
+                disagreement += (models[k, a] - models[other, a] - along) ** 2
             if disagreement > 0.0:
                 cost *= 1.0 + disagreement / n_actions / squared_error
             if cost < best:
@@ -314,8 +339,8 @@ def cheapest_pair(policy: Policy, squared_error: float) -> tuple[int, int, float
 
 @compiled
 def give_birth(
-    policy: Policy,
-    moments: FloatArray,
+    policy: Codebook,
+    moments: Moments,
     traces: FloatArray,
     blend: Blend,
     values: FloatArray,
@@ -326,24 +351,26 @@ def give_birth(
 
     Returns whether there is a new cell.
     """
-    cells, d, ancestor = policy.cells, policy.frame.shape[1], moments[blend.near[1], ANCESTOR]
-    if policy.head[N_CELLS] >= cells.shape[0]:
-        first, second, cost = cheapest_pair(policy, squared_error)
+    models, statistics, d = policy.models, moments.statistics, policy.places.shape[0]
+    ancestor = statistics[ANCESTOR, blend.near[0]]
+    if policy.head[N_CELLS] >= models.shape[0]:
+        first, second, cost = cheapest_pair(policy, squared_error, blend.distances)
         if cost >= BIRTH / BLEND:
             policy.head[TEMPERATURE] *= HEATING
             return False
         merge(policy, moments, traces, first, second)
     k = int(policy.head[N_CELLS])
     policy.head[N_CELLS] += 1
-    for i in range(cells.shape[1]):
-        cells[k, i] = 0.0
-    for i in range(d):
-        cells[k, i] = blend.point[i]
+    for i in range(models.shape[1]):
+        models[k, i] = 0.0
     for a in range(values.shape[0]):
-        cells[k, 2 * d + a] = values[a]
-    for i in range(moments.shape[1]):
-        moments[k, i] = 0.0
-    moments[k, MASS], moments[k, BORN], moments[k, ANCESTOR] = 1e-4, step, ancestor
+        models[k, d + a] = values[a]
+    for i in range(d):
+        policy.places[i, k] = blend.point[i]
+        for j in range(d):
+            moments.covariances[k, i, j] = 0.0
+    statistics[MASS, k], statistics[COUNT, k] = 1e-4, 0.0
+    statistics[BORN, k], statistics[ANCESTOR, k] = step, ancestor
     for env in range(traces.shape[0]):
         traces[env, k, LAST] = -1.0
         for i in range(TRACE, traces.shape[2]):

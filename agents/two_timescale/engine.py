@@ -14,12 +14,17 @@ from oda_rl.agents.base.state import UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
+from oda_rl.agents.policies.contract import SLOPE_RATE
+from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook, levels_of, new_search
 from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.contest import Contest
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, within
 
+NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
+JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
 COINCIDENT = 0.1  # squared distance of cells that merge, in T_o
 FULL = 0.9  # share of the cells that ends cooling
@@ -37,25 +42,32 @@ _SETTINGS = (
 )  # fmt: skip
 
 SCHEMA: dict[str, Member] = {
-    "cells": real("3, K, 2*d+2*A"),
-    "frames": real("3, d+1, d"),
+    "places": real("3, d+p, K"),
+    "models": real("3, K, d+p+2*A"),
+    "frames": real("3, d+1+2*p, d+p"),
     "heads": real("3, 2", "(0, inf)"),
-    "moments": real("K, 4+d*d"),
-    "traces": real("env_states, K, 1+d+A"),
-    "vectors": real("7, d"),
-    "points": real("env_states, d"),
-    "recent": real("rows, d"),
+    "statistics": real("4, K", "[0, inf)"),
+    "covariances": real("K, d+p, d+p"),
+    "traces": real("env_states, K, 1+d+p+A"),
+    "vectors": real("7, d+p"),
+    "points": real("env_states, d+p"),
+    "recent": real("rows, d+p"),
     "uniforms": real("uniforms", "[0, 1)"),
     "metric": real("m, m"),
     "state": Member(ql.OnlineState, "1"),
+    "contest": Member(Contest, "1"),
     "env_states": Member(EnvState, "env_states"),
     "running": Member(ql.Running, "env_states"),
 }
-"""What a file has of an online agent; arrays of a partition begin with ``partition_``."""
+"""What a file has of an online agent with A actions, or of p components; arrays of a partition
+begin with ``partition_``."""
 
 
 class OnlineEngine(Engine):
     """The state of an online agent.
+
+    Where actions are continuous (``interface.box``), cells are of states and actions: all arrays
+    have the components of an action behind those of an observation, in d dimensions together.
 
     Parameters
     ----------
@@ -71,6 +83,7 @@ class OnlineEngine(Engine):
 
     state: ql.OnlineState
     rule = ql.RULE
+    acts_together = True
     own_events = UNIFORMS | ql.WARM | ql.SLOW
     choose = staticmethod(ql.act)
     step = staticmethod(ql.step)
@@ -86,18 +99,21 @@ class OnlineEngine(Engine):
         super().__init__(interface, 1, rng)
         self.config, self.partition = config, partition
         k = config.max_cells if partition is None else partition.capacity
-        d, a = interface.n_features, interface.n_actions
+        n, p, a = interface.n_features, interface.n_components, interface.n_actions
+        d = n + p
         self.capacity = k
-        self.cells: FloatArray = np.zeros((3, k, 2 * d + 2 * a))
-        self.codevectors_, self.slopes = self.cells[:, :, :d], self.cells[:, :, d : 2 * d]
-        self.values, self.visits = np.split(self.cells[:, :, 2 * d :], 2, axis=2)
-        self.frames = np.zeros((3, d + 1, d))
+        self.places: FloatArray = np.zeros((3, d, k))
+        self.models: FloatArray = np.zeros((3, k, d + 2 * a))
+        self.slopes = self.models[:, :, :d]
+        self.values, self.visits = np.split(self.models[:, :, d:], 2, axis=2)
+        self.frames: FloatArray = np.zeros((3, d + 1 + p, d))
         self.transforms, self.means = self.frames[:, :d], self.frames[:, d]
-        self.transforms[:] = np.eye(d)
+        self.inverses = self.frames[:, d + 1 :]
+        self.transforms[:], self.inverses[:] = np.eye(d), np.eye(d)[n:]
         self.heads = np.tile([1.0, 0.5 * d], (3, 1))
-        self.moments: FloatArray = np.zeros((k, cells.COVARIANCE + d * d))
-        self.statistics = self.moments[:, : cells.COVARIANCE].T
-        self.covariances = self.moments[:, cells.COVARIANCE :].reshape(k, d, d)  # a view
+        self.statistics: FloatArray = np.zeros((4, k))
+        self.covariances: FloatArray = np.zeros((k, d, d))
+        self.moments = cells.Moments(self.statistics, self.covariances)
         self.statistics[cells.MASS, 0] = 1.0
         self.recent: FloatArray = np.zeros((RECENT, d))
         self.vectors: FloatArray = np.zeros((ql.POINTS + 2, d))
@@ -105,13 +121,19 @@ class OnlineEngine(Engine):
         self.units = self.vectors[ql.ORIGIN : ql.INVERSE_UNITS + 1]
         self.units[1] = 1.0
         self.metric: FloatArray = np.zeros((0, 0))
-        n = cells.NEAREST
+        self.n_nearest = JOINT_NEAREST if p else NEAREST
         self._scratch = (
-            np.zeros((2, 1 + n), dtype=np.int64), np.zeros((2, n, 1 + d)), np.zeros((3, a)),
+            np.zeros((2, self.n_nearest + 1), dtype=np.int64), np.zeros((2, self.n_nearest)),
+            np.zeros((2, self.n_nearest, d)), np.zeros(k), np.zeros((3, a)),
         )  # fmt: skip
+        self._search = new_search(d, k, levels_of(p), self.n_nearest) if p else None
+        self._raw_contest = np.zeros(Contest.size, dtype=np.uint8)
+        self.contest = Contest(self._raw_contest)
+        self.contest.best_score = -np.inf
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
-        self.state.assign({"grows": partition is None, "best_score": -np.inf})
+        rate = JOINT_SLOPE_RATE if p else SLOPE_RATE
+        self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
         self.state.first_action = int(rng.integers(a))
         self._open()
 
@@ -123,20 +145,45 @@ class OnlineEngine(Engine):
         self.running = ql.Running.each(self._raw_running)
         for running in self.running:
             running.bold = True
-        k, d, a = self.capacity, self.interface.n_features, self.interface.n_actions
-        self.traces: FloatArray = np.zeros((count, k, 1 + d + a))
+        _, d, k = self.places.shape
+        self.traces: FloatArray = np.zeros((count, k, 1 + d + self.interface.n_actions))
         self.traces[:, :, cells.LAST] = -1.0
         self.trace_slopes = self.traces[:, :, cells.TRACE : cells.TRACE + d]
-        self.points = np.zeros((count, d))
+        self.points: FloatArray = np.zeros((count, d))
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
-        self.live = cells.Policy(self.cells[0], self.frames[0], self.heads[0])
+        self.live = Codebook(self.places[0], self.models[0], self.frames[0], self.heads[0])
+        continuous, box = None, self.interface.box
+        self.room: npt.NDArray[Any] = np.zeros(0)  # the environments' next actions
+        if box is not None and self._search is not None:
+            self.room = np.zeros((self.n_envs, len(box.low)), box.dtype)
+            self._given = np.zeros(len(box.low))
+            continuous = ql.Continuous(self._search, box.bounds, self.room, self._given)
+            self._refresh_room()
         self.arrays = ((
-            self.cells, self.frames, self.heads, self.moments, self.traces, *self._scratch,
-            self.vectors, self.points, self.recent, self._workspace.uniforms, self.raw,
-            self._raw_running,
+            self.raw, self._workspace.uniforms, self._raw_contest, self._raw_running, self.places,
+            self.models, self.frames, self.heads, *self.moments, self.traces, *self._scratch,
+            self.vectors, self.points, self.recent, continuous,
         ),)  # fmt: skip
+
+    def _refresh_room(self) -> None:
+        box = self.interface.box
+        if box is not None:
+            self.room[:] = box.actions(self._planned).reshape(self.room.shape)
+
+    @property
+    def _planned(self) -> FloatArray:
+        """The environments' next actions, in units of the box, shape (n, p)."""
+        return self.points[:, self.interface.n_features :]
+
+    def replace(self, action: npt.ArrayLike) -> None:
+        """Note that another action is performed; raise ValueError if it is not in the box."""
+        box = self.interface.box
+        assert box is not None
+        units = box.units(action)
+        own = np.array_equal(self.room[0].reshape(box.shape), action)  # rounded, maybe
+        self._given[:] = self._planned[0] if own else units
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -161,7 +208,7 @@ class OnlineEngine(Engine):
             self._make_envs(count)
             self.state.record[:] = before.record
             self._open()
-        self.state.trial = False  # its running episodes are lost
+        self.contest.trial = False  # its running episodes are lost
 
     def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
@@ -171,8 +218,8 @@ class OnlineEngine(Engine):
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
         for env_state, running in zip(self.env_states, self.running, strict=True):
-            if running.trial and env_state.episode_length and self.state.trial:
-                self.state.begun -= 1
+            if running.trial and env_state.episode_length and self.contest.trial:
+                self.contest.begun -= 1
             env_state.episode_return, env_state.episode_length = 0.0, 0
             running.planned = False
 
@@ -182,8 +229,8 @@ class OnlineEngine(Engine):
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
 
-        Returns the actions (from 0), shape (n,), and the episodes that have ended, shape (m, 2), as
-        (return, length).
+        Returns the actions (from 0; of continuous ones the rows of ``room``), shape (n,), and the
+        episodes that have ended, shape (m, 2), as (return, length).
         """
         n = len(step.rewards)
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
@@ -196,11 +243,13 @@ class OnlineEngine(Engine):
             )
             if events:
                 self.attend(events, BAD_STEP)
+        if self.interface.box is not None:
+            actions = np.arange(n)
         return actions, ended[ended[:, 1] > 0.0]
 
     @property
     def delivered_return(self) -> float:
-        return float(self.state.best_mean) if self.state.best_n else np.nan
+        return float(self.contest.best_mean) if self.contest.best_n else np.nan
 
     @property
     def epsilon(self) -> float:
@@ -210,16 +259,16 @@ class OnlineEngine(Engine):
     @property
     def n_cells(self) -> int:
         """Number of cells that learn."""
-        return int(self.live.head[cells.N_CELLS])
+        return int(self.live.head[N_CELLS])
 
     @property
     def temperature(self) -> float:
         """Temperature T_o of the cells that learn, in units of the metric."""
-        return float(self.live.head[cells.TEMPERATURE]) / cells.BLEND
+        return float(self.live.head[TEMPERATURE]) / cells.BLEND
 
     @property
     def latest(self) -> FloatArray:
-        """The latest observations, in units, shape (n, d)."""
+        """The latest points, in units, shape (n, d)."""
         return self.recent[: min(self.state.seen, RECENT)]
 
     @property
@@ -228,9 +277,9 @@ class OnlineEngine(Engine):
         return self._raw(self.latest)
 
     def _raw(self, points: FloatArray) -> FloatArray:
-        """Return points, in units, as observations."""
+        """Return points, in units, as observations, without actions."""
         origin, inverse_units = self.units
-        return np.asarray(origin + points / inverse_units)
+        return np.asarray((origin + points / inverse_units)[:, : self.interface.n_features])
 
     @property
     def scale(self) -> FloatArray | None:
@@ -238,14 +287,15 @@ class OnlineEngine(Engine):
         if self.state.phase == ql.WARMUP:
             return None
         mean, covariance = metric.covariance(self.latest)
-        return np.asarray(metric.scales(mean, covariance) * self.units[1])
+        scales = metric.scales(mean, covariance) * self.units[1]
+        return np.asarray(scales[: self.interface.n_features])
 
     @property
     def mahalanobis(self) -> FloatArray | None:
         """The metric of the cells in the observation's units; None during random play."""
         if self.state.phase == ql.WARMUP:
             return None
-        transform = self.transforms[ql.BEST] * self.units[1]
+        transform = (self.transforms[ql.BEST] * self.units[1])[:, : self.interface.n_features]
         return np.asarray(transform.T @ transform)
 
     def _attend(self, events: int) -> None:
@@ -256,14 +306,15 @@ class OnlineEngine(Engine):
 
     def _begin(self) -> None:
         """Take units from random play, and begin with one cell of optimistic values."""
-        raw = self.latest.copy()
+        raw, n = self.latest.copy(), self.interface.n_features
         mean, covariance = metric.covariance(raw)
         scale = metric.scales(mean, covariance)
         exponents = np.floor(np.log2(np.where(scale > 0.0, scale, 1.0)))
-        self.units[:] = mean, np.exp2(exponents)  # powers of 2, which round nothing
-        points = (raw - mean) * self.units[1]
+        self.units[:, :n] = mean[:n], np.exp2(exponents)[:n]  # powers of 2, which round nothing
+        points = (raw - self.units[0]) * self.units[1]
         self.recent[: len(points)] = points
-        self.running_moments[:] = points.mean(axis=0), self.state.seen * points.var(axis=0)
+        moments = points.mean(axis=0), self.state.seen * points.var(axis=0)
+        self.running_moments[:, :n] = np.array(moments)[:, :n]
         state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, 1e-3)  # steps
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
@@ -272,7 +323,7 @@ class OnlineEngine(Engine):
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
-        self.points[:] = (self.points - mean) * self.units[1]
+        self.points[:] = (self.points - self.units[0]) * self.units[1]
         for running in self.running:
             running.planned, running.begins = False, True
         self._note(None)
@@ -288,7 +339,7 @@ class OnlineEngine(Engine):
         if self.partition is None:
             self._prune()
             if self.n_cells < FULL * self.capacity:
-                self.live.head[cells.TEMPERATURE] *= self.config.cooling
+                self.live.head[TEMPERATURE] *= self.config.cooling
             self._split()
         else:
             rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
@@ -300,14 +351,14 @@ class OnlineEngine(Engine):
         if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
             ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
             self._note(np.eye(len(last.codevectors))[ancestors])
-        if state.best_n == 0:
+        if self.contest.best_n == 0:
             self._deliver()
 
     def _deliver(self) -> None:
         """Deliver the policy that learns, until a snapshot has won a trial."""
-        for array in (self.cells, self.frames, self.heads):
+        for array in (self.places, self.models, self.frames, self.heads):
             array[ql.BEST] = array[ql.LIVE]
-        self.state.version += 1
+        self.contest.version += 1
 
     def _note(self, lineage: Lineage | None) -> None:
         """Add the present cells to the history."""
@@ -317,9 +368,9 @@ class OnlineEngine(Engine):
 
     def in_units(self, which: int) -> FloatArray:
         """Return the codevectors of a policy in units, shape (n_cells, d)."""
-        n = int(self.heads[which, cells.N_CELLS])
+        n = int(self.heads[which, N_CELLS])
         inverse = np.linalg.pinv(self.transforms[which])
-        return np.asarray(self.codevectors_[which, :n] @ inverse.T + self.means[which])
+        return np.asarray((inverse @ self.places[which, :, :n]).T + self.means[which])
 
     def _deviations(self) -> FloatArray:
         """Return standard deviations of points so far; 1 for components that never varied."""
@@ -346,16 +397,15 @@ class OnlineEngine(Engine):
         ):
             return
         change = transform @ np.linalg.pinv(self.transforms[ql.LIVE])
-        self.codevectors_[ql.LIVE][:n] = self.codevectors_[ql.LIVE][:n] @ change.T + transform @ (
-            self.means[ql.LIVE] - mean
-        )
-        self.slopes[ql.LIVE][:n] = self.slopes[ql.LIVE][:n] @ np.linalg.pinv(change)
+        placed, slopes = self.live.places[:, :n], self.slopes[ql.LIVE, :n]
+        placed[:] = change @ placed + (transform @ (self.means[ql.LIVE] - mean))[:, None]
+        slopes[:] = slopes @ np.linalg.pinv(change)
         self.trace_slopes[:, :n] = self.trace_slopes[:, :n] @ change.T
         self.covariances[:n] = change @ self.covariances[:n] @ change.T
-        self.transforms[ql.LIVE][:], self.means[ql.LIVE][:] = transform, mean
+        self.transforms[ql.LIVE], self.means[ql.LIVE] = transform, mean
+        self.inverses[ql.LIVE] = np.linalg.pinv(transform[:, self.interface.n_features :])
         if self.partition is not None:
-            placed = self.codevectors_[ql.LIVE][: self.n_cells]
-            self.live.head[cells.TEMPERATURE] = self._fixed_temperature(placed)
+            self.live.head[TEMPERATURE] = self._fixed_temperature(placed.T)
 
     def _learn_metric(self) -> None:
         """Average the metric with the gradients' outer product at the latest observations.
@@ -373,16 +423,16 @@ class OnlineEngine(Engine):
 
     def gradients(self, points: FloatArray) -> FloatArray:
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
-        n = self.n_cells
-        distances = ((points[:, None] - self.codevectors_[ql.LIVE][:n]) ** 2).sum(axis=2)
-        order = np.argsort(distances, axis=1)[:, : cells.NEAREST]
+        placed = self.live.places[:, : self.n_cells].T
+        distances = ((points[:, None] - placed) ** 2).sum(axis=2)
+        order = np.argsort(distances, axis=1)[:, : self.n_nearest]
         distances = np.take_along_axis(distances, order, axis=1)
-        temperature = self.live.head[cells.TEMPERATURE]
+        temperature = self.live.head[TEMPERATURE]
         weights = np.exp((distances[:, :1] - distances) / temperature)
         weights /= weights.sum(axis=1, keepdims=True)
-        offsets = points[:, None] - self.codevectors_[ql.LIVE][order]
-        slopes = self.slopes[ql.LIVE][order]
-        values = self.values[ql.LIVE][order] + (slopes * offsets).sum(axis=2, keepdims=True)
+        offsets = points[:, None] - placed[order]
+        slopes = self.slopes[ql.LIVE, order]
+        values = self.values[ql.LIVE, order] + (slopes * offsets).sum(axis=2, keepdims=True)
         excess = values - (weights[:, :, None] * values).sum(axis=1, keepdims=True)
         return np.asarray(
             (weights[:, :, None] * slopes).sum(axis=1)[:, None]
@@ -398,9 +448,9 @@ class OnlineEngine(Engine):
             if self.n_cells > 1:
                 cells.drop(*own, int(k))
         while True:
-            placed = self.codevectors_[ql.LIVE][: self.n_cells]
-            squares = (placed**2).sum(axis=1)
-            gaps = squares[:, None] + squares - 2.0 * placed @ placed.T
+            placed = self.live.places[:, : self.n_cells]
+            squares = (placed**2).sum(axis=0)
+            gaps = squares[:, None] + squares - 2.0 * placed.T @ placed
             close = gaps < COINCIDENT * self.temperature
             if np.count_nonzero(close) == self.n_cells:  # each with itself
                 break
@@ -417,7 +467,7 @@ class OnlineEngine(Engine):
             if self.n_cells == self.capacity or 2.0 * variance <= self.temperature:
                 continue
             new, offset = self.n_cells, 0.7 * np.sqrt(variance) * direction
-            live.head[cells.N_CELLS] += 1
+            live.head[N_CELLS] += 1
             self.covariances[k] -= np.outer(offset, offset)
             statistics[cells.MASS, k] *= 0.5
             statistics[[cells.COUNT, cells.BORN], k] = 0.0, self.state.steps
@@ -425,8 +475,8 @@ class OnlineEngine(Engine):
             self.traces[:, k, cells.TRACE :] *= 0.5
             cells.move(live, self.moments, self.traces, int(k), new)
             for cell, shift in ((new, offset), (k, -offset)):
-                self.codevectors_[ql.LIVE][cell] += shift
-                self.values[ql.LIVE][cell] += self.slopes[ql.LIVE][cell] @ shift
+                live.places[:, cell] += shift
+                self.values[ql.LIVE, cell] += self.slopes[ql.LIVE, cell] @ shift
 
     def _place(self, lineage: Lineage | None) -> None:
         """Take over the cells of the partition, with values along the lineage."""
@@ -436,15 +486,16 @@ class OnlineEngine(Engine):
         codevectors = (placed - self.means[ql.LIVE]) @ self.transforms[ql.LIVE].T
         n = len(codevectors)
         shares = np.ones((n, 1)) if lineage is None else lineage / lineage.sum(1, keepdims=True)
-        own, ancestors = self.cells[ql.LIVE], shares.argmax(axis=1)
+        own, ancestors = live.models, shares.argmax(axis=1)
         own[:n] = shares @ own[:old]
-        moved = shares @ self.moments[:old]
-        moved[:, cells.ANCESTOR] = self.moments[ancestors, cells.ANCESTOR]
-        self.moments[:n] = moved
+        self.covariances[:n] = np.tensordot(shares, self.covariances[:old], axes=1)
+        statistics = self.statistics[:, :old] @ shares.T
+        statistics[cells.ANCESTOR] = self.statistics[cells.ANCESTOR, ancestors]
+        self.statistics[:, :n] = statistics
         traces = np.einsum("kl,nla->nka", shares, self.traces[:, :old])
         traces[:, :, cells.LAST] = self.traces[:, ancestors, cells.LAST]
         self.traces[:, :n] = traces
-        self.codevectors_[ql.LIVE][:n] = codevectors
+        live.places[:, :n] = codevectors.T
         live.head[:] = n, self._fixed_temperature(codevectors)
 
     def _fixed_temperature(self, codevectors: FloatArray) -> float:
@@ -464,12 +515,14 @@ class OnlineEngine(Engine):
     @property
     def _saved(self) -> dict[str, FloatArray]:
         """Arrays of cells, by name, as far as they are in use."""
-        k = int(self.heads[:, cells.N_CELLS].max())
+        k = int(self.heads[:, N_CELLS].max())
         return {
-            "cells": self.cells[:, :k],
+            "places": self.places[:, :, :k],
+            "models": self.models[:, :k],
             "frames": self.frames,
             "heads": self.heads,
-            "moments": self.moments[:k],
+            "statistics": self.statistics[:, :k],
+            "covariances": self.covariances[:k],
             "traces": self.traces[:, :k],
             "vectors": self.vectors,
             "points": self.points,
@@ -484,6 +537,7 @@ class OnlineEngine(Engine):
             **self._saved,
             "metric": self.metric,
             "state": self.state.record,
+            "contest": self.contest.record,
             "env_states": self.raw[ql.OnlineState.size :].view(EnvState.dtype).copy(),
             "running": self._raw_running.view(ql.Running.dtype).copy(),
             **{f"partition_{name}": array for name, array in placed.items()},
@@ -504,38 +558,36 @@ class OnlineEngine(Engine):
             array[:] = own[name]
         self.metric = np.array(own["metric"])
         self.state.restore(own["state"])
+        self.contest.restore(own["contest"])
         for i, (env_state, running) in enumerate(zip(self.env_states, self.running, strict=True)):
             env_state.restore(own["env_states"][i : i + 1])
             running.restore(own["running"][i : i + 1])
+        self._refresh_room()
 
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
-        counts = arrays["heads"][:, cells.N_CELLS] if arrays["heads"].ndim == 2 else np.zeros(1)
+        counts = arrays["heads"][:, N_CELLS] if arrays["heads"].ndim == 2 else np.zeros(1)
         right = (counts >= 1) & (counts <= self.capacity) & (counts == np.floor(counts))
         require(right.all(), f"heads has {counts} cells: from 1 to {self.capacity}")
         count = len(arrays["env_states"])
         require(count >= 1, "env_states is empty")
         d, k = self.interface.n_features, int(counts.max())
+        p = self.interface.n_components
         sizes = {
-            "env_states": count, "A": self.interface.n_actions, "d": d, "K": k, "cells": k,
+            "env_states": count, "A": self.interface.n_actions, "d": d, "p": p, "K": k,
             "actions": self.interface.n_actions, "rows": RECENT,
             "uniforms": len(self._workspace.uniforms),
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
-        require(sizes["m"] in (0, d), f"metric has {sizes['m']} rows")
-        for name in ("cells", "frames", "vectors"):
+        require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
+        for name in ("places", "models", "frames", "vectors"):
             require(
                 (np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}"
             )
         units = arrays["vectors"][ql.INVERSE_UNITS]
         require((units > 0.0).all(), "vectors has inverse units that are not positive")
-        counts = np.concatenate(
-            [
-                arrays["moments"][:, : cells.COVARIANCE].ravel(),
-                arrays["cells"][:, :, 2 * d + sizes["A"] :].ravel(),
-            ]
-        )
-        require((counts >= 0.0).all(), "moments or visits are negative")
+        visits = arrays["models"][:, :, d + p + sizes["A"] :]
+        require((visits >= 0.0).all(), "models has visits that are negative")
         state = arrays["state"][0]
         for name in _SETTINGS:
             value = getattr(self.config, name)

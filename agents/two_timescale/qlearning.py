@@ -8,16 +8,6 @@ trajectory begins with :func:`enter`. The loop in Python makes these calls throu
 =============  ==================================================================================
 warm-up        random steps for means and deviations: now and then a random action, else the first
 exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps
-bold           nine episodes of ten while their mean return is that of timid ones, less half a
-               standard deviation, or more; else one of twenty
-trial          a snapshot of the policy plays ten episodes, while its mean return plus a standard
-               error reaches the incumbent's score; for at most a fifth of all steps. Given up
-               where an episode does not end
-contest        score: mean less a standard error; the snapshot of the best score is delivered,
-               and evaluated further: 10 episodes and one more for every four trials
-check          while returns of learning are below its mean, the incumbent plays an episode now and
-               then, for at most a twentieth of all steps; after three in a row that are four
-               standard deviations below its mean the world has changed: the contest begins anew
 =============  ==================================================================================
 
 Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
@@ -27,12 +17,11 @@ powers of 2.
 What compiled code cannot do itself it reports as events, bits of one integer.
 """
 
-import math
 from typing import Annotated, Any, NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import State, reader
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -43,13 +32,14 @@ from oda_rl.agents.base.state import (
     end_episode,
 )
 from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT_FINITE
+from oda_rl.agents.policies import joint
+from oda_rl.agents.policies.joint import TEMPERATURE, Codebook, Search
 from oda_rl.agents.two_timescale.cells import (
     BIRTH,
     BLEND,
     LAST,
-    TEMPERATURE,
     Blend,
-    Policy,
+    Moments,
     copy,
     evaluate,
     give_birth,
@@ -57,6 +47,16 @@ from oda_rl.agents.two_timescale.cells import (
 )
 from oda_rl.agents.two_timescale.cells import (
     update as update_values,
+)
+from oda_rl.agents.two_timescale.contest import (
+    BOLD,
+    TIMID_SHARE,
+    Contest,
+    begin_trial,
+    contest_of,
+    end_trial_episode,
+    may_be_bold,
+    note_return,
 )
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Span
@@ -72,15 +72,10 @@ LIVE, BEST, CANDIDATE = range(3)  # policies
 AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
 ROUND = 100  # steps from one slow step in numpy to the next
-UNIFORMS_PER_STEP = 8  # at most, of act and learn
-BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
-RETURN_MEMORY = 0.1
-TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
-TRIAL_SHARE, TRIAL_PAUSE = 0.2, 0.5  # of all steps; in episodes of the longest length
-CHECK_SHARE, CHECK_BELOW = 0.05, 0.5  # of all steps; in standard deviations
-FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
-MAX_LENGTH = 1_000.0  # of an episode, in that pause
+UNIFORMS_PER_STEP = 8  # at most, of act and learn, and for each component of an action:
+UNIFORMS_PER_COMPONENT = 4
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
+WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
 class OnlineState(Counters):
@@ -90,6 +85,8 @@ class OnlineState(Counters):
     """``WARMUP`` or ``LEARNING``."""
     first_action: Annotated[int, Span("[0, actions)")]
     """What random play mostly does."""
+    n_features: Annotated[int, Span("[1, inf)")]
+    """Components of an observation: points have those of a continuous action, too."""
     seen: Annotated[int, Span(COUNT)]
     """Observations so far, those that episodes begin with among them."""
     observed: Annotated[int, Span(COUNT)]
@@ -101,70 +98,14 @@ class OnlineState(Counters):
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
-    episodes: Annotated[int, Span(COUNT)]
-    """Episodes of learning that have ended."""
-    mean_return: Annotated[float, Span(FINITE)]
-    """Running mean of their returns."""
-    return_variance: Annotated[float, Span("[0, inf)")]
-    """Running variance of their returns."""
-    longest: Annotated[int, Span(COUNT)]
-    """Length of the longest episode."""
-    bold_mean: Annotated[float, Span(FINITE)]
-    """Running mean of the returns of bold episodes."""
-    bold_count: Annotated[int, Span(COUNT)]
-    """Bold episodes."""
-    timid_mean: Annotated[float, Span(FINITE)]
-    """Running mean of the returns of timid episodes."""
-    timid_variance: Annotated[float, Span("[0, inf)")]
-    """Running variance of their returns."""
-    timid_count: Annotated[int, Span(COUNT)]
-    """Timid episodes."""
-
-    trial: bool
-    """Whether a trial is under way."""
-    replay: bool
-    """Whether it is the incumbent's."""
-    check: bool
-    """Whether it is a single episode of the incumbent's, to see whether the world has changed."""
-    trials: Annotated[int, Span(COUNT)]
-    """Trials so far."""
-    trial_steps: Annotated[int, Span(COUNT)]
-    """Steps of all trials."""
-    check_steps: Annotated[int, Span(COUNT)]
-    """Steps of all checks."""
-    failures: Annotated[int, Span("[0, 3]")]
-    """Checks in a row whose return was below ``floor``."""
-    floor: Annotated[float, Span(FINITE)]
-    """Four standard deviations below the incumbent's mean return."""
-    last_trial: Annotated[int, Span(COUNT)]
-    """Steps when the last one ended."""
-    begun: Annotated[int, Span(COUNT)]
-    """Episodes of the trial that have begun."""
-    quota: Annotated[int, Span(COUNT)]
-    """Episodes that end it."""
-    n: Annotated[int, Span(COUNT)]
-    """Episodes that the candidate has played."""
-    mean: Annotated[float, Span(FINITE)]
-    """Their mean return."""
-    squares: Annotated[float, Span("[0, inf)")]
-    """Sum of squared deviations from it."""
-    best_n: Annotated[int, Span(COUNT)]
-    """Episodes that the incumbent has played; 0: there is none."""
-    best_mean: Annotated[float, Span(FINITE)]
-    """Their mean return."""
-    best_squares: Annotated[float, Span("[0, inf)")]
-    """Sum of squared deviations from it."""
-    best_score: Annotated[float, Span("[-inf, inf)")]
-    """Mean less a standard error; minus infinity where there is none."""
-    version: Annotated[int, Span(COUNT)]
-    """How often the policy that is delivered has changed."""
-
     grows: bool
     """Whether cells are born and die; otherwise another partition places them."""
     gamma: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
     trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
+    slope_rate: Annotated[float, Span("(0, inf)")]
+    """Step size of slopes beside that of values, at a distance of √T."""
     step_size: Annotated[float, Span("(0, 1]")]
     """Initial step size a_0 of the values."""
     step_size_steps: Annotated[float, Span("(0, inf)")]
@@ -218,17 +159,34 @@ class InLoop(NamedTuple):
     arrays: tuple[Any, ...]
 
 
+class Continuous(NamedTuple):
+    """What continuous actions, of p components, need besides."""
+
+    search: Search
+    """Scratch for greedy actions."""
+    bounds: FloatArray
+    """Of the box of actions, shape (2, p)."""
+    room: Array
+    """The environments' next actions, shape (n, p), in the type of the box."""
+    given: FloatArray
+    """What was done instead, in units, shape (p,)."""
+
+
 class Online(NamedTuple):
-    """An online agent, and one of its environments, in compiled code."""
+    """An online agent, and one of its environments, in compiled code.
+
+    Where actions are continuous, points are observations with an action behind them, in d
+    dimensions together, and there is one value, A = 1.
+    """
 
     state: OnlineState
+    contest: Contest
     env_state: EnvState
     running: Running
-    live: Policy
-    best: Policy
-    candidate: Policy
-    moments: FloatArray
-    """Mass, sample count, step of birth, ancestor, covariance of each cell, shape (K, 4 + d²)."""
+    live: Codebook
+    best: Codebook
+    candidate: Codebook
+    moments: Moments
     traces: FloatArray
     """Eligibility traces of all environments, shape (n, K, 1 + d + A)."""
     here: Blend
@@ -238,10 +196,11 @@ class Online(NamedTuple):
     points: FloatArray
     """What each environment acts on, shape (n, d)."""
     recent: FloatArray
-    """A ring of observations, shape (rows, d)."""
+    """A ring of points, shape (rows, d), with random actions."""
     vectors: FloatArray
     """Rows AFTER to POINTS, shape (7, d)."""
     uniforms: FloatArray
+    continuous: Continuous | None
 
 
 state_of = reader(OnlineState)
@@ -253,26 +212,31 @@ running_of = reader(Running)
 def unpack(arrays: tuple[Any, ...], env: int) -> Online:
     """Name the arrays of an agent, as one of its environments sees them."""
     (
-        cells, frames, heads, moments, traces, near, parts, values, vectors, points, recent,
-        uniforms, raw, raw_running,
+        raw, uniforms, raw_contest, raw_running, places, models, frames, heads, statistics,
+        covariances, traces, near, weights, offsets, distances, values, vectors, points, recent,
+        continuous,
     ) = arrays  # fmt: skip
     return Online(
-        state_of(raw, 0), env_state_of(raw, env), running_of(raw_running, env),
-        Policy(cells[0], frames[0], heads[0]), Policy(cells[1], frames[1], heads[1]),
-        Policy(cells[2], frames[2], heads[2]), moments, traces,
-        Blend(near[0], parts[0], vectors[POINTS]), Blend(near[1], parts[1], vectors[POINTS + 1]),
-        values, points, recent, vectors, uniforms,
+        state_of(raw, 0), contest_of(raw_contest, 0), env_state_of(raw, env),
+        running_of(raw_running, env),
+        Codebook(places[0], models[0], frames[0], heads[0]),
+        Codebook(places[1], models[1], frames[1], heads[1]),
+        Codebook(places[2], models[2], frames[2], heads[2]),
+        Moments(statistics, covariances), traces,
+        Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances),
+        Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances),
+        values, points, recent, vectors, uniforms, continuous,
     )  # fmt: skip
 
 
 @spliced
 def read(agent: Online, observation: Observations) -> int:
     """Write an observation, in units, to row ``AFTER``; return an event if it is bad."""
-    vectors = agent.vectors
-    if observation.shape[0] != vectors.shape[1]:
+    vectors, n = agent.vectors, agent.state.n_features
+    if observation.shape[0] != n:
         return BAD_SHAPE
     event = integer(0)
-    for i in range(vectors.shape[1]):
+    for i in range(n):
         value = observation[i] - vectors[ORIGIN, i]
         if not abs(value) <= LARGEST:  # NaN too
             event = NOT_FINITE
@@ -282,52 +246,95 @@ def read(agent: Online, observation: Observations) -> int:
 
 @spliced
 def note(agent: Online) -> None:
-    """Write the observation to the ring, and update means and deviations (Welford's recursion)."""
+    """Write the observation to the ring, and update means and deviations (Welford's recursion).
+
+    Actions are noted as uniform ones, so that the metric does not depend on what is done.
+    """
     state, vectors = agent.state, agent.vectors
     row = state.seen % agent.recent.shape[0]
     state.seen += 1
-    for i in range(vectors.shape[1]):
+    for i in range(state.n_features):
         value = vectors[AFTER, i]
         agent.recent[row, i] = value
         if state.phase == LEARNING:
             surprise = value - vectors[MEAN, i]
             vectors[MEAN, i] += surprise / state.seen
             vectors[SQUARES, i] += surprise * (value - vectors[MEAN, i])
+    for i in range(state.n_features, vectors.shape[1]):
+        agent.recent[row, i] = 2.0 * draw(state, agent.uniforms) - 1.0
+        vectors[SQUARES, i] = state.seen / 3.0
 
 
 @spliced
-def meet(agent: Online, point: FloatArray) -> None:
-    """Evaluate the cells that learn at a point (``there``); a cell is born if all are far."""
-    state, live, values = agent.state, agent.live, agent.values[1]
-    distance = evaluate(live, point, agent.there, values)
-    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
-        error, step = state.squared_error, state.steps
-        if give_birth(live, agent.moments, agent.traces, agent.there, values, error, step):
-            evaluate(live, point, agent.there, values)
-
-
-@spliced
-def draw(agent: Online) -> float:
+def draw(state: OnlineState, uniforms: FloatArray) -> float:
     """Return the next random number; :func:`short_of_uniforms` has made sure that there is one."""
-    i = agent.state.next_uniform
-    agent.state.next_uniform = i + 1
-    uniform: float = agent.uniforms[i]
+    i = state.next_uniform
+    state.next_uniform = i + 1
+    uniform: float = uniforms[i]
     return uniform
 
 
 @spliced
 def short_of_uniforms(arrays: tuple[Any, ...]) -> bool:
     """Whether there may be too few random numbers for the next step."""
-    short: bool = state_of(arrays[-2], 0).next_uniform + UNIFORMS_PER_STEP > arrays[-3].shape[0]
+    state, uniforms, points = state_of(arrays[0], 0), arrays[1], arrays[-3]
+    components = points.shape[1] - state.n_features
+    needed = UNIFORMS_PER_STEP + UNIFORMS_PER_COMPONENT * components
+    short: bool = state.next_uniform + needed > uniforms.shape[0]
     return short
 
 
-@spliced
-def random_action(agent: Online) -> int:
-    """Draw an action."""
-    n_actions = agent.values.shape[1]
-    action: int = min(integer(draw(agent) * n_actions), n_actions - 1)
-    return action
+@compiled
+def random_action(
+    state: OnlineState,
+    uniforms: FloatArray,
+    n_actions: int,
+    point: FloatArray,
+    continuous: Continuous | None,
+) -> int:
+    """Draw an action; a continuous one is written to the point."""
+    if continuous is None:
+        return min(integer(draw(state, uniforms) * n_actions), n_actions - 1)
+    for i in range(state.n_features, point.shape[0]):
+        unit = WIDE * (2.0 * draw(state, uniforms) - 1.0)
+        point[i] = min(max(unit, -1.0), 1.0)
+    return integer(0)
+
+
+@compiled
+def aim(policy: Codebook, point: FloatArray, continuous: Continuous | None) -> None:
+    """Write the greedy continuous action to the point; other actions are told by their values."""
+    if continuous is not None:
+        first = point.shape[0] - continuous.given.shape[0]
+        joint.choose(policy, continuous.search, point, point[first:])
+
+
+@compiled
+def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
+    """Write what an environment does next."""
+    if continuous is not None:
+        low, high, room = continuous.bounds[0], continuous.bounds[1], continuous.room
+        first = point.shape[0] - low.shape[0]
+        for c in range(low.shape[0]):
+            unit = point[first + c]
+            action = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
+            room[env, c] = min(max(action, low[c]), high[c])
+
+
+@compiled
+def differs(
+    env_state: EnvState, action: int, point: FloatArray, continuous: Continuous | None
+) -> bool:
+    """Note the action that was done; returns whether it is another than was planned."""
+    if continuous is None:
+        other: bool = env_state.action != action
+        env_state.action = action
+        return other
+    changed, first = False, point.shape[0] - continuous.given.shape[0]
+    for c in range(continuous.given.shape[0]):
+        changed = changed or point[first + c] != continuous.given[c]
+        point[first + c] = continuous.given[c]
+    return changed
 
 
 @spliced
@@ -358,6 +365,44 @@ def step_size_of(state: OnlineState) -> float:
     return max(size, state.min_step_size)
 
 
+@spliced
+def plan(agent: Online, point: FloatArray) -> None:
+    """Choose the learner's action at a point, and evaluate the cells that learn (``there``).
+
+    A cell is born there if all are far. In a trial the greedy action is taken.
+    """
+    state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
+    values, n_actions, explores = agent.values[1], agent.values.shape[1], False
+    if not running.trial and env_state.held > 0:
+        explores = True
+        env_state.held -= 1
+        for i in range(state.n_features, point.shape[0]):
+            point[i] = agent.points[env_state.number, i]
+    elif not running.trial and draw(state, agent.uniforms) < epsilon_of(state):
+        explores = True
+        env_state.action = random_action(state, agent.uniforms, n_actions, point, agent.continuous)
+        if running.bold:
+            env_state.held = integer(state.hold ** draw(state, agent.uniforms)) - 1
+    else:
+        aim(live, point, agent.continuous)
+    distance = evaluate(live, point, agent.there, values)
+    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
+        error, step = state.squared_error, state.steps
+        if give_birth(live, agent.moments, agent.traces, agent.there, values, error, step):
+            evaluate(live, point, agent.there, values)
+    if not explores:
+        env_state.action = greedy(values)
+
+
+@spliced
+def follow_candidate(agent: Online, point: FloatArray) -> None:
+    """Choose the action of the snapshot that plays."""
+    values = agent.values[2]
+    aim(agent.candidate, point, agent.continuous)
+    evaluate(agent.candidate, point, agent.here, values)
+    agent.env_state.action = greedy(values)
+
+
 @compiled
 def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
     """Go on from an observation; returns an event if it is bad.
@@ -368,10 +413,10 @@ def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
     event = read(agent, observation)
     if event:
         return event
-    state, env_state, running = agent.state, agent.env_state, agent.running
+    state, contest, env_state, running = agent.state, agent.contest, agent.env_state, agent.running
     point, after = agent.points[env], agent.vectors[AFTER]
     same = running.planned > 0
-    for i in range(after.shape[0]):
+    for i in range(state.n_features):
         same = same and point[i] == after[i]
         point[i] = after[i]
     if same:
@@ -382,23 +427,19 @@ def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
     running.planned = running.begins = True
     if env_state.episode_length == 0:
         running.trial = 0
-        if state.trial and state.begun < state.quota:
-            state.begun += 1
-            running.trial = state.trials
+        if contest.trial and contest.begun < contest.quota:
+            contest.begun += 1
+            running.trial = contest.trials
     note(agent)
     if state.phase == WARMUP:
-        env_state.action = random_action(agent)
-        return 0
-    meet(agent, point)
-    if running.trial:
-        evaluate(agent.candidate, point, agent.there, agent.values[2])
-        env_state.action = greedy(agent.values[2])
-    elif draw(agent) < epsilon_of(state):
-        if running.bold:
-            env_state.held = integer(state.hold ** draw(agent)) - 1
-        env_state.action = random_action(agent)
+        env_state.action = random_action(
+            state, agent.uniforms, agent.values.shape[1], point, agent.continuous
+        )
     else:
-        env_state.action = greedy(agent.values[1])
+        plan(agent, point)
+        if running.trial:
+            follow_candidate(agent, point)
+    perform(point, env, agent.continuous)
     return 0
 
 
@@ -427,12 +468,16 @@ def learn_step(
     env_state.episode_return += reward
     events = integer(0)
     note(agent)
+    point, after = agent.points[env], agent.vectors[AFTER]
     if state.phase == WARMUP:
         state.mean_reward += (reward - state.mean_reward) / state.steps
-        if draw(agent) < 0.1:
-            env_state.action = random_action(agent)
-        else:
-            env_state.action = state.first_action
+        env_state.action = state.first_action
+        for i in range(state.n_features, after.shape[0]):
+            after[i] = point[i]
+        if draw(state, agent.uniforms) < 0.1:
+            env_state.action = random_action(
+                state, agent.uniforms, agent.values.shape[1], after, agent.continuous
+            )
         if state.steps >= state.warmup_steps:
             events = WARM
     else:
@@ -443,46 +488,41 @@ def learn_step(
                 agent.live, agent.moments, agent.there, state.observed,
                 state.slow_exponent, state.min_slow_step,
             )  # fmt: skip
+        if running.trial:
+            follow_candidate(agent, after)
         if state.steps % ROUND == 0:
             events = SLOW
-    for i in range(agent.points.shape[1]):
-        agent.points[env, i] = agent.vectors[AFTER, i]
+    for i in range(after.shape[0]):
+        point[i] = after[i]
+    perform(point, env, agent.continuous)
     running.begins = False
     if terminated or truncated:
+        bold = after.shape[0] > state.n_features  # continuous actions are always held
         judge_episode(
-            state, env_state, running, agent.live, agent.best, agent.candidate, draw(agent)
-        )
+            state, agent.contest, env_state, running, agent.live, agent.best, agent.candidate,
+            -1.0 if bold else draw(state, agent.uniforms),
+        )  # fmt: skip
         events |= EPISODE_END
     return events
 
 
 @spliced
 def learn_values(agent: Online, reward: float, terminated: bool) -> None:
-    """Fast timescale: birth, the next action, target, traces and values."""
-    state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
+    """Fast timescale: the next action, birth, target, traces and values."""
+    state, contest, env_state, running = agent.state, agent.contest, agent.env_state, agent.running
     point, after = agent.points[env_state.number], agent.vectors[AFTER]
-    values, next_values = agent.values[0], agent.values[1]
-    meet(agent, after)
-    action, best = env_state.action, greedy(next_values)
-    next_action = best
+    live, values, next_values = agent.live, agent.values[0], agent.values[1]
+    action = env_state.action
+    plan(agent, after)
     if running.trial:
-        if state.check:
-            state.check_steps += 1
+        if contest.check:
+            contest.check_steps += 1
         else:
-            state.trial_steps += 1
-        evaluate(agent.candidate, after, agent.here, agent.values[2])
-        next_action = greedy(agent.values[2])
-        if env_state.episode_length > 2 * state.longest + ENDLESS:
-            running.trial, state.trial, state.last_trial = 0, False, state.steps
-    elif env_state.held > 0:
-        env_state.held -= 1
-        next_action = action
-    elif draw(agent) < epsilon_of(state):
-        next_action = random_action(agent)
-        if running.bold:
-            env_state.held = integer(state.hold ** draw(agent)) - 1
+            contest.trial_steps += 1
+        if env_state.episode_length > 2 * contest.longest + ENDLESS:
+            running.trial, contest.trial, contest.last_trial = 0, False, state.steps
     evaluate(live, point, agent.here, values)
-    future = next_values[best if running.trial else next_action]
+    future = next_values[env_state.action]
     error = reward - values[action]
     if not terminated:
         error += state.gamma * future
@@ -493,148 +533,50 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
     decay = state.gamma * state.trace_decay
     update_values(
         live, agent.traces[env_state.number], agent.here, action, error, change,
-        step_size_of(state), decay, env_state.episode_length,
+        step_size_of(state), state.slope_rate, decay, env_state.episode_length,
     )  # fmt: skip
     rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)
     running.value = future
     if together:  # what this step has changed, without the steps of other environments
         evaluate(live, after, agent.there, next_values)
-        running.value = next_values[best if running.trial else next_action] - future
-    env_state.action = next_action
+        running.value = next_values[env_state.action] - future
 
 
 @compiled
 def judge_episode(
     state: OnlineState,
+    contest: Contest,
     env_state: EnvState,
     running: Running,
-    live: Policy,
-    best: Policy,
-    candidate: Policy,
+    live: Codebook,
+    best: Codebook,
+    candidate: Codebook,
     uniform: float,
 ) -> None:
     """Note the return of the episode that ends, and what follows from it."""
     episode_return = env_state.episode_return
-    state.longest = max(state.longest, env_state.episode_length)
+    contest.longest = max(contest.longest, env_state.episode_length)
     if state.phase == LEARNING:
         if running.trial == 0:
-            note_return(state, episode_return, running.bold > 0)
-            if begin_trial(state):
-                copy(candidate, best if state.replay else live)
+            note_return(contest, episode_return, running.bold > 0)
+            if begin_trial(contest, state.steps):
+                copy(candidate, best if contest.replay else live)
         elif (
-            running.trial == state.trials
-            and state.trial
-            and end_trial_episode(state, episode_return)
+            running.trial == contest.trials
+            and contest.trial
+            and end_trial_episode(contest, episode_return, state.steps)
         ):
             copy(best, candidate)
-        free = state.bold_mean >= state.timid_mean - BOLD_COST * math.sqrt(state.timid_variance)
-        running.bold = uniform < (BOLD if free else TIMID_SHARE)
+        running.bold = uniform < (BOLD if may_be_bold(contest) else TIMID_SHARE)
     running.planned = False
     end_episode(state, env_state)
 
 
 @spliced
-def note_return(state: OnlineState, episode_return: float, bold: bool) -> None:
-    """Update running means and variances of the returns of learning."""
-    if bold:
-        state.bold_count += 1
-        rate = max(BOLD_MEMORY, 1.0 / state.bold_count)
-        state.bold_mean += rate * (episode_return - state.bold_mean)
-    else:
-        state.timid_count += 1
-        rate = max(BOLD_MEMORY, 1.0 / state.timid_count)
-        surprise = episode_return - state.timid_mean
-        state.timid_mean += rate * surprise
-        state.timid_variance += rate * (surprise * surprise * (1.0 - rate) - state.timid_variance)
-    state.episodes += 1
-    rate = max(RETURN_MEMORY, 1.0 / state.episodes)
-    surprise = episode_return - state.mean_return
-    state.mean_return += rate * surprise
-    state.return_variance += rate * (surprise * surprise * (1.0 - rate) - state.return_variance)
-
-
-@spliced
-def begin_trial(state: OnlineState) -> bool:
-    """Begin a trial if one is due; returns whether there is one."""
-    if state.trial:
-        return False
-    pause = TRIAL_PAUSE * min(float(state.longest), MAX_LENGTH)
-    rested = state.steps - state.last_trial > pause
-    deviation = math.sqrt(state.return_variance)
-    low = state.best_n > 0 and state.mean_return + CHECK_BELOW * deviation < state.best_mean
-    affordable = state.check_steps < CHECK_SHARE * state.steps
-    state.check = state.failures > 0 or (low and rested and affordable)
-    if state.check:
-        if state.failures == 0:
-            variance = (state.best_squares + state.return_variance) / state.best_n
-            state.floor = state.best_mean - FAILURE * math.sqrt(variance)
-        begin_replay(state, 1)
-        return True
-    affordable = state.trial_steps < TRIAL_SHARE * state.steps
-    if state.episodes <= 3 or not (rested and affordable):
-        return False
-    promising = state.mean_return + deviation > state.best_mean
-    state.begun = 0
-    state.trials += 1
-    if 0 < state.best_n < TRIAL_EPISODES + RETRIAL * state.trials:
-        begin_replay(state, REPLAYS)
-    elif state.best_n == 0 or promising:
-        state.n, state.mean, state.squares = 0, 0.0, 0.0
-        state.quota, state.replay, state.trial = TRIAL_EPISODES, False, True
-    else:
-        return False
-    return True
-
-
-@spliced
-def begin_replay(state: OnlineState, n_episodes: int) -> None:
-    """Let the incumbent play episodes that are added to its record."""
-    state.begun = 0
-    state.n, state.mean, state.squares = state.best_n, state.best_mean, state.best_squares
-    state.quota, state.replay, state.trial = n_episodes, True, True
-
-
-@spliced
-def end_trial_episode(state: OnlineState, episode_return: float) -> bool:
-    """Update the candidate's record; end its trial when it has won or lost.
-
-    Returns whether it takes the place of the incumbent.
-    """
-    state.n += 1
-    surprise = episode_return - state.mean
-    state.mean += surprise / state.n
-    state.squares += surprise * (episode_return - state.mean)
-    error = math.sqrt((state.squares + state.return_variance) / state.n / state.n)
-    score, first = state.mean - error, state.best_n == 0
-    if state.check:
-        state.failures = state.failures + 1 if episode_return < state.floor else 0
-    if state.replay:
-        over = keeps = state.n >= state.best_n + state.quota
-    else:
-        over = state.n >= state.quota
-        keeps = over and (first or score > state.best_score)
-        over = over or (not first and state.mean + error < state.best_score)
-    if keeps:
-        state.best_n, state.best_score = state.n, score
-        state.best_mean, state.best_squares = state.mean, state.squares
-    if over:
-        state.trial = False
-        state.last_trial = state.steps
-    if state.failures == FAILURES:  # deliver what learns, until the next trial
-        state.failures = state.best_n = state.trial_steps = state.trials = 0
-        state.best_mean = 0.0
-        state.best_score = -math.inf
-    wins = keeps and not state.replay
-    if wins:
-        state.version += 1
-    return wins
-
-
-@spliced
 def in_loop(arrays: tuple[Any, ...], env: int) -> InLoop:
     """Name what the compiled loop reads."""
-    raw = arrays[-2]
+    raw = arrays[0]
     return InLoop(state_of(raw, 0), Place(env_state_of(raw, env)), arrays)
 
 
@@ -687,10 +629,8 @@ def update(
     event = enter(observation, arrays, 0)
     if event:
         return event
-    env_state = env_state_of(arrays[-2], 0)
-    if env_state.action != action:  # than was planned: what that was worth says nothing
-        env_state.action = action
-        running_of(arrays[-1], 0).begins = True
+    if differs(env_state_of(arrays[0], 0), action, arrays[-3][0], arrays[-1]):
+        running_of(arrays[3], 0).begins = True  # what the planned action was worth says nothing
     return learn_step(next_observation, reward, terminated, truncated, arrays, 0)
 
 
@@ -740,7 +680,7 @@ def step_together(
         0, n and False.
     """
     after, observations, rewards, terminated, truncated, learns, acts, _ = taken
-    n, state = rewards.shape[0], state_of(arrays[-2], 0)
+    n, state = rewards.shape[0], state_of(arrays[0], 0)
     for i in range(first, n):
         resumed = learned and i == first
         if short_of_uniforms(arrays):
@@ -760,5 +700,5 @@ def step_together(
                 events = UNIFORMS
             if events:
                 return events, i, True
-            actions[i] = env_state_of(arrays[-2], i).action
+            actions[i] = env_state_of(arrays[0], i).action
     return 0, n, False

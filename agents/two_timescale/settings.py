@@ -10,6 +10,7 @@ from oda_rl.agents.base.settings import (
     Checked,
     Range,
     at_least,
+    or_none,
     within,
 )
 
@@ -94,10 +95,12 @@ class TwoTimescaleConfig(Checked):
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
     """Distances between states: learned from the gradients of Q, in standard deviations of the
-    observation's components, or a symmetric positive semi-definite matrix."""
+    observation's components, or a symmetric positive semi-definite matrix. Cells of states and
+    actions have the action's components, in units of its box, behind the observation's."""
 
-    action_bins: Annotated[int, at_least(2)] = 5
-    """Values of each component of a continuous action, least to greatest; at least 2."""
+    action_bins: Annotated[int | None, or_none(at_least(2))] = None
+    """Values of each component of a continuous action, least to greatest; at least 2. None: cells
+    are of states and actions together, or, where another partition places them, five values."""
 
     warmup_steps: Annotated[int, at_least(2)] = 500
     """Random steps before learning, which give means and deviations; at least 2."""

@@ -53,6 +53,7 @@ def _train(kind: type[Any], env_ids: Sequence[str], steps: int, **settings: Any)
 def _train_online() -> None:
     _train(agents.TwoTimescaleAgent, ["CartPole-v1"], 20_000)
     _train(agents.TwoTimescaleAgent, [*_COMPILED, *_STEPPED], 2_000)
+    _train(agents.TwoTimescaleAgent, [_COMPILED[1]], 2_000, action_bins=5)
 
 
 def _train_fitted() -> None:

@@ -21,6 +21,7 @@ from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
+from oda_rl.agents.policies.joint import JointPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.rules import number as short
 from oda_rl.agents.policies.table import TablePolicy
@@ -285,7 +286,8 @@ class ReportPlayer(Player):
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         n = self.interface.n_components
-        return Interface.of(env, self.interface.n_actions // n if n else None)
+        found = Interface.of(env, 1 if n else None)
+        return replace(found, n_actions=self.interface.n_actions) if n else found
 
 
 def policy_of(document: Mapping[str, Any]) -> Policy:
@@ -320,6 +322,10 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
         outputs, (middle, half) = _array(document, "affine_actions"), _box(document)
         outputs[:, :, 0] -= middle
         return _rule(document, arrays, outputs / half[:, None])
+    if "worth" in document:
+        joint = {name: _array(document, name) for name in JointPolicy.SCHEMA}
+        joint["n_nearest"] = np.array(document["n_nearest"])
+        return JointPolicy.from_arrays(joint)
     values = _array(document, "values")
     if "clauses" in document:
         one_hot = np.eye(values.shape[1])[values.argmax(axis=1)]

@@ -25,7 +25,76 @@ const choiceOf = (policy, cell) => (policy.values ? greatest(policy.values[cell]
 function decide(policy, observation) {
   const x = observation.map((value, j) => value - policy.origin[j]);
   const scores = policy.diagram.map((row) => affine(row, x));
+  if (policy.worth) return decideJointly(policy, x, scores);
   return policy.common ? decideTogether(policy, x, scores) : decideAlone(policy, x, scores);
+}
+
+function decideJointly(policy, x, scores) {
+  const { transform, places, levels, step, actions } = policy;
+  const d = x.length;
+  const byAction = transform.map((row) => row.slice(d));
+  const inverse = pseudoInverse(byAction);
+  const idle = transform.map((row) => dot(row.slice(0, d), x));
+  const at = (u) => idle.map((value, i) => value + dot(byAction[i], u));
+  const away = (z, k) => z.reduce((sum, value, i) => sum + (value - places[k][i]) ** 2, 0);
+  const parts = places.map((place) => {
+    const gap = plus(place, idle, -1);
+    return inverse.map((row) => clip(dot(row, gap), -1, 1));
+  });
+  const near = nearestCells(parts.map((part, k) => away(at(part), k)), policy.shortlist);
+  const valueOf = (u) => {
+    const z = at(u);
+    const gaps = near.map((k) => away(z, k));
+    const best = nearestCells(gaps, policy.n_nearest);
+    const weights = best.map((j) => Math.exp((gaps[best[0]] - gaps[j]) / policy.width));
+    const planes = best.map((j) => {
+      const k = near[j];
+      return policy.worth[k] + dot(policy.slopes[k], plus(z, places[k], -1));
+    });
+    return dot(weights, planes) / weights.reduce((sum, weight) => sum + weight, 0);
+  };
+  const tried = [...levels, ...near.slice(0, policy.n_parts).map((k) => parts[k])];
+  const found = tried.map(valueOf);
+  let value = found[greatest(found)];
+  const u = [...tried[greatest(found)]];
+  for (let c = 0; c < u.length; c++) {
+    const [centre, middle] = [u[c], value];
+    const valueWith = (part) => valueOf(u.map((own, i) => (i === c ? part : own)));
+    const ends = [centre - step, centre + step].map((part) => clip(part, -1, 1));
+    const values = ends.map(valueWith);
+    values.forEach((end, i) => {
+      if (end > value) [value, u[c]] = [end, ends[i]];
+    });
+    const bend = 2 * middle - values[0] - values[1];
+    const inside = ends[0] === centre - step && ends[1] === centre + step;
+    if (u[c] === centre && bend > 0 && inside) {
+      const vertex = centre + (0.5 * step * (values[1] - values[0])) / bend;
+      const top = valueWith(vertex);
+      if (top > value) [value, u[c]] = [top, vertex];
+    }
+  }
+  const gaps = levels.map((level) => norm(plus(level, u, -1)));
+  const choice = gaps.indexOf(Math.min(...gaps));
+  const values = levels.map(valueOf);
+  values[choice] = value;
+  const { low, high } = actions;
+  const action = within(actions, u.map((own, i) => 0.5 * ((1 - own) * low[i] + (1 + own) * high[i])));
+  return { cell: nearestCells(scores, 1)[0], values, choice, action };
+}
+
+/** (AᵀA)⁻¹Aᵀ of a matrix of full column rank, by Gauss and Jordan. */
+function pseudoInverse(matrix) {
+  const columns = matrix[0].map((_, c) => matrix.map((row) => row[c]));
+  const rows = columns.map((one) => [...columns.map((other) => dot(one, other)), ...one]);
+  rows.forEach((row, c) => {
+    const pivot = row[c];
+    row.forEach((value, i) => (row[i] = value / pivot));
+    rows.forEach((other, r) => {
+      const factor = other[c];
+      if (r !== c) other.forEach((value, i) => (other[i] = value - factor * row[i]));
+    });
+  });
+  return rows.map((row) => row.slice(rows.length));
 }
 
 function decideTogether(policy, x, scores) {
@@ -96,7 +165,7 @@ const plus = (a, b, factor = 1) => a.map((value, i) => value + factor * b[i]);
 function nearestOther(policy, observation, scale) {
   const now = decide(policy, observation).choice;
   const straight = nearestCell(policy, observation, scale, now);
-  if (!policy.common && !policy.clauses) return straight && { ...straight, exact: true };
+  if (!policy.common && !policy.clauses && !policy.worth) return straight && { ...straight, exact: true };
   const found = searched(policy, observation, scale, now, straight);
   return found && { ...found, exact: false };
 }
@@ -859,7 +928,7 @@ class View {
 
   buildValues() {
     const { policy, report } = this;
-    const named = policy.actions.names ?? policy.diagram.map((_, k) => `cell ${k}`);
+    const named = policy.levels?.map((_, a) => `level ${a}`) ?? policy.actions.names ?? policy.diagram.map((_, k) => `cell ${k}`);
     const many = policy.values ? policy.values[0].length : policy.diagram.length;
     const shown = policy.action_codevectors ? [] : Array.from({ length: Math.min(many, 12) }, (_, a) => a);
     for (const a of shown) {

@@ -1,7 +1,7 @@
 """The online agent with all kinds of cells beside Sarsa(λ) with tile coding, on seven tasks.
 
 One setting for all tasks; tile coding is given the state, its bounds and a grid for each task, and
-has no continuous actions: for these there are cells of state and action (common/joint_cells.py).
+has no continuous actions. Where actions are continuous, cells are of states and actions.
 Every step counts, those of the contest of snapshots, too. A seed solves a task if the delivered
 policy's mean return over 20 greedy episodes is what the table says; the seeds chose nothing.
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common import joint_cells, tile_coding
+from common import tile_coding
 from common.compiled_tasks import compiled_task
 from common.experiment import Experiment, SharedOptions, chosen, say
 from common.suite_tasks import TASKS, make
@@ -25,7 +25,7 @@ from oda_rl.agents import TwoTimescaleAgent
 
 EXPERIMENT = Experiment("benchmark_online")
 CHECKPOINTS = (100_000, 200_000)
-TILES, JOINT = "tile coding", "joint cells"
+TILES = "tile coding"
 # 256 cells each, or as near as a grid comes to that.
 CELLS: dict[str, dict[str, Any]] = {
     "oda": {},
@@ -34,7 +34,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "gmm": {"mixture_components": 256},
     "infex": {"infex_max_cells": 256},
 }
-METHODS = (*CELLS, TILES, JOINT)
+METHODS = (*CELLS, TILES)
 NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
     "Pendulum-v1", "MountainCarContinuous-v0",
@@ -45,10 +45,9 @@ KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
 def train(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
     about, begun = KNOWN[task], time.process_time()
     assert about.solved is not None
-    if method in (TILES, JOINT):
+    if method == TILES:
         arguments = compiled_task(make(about), seed, checkpoints[-1], episodes)
-        learn = tile_coding.train if method == TILES else joint_cells.train
-        returns, cells = learn(arguments, seed, tuple(checkpoints), episodes)
+        returns, cells = tile_coding.train(arguments, seed, tuple(checkpoints), episodes)
     else:
         env = make(about)
         settings = dict(CELLS[method])
@@ -123,7 +122,7 @@ def main(options: Options) -> None:
          "checkpoints": [*options.checkpoints], "episodes": options.episodes}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if (method == JOINT) == KNOWN[task].boxed
+        if method == "oda" or not KNOWN[task].boxed
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
     rows = EXPERIMENT.run(train, settings, options.execution)

@@ -53,7 +53,6 @@ FIRST_SEEDS = {
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
     "benchmark_everyday": 65_000_000,
-    "benchmark_joint_cells": 190_000_000,
     "benchmark_online": 220_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
