@@ -45,7 +45,7 @@ _MAX_NUMBERS = 60  # written into the picture of a metric
 _MAX_DEVIATIONS = 3.0  # at which colours saturate
 _MAX_NUMBERED = 24  # with more cells dots replace numbers
 _GRID = 500
-_COARSE, _MAX_PLANES, _MAX_LEVELS = 24, 6, 8  # of planes to choose among
+_COARSE, _MAX_PLANES, _MAX_LEVELS, _TIE = 24, 6, 8, 1e-6  # of planes to choose among
 _WINDOW = 20  # episodes in a running mean
 _MANY = 200  # from so many episodes on dots are small
 _VISIBLE = 1.05  # an unfinished episode is shown if training was longer by this factor
@@ -189,10 +189,12 @@ def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
     acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
     labels = _levels(acts, _MAX_LEVELS) if shaded else np.unique(acts, return_inverse=True)[1]
     levels = np.array([_levels(column, _MAX_LEVELS) for column in points.T])
-    alone = [_information(row, labels) for row in levels]
+    # Of components that tell nothing those with more values come first.
+    alone = [_information(row, labels) + _TIE * _information(row, row) for row in levels]
     kept = sorted(np.argsort(alone, kind="stable")[::-1][:_MAX_PLANES].tolist())
     pairs = [(i, j) for i in kept for j in kept if i < j]
-    both = [_information(_MAX_LEVELS * levels[i] + levels[j], labels) for i, j in pairs]
+    joint = [_MAX_LEVELS * levels[i] + levels[j] for i, j in pairs]
+    both = [_information(row, labels) + _TIE * _information(row, row) for row in joint]
     order = np.argsort(both, kind="stable")[::-1][:_MAX_PLANES]
     best: list[tuple[int, int]] = [pairs[k] for k in order.tolist()]
     varied, middle = [], np.median(points, axis=0)
@@ -293,7 +295,7 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     names = [as_label(name) for name in agent.names]
     if ax is None:
         ax = new_axes(7.4, 0.42 * len(names) + 1.9)[0]
-        ax.figure.subplots_adjust(left=0.32, right=0.99)  # long names
+        ax.figure.subplots_adjust(left=0.32, right=0.94)  # long names
     image = ax.imshow(vectors[:shown].T, cmap="RdBu_r", vmin=-1.0, vmax=1.0, aspect="auto")
     if len(names) * shown <= _MAX_NUMBERS:
         for i, j in np.ndindex(shown, len(names)):

@@ -30,7 +30,7 @@ def new_axes(
     figure = Figure(figsize=(width, height))
     figure.subplots_adjust(  # cheaper than a layout engine, which draws everything twice
         left=0.8 / width,
-        right=1.0 - (0.2 if columns == 1 else 0.8) / width,
+        right=1.0 - (0.2 if columns == 1 else 0.95) / width,
         bottom=0.6 / height,
         top=1.0 - 0.4 / height,
         wspace=0.3,

@@ -194,8 +194,9 @@ def report_of(
     """
     export, origin, scale = export_of(agent), agent.origin, agent.scale_
     assert scale is not None  # export_of refuses untrained agents
+    n = agent.policy.n_cells
     training = {
-        "agent": f"{type(agent).__name__}, {agent.policy.n_cells} cells",
+        "agent": f"{type(agent).__name__}, {n} cell{'s' * (n != 1)}",
         "learned from": f"{agent.num_timesteps:,} steps",
         "learned with": versions_text(agent.versions),
     }
