@@ -89,8 +89,10 @@ _DRAWN_STEPS = 2000
 _NEGLIGIBLE = 1e-4  # standard deviations
 _MAX_SVG = 120_000  # characters; a larger figure has its points and lines as a picture
 _PICTURE_DPI = 144
-_OF_PAGE = {"#000000": "currentColor", "#4c4c4c": "currentColor", "#4d4d4d": "currentColor",
-            "#595959": "var(--soft)", "#ededed": "var(--rule)"}  # fmt: skip  # colours of text, axes and blocks in figures
+_OF_PAGE = {  # colours of text, axes and blocks in figures
+    "#000000": "currentColor", "#4c4c4c": "currentColor", "#4d4d4d": "currentColor",
+    "#595959": "var(--soft)", "#ededed": "var(--rule)",
+}  # fmt: skip
 
 
 def draw_figures(
