@@ -46,6 +46,7 @@ _MAX_DEVIATIONS = 3.0  # at which colours saturate
 _MAX_NUMBERED = 24  # with more cells dots replace numbers
 _GRID = 500
 _COARSE, _MAX_PLANES, _MAX_LEVELS, _TIE = 24, 6, 8, 1e-6  # of planes to choose among
+_VARIED = 0.5  # share of the greatest entropy of the actions in a picture
 _WINDOW = 20  # episodes in a running mean
 _MANY = 200  # from so many episodes on dots are small
 _VISIBLE = 1.05  # an unfinished episode is shown if training was longer by this factor
@@ -182,8 +183,8 @@ def plot_partition(
 def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
     """Return the two components that tell the actions at points, shape (n, d), apart.
 
-    Of the planes with the most mutual information between the place in it and the action, the one
-    in whose picture actions differ most.
+    It is the plane with the most mutual information between the place in it and the action, among
+    those in whose picture actions differ enough.
     """
     shaded = agent.interface.n_components == 1
     acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
@@ -203,7 +204,8 @@ def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
         shown = _plane(agent, middle, pair, ranges, shaded, _COARSE)[1].ravel()
         shown = _levels(shown, _MAX_LEVELS) if shaded else shown
         varied.append(_information(shown, shown))
-    return best[int(np.argmax(varied))]
+    enough = np.array(varied) >= _VARIED * max(varied)
+    return best[int(np.argmax(enough))]
 
 
 def _levels(values: npt.NDArray[Any], count: int) -> IntArray:
