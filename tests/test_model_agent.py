@@ -385,8 +385,8 @@ class Line(gym.Env):
     observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
     action_space = gym.spaces.Discrete(3)
 
-    def __init__(self, wanted):
-        self.wanted = wanted
+    def __init__(self, wanted, length=30):
+        self.wanted, self.length = wanted, length
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -396,7 +396,8 @@ class Line(gym.Env):
     def step(self, action):
         self.at += 0.1 * (action - 1)
         self.steps += 1
-        return np.array([self.at]), -abs(self.at - self.wanted), False, self.steps == 30, {}
+        over = self.steps == self.length
+        return np.array([self.at]), -abs(self.at - self.wanted), False, over, {}
 
 
 @pytest.mark.parametrize("wanted", [0.0, 20.0, 293.0])
@@ -416,6 +417,18 @@ def test_units_change_no_episode(unit):
         ModelAgent(make(one), seed=0, simplify=False, **QUICK).learn(500) for one in (1.0, unit)
     )
     np.testing.assert_array_equal(other.episodes.rows[:, 0], usual.episodes.rows[:, 0])
+
+
+def test_it_learns_where_no_episode_ends():
+    rng, endless = np.random.default_rng(0), Line(20.0, length=None)
+    blurred = gym.wrappers.TransformObservation(
+        endless, lambda o: o + 0.01 * rng.normal(), Line.observation_space
+    )
+    agent = ModelAgent(blurred, seed=1, **QUICK).learn(600)
+    assert agent.horizon == 200
+    places = agent.recent[:, 0]
+    assert np.abs(places - 20.0).max() > 5.0  # random play drifts away
+    assert np.abs(places[-100:] - 20.0).mean() < 0.5
 
 
 # ---------------------------------------------------------------- worlds that are not trusted

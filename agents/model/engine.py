@@ -299,9 +299,13 @@ class ModelEngine(Engine):
     def _patience(self) -> int:
         """Steps after which to plan within episodes.
 
-        Enough for all environments to end theirs: or no episode might ever evaluate a rule.
+        Enough for all environments to end theirs: or no episode might ever evaluate a rule. Sooner
+        while episodes seem to have no end.
         """
-        return max(_PATIENCE * self._needed, self.n_envs * self.outcomes.horizon)
+        steps, horizon = _PATIENCE * self._needed, self.outcomes.horizon
+        if self.outcomes.limit is None and not self.outcomes.lengths:
+            steps = min(steps, max(self._needed, horizon))
+        return max(steps, self.n_envs * horizon)
 
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)

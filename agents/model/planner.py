@@ -130,8 +130,7 @@ class Planner:
                 where, rules, False, again % 2 == 1, effort, self.rng
             )
         if explore:  # the search has promised novelty, not a return
-            starts = self.draw_starts(_PROMISE_STARTS)
-            promised = float(where.returns(scores[None], outputs[None], starts).mean())
+            promised = self._promise(where, (scores, outputs))
         self.imagined_steps += where.steps
         for one in known:
             if one.scores is scores:
@@ -177,7 +176,13 @@ class Planner:
         self.clauses, self.candidates = policy.clauses, []
         if self.learned is None:
             return None
-        return Candidate(policy.scores, policy.outputs, clauses=policy.clauses)
+        promised = self._promise(self._imagination(), (policy.scores, policy.outputs))
+        return Candidate(policy.scores, policy.outputs, promised=promised, clauses=policy.clauses)
+
+    def _promise(self, where: Imagination, rule: Rule) -> float:
+        """Return the mean imagined return of a rule."""
+        starts = self.draw_starts(_PROMISE_STARTS)
+        return float(where.returns(rule[0][None], rule[1][None], starts).mean())
 
     @property
     def codevectors(self) -> FloatArray:
