@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, fields, make_dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 from rich.console import Console
@@ -151,9 +151,12 @@ class TrainFitted:
         names, action_names = self.names or None, self.action_names or None
         return {"seed": self.seed, "names": names, "action_names": action_names}
 
+    kind: ClassVar[type[Agent]] = FittedQAgent
+    """The agent's class."""
+
     def agent(self) -> Agent:
         """Make the agent."""
-        return FittedQAgent(self.env(), **self.common, **vars(self.config))
+        return self.kind(self.env(), **self.common, **vars(self.config))
 
 
 @dataclass(frozen=True)
@@ -163,9 +166,7 @@ class TrainCodevector(TrainFitted):
     algo: Algo = "codevector"
     """See 'oda-rl train --help'."""
 
-    def agent(self) -> Agent:
-        """Make the agent."""
-        return CodevectorAgent(self.env(), **self.common, **vars(self.config))
+    kind = CodevectorAgent
 
 
 @dataclass(frozen=True)
@@ -181,9 +182,7 @@ class TrainModel(TrainFitted):
     config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
-    def agent(self) -> Agent:
-        """Make the agent."""
-        return ModelAgent(self.env(), **self.common, **vars(self.config))
+    kind = ModelAgent
 
 
 _PARTITION_SETTINGS: Any = make_dataclass(
@@ -212,6 +211,8 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
+    kind = TwoTimescaleAgent
+
     def agent(self) -> Agent:
         """Make the agent, which refuses settings of other partitions."""
         given = {
@@ -224,11 +225,9 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
 
 
 _KINDS: dict[str, type[TrainFitted]] = {
-    "fitted": TrainFitted, "codevector": TrainCodevector, "two-timescale": TrainTwoTimescale,
-    "model": TrainModel,
-}  # fmt: skip
-_ALGORITHMS = {"FittedQAgent": "fitted", "CodevectorAgent": "codevector", "ModelAgent": "model",
-               "TwoTimescaleAgent": "two-timescale"}  # fmt: skip
+    kind.algo: kind for kind in (TrainFitted, TrainCodevector, TrainTwoTimescale, TrainModel)
+}
+_ALGORITHMS = {kind.kind.__name__: algo for algo, kind in _KINDS.items()}
 _MAY_CHANGE = {"out", "overwrite", "config_file", "names", "action_names", "n_eval_episodes", "log",
                "checkpoint_every", "resume", "trust_env", "workers", "backend",
                "address"}  # fmt: skip  # when resuming
