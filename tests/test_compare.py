@@ -34,7 +34,7 @@ from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
 SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
-FEW = ("FittedQAgent", "TwoTimescaleAgent", "PPO")
+FEW = (*OWN, "PPO")
 FILES = ["comparison.csv", "comparison.md", "comparison.png", "runs.jsonl"]
 ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 900,
          "predict_us": 7.0, "startup": 1.5}  # fmt: skip
@@ -58,7 +58,7 @@ def by_hand(plan, times, threshold=475.0):
 
 
 def compare_few(out):
-    with pytest.MonkeyPatch.context() as patch:  # each run is a process, some of which import torch
+    with pytest.MonkeyPatch.context() as patch:  # each run is a process, which may import torch
         patch.setattr(comparison, "COMPETITORS", FEW)
         return main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)])
 
@@ -82,7 +82,8 @@ def test_files(folder):
     text = (folder / "comparison.md").read_text(encoding="utf-8")
     for name in FEW:
         assert f"| {name} | " in text
-        assert f"- {name}: not within 400 steps (1 seed)" in text
+        if name != "ModelAgent":  # which may well be
+            assert f"- {name}: not within 400 steps (1 seed)" in text
 
 
 @pytest.mark.slow
