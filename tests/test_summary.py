@@ -104,10 +104,10 @@ class Paying(Toy):
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
-        (None, "reward is None at step 7: it must be one number"),
-        (np.ones(2), r"reward is array\(\[1., 1.\]\) at step 7: it must be one number"),
-        ("much", "reward is 'much' at step 7: it must be one number"),
-        (np.nan, "reward at step 7 is not finite"),
+        (None, "Paying at step 7: reward is None: it must be one number"),
+        (np.ones(2), r"Paying at step 7: reward is array\(\[1., 1.\]\): it must be one number"),
+        ("much", "Paying at step 7: reward is 'much': it must be one number"),
+        (np.nan, "Paying at step 7: reward is nan: a reward must"),
     ],
 )
 def test_an_odd_reward_is_named_with_its_step(kind, odd, message):

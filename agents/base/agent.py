@@ -35,7 +35,7 @@ from oda_rl.agents.base.training_run import Snapshot, TrainingRun
 from oda_rl.agents.environments.adaptation import WithOptions
 from oda_rl.agents.environments.making import given_env, reward_threshold, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spaces, described
-from oda_rl.agents.environments.validation import action_index, checked_reward
+from oda_rl.agents.environments.validation import action_index, checked_flag, checked_reward
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -309,8 +309,8 @@ class Agent(Player):
             index,
             reward if type(reward) is float else checked_reward(reward),
             after,
-            bool(terminated),
-            bool(truncated),
+            terminated if type(terminated) is bool else checked_flag("terminated", terminated),
+            truncated if type(truncated) is bool else checked_flag("truncated", truncated),
             *engine.arrays,
         )
         if events:

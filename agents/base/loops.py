@@ -12,7 +12,6 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
-from numba import errors
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import environment_arrays, train_loop
@@ -21,8 +20,15 @@ from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.adaptation import final_observation
-from oda_rl.agents.environments.spaces import Interface, plain
-from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, plain
+from oda_rl.agents.environments.validation import (
+    BAD_STEP,
+    BAD_VALUE,
+    check_values,
+    checked_step,
+    five,
+    named,
+)
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]
@@ -38,35 +44,38 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
     if run.over:
         return
     observation, interrupt, total = run.observation, run.interrupt, run.total
-    vector, first_action = engine.interface.vector, engine.interface.first_action
-    step, arrays = engine.step, engine.arrays
-    converting = vector(observation) is not observation
+    interface, step, arrays = engine.interface, engine.step, engine.arrays
+    vector, first_action = interface.vector, interface.first_action
+    _check_values(observation, 0.0, engine, env, run.steps)
     choose = engine.chosen if run.chosen else engine.act
     action, code, last = choose(vector(observation)), 0, run.steps
+    kind = vector(observation).dtype
     while not run.over:
         end = run.stop(_STEPS_PER_REPORT)
         for steps in range(run.steps + 1, end + 1):
-            observation, reward, terminated, truncated, _ = env.step(first_action + action)
-            if converting or type(observation) is not np.ndarray:
-                observation = vector(observation)
-            if type(reward) is not float:
-                reward = checked_reward(reward, steps)
-            try:
-                code = step(observation, reward, terminated, truncated, *arrays)
-            except errors.NumbaError:  # an array of another type than the first
-                observation = vector(observation)
-                code = step(observation, reward, terminated, truncated, *arrays)
+            outcome = checked_step(env.step(first_action + action), env, steps)
+            observation, reward, terminated, truncated = outcome
+            point = observation
+            if type(point) is not np.ndarray or point.dtype is not kind or point.ndim != 1:
+                try:
+                    point = vector(point)
+                except ValueError as error:
+                    raise named(error, env, steps) from error
+            code = step(point, reward, terminated, truncated, *arrays)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
             episode = NO_EPISODE
             if code < 0:
+                if -code & BAD_VALUE:
+                    _check_values(observation, reward, engine, env, steps)
                 engine.attend(-code, f"{BAD_STEP} at step {steps}")
                 arrays = engine.arrays
                 if -code & EPISODE_END:
                     episode = last_episode(engine, steps - last)
                     last = steps
                     observation, _ = env.reset()
+                    _check_values(observation, 0.0, engine, env, steps)
             if len(episode) or interrupt.requested:
                 run.at(steps, observation, code >= 0)
                 yield steps, episode
@@ -76,6 +85,13 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
             engine.withdraw_choice()  # the last chosen action will not be taken
         run.at(end, observation, chosen=end < total)
         yield end, NO_EPISODE
+
+
+def _check_values(observation: Any, reward: float, engine: Engine, env: AnyEnv, steps: int) -> None:
+    try:
+        check_values(observation, reward, engine.interface)
+    except ValueError as error:
+        raise named(error, env, steps) from error
 
 
 def last_episode(engine: Engine, moment: float) -> FloatArray:
@@ -144,9 +160,10 @@ def play(
         if clock is not None:
             clock.tick()
         before = observation
-        observation, reward, terminated, truncated, _ = env.step(policy(before))
+        outcome = env.step(policy(before))
         length += 1
-        done = bool(terminated or truncated)
+        observation, reward, terminated, truncated = checked_step(outcome, env, length)
+        done = terminated or truncated
         if not done and length == max_episode_steps:
             done = True
             if not warned:
@@ -156,7 +173,7 @@ def play(
                     "evaluate(max_episode_steps=...) sets another limit",
                     stacklevel=2,
                 )
-        yield before, float(reward), done
+        yield before, reward, done
         if done:
             observation, _ = env.reset()
             length = 0
@@ -190,7 +207,7 @@ class _VectorResets:
         infos: Any,
     ) -> VectorStep:
         """Convert the result of ``env.step``."""
-        ends, cuts = np.asarray(terminated, dtype=np.bool_), np.asarray(truncated, dtype=np.bool_)
+        ends, cuts = _flags("terminated", terminated), _flags("truncated", truncated)
         points = after = matrix(observations, self._interface)
         over, made = ends | cuts, self._acted
         if self._same_step:
@@ -209,8 +226,17 @@ class _VectorResets:
         else:
             begins, self._over = self._over, over
             acts = self._acted = ~over
+        if np.asarray(rewards).dtype.kind not in "biuf":
+            raise ValueError(f"rewards are {rewards!r:.80}: they must be real numbers")
         rewards = np.asarray(rewards, dtype=np.float64)
         return VectorStep(after, points, rewards, ends, cuts, made, acts, begins)
+
+
+def _flags(name: str, values: Any) -> npt.NDArray[np.bool_]:
+    flags = np.asarray(values)
+    if flags.dtype.kind != "b":
+        raise ValueError(f"{name} is {values!r:.80}: it must hold True and False")
+    return flags
 
 
 def first_step(observations: Any, interface: Interface) -> VectorStep:
@@ -248,10 +274,19 @@ def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], run: TrainingRun
     stop, blocks = run.stop(_STEPS_PER_REPORT), [NO_EPISODE[:, :2]]
     moments: list[int] = []
     while steps < total:
-        step = resets.step(*env.step(first_action + actions))
+        try:
+            step = resets.step(*five(env.step(first_action + actions)))
+        except ValueError as error:
+            raise named(error, env, steps) from error
         if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
-        actions, ended = engine.advance(step)
+        try:
+            actions, ended = engine.advance(step)
+        except ValueError:
+            for i in np.flatnonzero(step.learns):
+                check = step.after[i].reshape(engine.interface.observation_shape)
+                _check_values(check, step.rewards[i], engine, env, steps)
+            raise
         steps = engine.state.steps - begun
         if len(ended):
             blocks.append(ended)

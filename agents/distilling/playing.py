@@ -17,7 +17,7 @@ from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.names import named
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import checked_batch
+from oda_rl.agents.environments.validation import checked_batch, checked_step
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy, decide_in_box
 from oda_rl.diagram import LARGEST
@@ -197,13 +197,12 @@ class BudgetedEnv:
                     choice = int(rng.integers(interface.n_actions))
                 held -= held > 0
                 act = choice if held else int(player.act(point[None])[0])
-                observation, reward, terminated, truncated, _ = env.step(
-                    interface.first_action + act
-                )
-                before, point = point, self._point(observation)
-                rows.append((before, act, float(reward), point, bool(terminated)))
+                outcome = env.step(interface.first_action + act)
                 self.steps += 1
-                over = bool(terminated or truncated)
+                observation, reward, terminated, truncated = checked_step(outcome, env, self.steps)
+                before, point = point, self._point(observation)
+                rows.append((before, act, reward, point, terminated))
+                over = terminated or truncated
             self._callback(self.steps)
         return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
 
@@ -266,11 +265,12 @@ class BudgetedEnv:
                 if seen is not None and taken < room:
                     seen[taken] = point
                 action = self._action(act(point))
-                observation, reward, terminated, truncated, _ = env.step(action)
                 taken += 1
-                total += float(reward)
-                greatest = max(greatest, float(reward))
-                over = bool(terminated or truncated)
+                outcome = checked_step(env.step(action), env, self.steps + taken)
+                observation, reward, terminated, truncated = outcome
+                total += reward
+                greatest = max(greatest, reward)
+                over = terminated or truncated
                 if total < floor:
                     total, over = -np.inf, True
             if over:

@@ -576,8 +576,13 @@ def spaces_of(env: AnyEnv) -> Spaces:
 
 
 def plain(array: Array) -> Array:
-    """Return a contiguous array of float32 or float64, for compiled code."""
+    """Return a contiguous array of float32 or float64, for compiled code.
+
+    Raises ValueError if it does not hold real numbers.
+    """
     if array.dtype not in _FLOATS:
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"observation is of {array.dtype}: it must hold real numbers")
         array = array.astype(np.float64)
     return np.ascontiguousarray(array)
 

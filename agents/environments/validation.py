@@ -1,11 +1,13 @@
 """Checks of observations, rewards and actions, and their error messages."""
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.environments.spaces import Interface, flat, refuse_reset
+from oda_rl.agents.environments.making import spec_of
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, flat, refuse_reset
 from oda_rl.diagram import LARGEST
 
 # Bits of events by which compiled code reports a bad value.
@@ -15,6 +17,7 @@ NOT_FINITE = 128
 LARGEST_REWARD = 1e100  # whose sums over episodes are squared
 
 BAD_STEP = "the environment's observation or reward"
+BAD_VALUE = BAD_SHAPE | NOT_FINITE
 FINITE = f"it must hold neither NaN nor infinity, nor anything beyond {LARGEST:g}"
 SMALL = f"a reward must be a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
 
@@ -31,15 +34,77 @@ def refuse(events: int, what: str, interface: Interface) -> None:
         raise ValueError(f"{what} is not finite: {FINITE}{more}")
 
 
-def checked_reward(reward: Any, step: int | None = None) -> float:
-    """Return a reward as a float; raise ValueError if it is not one number."""
-    try:
-        if np.ndim(reward) == 0:
+def checked_reward(reward: Any) -> float:
+    """Return a reward as a float; raise ValueError if it is not one real number."""
+    value = np.asarray(reward)
+    if value.ndim == 0 and value.dtype.kind in "biufO" and not isinstance(value[()], str | bytes):
+        with suppress(TypeError, ValueError, OverflowError):
             return float(reward)
-    except (TypeError, ValueError):
-        pass
-    when = "" if step is None else f" at step {step}"
-    raise ValueError(f"reward is {reward!r}{when}: it must be one number")
+    raise ValueError(f"reward is {_short(reward)}: it must be one number")
+
+
+def checked_flag(name: str, flag: Any) -> bool:
+    """Return ``terminated`` or ``truncated`` as a bool; raise ValueError if it is none."""
+    value = np.asarray(flag)
+    if value.ndim == 0 and (
+        value.dtype.kind == "b" or (value.dtype.kind in "iu" and flag in (0, 1))
+    ):
+        return bool(flag)
+    raise ValueError(f"{name} is {_short(flag)}: it must be True or False")
+
+
+def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, bool, bool]:
+    """Return observation, reward, terminated and truncated of an environment's ``step``.
+
+    Raises ValueError, which names environment and step, if there are not five, or reward or flags
+    are of another type. The observation is not checked.
+    """
+    try:
+        observation, reward, terminated, truncated, _ = five(outcome)
+        if type(reward) is not float:
+            reward = checked_reward(reward)
+        if type(terminated) is not bool:
+            terminated = checked_flag("terminated", terminated)
+        if type(truncated) is not bool:
+            truncated = checked_flag("truncated", truncated)
+    except ValueError as error:
+        raise named(error, env, steps) from error
+    return observation, reward, terminated, truncated
+
+
+def five(outcome: Any) -> Any:
+    """Return what ``step`` returned; raise ValueError if it is not five values."""
+    if isinstance(outcome, tuple) and len(outcome) == 5:
+        return outcome
+    given = f"{len(outcome)} values" if isinstance(outcome, tuple) else _short(outcome)
+    raise ValueError(
+        f"step returned {given}: it must be (observation, reward, terminated, truncated, info)"
+    )
+
+
+def check_values(observation: Any, reward: float, interface: Interface) -> None:
+    """Raise ValueError, which names the component, if an observation or reward is bad."""
+    vector = interface.flatten("observation", observation).astype(np.float64)
+    bad = np.flatnonzero(~(np.abs(vector) <= LARGEST))
+    if len(bad):
+        at = ", ".join(str(i) for i in np.unravel_index(bad[0], interface.observation_shape))
+        raise ValueError(f"observation[{at}] is {vector[bad[0]]}: {FINITE}")
+    if not abs(reward) <= LARGEST_REWARD:
+        raise ValueError(f"reward is {reward}: {SMALL}")
+
+
+def named(error: ValueError, env: AnyEnv, steps: int) -> ValueError:
+    """Return an error about what an environment returned, with its name and the step."""
+    spec = spec_of(env)
+    name = type(env.unwrapped).__name__ if spec is None else spec.id
+    return ValueError(f"{name} at step {steps}: {error}")
+
+
+def _short(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # an integer of too many digits
+        return f"of type {type(value).__name__}"
 
 
 def action_index(action: Any, interface: Interface) -> int:

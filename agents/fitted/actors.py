@@ -20,7 +20,7 @@ from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_STEP, checked_reward
+from oda_rl.agents.environments.validation import BAD_STEP, checked_step
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
@@ -95,9 +95,10 @@ class FittedTask:
         observation, _ = env.reset(seed=self.seeds[0])
         action, over = engine.act(vector(observation)), False
         for steps in range(1, self.max_steps + 1):
-            observation, reward, terminated, truncated, _ = env.step(first_action + action)
-            gain, point = checked_reward(reward, steps), vector(observation)
-            code = engine.step(point, gain, bool(terminated), bool(truncated), *engine.arrays)
+            outcome = checked_step(env.step(first_action + action), env, steps)
+            observation, reward, terminated, truncated = outcome
+            point = vector(observation)
+            code = engine.step(point, reward, terminated, truncated, *engine.arrays)
             over = bool(code < 0 and -code & EPISODE_END)
             if code < 0:
                 engine.attend(-code, f"{BAD_STEP} at step {steps} of an episode")

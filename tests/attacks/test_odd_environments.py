@@ -1,0 +1,122 @@
+"""Environments that change type midway: one sentence names environment, step and component."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Toy, quick_rule
+
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+
+VECTOR = np.array([0.1, 0.2])
+LEFT_OUT = object()
+
+
+class Odd(Toy):
+    """Returns something odd at the seventh step."""
+
+    def __init__(self, **odd):
+        super().__init__()
+        self.odd, self.steps = odd, 0
+
+    def step(self, action):
+        self.steps += 1
+        outcome = dict(
+            zip(
+                ("observation", "reward", "terminated", "truncated", "info"),
+                super().step(action),
+                strict=True,
+            )
+        )
+        if self.steps == 7:
+            outcome |= self.odd
+        return tuple(value for value in outcome.values() if value is not LEFT_OUT)
+
+
+KINDS = pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, quick_rule])
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"observation": [0.1, np.nan]}, r"observation\[1\] is nan: it must hold neither"),
+        ({"observation": np.array([0.1, -np.inf])}, r"observation\[1\] is -inf"),
+        ({"observation": VECTOR + 1j}, "observation is of complex128: it must hold real numbers"),
+        ({"observation": VECTOR.astype(object)}, "observation is of object"),
+        ({"observation": np.array(["0.1", "0.2"])}, "observation is of <U3"),
+        ({"observation": VECTOR[None]}, r"observation has shape \(1, 2\): it must be \(2,\)"),
+        ({"observation": np.ones(3)}, r"observation has shape \(3,\)"),
+        ({"observation": [[1.0], 2.0]}, ".*inhomogeneous"),
+        ({"terminated": np.array([True])}, r"terminated is array\(\[ True\]\): it must be True or"),
+        ({"terminated": "False"}, "terminated is 'False'"),
+        ({"truncated": np.nan}, "truncated is nan"),
+        ({"truncated": None}, "truncated is None"),
+        ({"reward": "1.0"}, "reward is '1.0': it must be one number"),
+        ({"reward": np.complex128(1 + 2j)}, "reward is .*1.2j"),
+        ({"reward": 10**400}, "reward is 1000.*: it must be one number"),
+        ({"reward": 10**5000}, "reward is of type int"),
+        ({"info": LEFT_OUT}, "step returned 4 values: it must be"),
+    ],
+)
+def test_odd_values_are_named(kind, odd, message):
+    with pytest.raises(ValueError, match=f"^Odd at step 7: {message}") as caught:
+        kind(Odd(**odd), seed=0).learn(20)
+    assert "\n" not in str(caught.value)
+
+
+@KINDS
+def test_other_types_of_the_same_numbers_are_the_same(kind):
+    def learned(convert):
+        env = Odd(observation=convert(VECTOR), terminated=np.True_, truncated=0)
+        return kind(env, seed=0).learn(20).q_values
+
+    right = learned(lambda vector: vector)
+    for convert in (list, lambda vector: vector.astype(">f8"), lambda vector: vector[::1].copy()):
+        np.testing.assert_array_equal(learned(convert), right)
+    learned(lambda vector: vector.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"reward": 1j}, "Odd at step 7: reward is 1j"),
+        ({"terminated": "False"}, "Odd at step 7: terminated is 'False'"),
+        ({"observation": VECTOR + 1j}, "observation is of complex128"),
+    ],
+)
+def test_greedy_play_refuses_them_too(odd, message):
+    agent = TwoTimescaleAgent(Toy(), seed=0).learn(20)
+    with pytest.raises(ValueError, match=message):
+        agent.evaluate(2, env=Odd(**odd))
+
+
+def test_several_environments_are_named_by_step():
+    class Vector(gym.vector.SyncVectorEnv):
+        odd = None, None
+
+        def step(self, actions):
+            outcome = list(super().step(actions))
+            index, value = self.odd
+            if index is not None:
+                outcome[index] = value
+            return tuple(outcome)
+
+    env = Vector([Toy, Toy])
+    for odd, message in (
+        ((0, np.array([VECTOR, [0.0, np.nan]])), r"at step 0: observation\[1\] is nan"),
+        ((0, np.ones((2, 2)) + 1j), "at step 0: observation is of complex"),
+        ((1, np.array([1j, 0.0])), "at step 0: rewards are"),
+        ((2, np.array(["False", "False"])), "at step 0: terminated is"),
+    ):
+        env.odd = odd
+        with pytest.raises(ValueError, match=message):
+            TwoTimescaleAgent(env, seed=0).learn(20)
+
+
+@pytest.mark.parametrize("flag", ["False", np.nan, "1.0", np.array([True]), None, 2])
+def test_update_refuses_flags_that_are_none(flag):
+    agent = TwoTimescaleAgent(Toy(), seed=0)
+    agent.act(VECTOR)
+    with pytest.raises(ValueError, match="terminated is .* it must be True or False"):
+        agent.update(VECTOR, 0, 0.0, VECTOR, flag, False)
+    agent.update(VECTOR, 0, 0.0, VECTOR, np.False_, 0)
