@@ -312,7 +312,8 @@ class Player(ABC):
         """
         states, rewards = [], []
         with self._evaluation_env(env) as made:
-            for state, reward, done in islice(play(made, self._greedy, seed), max_episode_steps):
+            steps = play(made, self._greedy, seed, limits=self._limits(env))
+            for state, reward, done in islice(steps, max_episode_steps):
                 states.append(np.ravel(state))
                 rewards.append(reward)
                 if done:

@@ -320,7 +320,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
     try:
         options = defaults_for(None, str(path), trust_env=True)
         return options if "seed" in json.loads(path.read_text(encoding="utf-8")) else None
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return None
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from oda_rl.files.archive import open_unlinked
+from oda_rl.files.archive import open_unlinked, replacing
 from oda_rl.runs.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
@@ -276,9 +276,8 @@ def _backend(
 
         def setup(self, worker: Any) -> None:
             for place, content in self.files.items():
-                path = Path(worker.local_directory) / place
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+                with replacing(Path(worker.local_directory) / place) as file:
+                    file.write(content)
 
     n_workers = None if execution.workers == -1 else execution.workers
     with dask_client(n_workers, execution.address) as client:
