@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv, MountainCarEnv, PendulumEnv
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from oda_rl._compile import plain
 from oda_rl._types import Array, FloatArray
 from oda_rl.envs import classic_control as classic
 from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step, look
@@ -120,7 +121,7 @@ class Compiled(Stateful):
             space = self.env.observation_space
             seen = np.zeros((n, int(np.prod(space.shape or ()))))
             for state, observation in zip(states, seen, strict=True):
-                _plain(self.dynamics.look)(self.dynamics.parameters, state, observation)
+                plain(self.dynamics.look)(self.dynamics.parameters, state, observation)
         return np.concatenate([states, seen], axis=1)
 
 
@@ -297,7 +298,7 @@ def _difference(found: Compiled) -> str | None:
     ahead = np.random.default_rng(0)
     env.np_random = np.random.default_rng(0)
     rng = np.random.default_rng(1)
-    step, look = _plain(dynamics.step), _plain(dynamics.look)
+    step, look = plain(dynamics.step), plain(dynamics.look)
     probe = replace(found, env=env)
     n = found.sizes[2]
     length = _PROBED_EPISODE
@@ -319,8 +320,3 @@ def _difference(found: Compiled) -> str | None:
             return f"a step leads to {outcome}, not to {(seen, own, ends)}"
         length = _PROBED_EPISODE if terminated else length + 1
     return None
-
-
-def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the Python function: its sine is that of the C library, too."""
-    return getattr(function, "py_func", function)

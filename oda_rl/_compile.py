@@ -25,7 +25,13 @@ boolean = cast(Callable[[bool], bool], np.bool_)
 
 
 def _made(function: F, **options: Any) -> F:
-    return cast(F, keep(_njit(**options)(function)))
+    made = _njit(**options)(function)
+    return cast(F, made if made is function else keep(made))  # the same under NUMBA_DISABLE_JIT
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the Python function of a compiled one: its sine is that of the C library, too."""
+    return cast(Callable[..., Any], getattr(function, "py_func", function))
 
 
 def compiled(function: F) -> F:

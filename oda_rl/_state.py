@@ -45,7 +45,7 @@ from typing import (
 
 import numpy as np
 import numpy.typing as npt
-from numba import from_dtype, types
+from numba import config, from_dtype, types
 from numba.extending import intrinsic
 
 from oda_rl.files.schema import InvalidFileError, Span
@@ -53,6 +53,7 @@ from oda_rl.files.schema import InvalidFileError, Span
 Raw = npt.NDArray[np.uint8]
 S = TypeVar("S", bound="State")
 
+_config: Any = config  # which has no types
 _STORED = {int: np.int64, float: np.float64, bool: np.int64}
 
 
@@ -138,6 +139,8 @@ def reader(declaration: type[S], begin: int = 0) -> Callable[[Raw, int], S]:
     """Return a function for compiled code: (bytes, i) to the i-th state after ``begin``."""
     record = from_dtype(declaration.dtype)
     size = declaration.size
+    if _config.DISABLE_JIT:
+        return lambda raw, index: declaration(raw, begin + size * index)
 
     @intrinsic
     def named(typing_context: Any, raw: Any, index: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl import metric
+from oda_rl._compile import plain
 from oda_rl._threads import one_thread
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
@@ -194,12 +195,14 @@ class Engine(ABC):
     def note_level(self, level: Level) -> None:
         """Add to the history, of which the earlier half is dropped when it is very long.
 
-        Raises ValueError if a codevector is not finite.
+        Raises ValueError, which names the component, if a codevector is not finite.
         """
-        if not np.isfinite(level.codevectors).all():
+        bad = np.flatnonzero(~np.isfinite(level.codevectors).all(axis=0))
+        if len(bad):
             raise ValueError(
-                f"codevectors are not finite after {level.step:,} steps: bring the components of "
-                "the observation to similar scales, as gymnasium.wrappers.NormalizeObservation does"
+                f"codevectors are not finite after {level.step:,} steps, in component {bad[0]} of "
+                "the observation: bring its components to similar scales, as "
+                "gymnasium.wrappers.NormalizeObservation does"
             )
         self.history.append(level)
         if len(self.history) > _MAX_LEVELS:
@@ -376,7 +379,7 @@ class InterpretedEngine(Engine):
         env_state.episode_length += 1
         if not (terminated or truncated):
             return 0
-        end_episode.py_func(self.state, env_state)  # type: ignore[attr-defined]
+        plain(end_episode)(self.state, env_state)
         return EPISODE_END
 
     def _count(self, point: FloatArray) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
+from oda_rl._compile import plain
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
@@ -254,7 +255,7 @@ class OnlineEngine(Engine):
     @property
     def epsilon(self) -> float:
         """Present probability of a random decision."""
-        return float(ql.epsilon_of.py_func(self.state))  # type: ignore[attr-defined]
+        return float(plain(ql.epsilon_of)(self.state))
 
     @property
     def n_cells(self) -> int:
@@ -580,10 +581,11 @@ class OnlineEngine(Engine):
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
-        for name in ("places", "models", "frames", "vectors"):
-            require(
-                (np.abs(arrays[name]) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}"
-            )
+        bounded = {name: arrays[name] for name in ("places", "models", "frames")}
+        bounded["vectors"] = np.delete(arrays["vectors"], ql.SQUARES, axis=0)
+        for name, array in bounded.items():
+            small = (np.abs(array) <= LARGEST).all()
+            require(small, f"{name} has numbers beyond {LARGEST:g}")
         units = arrays["vectors"][ql.INVERSE_UNITS]
         require((units > 0.0).all(), "vectors has inverse units that are not positive")
         visits = arrays["models"][:, :, d + p + sizes["A"] :]
