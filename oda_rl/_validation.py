@@ -139,12 +139,17 @@ def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
     >>> bounded(np.array([1.0, -1e300]), "y")
     Traceback (most recent call last):
     ValueError: y holds -1e+300: its values must be from -1e+140 to 1e+140
+    >>> bounded(np.array([[1.0, 0.0], [2.0, 1e200]]), "X")
+    Traceback (most recent call last):
+    ValueError: X holds 1e+200: its values must be from -1e+140 to 1e+140 (in feature 1)
     """
     for extreme_of in (np.fmin, np.fmax):  # which ignore NaN
         extreme = extreme_of.reduce(values, axis=None, initial=0.0)
         if abs(float(extreme)) > largest:
+            column = int(np.argwhere(values == extreme)[0, -1])
             raise ValueError(
                 f"{name} holds {extreme:g}: its values must be from {-largest:g} to {largest:g}"
+                + f" (in feature {column})" * (values.ndim == 2)
             )
     return values
 
