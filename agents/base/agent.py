@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock, get_ident
 from typing import Any, ClassVar, Self, SupportsFloat
 
 import gymnasium as gym
@@ -45,6 +46,7 @@ _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "
              "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
 _MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
 _MAX_NAMED = 6  # components that never changed
+_ENTERING = Lock()  # held while a thread begins to train
 _LOG_BYTES, _OTHER_BYTES = 2, 1 << 20  # of the episode log, for each step; of what does not grow
 
 
@@ -73,6 +75,7 @@ class Agent(Player):
     _acted = False  # since the last update
     _last: npt.NDArray[Any] | None = None  # where an episode terminated, unless in whole numbers
     _doubt: str | None = None  # what to say of a policy that is not better than random play
+    _thread: int | None = None  # that trains it
     _seed: int | None = None
     _paused: Snapshot | None = None  # the training of the checkpoint it was loaded from
     _paused_at = 0  # num_timesteps then
@@ -255,6 +258,7 @@ class Agent(Player):
             If the observation is not of the space, or not finite, or the one with which the episode
             terminated.
         """
+        self._check_thread()
         self._engine.leave_envs()
         point = self.interface.point("observation", observation)
         if self._last is not None and np.array_equal(point, self._last):
@@ -295,12 +299,14 @@ class Agent(Player):
         Raises
         ------
         RuntimeError
-            If :meth:`act` has not been called since the last update.
+            If :meth:`act` has not been called since the last update, or another thread trains the
+            agent.
         ValueError
             For a wrong shape, an unknown action, or values that are not finite; nothing is learned.
         """
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
+        self._check_thread()
         index = self._number_of(action)
         engine, after = self._engine, self.interface.point("next_observation", next_observation)
         engine.leave_envs()
@@ -419,6 +425,8 @@ class Agent(Player):
             scheduler does not answer, or an episode ends every process that plays it.
         ImportError
             If actors need Dask, or cannot import the environment.
+        RuntimeError
+            If another thread trains the agent.
         KeyboardInterrupt
             After Ctrl-C, SIGTERM or SIGHUP, between two steps: the agent can be saved or trained
             further. A second Ctrl-C raises at once.
@@ -485,6 +493,24 @@ class Agent(Player):
                 run.observation, run.chosen, run.resumed = observation, paused.chosen, True
         return self._run(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
+    def _check_thread(self) -> None:
+        if self._thread not in (None, get_ident()):
+            raise RuntimeError(
+                "another thread trains this agent: an agent belongs to one thread at a time; load "
+                "its file, or copy.deepcopy it, for another one"
+            )
+
+    @contextmanager
+    def _in_this_thread(self) -> Iterator[None]:
+        """Keep other threads from training the agent meanwhile."""
+        with _ENTERING:
+            self._check_thread()
+            before, self._thread = self._thread, get_ident()
+        try:
+            yield
+        finally:
+            self._thread = before
+
     def _run(
         self,
         run: TrainingRun,
@@ -508,7 +534,7 @@ class Agent(Player):
         self._paused = None
         if run.over:
             return self
-        with ExitStack() as stack:
+        with self._in_this_thread(), ExitStack() as stack:
             if actors is not None:
                 client = stack.enter_context(actors.at_work(learner.modules))
                 run.actors = learner, client, actors.workers
@@ -686,6 +712,7 @@ class Agent(Player):
         (``monitor.csv``, as Stable-Baselines3 reads it); figures and exported policies of an
         earlier agent are removed from it.
         """
+        self._check_thread()
         files.save(self, Path(path))
 
     @classmethod

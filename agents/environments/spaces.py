@@ -555,6 +555,9 @@ class Interface:
             n = native.n_actions if box is None else new.n_actions
             right = native.n_features == new.n_features and n == new.n_actions
             require(right, "native has other spaces than observation_shape and n_actions say")
+            discrete = isinstance(native.action_space, spaces.Discrete) and box is None
+            start = int(native.action_space.start) if discrete else 0  # type: ignore[attr-defined]
+            require(first == start, f"first_action is {first}: it must be {start}")
         return new
 
 

@@ -92,7 +92,7 @@ _AT_BOUND = 3  # how often a component's extreme has to occur to be a bound
 _MARGIN = 1.0  # spans beyond the observations, to which predictions are clipped
 _UNTURNED = 1.5  # radians a step that are surely less than half a turn
 _ROUNDS = 4
-_IGNORED = 1e100  # scale of noise
+_IGNORED = 1e200  # scale of noise, beyond that of any observation
 
 
 class Coordinates(NamedTuple):

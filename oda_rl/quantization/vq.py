@@ -33,6 +33,7 @@ from oda_rl.files.schema import (
     check_fitted,
     check_labels,
     real,
+    require,
     whole,
 )
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
@@ -334,6 +335,8 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         if check_fitted((name in vars(self) for name in self.LEARNED), where):
             check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
             check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
+            known = np.isin(self.codevector_labels_, self.classes_).all()
+            require(known, f"{where}.codevector_labels_ has a label that is not in classes_")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

@@ -443,7 +443,11 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
         f"the page says {wrong!r:.200}, which is not in its data"
         for wrong in (*(set(page.titles) - {report.title}), *_false_rows(page.card, report.card))
     ]
-    played = player.evaluate(len(report.returns), seed=report.seed)
+    try:
+        played = player.evaluate(len(report.returns), seed=report.seed)
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
+        reason = f"{str(path)!r} is damaged: its policy does not act ({error})"
+        raise InvalidFileError(reason) from error
     differ = ~np.isclose(played, report.returns, rtol=_TOLERANCE, atol=0.0)
     if differ.any():
         faults.append(
@@ -463,8 +467,8 @@ def _false_rows(shown: list[str], card: Mapping[str, str]) -> list[str]:
     right = [text for row in card.items() for text in row]
     if shown == right:
         return []
-    pairs = (shown[i : i + 2] for i in range(0, len(shown), 2))
-    wrong = [": ".join(pair) for pair in pairs if (pair[0], pair[-1]) not in card.items()]
+    pairs = zip(shown[::2], shown[1::2], strict=False)
+    wrong = [": ".join(pair) for pair in pairs if pair not in card.items()]
     return wrong or ["a card with other rows"]
 
 

@@ -1,0 +1,84 @@
+"""Small attacks of many kinds."""
+
+import os
+import subprocess
+import sys
+import threading
+import warnings
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Toy, quick_rule
+
+from oda_rl import LVQ, InvalidFileError
+from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.agents.environments.spaces import Interface, Native
+from oda_rl.files.archive import load_archive, save_archive
+
+
+def test_everything_works_uncompiled(root):
+    code = (
+        "import gymnasium as gym; from oda_rl.agents import TwoTimescaleAgent as T;"
+        "print(T('CartPole-v1', partition='grid', seed=0).learn(30).num_timesteps)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.stdout == "30\n", run.stderr
+
+
+def test_an_agent_belongs_to_one_thread_at_a_time():
+    agent, begun, over = TwoTimescaleAgent(Toy(), seed=0), threading.Event(), threading.Event()
+
+    def wait(agent):
+        begun.set()
+        assert over.wait(60.0)
+
+    other = threading.Thread(target=lambda: agent.learn(30, callback=wait))
+    other.start()
+    assert begun.wait(60.0)
+    try:
+        for use in (
+            lambda: agent.learn(10),
+            lambda: agent.act(np.zeros(2)),
+            lambda: agent.save("never.zip"),
+        ):
+            with pytest.raises(RuntimeError, match="belongs to one thread at a time"):
+                use()
+    finally:
+        over.set()
+        other.join()
+    assert agent.learn(10).num_timesteps == 40
+
+
+def test_labels_outside_of_the_classes_are_refused(tmp_path):
+    file, rng = tmp_path / "model.zip", np.random.default_rng(0)
+    LVQ(2, random_state=0).fit(rng.normal(size=(40, 2)), np.arange(40) % 2).save(file)
+    metadata, arrays = load_archive(file)
+    name = next(n for n, a in arrays.items() if a.dtype.kind == "i" and a.size == 4)
+    save_archive(file, metadata, {**arrays, name: arrays[name] + 1})
+    with pytest.raises(InvalidFileError, match="has a label that is not in classes_"):
+        LVQ.load(file)
+
+
+def test_the_first_action_is_the_environments():
+    native = Native(gym.spaces.Discrete(500), gym.spaces.Discrete(6), None)
+    fields = Interface((1,), 6, 0, n_values=500, native=native).to_json()
+    assert Interface.from_json(dict(fields)).first_action == 0
+    with pytest.raises(InvalidFileError, match="first_action is 2: it must be 0"):
+        Interface.from_json({**fields, "first_action": 2})
+
+
+@pytest.mark.parametrize("size", [1e149, 1e-150])
+def test_extreme_observations_do_not_overflow(size):
+    agent = quick_rule(Toy(lambda rng: size * rng.normal(size=2)), seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        agent.learn(200)
+        assert np.isfinite(agent.codevectors).all()
