@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Lock, get_ident
-from typing import Any, ClassVar, Self, SupportsFloat
+from typing import Any, ClassVar, Self, SupportsFloat, cast
 
 import gymnasium as gym
 import numpy as np
@@ -446,9 +446,10 @@ class Agent(Player):
     ) -> Self:
         """Continue the training of a checkpoint up to its ``total_timesteps``.
 
-        In one environment with compiled dynamics the result is bit for bit that of uninterrupted
-        training. Other environments, and vector environments, continue from a reset, and actors
-        with new episodes.
+        The result is bit for bit that of uninterrupted training in one environment that has
+        compiled dynamics, offers ``get_state()`` and ``set_state(state)`` (numbers, arrays and
+        containers of them), or has nothing but these in its attributes. Other environments, and
+        vector environments, continue from a reset, and actors with new episodes.
 
         Parameters
         ----------
@@ -487,7 +488,7 @@ class Agent(Player):
         run = TrainingRun(paused.total, steps=paused.steps, part=paused.part)
         env = self._require_env()
         if isinstance(env, gym.Env) and actors is None and not run.over:
-            observation = paused.enter(env)
+            observation = paused.enter(env, cast(Any, self.env))
             if observation is not None:
                 self._restore_env_rng(env, reset=False)
                 run.observation, run.chosen, run.resumed = observation, paused.chosen, True

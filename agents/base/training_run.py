@@ -9,6 +9,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.progress import Interrupt
 from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.environments.state import read_state, write_state
 from oda_rl.envs.dynamics import stateful
 from oda_rl.files.schema import Member, check, number, real, require
 
@@ -115,29 +116,33 @@ class Snapshot:
     """State of the environment, shape (n_state,); None if training continues from a reset."""
     observation: FloatArray | None
     """Shape (d,)."""
+    env: dict[str, Any] | None = None
+    """State of an environment without compiled dynamics (:func:`read_state`)."""
 
     @classmethod
     def of(cls, run: TrainingRun, env: AnyEnv, seed: int | None) -> "Snapshot":
         """Take a snapshot of a run and its environment."""
-        compiled = stateful(env) if isinstance(env, gym.Env) and run.actors is None else None
         progress = run.total, run.steps, run.chosen, run.part, run.every, seed
-        if compiled is None:
+        if not isinstance(env, gym.Env) or run.actors is not None:
             return cls(*progress, 0, None, None)
         observation = np.array(run.observation, dtype=np.float64).ravel()
+        compiled = stateful(env)
+        if compiled is None:
+            state = read_state(env)
+            return cls(*progress, 0, None, None if state is None else observation, state)
         return cls(*progress, compiled.elapsed_steps, compiled.read_state(), observation)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
         """Return metadata and arrays for a file."""
         metadata = dict(vars(self))
         state, observation = metadata.pop("state"), metadata.pop("observation")
-        if state is None:
-            return metadata, {}
-        return metadata, {"training_state": state, "training_observation": observation}
+        arrays = {"training_state": state, "training_observation": observation}
+        return metadata, {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
     def from_file(cls, metadata: Any, arrays: dict[str, FloatArray]) -> "Snapshot":
         """Make a snapshot from metadata and arrays of a file, or raise InvalidFileError."""
-        names = {"total", "steps", "chosen", "part", "every", "seed", "elapsed"}
+        names = {"total", "steps", "chosen", "part", "every", "seed", "elapsed", "env"}
         right = isinstance(metadata, dict) and metadata.keys() == names
         require(right, f"training must have {sorted(names)}")
         chosen = metadata["chosen"]
@@ -156,19 +161,27 @@ class Snapshot:
             require(type(value) is int, f"training.{name} is {value!r}: it must be an integer")
             number(value, f"training.{name}", span, metadata)
         check(arrays, TRAINING, {})
-        require(len(arrays) in (0, 2), "training_ has a state or an observation, but not both")
         state, observation = arrays.get("training_state"), arrays.get("training_observation")
+        states = (state is not None) + (metadata["env"] is not None)
+        right = states == (observation is not None)
+        require(right, "training_ has a state or an observation, but not both")
         return cls(**metadata, state=state, observation=observation)
 
-    def enter(self, env: gym.Env[Any, Any]) -> Any:
+    def enter(self, env: gym.Env[Any, Any], native: gym.Env[Any, Any]) -> Any:
         """Restore the environment's state and return the observation; None if it was not saved.
 
-        Raises ValueError if the state or observation has a different size.
+        ``native`` is the environment as the user has it, within ``env``. Raises ValueError if the
+        state or observation has a different size.
         """
-        compiled = stateful(env)
-        if self.state is None or self.observation is None or compiled is None:
+        if self.observation is None:
+            return None
+        compiled = None if self.state is None else stateful(env)
+        if compiled is None and self.env is None:
             return None
         first = np.asarray(env.reset()[0])
+        if compiled is None or self.state is None:
+            right = first.size == self.observation.size and write_state(native, self.env)
+            return self._rounded(first) if right else None
         shape = compiled.read_state().shape
         if (shape, first.size) != (self.state.shape, self.observation.size):
             raise ValueError(
@@ -176,6 +189,11 @@ class Snapshot:
                 f"training was in one of {self.state.shape} and {self.observation.size}"
             )
         compiled.write_state(self.state, self.elapsed)
+        return self._rounded(first)
+
+    def _rounded(self, first: Any) -> Any:
+        """Return the observation in the type of another, if that can hold it."""
+        assert self.observation is not None
         observation = self.observation.reshape(first.shape)
         rounded = observation.astype(first.dtype)
         return rounded if (rounded == observation).all() else observation

@@ -1,0 +1,137 @@
+"""Trainings that are killed resume to the same bits where the environment's state can be saved."""
+
+import sys
+from collections import deque
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import quick_rule
+
+from oda_rl import InvalidFileError
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents.environments.state import read_state, write_state
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
+from common.trainings import Stopped, content, stopped_after
+
+
+class Walker:
+    """A part of an environment."""
+
+    def __init__(self):
+        self.at, self.speed = np.zeros(2), 1
+
+
+class Own(gym.Env):
+    """Has its state in numbers, an array, a queue, a generator of its own and another object."""
+
+    action_space = gym.spaces.Discrete(2)
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+    def __init__(self):
+        self.walker, self.seen = Walker(), deque(maxlen=3)
+        self.noise = np.random.default_rng(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t, self.phase = 0, None
+        self.walker.at = self.np_random.normal(size=2)
+        return self.walker.at.copy(), {}
+
+    def step(self, action):
+        self.t, self.phase = self.t + 1, (self.t % 3, float(action))
+        self.walker.at += 0.1 * self.noise.normal(size=2) * self.walker.speed
+        self.seen.append(float(self.walker.at[0]))
+        reward = sum(self.seen) + (self.action_space.sample() if self.t % 5 == 0 else 0.0)
+        return self.walker.at.copy(), reward, self.t == 7, False, {}
+
+
+class Offering(Own):
+    """Says itself what its state is, since a function is among its attributes."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden = lambda: 0
+
+    def get_state(self):
+        rng = {**self.noise.bit_generator.state}
+        sampled = self.action_space.np_random.bit_generator.state
+        return {"at": self.walker.at, "t": self.t, "seen": list(self.seen), "rngs": [rng, sampled]}
+
+    def set_state(self, state):
+        self.walker.at, self.t = np.array(state["at"]), state["t"]
+        self.seen = deque(state["seen"], maxlen=3)
+        self.noise.bit_generator.state, sampled = state["rngs"]
+        self.action_space.np_random.bit_generator.state = sampled
+
+
+MAKE = {
+    "FrozenLake": lambda: gym.make("FrozenLake-v1"),
+    "Taxi": lambda: gym.make("Taxi-v4"),
+    "MountainCarContinuous": lambda: gym.make("MountainCarContinuous-v0"),
+    "own": Own,
+    "with a time limit": lambda: gym.wrappers.TimeLimit(Own(), 5),
+    "offering": Offering,
+}
+
+
+@pytest.mark.parametrize("name", MAKE)
+def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
+    def new():
+        env = MAKE[name]()
+        env.action_space.seed(5)  # which a class may have, for all of its instances
+        return env
+
+    file, out, steps = tmp_path / "checkpoint.zip", tmp_path / "agent.zip", 300
+    whole = content(TwoTimescaleAgent(new(), seed=0).learn(steps), out)
+    with stopped_after(4), pytest.raises(Stopped):
+        TwoTimescaleAgent(new(), seed=0).learn(steps, checkpoint=file, checkpoint_every=37)
+    agent = TwoTimescaleAgent.load(file, env=new())
+    assert 0 < agent.num_timesteps < steps
+    assert content(agent.resume(), out) == whole
+
+
+@pytest.mark.parametrize("kind", [FittedQAgent, quick_rule])
+def test_other_agents_resume_too(kind, tmp_path):
+    file, out = tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
+    Own.action_space.seed(5)
+    whole = content(kind(Own(), seed=0).learn(150), out)
+    Own.action_space.seed(5)
+    with stopped_after(3), pytest.raises(Stopped):
+        kind(Own(), seed=0).learn(150, checkpoint=file, checkpoint_every=40)
+    Own.action_space.seed(6)
+    assert content(kind.load(file, env=Own()).resume(), out) == whole
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda env: gym.wrappers.TransformReward(env, lambda reward: 2.0 * reward),
+        lambda env: setattr(env, "file", open(__file__)) or env,  # noqa: SIM115
+        lambda env: setattr(env, "hidden", [object()]) or env,
+        lambda env: setattr(env, "rng", np.random.RandomState(0)) or env,
+        lambda env: setattr(env, "rng", np.random.Generator(np.random.MT19937(0))) or env,
+    ],
+)
+def test_what_cannot_be_saved_is_known(wrap):
+    env = wrap(Own())
+    assert read_state(env) is None
+    if hasattr(env, "file"):
+        env.file.close()
+
+
+def test_a_state_of_another_environment_is_not_restored():
+    env, small, large = Own(), *(gym.make("FrozenLake-v1", map_name=n) for n in ("4x4", "8x8"))
+    for one in (env, small, large):
+        one.reset(seed=0)
+    assert not write_state(large, read_state(small))
+    assert not write_state(small, read_state(env))
+    state = read_state(env)
+    assert write_state(env, state)
+    state["parts"]["0"]["step"] = 3  # no attribute of the environment is replaced by another kind
+    assert not write_state(env, state)
+    for bad in (3, {}, {"parts": [], "constants": ""}):
+        with pytest.raises(InvalidFileError):
+            write_state(env, bad)
