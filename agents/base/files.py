@@ -187,6 +187,8 @@ def restored(
         agent = cls._from_file(metadata, learned, *parts)
         agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
+        last = agent.history[-1].step if agent.history else 0
+        require(last <= agent.num_timesteps, f"history_step reaches {last}: steps are fewer")
         seconds = metadata["training_seconds"]
         agent.training_seconds = number(seconds, "training_seconds", "[0, inf)")
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True

@@ -30,7 +30,7 @@ from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.regression import Fit
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
+from oda_rl.files.schema import MAX, Member, check, flags, prefixed, real, require, whole, within
 
 _MIN_EPISODES = 5  # with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest
@@ -64,7 +64,7 @@ SCHEMA: dict[str, Member] = {
     "record_action": whole("records", "[-1, actions)"),
     "epsilon": real("", "[0, 1]"),
     **MEMORY,
-    "metric": real("d, d", optional=True),
+    "metric": real("d, d", f"[{-MAX:.0f}, {MAX:.0f}]", optional=True),
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
     "placed_at": whole("", "[0, steps]"),

@@ -70,6 +70,7 @@ Arrays = dict[str, Array]
 Read = Mapping[str, Array]
 Classes = Mapping[str, type]
 _ROUTING = "_metadata_request"
+_MAX_DEPTH = 50
 
 
 class Filed:
@@ -191,9 +192,12 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
     raise TypeError(f"{where} can't be saved: it holds {value!r}, which is code or unknown")
 
 
-def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
+def _decode(value: Any, arrays: Read, classes: Classes, depth: int = 0) -> Any:
     """Invert :func:`_encode`."""
+    require(depth <= _MAX_DEPTH, f"content is nested more than {_MAX_DEPTH} deep")
+    depth += 1
     if not isinstance(value, dict):
+        require(not isinstance(value, list), "content has a list without a type")
         return value
     if "array" in value:
         return arrays[value["array"]]
@@ -201,24 +205,24 @@ def _decode(value: Any, arrays: Read, classes: Classes) -> Any:
         require(all(isinstance(item, str | int | float) for item in value["objects"]), "objects")
         return np.array(value["objects"], dtype=object).reshape(value["shape"])
     if "list" in value:
-        return [_decode(item, arrays, classes) for item in value["list"]]
+        return [_decode(item, arrays, classes, depth) for item in value["list"]]
     if "tuple" in value:
-        return tuple(_decode(item, arrays, classes) for item in value["tuple"])
+        return tuple(_decode(item, arrays, classes, depth) for item in value["tuple"])
     if "named" in value:
         named = classes[value["named"]]
         require(hasattr(named, "_fields"), f"{value['named']} is not a named tuple")
-        return named(*(_decode(item, arrays, classes) for item in value["items"]))
+        return named(*(_decode(item, arrays, classes, depth) for item in value["items"]))
     if "dict" in value:
-        return {key: _decode(item, arrays, classes) for key, item in value["dict"]}
+        return {key: _decode(item, arrays, classes, depth) for key, item in value["dict"]}
     if "generator" in value:
         generator = np.random.default_rng()
-        state = _decode(value["generator"], arrays, classes)
+        state = _decode(value["generator"], arrays, classes, depth)
         generator.bit_generator.state = generator_state(state, "generator")
         return generator
     cls = classes[value["object"]]
     require(not hasattr(cls, "_fields"), f"{value['object']} is a tuple")
     decoded: Any = object.__new__(cls)
-    content = _decode(value["content"], arrays, classes)
+    content = _decode(value["content"], arrays, classes, depth)
     if isinstance(decoded, Filed):
         decoded._restore(content)
     else:
