@@ -121,7 +121,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("before the first checkpoint", _before),
         Column("steps in the checkpoint that was left", _between),
     ]
-    return {"kills": Table("trainings that were killed", columns, [*rows.groups("case"), rows])}
+    return {"kills": Table("trainings that were killed", columns, [rows])}
 
 
 @dataclass(frozen=True)
