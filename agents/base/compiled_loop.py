@@ -216,7 +216,7 @@ def play_compiled(
         return play_from(environment, policy, starts).returns
     returns = play_from(environment, policy, starts, limits.steps).returns
     if len(returns) < n_episodes:
-        limits.begin().refuse()
+        limits.refuse()
     return returns
 
 

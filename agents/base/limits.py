@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 MEGABYTES = 4_000
 _STATM = Path("/proc/self/statm")
@@ -18,31 +21,20 @@ class Limits:
     steps: int = 100_000_000
     seconds: float = 600.0
 
-    def begin(self) -> "Clock":
-        """Begin to count."""
-        return Clock(self, time.monotonic() + self.seconds)
-
-
-@dataclass
-class Clock:
-    """Counts steps and seconds."""
-
-    limits: Limits
-    end: float
-    steps: int = 0
-
-    def tick(self) -> None:
-        """Count a step; raise ValueError beyond the limits."""
-        self.steps += 1
-        if self.steps > self.limits.steps or time.monotonic() > self.end:
-            self.refuse()
+    def counted(self, steps: Iterator[T]) -> Iterator[T]:
+        """Yield the steps of playing; raise ValueError beyond the limits."""
+        end = time.monotonic() + self.seconds
+        for count, step in enumerate(steps, start=1):
+            if count > self.steps or time.monotonic() > end:
+                self.refuse()
+            yield step
 
     def refuse(self) -> None:
         """Raise the ValueError."""
         raise ValueError(
-            f"playing in the environment that the file names took more than "
-            f"{self.limits.steps:,} steps or {self.limits.seconds:g} seconds: raise agent.limits, "
-            "or --max-steps and --max-seconds of the command, if that is what you want"
+            f"playing in the environment that the file names took more than {self.steps:,} steps "
+            f"or {self.seconds:g} seconds: raise agent.limits, or --max-steps and --max-seconds of "
+            "the command, if that is what you want"
         )
 
 

@@ -16,7 +16,6 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import environment_arrays, train_loop
 from oda_rl.agents.base.engine import Engine, VectorStep
-from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.adaptation import final_observation
@@ -146,19 +145,14 @@ def play(
     policy: Callable[[Any], Any],
     seed: int | None,
     max_episode_steps: int = 2**62,
-    limits: Limits | None = None,
 ) -> Iterator[tuple[Any, float, bool]]:
     """Play forever; yield the observation acted on, the reward, and whether the episode ended.
 
     An episode that goes on for ``max_episode_steps`` is cut off, with a warning the first time.
-    Raises ValueError beyond ``limits``.
     """
-    clock = None if limits is None else limits.begin()
     observation, _ = env.reset(seed=seed)
     length, warned = 0, False
     while True:
-        if clock is not None:
-            clock.tick()
         before = observation
         outcome = env.step(policy(before))
         length += 1

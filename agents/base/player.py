@@ -47,6 +47,10 @@ def returns_of(
     return np.array(returns)
 
 
+Step = tuple[Any, float, bool]
+"""Observation acted on, reward, and whether the episode ended."""
+
+
 class Player(ABC):
     """Base of everything that acts by a policy in an environment."""
 
@@ -244,8 +248,9 @@ class Player(ABC):
             ends = compiled is not None and compiled.max_episode_steps <= limit
             if compiled is not None and ends and policy is not None:
                 first, _ = made.reset(seed=seed)
-                return play_compiled(compiled, policy, first, count, self._limits(env))
-            steps = play(made, self._greedy, seed, limit, self._limits(env))
+                limits = self.limits if env is None else None
+                return play_compiled(compiled, policy, first, count, limits)
+            steps = self._counted(env, play(made, self._greedy, seed, limit))
             return returns_of(steps, count, report)
 
     def evaluate_random(
@@ -270,8 +275,8 @@ class Player(ABC):
         limit = max(10_000, 10 * self._longest_episode)
         with self._evaluation_env(env) as made:
             made.action_space.seed(seed)
-            choose, limits = (lambda _: made.action_space.sample()), self._limits(env)
-            return returns_of(play(made, choose, seed, limit, limits), count)
+            steps = play(made, lambda observation: made.action_space.sample(), seed, limit)
+            return returns_of(self._counted(env, steps), count)
 
     @one_thread()
     def visited_states(
@@ -283,7 +288,7 @@ class Player(ABC):
         """
         count = checked_count("n_steps", n_steps)
         with self._evaluation_env(env) as made:
-            steps = islice(play(made, self._greedy, seed, limits=self._limits(env)), count)
+            steps = islice(self._counted(env, play(made, self._greedy, seed)), count)
             states = [np.ravel(observation) for observation, _, _ in steps]
         return np.array(states, dtype=np.float64)
 
@@ -312,7 +317,7 @@ class Player(ABC):
         """
         states, rewards = [], []
         with self._evaluation_env(env) as made:
-            steps = play(made, self._greedy, seed, limits=self._limits(env))
+            steps = self._counted(env, play(made, self._greedy, seed))
             for state, reward, done in islice(steps, max_episode_steps):
                 states.append(np.ravel(state))
                 rewards.append(reward)
@@ -324,9 +329,9 @@ class Player(ABC):
             acts = self.interface.box.actions(acts).reshape(len(acts), -1)
         return points, acts, np.array(rewards)
 
-    def _limits(self, env: gym.Env[Any, Any] | None) -> Limits | None:
-        """Return the limits of playing in ``env``, or in an environment made anew."""
-        return self.limits if env is None else None
+    def _counted(self, env: gym.Env[Any, Any] | None, steps: Iterator[Step]) -> Iterator[Step]:
+        """Limit the steps of playing unless ``env`` is given."""
+        return steps if env is not None or self.limits is None else self.limits.counted(steps)
 
     @property
     def _longest_episode(self) -> int:
