@@ -12,6 +12,7 @@ from environments import quick_rule
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.state import read_state, write_state
+from oda_rl.envs.dynamics import stateful
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common.trainings import Stopped, content, stopped_after
@@ -120,6 +121,12 @@ def test_what_cannot_be_saved_is_known(wrap):
     assert read_state(env) is None
     if hasattr(env, "file"):
         env.file.close()
+
+
+def test_a_function_in_a_wrapper_may_have_a_state():
+    env = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2.0 * reward)
+    assert stateful(env) is None
+    assert read_state(env) is None
 
 
 def test_a_state_of_another_environment_is_not_restored():
