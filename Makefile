@@ -69,7 +69,7 @@ benchmark-worlds: $(VENV)/developing
 	$(BIN)/python scripts/benchmark.py disturbed
 	$(BIN)/python scripts/benchmark.py sparse
 	$(BIN)/python scripts/benchmark.py online
-	$(BIN)/python scripts/benchmark.py mujoco
+	$(BIN)/python scripts/benchmark.py bodies
 
 # About a quarter of an hour on two cores.
 benchmark-continuous: $(VENV)/developing

@@ -1,7 +1,7 @@
 """Simplify rules: fewer cells, numbers and digits without loss of return."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,6 +22,11 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
     path = [(grounded(rule[0]), rule[1])]
     while (shorter := _shortened(path[-1], states, path[0])) is not None:
         path.append(shorter)
+    return simplest(path, as_good)
+
+
+def simplest(path: Sequence[Rule], as_good: Callable[[Rule], bool]) -> Rule:
+    """Return the last rule of a path that is ``as_good``, by bisection, with as few digits."""
     first, last = 0, len(path) - 1
     while first < last:
         middle = (first + last + 1) // 2
@@ -162,7 +167,7 @@ def smaller_rules(
         smaller = RulePolicy(*other, rule.codevectors[: len(other[0])])
         if varies and constant(smaller, states[rows]):
             return False
-        fine = len(before) > 0 and _returns_if_as_good(env, smaller, seeds, before) is not None
+        fine = len(before) > 0 and returns_if_as_good(env, smaller, seeds, before) is not None
         if fine:
             accepted.append(smaller)
         return fine
@@ -210,7 +215,7 @@ class Confirming:
                 if one is rules[0]:
                     break
                 others = np.full((_MAX_SEEN, d), np.nan)
-                returns = _returns_if_as_good(env, one, self.seeds, before, others)
+                returns = returns_if_as_good(env, one, self.seeds, before, others)
                 if returns is not None:
                     return one, returns, _filled(others)
         return rules[0], before, _filled(seen)
@@ -220,7 +225,7 @@ def _filled(seen: FloatArray) -> FloatArray:
     return seen[~np.isnan(seen).any(axis=1)]
 
 
-def _returns_if_as_good(
+def returns_if_as_good(
     env: BudgetedEnv,
     other: Deciding,
     seeds: list[int],

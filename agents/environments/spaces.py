@@ -155,7 +155,7 @@ class ActionBox:
         low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
         return cls(low, high, space.shape, str(space.dtype))
 
-    @property
+    @cached_property
     def bounds(self) -> npt.NDArray[np.float64]:
         """Lower and upper bounds, shape (2, p)."""
         return np.array([self.low, self.high])

@@ -57,10 +57,16 @@ class ModelAgent(Simplifiable, Agent):
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
     goes on without: values are fitted to all steps so far and further ones, as by
-    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. With 20,000
-    steps left in one environment they are distilled into a rule of at most 16 cells that is climbed
-    on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns decide between the
-    values and the rules so far.
+    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. If discrete
+    actions have 20,000 steps left in one environment, they are distilled into a rule of at most 16
+    cells that is climbed on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns
+    decide between the values and the rules so far.
+
+    If continuous actions have 20,000 steps left, or more than three components, one affine rule is
+    climbed to instead, without values, by random search in real episodes. Fresh episodes from
+    common starts decide between the rules it passed through; numbers and digits that do not matter
+    are dropped. A checkpoint resumes with the same bits where a seeded reset restarts everything in
+    the environment.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
@@ -95,6 +101,8 @@ class ModelAgent(Simplifiable, Agent):
     ----------
     M. P. Deisenroth, C. E. Rasmussen, "PILCO: a model-based and data-efficient approach to policy
     search", ICML 2011.
+    H. Mania, A. Guy, B. Recht, "Simple random search of static linear policies is competitive for
+    reinforcement learning", NeurIPS 2018.
     N. Hansen, "The CMA evolution strategy: a tutorial", arXiv 1604.00772 (2016).
 
     Examples
@@ -264,6 +272,8 @@ class ModelAgent(Simplifiable, Agent):
             If nothing has been learned yet, or the world is a table of numbered states.
         """
         learned, memory = self._engine.planner.learned, self._engine.memory
+        if learned is None and self.distrust is not None:
+            raise ValueError(f"agent.world is None: {self.distrust}")
         if learned is None:
             raise ValueError(
                 f"agent.world is None: the agent has learned nothing yet after "
@@ -281,25 +291,39 @@ class ModelAgent(Simplifiable, Agent):
 
         Where actions are continuous a choice is a cell: on the diagonal.
         """
-        seen, policy = self._engine.memory.transitions, self.policy
+        seen, policy = self._seen, self.policy
         if isinstance(policy, CodevectorPolicy):
             assert self._real.fitted is not None
             return self._real.fitted.visits
-        cells = policy.cells(seen.before)
-        codes = seen.codes if self.interface.box is None else np.eye(policy.n_cells)[cells]
+        cells = policy.cells(seen)
+        codes = self._engine.memory.codes[: len(seen)]
+        if self.interface.box is not None:
+            codes = np.eye(policy.n_cells)[cells]
         counts = np.zeros((policy.n_cells, policy.n_actions))
         np.add.at(counts, cells, codes)
         return counts
 
     @property
+    def scale_(self) -> FloatArray | None:
+        """Inverse standard deviations of the components, shape (d,); 0 for constant ones."""
+        climb = self._real.climb
+        return self._engine.scale if climb is None else climb.scale
+
+    @property
+    def _seen(self) -> FloatArray:
+        """Observations that are remembered, shape (n, d)."""
+        climb = self._real.climb
+        return self._engine.memory.transitions.before if climb is None else climb.latest
+
+    @property
     def recent(self) -> FloatArray:
         """Latest observations, shape (n, d), at most 10,000."""
-        return self._engine.memory.transitions.before[-10_000:]
+        return self._seen[-10_000:]
 
     @property
     def extent(self) -> Extent:
         """Centre and reach of the observations."""
-        seen = self._engine.memory.transitions.before
+        seen = self._seen
         centre = seen[-2000:].mean(axis=0)
         return Extent(centre, np.abs(seen - centre).max(axis=0))
 

@@ -1,15 +1,16 @@
 """Fallback where a learned world is not trusted: learning goes on in the real environment.
 
-A fitted agent learns there, from the remembered steps and further ones. If there are many, and in
-one environment, its policy is distilled into a rule of a few cells, which is climbed, pruned and
-confirmed in real episodes. Else real returns decide between its policy and the rules of the learned
-world; where actions are continuous it learns codevectors then.
+A fitted agent learns there, from the remembered steps and further ones; its actions are codevectors
+where they are continuous. If discrete actions have many steps left in one environment, its policy
+is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+Else real returns decide between its policy and the rules of the learned world. Where continuous
+actions have many steps left, one affine rule is climbed instead (``climbing``).
 """
 
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -37,6 +38,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
+from oda_rl.agents.model.climbing import Climb, Episodes
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.table import TablePolicy
@@ -62,8 +64,8 @@ _LEARNING, _MAX_LEARNING = (
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before
-_MAX_ON_GRID = 4  # components of an action, for 625 of them
-_BOLD = {"exploration": 4.0, "longest_hold": 8}
+_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
+_UNLIMITED = 1000  # steps of an episode without a time limit
 _NOTHING = np.empty((0, 3))
 
 
@@ -74,6 +76,8 @@ class Fallback:
     reason: str | None = None
     """Why it has taken over; None if it has not."""
     rule: RulePolicy | None = None
+    climb: Climb | None = None
+    """The climb to an affine rule, once it has taken over."""
     fitted: FittedQAgent | None = None
     """The agent that learns values, once it has taken over."""
     _judged_at: int = 0
@@ -87,6 +91,9 @@ class Fallback:
         rng: np.random.Generator,
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
+        n = agent.interface.n_components
+        if n > _MAX_COMPONENTS:
+            self.reason = f"an action has {n} components: at most {_MAX_COMPONENTS} are modelled"
         if self.reason is None:
             if self._judged_at == 0:
                 total = agent.num_timesteps + run.total - run.steps
@@ -99,7 +106,10 @@ class Fallback:
                 if doubts:
                     break
         if not run.over:
-            yield from self._really(agent.env, agent._engine, run, rng)
+            boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
+            climbs = self.climb is not None or (boxed and many and self.fitted is None)
+            really = self._climbing if climbs else self._really
+            yield from really(agent.env, agent._engine, run, rng)
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
         """Judge the world if it is time; warn if it is not trusted any more."""
@@ -113,9 +123,10 @@ class Fallback:
         if self._distrusted < _MAX_DISTRUSTED:
             return False
         self.reason = trust.reason
+        hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
         warnings.warn_explicit(
             f"the learned world is not trusted ({self.reason}): learning goes on in the real "
-            "environment alone; FittedQAgent may need fewer steps",
+            f"environment alone{hint}",
             UserWarning, "ModelAgent", 0,
         )  # fmt: skip  # without a line of source code, which would say nothing
         return True
@@ -128,17 +139,14 @@ class Fallback:
             run.part = run.steps
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
+        boxed = engine.interface.box is not None
         few = total < _MIN_LEFT or total - learning < _MIN_DISTILLING
-        if few or not isinstance(env, gym.Env):
+        if boxed or few or not isinstance(env, gym.Env):
             learning = total
         if self.fitted is None:
-            boxed, bins = engine.interface.box is not None, engine.config.action_bins
-            settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
-            kind = FittedQAgent
-            if boxed and (learning == total or engine.interface.n_components > _MAX_ON_GRID):
-                kind = CodevectorAgent
-            elif boxed:
-                settings = _BOLD
+            bins = engine.config.action_bins
+            settings = {} if bins is None else {"action_bins": bins}
+            kind = CodevectorAgent if boxed else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
         fitted = self.fitted
@@ -165,6 +173,32 @@ class Fallback:
         engine.state.steps += budgeted.steps - before
         yield begun + done + budgeted.steps, _NOTHING
 
+    def _climbing(
+        self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
+    ) -> Progress:
+        """Climb in real episodes, from the best rule of the learned world."""
+        if run.part is None:
+            run.part = run.steps
+        seen, known = engine.memory.transitions.before, []
+        if self.climb is None:
+            self.climb = Climb.of(engine.interface.n_components, seen)
+        if engine.rules.candidates:
+            rule = engine.rules.policy(None)
+            cell = int(np.bincount(rule.cells(seen)).argmax())  # the most visited one
+            none = np.zeros_like(rule.scores[:1])
+            known = [replace(rule, scores=none, outputs=rule.outputs[[cell]])]
+        longest = _UNLIMITED if engine.outcomes.limit is None else engine.outcomes.limit
+        begun, before = run.steps, 0
+        place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
+        budgeted = BudgetedEnv(place, 1, run.total - begun)
+        climbing = self.climb.run(budgeted, place, longest, begun - run.part, known, rng)
+        for episodes in climbing:
+            engine.state.steps += budgeted.steps - before
+            before = budgeted.steps
+            run.at(begun + before, place.observation)
+            run.can_stop = not self.climb.decides
+            yield run.steps, episodes
+
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
     ) -> Iterator[None]:
@@ -177,10 +211,8 @@ class Fallback:
         )
         taught = np.array(confirming.taught)
         found = Distilled(rule, budgeted.interface, None, returns, taught, budgeted.steps)
-        if found.worse and budgeted.interface.box is None:
-            return  # its teacher is delivered
         if found.worse:
-            warnings.warn(f"{found.comparison}: more steps may do better", stacklevel=2)
+            return  # its teacher is delivered
         if self.rule is not None:
             budgeted.allow(budgeted.most - budgeted.steps)
             if race(budgeted, [self.rule, rule], rng, incumbent=0).best == 0:
@@ -189,10 +221,11 @@ class Fallback:
 
     def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
         """Return the rule made in the real environment, or what has the best real returns."""
+        if self.climb is not None:
+            return self.climb.rule
         if self.rule is not None:
             return self.rule
-        on_grid = engine.interface.box is not None and not isinstance(self.fitted, CodevectorAgent)
-        if self.fitted is None or on_grid:
+        if self.fitted is None:
             return engine.policy
         own = self.fitted._engine
         spread = changes.spread_of(own.records, engine.outcomes.returns)
@@ -217,6 +250,8 @@ class Fallback:
             arrays = prefixed("fitted_", remembered)
         if self.rule is not None:
             arrays |= prefixed("rule_", self.rule.arrays)
+        if self.climb is not None:
+            arrays |= prefixed("climb_", self.climb.to_arrays())
         return metadata, arrays
 
     @classmethod
@@ -231,14 +266,17 @@ class Fallback:
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
         counts = all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
         require(right and counts, f"real is {metadata!r}"[:300])
-        own, learned = within(arrays, "rule_"), within(arrays, "fitted_")
-        require(len(own) + len(learned) == len(arrays), "real_ has members that are unknown")
-        rule, fitted = RulePolicy.from_arrays(own) if own else None, None
+        parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
+        require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
+        own, learned, climbed = parts
+        rule, climb, fitted = RulePolicy.from_arrays(own) if own else None, None, None
+        d = interface.n_features
+        if climbed:
+            climb = Climb.from_arrays(climbed, d, interface.n_components)
         if rule is not None:
-            d, boxed = interface.n_features, interface.box is not None
-            n, m = interface.n_components if boxed else interface.n_actions, 1 + d * boxed
-            right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, m)
-            require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, {m})")
+            n = interface.n_actions
+            right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, 1)
+            require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, 1)")
         if "fitted" in metadata:
             boxed = metadata["fitted"].get("interface", {}).get("box") is not None
             kind = CodevectorAgent if boxed else FittedQAgent
@@ -246,7 +284,7 @@ class Fallback:
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        return cls(reason, rule, fitted, judged_at, distrusted)
+        return cls(reason, rule, climb, fitted, judged_at, distrusted)
 
 
 def _fulfilled(engine: "ModelEngine") -> Trust:

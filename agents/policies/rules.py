@@ -227,7 +227,8 @@ class RulePolicy(Stored):
 
     def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
         """Do what :meth:`act` does, faster for one state; without clauses."""
-        cell = int((self._ordered[:, 0] + self._ordered[:, 1:] @ point).argmax())
+        rows = self._ordered
+        cell = 0 if len(rows) == 1 else int((rows[:, 0] + rows[:, 1:] @ point).argmax())
         own = self.outputs[cell]
         if not self.continuous:
             return np.asarray(own[:, 0].argmax())
@@ -442,8 +443,8 @@ class RulePolicy(Stored):
         constant = ~own[:, :, 1:].any(axis=2)
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
         parts = without_units(named)
-        said = [
-            ", ".join(map("{} = {}".format, parts, [affine(row, components) for row in cell]))
+        each = [
+            [f"{part} = {affine(row, components)}" for part, row in zip(parts, cell, strict=True)]
             for cell in own
         ]
         limits = [
@@ -452,7 +453,9 @@ class RulePolicy(Stored):
         if n > 1 and len(set(limits)) == 1:
             named, limits = ("each",), limits[:1]
         ends = ", ".join(map("{} {}".format, named, limits))
-        text = self._edited(said, components, named)
+        if len(own) == 1 and own.shape[1] > 1:  # a line for each component
+            return "\n".join([*each[0], ends])
+        text = self._edited([", ".join(cell) for cell in each], components, named)
         return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
 
     def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ FIRST_SEEDS = {
     "benchmark_suite": 51_000_000,
     "benchmark_disturbed": 51_200_000,
     "benchmark_sparse": 51_300_000,
-    "benchmark_mujoco": 51_400_000,
+    "benchmark_bodies": 51_400_000,
     "benchmark_offline": 51_550_000,  # earlier ones tuned fit
     "benchmark_distil": 51_800_000,
     "figure5": 52_000_000,

@@ -1,0 +1,107 @@
+"""The model agent on bodies of several joints: Gymnasium's MuJoCo and Box2D tasks.
+
+Continuous actions and package defaults; each number of steps is a training of its own, because the
+agent divides what it is given. Means are over seeds of 100 greedy episodes each; the seeds, from
+51 400 000 on, tuned nothing.
+
+Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
+benchmark.md, one run of each algorithm, not made here.
+
+Run: pip install ".[mujoco]"
+     python scripts/benchmark.py bodies [--only Hopper-v5 ...] [--seeds 20] [--longest 1000000]
+     [--workers 2 | --backend dask --address tcp://...:8786]
+Runs are stored in results/benchmark_bodies.jsonl, and not repeated; writes
+results/benchmark_bodies.csv.
+"""
+
+import os
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+from common.experiment import Experiment, SharedOptions, chosen, say
+from common.learning import MODEL, learn, side_by_side
+from common.summaries import Column, Row, Rows, Table, count, of, the
+
+EXPERIMENT = Experiment("benchmark_bodies")
+
+
+@dataclass(frozen=True)
+class Task:
+    aim: float
+    """Mean return, of which the share of seeds that reach it is reported."""
+    steps: tuple[int, ...]
+    published: str = ""
+    """Results of rl-zoo after a million steps."""
+
+
+TASKS = {
+    "InvertedPendulum-v5": Task(1000.0, (5_000,)),
+    "InvertedDoublePendulum-v5": Task(9000.0, (50_000,)),
+    "Reacher-v5": Task(-6.0, (50_000, 200_000)),
+    "Swimmer-v5": Task(340.0, (500_000,), "PPO 282, SAC 346, TD3 359"),
+    "Hopper-v5": Task(2500.0, (500_000, 1_000_000), "A2C 733, SAC 2,326, PPO 2,410, TD3 3,606"),
+    "HalfCheetah-v5": Task(4000.0, (200_000, 1_000_000), "A2C 3,041, PPO 5,819, SAC 9,535"),
+    "Walker2d-v5": Task(2500.0, (1_000_000,)),
+    "LunarLanderContinuous-v3": Task(250.0, (300_000,)),
+    "BipedalWalker-v3": Task(250.0, (1_000_000,)),
+}
+
+
+def train(task: str, steps: int, seed: int) -> list[Row]:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from oda_rl.agents import ModelAgent
+
+    agent = ModelAgent(gym.make(task), seed=seed)
+    rows = learn(agent, [steps], lambda _: side_by_side(agent, lambda: gym.make(task), seed))
+    outputs = agent.policy.outputs
+    sizes = {"numbers": int(np.count_nonzero(outputs)), "all_numbers": outputs.size}
+    return [{**row, **sizes, "trusted": int(agent.distrust is None)} for row in rows]
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    def aim(line: Rows) -> str:
+        return f"{line[0]['task']} ≥ {TASKS[line[0]['task']].aim:g}"
+
+    def reached(line: Rows) -> str:
+        return f"{np.mean(line.column('mean') >= TASKS[line[0]['task']].aim):.2f}"
+
+    columns = [
+        Column(f"`{MODEL}`", aim, once=True),
+        Column("steps", the("steps", ",")),
+        Column("seeds", count),
+        Column("reached", reached),
+        Column("mean", of(np.mean, "mean", ",.1f")),
+        Column("median", of(np.median, "mean", ",.1f")),
+        Column("least", of(np.min, "mean", ",.1f")),
+        Column("trusts its model", of(np.mean, "trusted", ".2f")),
+        Column("numbers", of(np.median, "numbers", ".0f")),
+        Column("of", of(np.median, "all_numbers", ".0f")),
+        Column("processor s", of(np.median, "seconds", ".2g")),
+    ]
+    lines = [at for task in TASKS for at in rows.where(task=task).by_steps()]
+    published = "; ".join(
+        f"{name} {task.published}" for name, task in TASKS.items() if task.published
+    )
+    note = f"rl-zoo publishes after a million steps: {published}."
+    return {"bodies": Table("delivered rule, 100 episodes a seed", columns, lines, note=note)}
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    only: tuple[str, ...] = ()
+    """Ids of the environments to do; all by default."""
+    longest: int = 1_000_000
+    """Maximum number of steps of a training."""
+
+
+def main(options: Options) -> None:
+    settings = [
+        {"task": task, "steps": steps, "seed": seed}
+        for task in chosen(options.only, TASKS)
+        for steps in TASKS[task].steps
+        for seed in EXPERIMENT.seeds(options)
+        if steps <= options.longest
+    ]
+    rows = EXPERIMENT.run(train, settings, options.execution)
+    say(*tables(rows).values())

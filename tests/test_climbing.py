@@ -1,0 +1,192 @@
+"""One affine rule climbed in real episodes, where no world is learned."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from environments import Plain
+
+from oda_rl.agents import ModelAgent
+from oda_rl.agents.distilling.playing import BudgetedEnv
+from oda_rl.agents.model import climbing
+from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
+from oda_rl.files.schema import InvalidFileError
+
+MEAN, SCALE = np.array([100.0, -5.0, 0.0]), np.array([10.0, 0.1, 1.0])
+SLOPES = np.array([[0.4, 0.0, 0.0], [0.0, -0.4, 0.0], [0.3, 0.3, 0.0], [0.0, 0.0, 0.0]])
+
+
+class Follow(gym.Env):
+    """Pays for actions that are affine functions of the observation; its last component is idle."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+
+    def __init__(self, slopes=SLOPES, constant=False):
+        self.slopes, self.constant = slopes, constant
+        self.action_space = gym.spaces.Box(-2.0, 2.0, (len(slopes),), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self._observed(), {}
+
+    def step(self, action):
+        missed = action / 2.0 - self.slopes @ self.point - 0.2
+        reward = 1.0 if self.constant else -float(missed @ missed)
+        self.steps += 1
+        return self._observed(), reward, False, self.steps == 10, {}
+
+    def _observed(self):
+        self.point = self.np_random.normal(size=3)
+        return MEAN + SCALE * self.point
+
+
+class Balance(gym.Env):
+    """Each step pays 1 and the speed, which is the action's; too fast, and it ends."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (4,), np.float64)
+
+    def __init__(self, fastest=0.5, pays=1.0):
+        self.fastest, self.pays = fastest, pays
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return self.np_random.normal(size=2), {}
+
+    def step(self, action):
+        speed = float(action.mean())
+        self.steps += 1
+        reward = 1.0 + self.pays * speed
+        return self.np_random.normal(size=2), reward, speed > self.fastest, self.steps == 50, {}
+
+
+def climbed(env, steps, seed=0, known=(), longest=10):
+    place = Episodes(env)
+    budgeted = BudgetedEnv(place, 1, steps)
+    climb = Climb.of(env.action_space.shape[0], np.empty((0, env.observation_space.shape[0])))
+    episodes = list(climb.run(budgeted, place, longest, 0, known, np.random.default_rng(seed)))
+    return climb, budgeted, np.concatenate(episodes)
+
+
+@pytest.fixture(scope="module")
+def follower():
+    return climbed(Follow(), 8000)
+
+
+def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle(follower):
+    climb, budgeted, episodes = follower
+    points = np.random.default_rng(1).normal(size=(500, 3))
+    acts = climb.rule.act(MEAN + SCALE * points)
+    assert np.abs(acts - (points @ SLOPES.T + 0.2)).mean() < 0.12
+    assert np.abs((climb.moments[0] - MEAN) / SCALE).max() < 0.05
+    np.testing.assert_allclose(climb.deviation, SCALE, rtol=0.05)
+    assert np.count_nonzero(climb.output) < climb.output.size
+    assert 7500 < budgeted.steps <= 8000
+    assert 0.9 * budgeted.steps < episodes[:, 1].sum() <= budgeted.steps
+
+
+@pytest.mark.parametrize("idle", [[1.0, 1.0], [0.98, 1.02]])
+def test_a_constant_reward_is_a_bonus_if_there_is_more_to_get(idle):
+    idle = np.array(idle)
+    assert survival_bonus(idle, np.array([0.5, 1.0, 1.5])) == 1.0
+    assert survival_bonus(idle, np.array([0.5, 0.9, 1.05])) == 0.0  # survival is the task
+    assert survival_bonus(idle - 1.0, np.array([0.5, 1.0, 1.5])) == 0.0
+    assert survival_bonus(idle + np.array([-1.0, 1.0]), np.array([1.0, 9.0])) == 0.0
+    assert survival_bonus(np.empty(0), np.empty(0)) == 0.0
+
+
+def test_the_bonus_is_left_out_of_the_climb_but_not_of_its_scores():
+    climb, _, _ = climbed(Balance(), 6000, longest=50)
+    assert climb.bonus == 1.0
+    speed = climb.rule.act(np.zeros((1, 2))).mean()
+    assert 0.1 < speed < 0.5
+    assert climb.scores[0][1] > 50.0 * 0.8
+
+
+def test_where_all_returns_are_equal_it_tries_other_rules():
+    first = climbed(Follow(constant=True), 3000)[0]
+    assert first.output.any()
+    assert first.bonus == 0.0
+
+
+def test_a_known_rule_is_the_beginning_and_has_to_be_beaten(follower):
+    best = follower[0]
+    again, _, _ = climbed(Follow(), 700, seed=1, known=[best.rule])
+    points = MEAN + SCALE * np.random.default_rng(1).normal(size=(500, 3))
+    assert np.abs(again.rule.act(points) - best.rule.act(points)).mean() < 0.1
+
+
+def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_path):
+    env = Plain(Follow())
+    agent = ModelAgent(env, seed=0).learn(2000)
+    assert agent.distrust == "an action has 4 components: at most 3 are modelled"
+    assert 1900 < agent.num_timesteps <= 2000
+    assert agent.episodes.count > 100
+    lines = agent.rules().splitlines()
+    assert [line.split(" = ")[0] for line in lines[:-1]] == [f"action[{c}]" for c in range(4)]
+    assert lines[-1] == "each at least -2 and at most 2"
+    assert "no state has another action" in str(agent.explain(MEAN))
+    assert agent.visits.sum() == len(agent.recent) > 0
+    with pytest.raises(ValueError, match="agent.world is None: an action has 4"):
+        _ = agent.world
+    agent.save(tmp_path / "agent.zip")
+    again = ModelAgent.load(tmp_path / "agent.zip", env)
+    for one in (agent, again):
+        one.learn(1000)
+    np.testing.assert_array_equal(agent.policy.outputs, again.policy.outputs)
+
+
+def test_a_checkpoint_of_a_climb_resumes_with_the_same_bits(tmp_path):
+    file = tmp_path / "checkpoint.zip"
+    whole = ModelAgent(Follow(), seed=3).learn(4000)
+
+    def interrupted(agent):
+        if agent.num_timesteps > 1500:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        ModelAgent(Follow(), seed=3).learn(4000, interrupted, checkpoint=file, checkpoint_every=500)
+    resumed = ModelAgent.load(file, Follow())
+    assert 500 <= resumed.num_timesteps <= 1700
+    resumed.resume()
+    assert 3800 < resumed.num_timesteps == whole.num_timesteps <= 4000
+    for name, array in whole._real.climb.to_arrays().items():
+        np.testing.assert_array_equal(array, resumed._real.climb.to_arrays()[name], err_msg=name)
+
+
+def test_a_damaged_climb_is_refused():
+    climb, _, _ = climbed(Follow(), 500)
+    arrays = climb.to_arrays()
+    Climb.from_arrays(arrays, 3, 4)
+    for name, wrong in (("output", np.zeros((4, 3))), ("counts", np.array([1, 1, 0]))):
+        with pytest.raises(InvalidFileError):
+            Climb.from_arrays({**arrays, name: wrong}, 3, 4)
+
+
+@pytest.mark.parametrize("numbers", [12, 3000])
+def test_the_path_to_fewer_numbers_ends_with_one(numbers):
+    climb = Climb.of(1, np.random.default_rng(0).normal(size=(50, numbers - 1)))
+    climb.output = np.random.default_rng(1).normal(size=(1, numbers))
+    path = climb._shorter()
+    left = [np.count_nonzero(outputs[0, 0, 1:]) for _, outputs in path]
+    assert len(path) == min(numbers, climbing._MAX_PATH)
+    assert left[0] == numbers - 1
+    assert left[-1] <= 1
+    assert left == sorted(left, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        *((f"{name}-v5", "mujoco") for name in ("Hopper", "Walker2d", "HalfCheetah", "Swimmer")),
+        *((f"{name}-v5", "mujoco") for name in ("Reacher", "InvertedDoublePendulum")),
+        ("LunarLanderContinuous-v3", "Box2D"),
+        ("BipedalWalker-v3", "Box2D"),
+    ],
+)
+def test_bodies_have_names(name, module):
+    pytest.importorskip(module)
+    interface = ModelAgent(name).interface
+    assert len(set(interface.names)) == interface.n_features
+    assert not any("[" in one for one in (*interface.names, *interface.action_names))
