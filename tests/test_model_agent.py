@@ -32,7 +32,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.coordinates import scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
-from oda_rl.agents.worlds.simulation import imagining
+from oda_rl.agents.worlds.simulation import imagine
 from oda_rl.agents.worlds.world import World
 
 
@@ -125,7 +125,7 @@ def test_a_search_is_lost_where_the_nearest_cell_is_too_far(far):
     rules = rng.normal(size=(1, 4, 2)), np.tile(np.eye(2), (2, 1))[None, :, :, None]
     found = np.empty((2, 1, 20))
     steps = [
-        imagining(1)(world, *rules, np.zeros((0, 2)), starts, 30, False, scratch_for(world), own,
+        imagine(world, *rules, np.zeros((0, 2)), starts, 30, False, scratch_for(world), own,
                      np.zeros((n, 4)))
         for own, n in zip(found, (0, 20), strict=True)
     ]  # fmt: skip

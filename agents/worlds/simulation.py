@@ -1,18 +1,13 @@
-"""Imagined steps in a learned world, compiled.
-
-In the compiled functions ``n_features``, the number of components of an observation, is a constant:
-a copy is compiled for each number, so that short loops are unrolled.
-"""
+"""Imagined steps in a learned world, compiled."""
 
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import bound_copy, integer, reordered, spliced
+from oda_rl._compile import inlined, integer, reordered
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
@@ -28,9 +23,8 @@ from oda_rl.agents.worlds.coordinates import (
 )
 from oda_rl.diagram import three_least
 
-n_features = 0
 
-
+@reordered
 def _decide(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
 ) -> int:
@@ -39,6 +33,7 @@ def _decide(
     ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d). Where the
     i-th of the world's clauses decides, the cell is -1 - i.
     """
+    n_features = s.shape[0]
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
     for i in range(world.clauses.shape[0]):
         holds = True
@@ -52,8 +47,8 @@ def _decide(
         if action >= 0:
             barred |= (one if holds else np.int64(0)) << action
             continue
-        if holds and (barred >> action_of(world.said, said)) & one == 0:
-            encode(world.said, said, s, code)
+        if holds and (barred >> _action_of(world.said, said)) & one == 0:
+            _encode(world.said, said, s, code)
             return -1 - i
         said += 1
     cell, greatest = integer(-1), -np.inf
@@ -61,11 +56,11 @@ def _decide(
         score = scores[k, 0]
         for j in range(n_features):
             score += scores[k, 1 + j] * s[j]
-        if score > greatest and (barred == 0 or (barred >> action_of(outputs, k)) & one == 0):
+        if score > greatest and (barred == 0 or (barred >> _action_of(outputs, k)) & one == 0):
             greatest = score
             cell = k
     if cell >= 0:
-        encode(outputs, cell, s, code)
+        _encode(outputs, cell, s, code)
         return cell
     allowed = integer(0)
     while (barred >> allowed) & one != 0:
@@ -75,6 +70,7 @@ def _decide(
     return cell
 
 
+@inlined
 def _action_of(outputs: FloatArray, k: int) -> int:
     """Return the discrete action of an output; 0 where actions are continuous."""
     action = integer(0)
@@ -83,8 +79,10 @@ def _action_of(outputs: FloatArray, k: int) -> int:
     return action
 
 
+@inlined
 def _encode(outputs: FloatArray, k: int, s: FloatArray, code: FloatArray) -> None:
     """Write the code of the action that an output stands for."""
+    n_features = s.shape[0]
     if outputs.shape[2] == 1:
         for c in range(outputs.shape[1]):
             code[c] = outputs[k, c, 0]
@@ -104,8 +102,10 @@ _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(144269504088
 _HIGH_BITS = np.uint64(33)
 
 
+@inlined
 def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
     """Write the change by a global law, shape (C, F, d); codes are 0 outside of a range."""
+    n_features = room.x.shape[0]
     x, code = room.x, room.code
     for j in range(n_features):
         out[j] = 0.0
@@ -127,8 +127,10 @@ def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: Float
                     f += 1
 
 
+@inlined
 def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
     """Add the sinusoids (frequencies, phases, weights), shape (2 d + 1, S)."""
+    n_features = room.x.shape[0]
     x, heights = room.x, room.waves
     n_waves = heights.shape[0]
     for f in range(n_waves):
@@ -149,6 +151,7 @@ def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
         out[j] += total
 
 
+@inlined
 def _locally(
     codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
     out: FloatArray,
@@ -157,6 +160,7 @@ def _locally(
 
     Laws, shape (K or 0, C, 1 + d, d), of cells with codevectors, shape (d, K).
     """
+    n_features = room.x.shape[0]
     x, gaps, code = room.x, room.gaps, room.code
     for k in range(gaps.shape[0]):
         gaps[k] = 0.0
@@ -187,11 +191,13 @@ def _locally(
     return gap0
 
 
+@inlined
 def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int:
     """Return a cell whose squared distance is at most ``far``, or -1.
 
     Cells are codevectors, shape (d, K); ``first`` is tried first: episodes stay near.
     """
+    n_features = x.shape[0]
     k = first
     for _ in range(codevectors.shape[1]):
         gap = 0.0
@@ -203,10 +209,12 @@ def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int
     return -1
 
 
+@inlined
 def _move(
     s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
 ) -> None:
     """Turn the change of a state into the next state, within bounds."""
+    n_features = s.shape[0]
     x = room.x
     for j in range(n_features):
         x[j] = after[j]
@@ -230,11 +238,13 @@ def _move(
         x[j] = (after[j] - frame[MEAN, j]) / frame[SCALE, j]
 
 
+@reordered
 def _reward(
     weights: FloatArray, hinges: FloatArray, frame: FloatArray, circles: IntArray,
     code: FloatArray, boxed: bool, s: FloatArray, after: FloatArray,
 ) -> float:  # fmt: skip
     """Return the reward of a step (:func:`oda_rl.agents.worlds.laws.reward_features`)."""
+    n_features = s.shape[0]
     total = 0.0
     f = code.shape[0]
     for c in range(f):
@@ -270,6 +280,7 @@ def _reward(
     return total
 
 
+@inlined
 def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray) -> bool:
     """Whether an episode ends at a standardised observation."""
     for q in range(walls.shape[0]):
@@ -288,8 +299,10 @@ def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray
     return bool(total > 0.0)
 
 
+@inlined
 def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
     """Return the reward at the nearest of the ``remembered`` last observations."""
+    n_features = x.shape[0]
     nearest, reward = np.inf, 0.0
     for k in range(remembered.shape[0]):
         gap = 0.0
@@ -300,21 +313,23 @@ def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
     return reward
 
 
+@inlined
 def _gained(
     world: WorldArrays, s: FloatArray, after: FloatArray, room: Scratch, over: bool
 ) -> float:
     """Return the reward of a step, after which the episode is over or goes on."""
     if over and world.last.shape[0] > 0:
-        last: float = last_reward(world.last, room.x)
+        last: float = _last_reward(world.last, room.x)
         return last
-    gain: float = reward(
+    gain: float = _reward(
         world.rewards, world.hinges, world.frame, world.circles, room.code, world.boxed, s, after
     )
     gain = min(max(gain, world.bounds[0]), world.bounds[1])
     return gain
 
 
-def _imagine(
+@reordered
+def imagine(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, codes: FloatArray,
     starts: FloatArray, horizon: int, explore: bool, room: Scratch, returns: FloatArray,
     reached: FloatArray,
@@ -328,7 +343,7 @@ def _imagine(
     takes the last observation, whether the episode ended there, the squared distance of the state
     before from the nearest cell, and the step's reward.
     """
-    n_laws, n_codes = world.laws.shape[0], world.laws.shape[1]
+    n_laws, n_codes, n_features = world.laws.shape[0], world.laws.shape[1], starts.shape[1]
     least, worst, far = world.bounds[0], world.bounds[2], world.bounds[3]
     frame, x = world.frame, room.x
     taken = integer(0)
@@ -347,7 +362,7 @@ def _imagine(
                     for c in range(n_codes):
                         code[c] = codes[i, c]
                 else:
-                    decide(world, scores[p], outputs[p], s, code)
+                    _decide(world, scores[p], outputs[p], s, code)
                 first, last = integer(0), n_codes
                 if not world.boxed:
                     while code[first] == 0.0:
@@ -355,15 +370,15 @@ def _imagine(
                     last = first + 1
                 for j in range(n_features):
                     x[j] = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
-                globally(world.laws[e], first, last, room, after)
+                _globally(world.laws[e], first, last, room, after)
                 if world.waves.shape[2] > 0:
-                    in_waves(world.waves[e], room, after)
+                    _in_waves(world.waves[e], room, after)
                 if searching:
-                    gap, found = np.inf, near(world.codevectors[e], x, far, cell)
+                    gap, found = np.inf, _near(world.codevectors[e], x, far, cell)
                     if found >= 0:
                         gap, cell = far, found
                 else:
-                    gap = locally(
+                    gap = _locally(
                         world.codevectors[e], world.locals[e], world.widths[e], first, last, room,
                         after,
                     )  # fmt: skip
@@ -372,7 +387,7 @@ def _imagine(
                     drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
                     for j in range(n_features):
                         after[j] += world.residuals[drawn, j]
-                move(s, frame, world.circles, room, after)
+                _move(s, frame, world.circles, room, after)
                 taken += 1
                 if explore:
                     novelty += weight * min(gap, _LONGEST_GAP * far)
@@ -380,8 +395,8 @@ def _imagine(
                 elif gap > far and t > 0:
                     total = max(total + min(least, 0.0) * (horizon - t), min(worst, total))
                     break
-                over = ends(world.walls, world.terms, world.hazards[e], x)
-                gain = gained(world, s, after, room, over)
+                over = _ends(world.walls, world.terms, world.hazards[e], x)
+                gain = _gained(world, s, after, room, over)
                 total += gain
                 if reached.shape[0] > 0:
                     for j in range(n_features):
@@ -397,36 +412,6 @@ def _imagine(
     return taken
 
 
-def _unbound(*arguments: Any) -> Any:
-    raise NotImplementedError
-
-
-globally = in_waves = locally = near = move = reward = ends = last_reward = _unbound
-gained = decide = action_of = encode = _unbound
-_PARTS = (
-    _globally, _in_waves, _locally, _near, _move, _last_reward, _ends, _action_of, _encode
-)  # fmt: skip
-
-
-@cache
-def imagining(d: int) -> Callable[..., int]:
-    """Compile :func:`_imagine` for observations of d components."""
-    bound: dict[str, Any] = {"n_features": d}
-
-    def bind(part: Callable[..., Any], decorator: Callable[..., Any] = spliced) -> None:
-        bound[part.__name__[1:]] = decorator(bound_copy(part, f"_{d}", **bound))
-
-    for part in _PARTS:
-        bind(part)
-    # Spliced, these would add up their sums in another order.
-    bind(_decide, reordered)
-    bind(_reward, reordered)
-    bind(_gained)
-    bind(_imagine, reordered)
-    found: Callable[..., int] = bound["imagine"]
-    return found
-
-
 def predict(
     world: WorldArrays, observations: FloatArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
@@ -437,8 +422,8 @@ def predict(
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
     rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
-    imagining(d)(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
-                 np.empty((1, n)), reached)  # fmt: skip
+    imagine(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
+            np.empty((1, n)), reached)  # fmt: skip
     return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
 
 
@@ -510,7 +495,7 @@ def returned(
     """
     found = np.empty((len(scores), len(starts)))
     d, n_codes = starts.shape[1], world.laws.shape[1]
-    steps = imagining(d)(
+    steps = imagine(
         world, scores, outputs, np.zeros((0, n_codes)), starts, horizon, explore,
         scratch_for(world), found, np.zeros((0, d + 3)),
     )  # fmt: skip
