@@ -359,7 +359,7 @@ class Climb:
         as_good = self._judge(env, rng, 0.5 * left / n_trials / length)
         found = simplest(path, as_good)
         confirmed = self._judge(env, rng, 0.25 * left / length)
-        return (found if confirmed(found) else path[0])[1][0]
+        return np.asarray((found if confirmed(found) else path[0])[1][0])
 
     def _judge(
         self, env: BudgetedEnv, rng: np.random.Generator, n: float
