@@ -107,7 +107,7 @@ class Paying(Toy):
         (None, "Paying at step 7: reward is None: it must be one number"),
         (np.ones(2), r"Paying at step 7: reward is array\(\[1., 1.\]\): it must be one number"),
         ("much", "Paying at step 7: reward is 'much': it must be one number"),
-        (np.nan, "Paying at step 7: reward is nan: a reward must"),
+        (np.nan, "Paying at step 7: reward is nan, not finite: a reward"),
     ],
 )
 def test_an_odd_reward_is_named_with_its_step(kind, odd, message):

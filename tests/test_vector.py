@@ -337,7 +337,7 @@ def test_nonsense_is_refused(kind, mode, change, message):
 
     env = SyncVectorEnv([lambda i=i: make(i) for i in range(3)], autoreset_mode=mode)
     agent = kind(env, seed=0)
-    with pytest.raises(ValueError, match=f"observation or reward.*{message}"):
+    with pytest.raises(ValueError, match=message):
         agent.learn(1000)
     known = agent.q_values[agent.q_values > -np.inf]  # that of what a rule never does
     assert np.isfinite(known).all()

@@ -88,9 +88,9 @@ def check_values(observation: Any, reward: float, interface: Interface) -> None:
     bad = np.flatnonzero(~(np.abs(vector) <= LARGEST))
     if len(bad):
         at = ", ".join(str(i) for i in np.unravel_index(bad[0], interface.observation_shape))
-        raise ValueError(f"observation[{at}] is {vector[bad[0]]}: {FINITE}")
+        raise ValueError(f"observation[{at}] is {vector[bad[0]]}, not finite: {FINITE}")
     if not abs(reward) <= LARGEST_REWARD:
-        raise ValueError(f"reward is {reward}: {SMALL}")
+        raise ValueError(f"reward is {reward}, not finite: {SMALL}")
 
 
 def named(error: ValueError, env: AnyEnv, steps: int) -> ValueError:

@@ -39,7 +39,7 @@ KINDS = pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, quick_
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
-        ({"observation": [0.1, np.nan]}, r"observation\[1\] is nan: it must hold neither"),
+        ({"observation": [0.1, np.nan]}, r"observation\[1\] is nan, not finite: it must hold"),
         ({"observation": np.array([0.1, -np.inf])}, r"observation\[1\] is -inf"),
         ({"observation": VECTOR + 1j}, "observation is of complex128: it must hold real numbers"),
         ({"observation": VECTOR.astype(object)}, "observation is of object"),
