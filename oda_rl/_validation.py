@@ -15,10 +15,12 @@ from sklearn.utils.validation import (
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.samples import holes, repeated
+from oda_rl.files.estimators import writable
+from oda_rl.files.schema import Optional, real
+from oda_rl.samples import holes, relative, relative_in_stream, repeated
 
 _CHUNK = 4096
-HEAVIEST = 1e15  # weight of a sample
+HEAVIEST = 1e100  # weight of a sample
 _NAMED = 5  # rows or features in a message
 
 
@@ -73,7 +75,7 @@ def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     """Call scikit-learn's ``validate_data``."""
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # in sums of infinite values
-            return validate_data(
+            checked = validate_data(
                 estimator, X, order="C", ensure_all_finite=finite(estimator), **options
             )
     except ValueError as error:
@@ -84,6 +86,9 @@ def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
                 f"{needs}; set that, or fill them in"
             ) from error
         raise
+    if isinstance(checked, tuple):
+        return writable(checked[0]), checked[1]
+    return writable(checked)
 
 
 def observed(points: Array) -> Array:
@@ -163,6 +168,42 @@ def checked_labels(
     return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
 
 
+def stream_labels(seen: list[Any], labels: Array, promised: list[Any]) -> IntArray:
+    """Return labels, shape (n,), as indices into ``seen``, which new ones are appended to.
+
+    Raises ValueError if some labels are text and others numbers, or not among those ``promised``.
+    """
+    indices = {label: i for i, label in enumerate(seen)}
+    for label in labels.tolist():
+        if promised and label not in promised:
+            raise ValueError(f"y holds {label!r}: it must be one of classes, {promised!r:.80}")
+        for other in (promised or seen)[:1]:
+            if isinstance(label, str) != isinstance(other, str):
+                raise ValueError(
+                    f"y holds {label!r} beside {other!r}: labels must be all text or all numbers"
+                )
+        if label not in indices:
+            indices[label] = len(seen)
+            seen.append(label)
+    return np.array([indices[label] for label in labels.tolist()], dtype=np.int64)
+
+
+def promised_classes(estimator: Any, classes: Any, *, first: bool) -> list[Any]:
+    """Return the classes that the first ``partial_fit`` was given, sorted; none by default.
+
+    Raises ValueError if later ones differ.
+    """
+    if first:
+        estimator._promised = [] if classes is None else np.unique(np.asarray(classes)).tolist()
+    elif classes is not None and np.unique(np.asarray(classes)).tolist() != estimator._promised:
+        raise ValueError(
+            f"classes is {classes!r:.80}: it must be {estimator._promised!r:.80}, as in the first "
+            "call of partial_fit"
+        )
+    promised: list[Any] = estimator._promised
+    return promised
+
+
 def checked_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, FloatArray]:
@@ -178,8 +219,8 @@ def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:
     return checked_points(estimator, X, reset=False)
 
 
-def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
-    """Return the weights of points, shape (n,); by default ones."""
+def given_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
+    """Return the weights of points, shape (n,), in their own unit; by default ones."""
     weights = _check_sample_weight(
         sample_weight, points, dtype=np.float64, ensure_non_negative=True
     )
@@ -192,6 +233,32 @@ def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     return np.asarray(weights)
 
 
+def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
+    """Return the weights of points, shape (n,), in effective samples; by default ones."""
+    return relative(given_weights(sample_weight, points))
+
+
+WEIGHED = Optional(real("2", "[0, inf)"))
+"""Schema of ``_weighed``: the sum and the number of the weights that an estimator has learned."""
+
+
+def fit_weights(estimator: Any, sample_weight: Any, points: FloatArray) -> FloatArray:
+    """Return :func:`checked_weights`, of which those of a later stream are multiples."""
+    weights = given_weights(sample_weight, points)
+    estimator._weighed = np.array([weights.sum(), np.count_nonzero(weights)])
+    return relative(weights)
+
+
+def stream_weights(
+    estimator: Any, sample_weight: Any, points: FloatArray, *, first: bool
+) -> FloatArray:
+    """Return the weights of a stream, shape (n,), over the mean of those that were learned."""
+    before = np.zeros(2) if first else estimator._weighed
+    weights = given_weights(sample_weight, points)
+    weights, estimator._weighed = relative_in_stream(weights, before)
+    return weights
+
+
 def mean_score(scores: FloatArray, sample_weight: Any) -> float:
     """Return the weighted mean of scores, shape (n,), which may be minus infinity."""
     weights = checked_weights(sample_weight, scores[:, None])
@@ -199,8 +266,10 @@ def mean_score(scores: FloatArray, sample_weight: Any) -> float:
     return float(np.average(scores[counted], weights=weights[counted]))
 
 
-def stream_rows(sample_weight: Any, points: FloatArray, owed: float) -> tuple[IntArray, float]:
-    """Return the rows of a stream, as :func:`oda_rl.samples.repeated` does."""
-    if sample_weight is None:
-        return np.arange(len(points)), owed
-    return repeated(checked_weights(sample_weight, points), owed)
+def stream_rows(
+    estimator: Any, sample_weight: Any, points: FloatArray, *, first: bool
+) -> IntArray:
+    """Return the rows of a stream, shape (m,), each as often as it weighs; fractions add up."""
+    weights = stream_weights(estimator, sample_weight, points, first=first)
+    order, estimator._owed = repeated(weights, 0.0 if first else estimator._owed)
+    return order

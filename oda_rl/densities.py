@@ -4,13 +4,19 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, clone
+from sklearn.base import ClassifierMixin, OutlierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_labels, checked_points, checked_weights, fitted_points
+from oda_rl._validation import (
+    TakesMissing,
+    checked_labels,
+    checked_points,
+    checked_weights,
+    fitted_points,
+)
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -58,7 +64,7 @@ def default_density(data: Weighted) -> SGDGaussianMixture:
     variance E[g²], it is independent of units; but it is larger for a pixel that is rarely bright.
     """
     gaps = np.abs(data.points - means_of(data.points, data.weights))
-    largest = gaps.max(axis=0)
+    largest = np.fmax.reduce(gaps, axis=0)
     shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are finite
     squares, fourths = (means_of(shares**power, data.weights) for power in (2, 4))
     varying = deviations_of(data.points, data.weights) > 0.0
@@ -82,15 +88,19 @@ def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     """
     density = clone(estimator)
     given = density.get_params(deep=False)
-    changed = {name: min(given[name], data.size) for name in _SIZES if name in given}
+    changed = {name: min(given[name], len(data.points)) for name in _SIZES if name in given}
     if "random_state" in given and given["random_state"] is None:
         changed["random_state"] = seed
     density.set_params(**changed)
     if has_fit_parameter(density, "sample_weight"):
         return density.fit(data.points, sample_weight=data.weights)
-    if (data.weights != np.floor(data.weights)).any():
-        raise TypeError(f"{type(density).__name__} takes no weights of samples that are not whole")
-    return density.fit(data.points.repeat(data.weights.astype(np.int64), axis=0))
+    times = data.weights / data.weights.min()
+    if (times != np.floor(times)).any():
+        raise TypeError(
+            f"{type(density).__name__} takes no weights of samples that are not multiples of the "
+            "smallest"
+        )
+    return density.fit(data.points.repeat(times.astype(np.int64), axis=0))
 
 
 def _check_density(density: Any, n_features: int, where: str) -> None:
@@ -106,11 +116,21 @@ def _log_densities(density: Any, points: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(density.score_samples(points), -1e300))
 
 
+class _OfDensities(Filed, TakesMissing):
+    """Estimators that take missing values if their density is a Gaussian mixture."""
+
+    estimator: Any
+    _missing_needs = "a Gaussian mixture of this package as estimator"
+
+    def _takes_missing(self) -> bool:
+        return self.estimator is None or isinstance(self.estimator, StreamingMixture)
+
+
 _TEMPERATURES = np.geomspace(1.0, 64.0, 25)
 
 
 @estimator
-class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
+class DensityClassifier(ClassifierMixin, _OfDensities):
     """Classify by Bayes' rule, with one density a class.
 
     A density of many features is overconfident, so the logarithms are divided by a temperature: the
@@ -158,16 +178,16 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
     random_state: Seed = None
 
     _stored = STORED
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "classes_": Optional(ANYTHING),
         "class_prior_": Optional(real("C", "(0, 1]")),
         "densities_": Optional(ANYTHING),
         "temperature_": Optional(real("", "[1, inf)")),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
-        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+        if check_fitted((name in vars(self) for name in self._LEARNED), where):
             n = sizes["C"]
             check_labels(self.classes_, n, f"{where}.classes_")
             right = isinstance(self.densities_, list) and len(self.densities_) == n
@@ -182,15 +202,16 @@ class DensityClassifier(Filed, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like, shape (n, d)
+            NaN where values are missing, if the density is a Gaussian mixture.
         y : array-like, shape (n,)
             Class labels.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
         TypeError
-            If weights are not whole, and ``estimator`` takes none.
+            If weights are not multiples of the smallest, and ``estimator`` takes none.
         """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))
@@ -256,7 +277,7 @@ def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> Float
 
 
 @estimator
-class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
+class DensityOutlierDetector(OutlierMixin, _OfDensities):
     """Detect outliers: samples of a lower density than a share of the training samples.
 
     Parameters
@@ -292,14 +313,14 @@ class DensityOutlierDetector(Filed, OutlierMixin, BaseEstimator):
     random_state: Seed = None
 
     _stored = STORED
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "density_": Optional(ANYTHING),
         "offset_": Optional(real()),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
-        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+        if check_fitted((name in vars(self) for name in self._LEARNED), where):
             _check_density(self.density_, sizes["d"], f"{where}.density_")
 
     @validated

@@ -13,6 +13,7 @@ True
 It needs river: ``pip install "oda-rl[river]"``.
 """
 
+from collections import deque
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -22,26 +23,35 @@ from sklearn.base import BaseEstimator, clone, is_classifier, is_clusterer, is_r
 
 from oda_rl._types import FloatArray
 
+_KEPT = 1000  # samples that are learned again when a feature appears
+
 
 class _Streamed(base.Estimator):
     """Adapter: a copy of the estimator that learns, and the order of features.
 
-    Features are those of the first sample. Later, missing ones count as 0, and new ones are
-    ignored.
+    Features that a sample lacks count as 0. When a new one appears, a new copy learns the last 1,000
+    samples again.
     """
 
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
         self._learner = clone(estimator)
         self._features: tuple[Hashable, ...] | None = None
+        self._recent: deque[tuple[dict[Any, Any], tuple[Any, ...]]] = deque(maxlen=_KEPT)
 
     def _row(self, x: Mapping[Any, Any], names: tuple[Hashable, ...]) -> FloatArray:
         return np.array([[float(x.get(name, 0.0)) for name in names]])
 
     def _partial_fit(self, x: Mapping[Any, Any], *y: Any) -> None:
-        names = self._features or tuple(sorted(x, key=str))
-        self._learner.partial_fit(self._row(x, names), *y)
-        self._features = names
+        self._recent.append((dict(x), y))
+        known = self._features or ()
+        rows = list(self._recent)[-1:]
+        if not x.keys() <= set(known):
+            self._features = tuple(sorted({*known, *x}, key=str))
+            self._learner, rows = clone(self.estimator), list(self._recent)
+        table = np.concatenate([self._row(row, self._features or ()) for row, _ in rows])
+        columns = zip(*(targets for _, targets in rows), strict=True)
+        self._learner.partial_fit(table, *(np.concatenate(column) for column in columns))
 
     def _predict(self, x: Mapping[Any, Any], default: Any) -> Any:
         if self._features is None:
@@ -74,6 +84,14 @@ class RiverClusterer(_Streamed, base.Clusterer):
     def predict_one(self, x: Mapping[Any, Any]) -> int:
         """Return the number of a sample's cluster; 0 before the first sample."""
         return int(self._predict(x, 0))
+
+    @property
+    def centers(self) -> dict[int, dict[Hashable, float]]:
+        """Codevector or mean of each cluster; none before the first sample."""
+        names = ("codevectors_", "means_")
+        rows = next((getattr(self._learner, n) for n in names if hasattr(self._learner, n)), [])
+        pairs = ((k, zip(self._features or (), row, strict=True)) for k, row in enumerate(rows))
+        return {k: {name: float(value) for name, value in pair} for k, pair in pairs}
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:

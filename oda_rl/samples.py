@@ -1,8 +1,10 @@
 """Tables of samples with weights and missing values.
 
-A weight of 2 is the same as a repeated row: rows are sorted and equal ones merged, so that neither
-their order nor repetition makes a difference. Learners that take one sample after another are given
-each as often as it weighs.
+Weights are relative: a common factor makes no difference. Rows are sorted and equal ones merged, so
+that neither their order nor whether a row is repeated or weighs twice as much makes a difference.
+Where a rule has a number of samples it is the effective one, (Σw)²/Σw² (:func:`relative`), which
+repetition does raise. Learners that take one sample after another are given each as often as it
+weighs.
 
 Missing values are NaN. A sample with o observed features has the partial distance
 Σ_observed (x_j - μ_j)² from a codevector. Times d/o it is the expected distance if values are
@@ -10,6 +12,7 @@ missing at random (Dixon, 1979); the nearest codevector does not depend on that 
 
 References
 ----------
+L. Kish, "Survey sampling", Wiley, 1965: the effective sample size.
 J. K. Dixon, "Pattern recognition with partly missing data", IEEE Transactions on Systems, Man, and
 Cybernetics 9, 1979.
 R. J. Hathaway, J. C. Bezdek, "Fuzzy c-means clustering of incomplete data", IEEE Transactions on
@@ -24,7 +27,7 @@ from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _TINY = 1e-300
 _CHUNK = 4096
-_MAX_SHOWN = 10_000_000  # in a pass, unless there are more distinct rows
+_MIN_SHOWN = 100  # samples of a pass
 
 
 def holes(points: Array) -> BoolArray | None:
@@ -163,6 +166,33 @@ def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, 
     return points[positive], classes[positive], weights[positive]
 
 
+def relative(weights: FloatArray) -> FloatArray:
+    """Scale weights, shape (n,), to the sum (Σw)²/Σw², the effective sample size.
+
+    Equal ones become 1.
+
+    >>> relative(np.array([3e9, 3e9, 0.0]))
+    array([1., 1., 0.])
+    """
+    shares = weights / weights.max()
+    return np.asarray(shares * (shares.sum() / (shares @ shares)))
+
+
+def relative_in_stream(weights: FloatArray, before: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weights of a stream, shape (n,), over the mean of those above 0 up to each.
+
+    ``before``, shape (2,), are the sum and the number of earlier ones; they are returned for later
+    ones, too. The size of blocks makes no difference.
+
+    >>> relative_in_stream(np.array([3e9, 6e9]), np.array([3e9, 1.0]))
+    (array([1. , 1.5]), array([1.2e+10, 3.0e+00]))
+    """
+    totals = np.cumsum(np.append(before[0], weights))[1:]
+    counts = before[1] + np.cumsum(weights > 0.0)
+    shares = np.divide(weights, totals, out=np.zeros_like(weights), where=weights > 0.0)
+    return counts * shares, np.array([totals[-1], counts[-1]])
+
+
 class Weighted(NamedTuple):
     """Distinct rows of a table, sorted by class."""
 
@@ -174,17 +204,16 @@ class Weighted(NamedTuple):
     """Sums of the weights of equal rows, shape (m,), positive."""
 
     @property
-    def size(self) -> int:
-        """Number of samples of a pass: the sum of the weights, but at least the number of rows."""
-        total = min(float(self.weights.sum()), float(_MAX_SHOWN))
-        return max(len(self.weights), round(total))
+    def n_shown(self) -> int:
+        """Samples of a pass: as many as distinct rows, but at least 100."""
+        return max(len(self.weights), _MIN_SHOWN)
 
     def shown(self, rng: np.random.RandomState) -> IntArray:
-        """Rows of a pass, shape (size,), in random order, each as often as it weighs.
+        """Rows of a pass, shape (n_shown,), in random order, each as often as it weighs.
 
         Fractions of weights are rounded up or down at random.
         """
-        ends = np.cumsum(self.weights * (self.size / self.weights.sum())) + rng.random_sample()
+        ends = np.cumsum(self.weights * (self.n_shown / self.weights.sum())) + rng.random_sample()
         times = np.diff(np.floor(ends), prepend=0.0).astype(np.int64)
         order: IntArray = rng.permutation(np.repeat(np.arange(len(times)), times))
         return order
@@ -237,17 +266,11 @@ def weighted(
 def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:
     """Rows of a stream, shape (m,), each as often as it weighs, and the remaining fraction.
 
-    Fractions add up: ``owed`` is that of the rows before. ValueError if m would be more than
-    10,000,000.
+    Fractions add up: ``owed`` is that of the rows before.
 
     >>> repeated(np.array([1.0, 0.5, 2.0, 0.5]), 0.0)
     (array([0, 2, 2, 3]), 0.0)
     """
     ends = np.cumsum(weights) + owed
-    if ends[-1] > _MAX_SHOWN:
-        raise ValueError(
-            f"sample_weight adds up to {ends[-1]:g}: a stream shows each sample as often as it "
-            f"weighs, and at most {_MAX_SHOWN:,} at once"
-        )
     times = np.diff(np.floor(ends), prepend=0.0).astype(np.int64)
     return np.repeat(np.arange(len(weights)), times), float(ends[-1] - np.floor(ends[-1]))

@@ -29,13 +29,31 @@ EXPORTED = [getattr(oda_rl, name) for name in oda_rl.__all__]
 ESTIMATORS = [kind for kind in EXPORTED if issubclass(kind, BaseEstimator)]
 
 
-@parametrize_with_checks([estimator() for estimator in ESTIMATORS])
+COUNTING = (
+    oda_rl.ConvexClustering,
+    oda_rl.INFEX,
+    oda_rl.ODATreeClassifier,
+    oda_rl.ODATreeClusterer,
+    oda_rl.ODATreeRegressor,
+)
+
+
+def expected_to_fail(estimator):
+    """Rules that have a number of samples: repetition raises it, a common factor does not."""
+    reason = "the number of samples is the effective one, (Σw)²/Σw²"
+    names = ["check_sample_weight_equivalence_on_dense_data"]
+    return dict.fromkeys(names, reason) if isinstance(estimator, COUNTING) else {}
+
+
+@parametrize_with_checks(
+    [estimator() for estimator in ESTIMATORS], expected_failed_checks=expected_to_fail
+)
 def test_with_defaults(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(OTHERS)
+@parametrize_with_checks(OTHERS, expected_failed_checks=expected_to_fail)
 def test_with_other_parameters(estimator, check):
     check(estimator)
 

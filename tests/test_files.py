@@ -139,7 +139,7 @@ def test_all_that_is_stored_has_a_schema():
         assert kind.SCHEMA.keys() == names
     assert editing.SCHEMA.keys() == {field.name for field in dataclasses.fields(editing.Clauses)}
     stored = {stored for kind in subclasses(Filed) for stored in kind._stored.values()}
-    for kind in stored:  # estimators among them say in LEARNED what besides parameters they have
+    for kind in stored:  # estimators among them say in _LEARNED what besides parameters they have
         if kind.__module__.startswith("oda_rl") and not issubclass(kind, Filed):
             names = getattr(kind, "_fields", None)
             if dataclasses.is_dataclass(kind):

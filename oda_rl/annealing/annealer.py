@@ -202,7 +202,7 @@ class Annealer:
         self._seen[:] = distortion, 1.0
         self._end_level()
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
         n_classes, d = len(self.class_weights), self.n_features
         require(d == sizes["d"], f"{where}.n_features is {d}: it must be {sizes['d']}")

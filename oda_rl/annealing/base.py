@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
+    WEIGHED,
     TakesMissing,
     TakesSingle,
     bounded,
@@ -25,7 +26,7 @@ from oda_rl._validation import (
 )
 from oda_rl.annealing.annealer import PROBE, Annealer
 from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Distribution, Level, Schedule
-from oda_rl.divergences import NAMED, Divergence
+from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
     ANYTHING,
@@ -80,7 +81,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     _high: FloatArray = field(init=False)
     _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
 
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "_annealer": Optional(Annealer),
         "_codebook": Optional(Codebook),
         "_low": Optional(real("d")),
@@ -89,6 +90,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
         ),
         "_single": Optional(flags()),
+        "_weighed": WEIGHED,
         "_stream_seed": Optional(whole("", "[0, 2147483647]")),
         "codevectors_": Optional(Floats("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
@@ -110,28 +112,44 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return len(self.codevectors_)
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Divergences of points, shape (n, d), from the codevectors, shape (n, K).
+        """Distances of points, shape (n, d), from the codevectors, shape (n, K).
 
-        Where values are missing, squared distances in the observed features are scaled up to all.
+        Divergences, if these are not squared distances. Where values are missing, squared distances
+        in the observed features are scaled up to all.
         """
-        return self._of_each(self._embedded(X), lambda points, divergences: divergences)
+        kernel = self._annealer.divergence.kernel if hasattr(self, "_annealer") else QUADRATIC
+
+        def distances(points: FloatArray, divergences: FloatArray) -> FloatArray:
+            return np.sqrt(divergences) if kernel == QUADRATIC else divergences
+
+        return self._of_each(self._embedded(X), distances)
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
 
         Volumes are those inside the bounding box of the training data; outside the density is 0.
+        If more than 12 features vary, volumes can't be measured: the density is that of normal
+        distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
 
         Raises
         ------
         ValueError
-            If more than 12 features vary, or values of X, shape (n, d), are missing.
+            If values of X, shape (n, d), are missing, or if more than 12 features vary and the
+            divergence is neither squared Euclidean nor Mahalanobis.
         """
-        self._embedded(X)
-        points = checked_points(self, X, reset=False)
-        embed = self._annealer.divergence.embed
+        embedded, divergence = self._embedded(X), self._annealer.divergence
+        points, embed = checked_points(self, X, reset=False), divergence.embed
+        if is_wide(self._low, self._high) and divergence.kernel == QUADRATIC:
+            codevectors, distortion = self._embedded_codevectors(), self._distortion()
+            logs = normal_log_density(embedded, codevectors, self.weights_, distortion)
+            return logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1]
         return log_density(
             points, lambda x: self._nearest(embed(x)), self.weights_, self._low, self._high
         )
+
+    def _distortion(self) -> float:
+        """Mean divergence from the nearest codevector, above 0."""
+        return self._annealer.distortion() or self._annealer.scale or 1.0
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model as it was when a temperature level ended, without refitting.
@@ -212,7 +230,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         # Single precision remains, with a learned metric, too.
         return np.asarray(divergence.embed(points), dtype=points.dtype)
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
         names = ("_annealer", "_codebook", "_low", "_high", "_waiting", "codevectors_", "weights_",
                  "codevector_labels_")  # fmt: skip
@@ -407,6 +425,34 @@ def log_cell_volumes(
     return np.asarray(np.log(shares) + np.log(sides[wide]).sum())
 
 
+def is_wide(low: FloatArray, high: FloatArray) -> bool:
+    """Whether more than 12 sides of a box have a length."""
+    return bool((high > low).sum() > MAX_BOX_DIMENSION)
+
+
+def normal_log_density(
+    points: FloatArray, codevectors: FloatArray, weights: FloatArray, distortion: float
+) -> FloatArray:
+    """Log-density of normal distributions at codevectors, shape (K, d); shape (n,).
+
+    Their variance is ``distortion``/d in each direction; ``weights`` have shape (K,). Raises a
+    ValueError if values of points, shape (n, d), are missing.
+    """
+    check_complete(points)
+    d, between = points.shape[1], divergences.SquaredEuclidean().between
+    with np.errstate(divide="ignore"):
+        logs = np.log(weights) - 0.5 * d * np.log(2.0 * np.pi * distortion / d)
+    scale = -0.5 * d / distortion
+    parts = [scale * between(points[rows], codevectors) + logs for rows in chunks(len(points))]
+    return np.concatenate([np.logaddexp.reduce(part, axis=1) for part in parts])
+
+
+def check_complete(points: FloatArray) -> None:
+    """Raise ValueError if values are missing."""
+    if holes(points) is not None:
+        raise ValueError("X has missing values: cells have no density of what is observed")
+
+
 def log_density(
     points: FloatArray,
     assign: Callable[[FloatArray], IntArray],
@@ -421,8 +467,7 @@ def log_density(
     progressive learning with stochastic approximation", section on density estimation). Raises a
     ValueError if values are missing, or the box has more than 12 dimensions.
     """
-    if holes(points) is not None:
-        raise ValueError("X has missing values: a histogram has no density of what is observed")
+    check_complete(points)
     volumes = log_cell_volumes(assign, len(weights), low, high)
     with np.errstate(divide="ignore"):
         values = np.log(weights) - volumes

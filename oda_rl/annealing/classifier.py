@@ -11,7 +11,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import checked_labels, checked_weights, chunks
+from oda_rl._validation import (
+    checked_labels,
+    chunks,
+    fit_weights,
+    promised_classes,
+    stream_labels,
+    stream_weights,
+)
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
@@ -208,21 +215,23 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     _missing_needs = "divergence='squared_euclidean' and without fine_tuning='mrslvq'"
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODA.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODA._LEARNED,
         "classes_": Optional(ANYTHING),
         "class_prior_": Optional(real("classes", "[0, 1]")),
         "prediction_temperature_": Optional(real("", "(0, inf)")),
         "best_params_": Optional(ANYTHING),
         "_seen": Optional(ANYTHING),
+        "_promised": Optional(ANYTHING),
         "_labels_are_objects": Optional(flags()),
         "_largest": Optional(whole("", "[1, inf)")),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
-        super().check_contents(sizes, where)
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
+        super()._check_contents(sizes, where)
         if hasattr(self, "_annealer"):
-            check_classes(self._seen, self.classes_, sizes["classes"])
+            n_promised = len(self._columns()) - len(self._seen)
+            check_classes(self._columns(), self.classes_, sizes["classes"] + n_promised)
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
@@ -235,7 +244,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         y : array-like, shape (n,)
             Labels, numbers or strings.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
@@ -246,7 +255,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             del self.best_params_  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
         self._labels_are_objects = labels.dtype == object
-        weights = checked_weights(sample_weight, points)
+        weights = fit_weights(self, sample_weight, points)
         points, labels, weights = counted(points, labels, weights)
         self.classes_, classes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -254,7 +263,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 f"This solver needs samples of at least 2 classes in the data, but the data "
                 f"contains only one class: {self.classes_[0]!r}"
             )
-        self._seen = self.classes_.tolist()
+        self._seen, self._promised = self.classes_.tolist(), []
         self._check_fine_tuning()
         chosen = self._settings(points, classes, weights)
         data = self._anneal(points, classes, weights)
@@ -272,24 +281,22 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     ) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        New classes may appear: ``classes`` is ignored. The size of blocks makes no difference.
+        ``classes`` of the first call are those that may appear; without them new ones may at any
+        time. All labels are text, or all are numbers. The size of blocks makes no difference.
         After ``fit`` steps are as short as after all of its samples; a sample's weight multiplies
         them. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
         """
         first = not hasattr(self, "_annealer")
         points, labels = checked_labels(self, X, y, reset=first)
         self._labels_are_objects = labels.dtype == object
-        weights = checked_weights(sample_weight, points)
-        if first:
-            self._seen = []
-        shown = weights > 0.0
-        known = {label: index for index, label in enumerate(self._seen)}
-        indices = [known.setdefault(label, len(known)) for label in labels[shown].tolist()]
-        self._seen = list(known)
-        self._stream(points[shown], np.array(indices), weights[shown], labelled=True)
-        current = self._annealer
-        distortion = current.distortion() or current.scale or 1.0
-        self.prediction_temperature_ = 2.0 * distortion / points.shape[1]
+        weights = stream_weights(self, sample_weight, points, first=first)
+        promised = promised_classes(self, classes, first=first)
+        seen = [] if first else self._seen.copy()
+        points, labels, weights = counted(points, labels, weights)
+        indices = stream_labels(seen, labels, promised)
+        self._seen = seen
+        self._stream(points, indices, weights, labelled=True)
+        self.prediction_temperature_ = 2.0 * self._distortion() / points.shape[1]
         self._publish(self._max_codevectors(1))
         return self
 
@@ -325,7 +332,15 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             else:
                 block = -np.minimum.reduceat(divergences, starts, axis=1) / temperature
             scores.append(block)
-        return np.concatenate(scores)[:, np.argsort(np.array(self._seen))]
+        columns = self._columns()
+        missing = len(columns) - len(self._seen)
+        complete = np.pad(np.concatenate(scores), ((0, 0), (0, missing)), constant_values=-np.inf)
+        return complete[:, np.argsort(np.array(columns))]
+
+    def _columns(self) -> list[Any]:
+        """Labels of all classes: those seen, in their order, then those only promised."""
+        promised = getattr(self, "_promised", [])
+        return [*self._seen, *(label for label in promised if label not in self._seen)]
 
     def _check_fine_tuning(self) -> None:
         kernel = resolve(self.divergence).kernel
@@ -349,10 +364,11 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         super()._publish(limit)
         weights = self._annealer.class_weights
         self._seen = self._seen[: len(weights)]  # an earlier level may know fewer classes
-        seen = np.array(self._seen, dtype=object if self._labels_are_objects else None)
-        self.codevector_labels_ = seen[self._codebook.labels]
-        self.classes_, order = np.unique(seen, return_index=True)
-        self.class_prior_ = (weights / weights.sum())[order]
+        labels = np.array(self._columns(), dtype=object if self._labels_are_objects else None)
+        self.codevector_labels_ = labels[self._codebook.labels]
+        self.classes_, order = np.unique(labels, return_index=True)
+        shares = np.pad(weights / weights.sum(), (0, len(labels) - len(weights)))
+        self.class_prior_ = shares[order]
 
     def _step_back(self) -> None:
         distortion = self.history_[-1].distortion or 1.0

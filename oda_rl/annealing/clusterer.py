@@ -10,7 +10,13 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_points, checked_weights, chunks
+from oda_rl._validation import (
+    checked_points,
+    checked_weights,
+    chunks,
+    fit_weights,
+    stream_weights,
+)
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.levels import FAST_COOLING, FEW_POINTS
 from oda_rl.annealing.refinement import refine
@@ -127,7 +133,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
             In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
@@ -137,7 +143,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         points = checked_points(self, X, reset=True)
         if len(points) < self.n_clusters:
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
-        weights = checked_weights(sample_weight, points)
+        weights = fit_weights(self, sample_weight, points)
         refines = self._refines()
         data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights, refined=refines)
         current = self._annealer
@@ -152,8 +158,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
             current.masses = masses / masses.sum()
         self._publish()
-        self.inertia_ = float(self._distances(embedded, self.labels_) @ weights)
-        current.settle(self.inertia_ / float(weights.sum()))
+        distortion = float(self._distances(embedded, self.labels_) @ weights / weights.sum())
+        self.inertia_ = distortion * float(self._weighed[0])
+        current.settle(distortion)
         self._warn_of_few(len(data.points))
         return self
 
@@ -162,10 +169,12 @@ class ODAClusterer(ClusterMixin, BaseODA):
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
         The size of blocks makes no difference. The first 100 samples give the scale. After ``fit``
-        steps are as short as after all of its samples; a sample's weight multiplies them.
+        steps are as short as after all of its samples; a sample's weight over the mean so far
+        multiplies them.
         """
-        points = checked_points(self, X, reset=not hasattr(self, "_annealer"))
-        weights = checked_weights(sample_weight, points)
+        first = not hasattr(self, "_annealer")
+        points = checked_points(self, X, reset=first)
+        weights = stream_weights(self, sample_weight, points, first=first)
         self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
         self._publish(self._max_codevectors(1))
         return self

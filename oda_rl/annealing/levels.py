@@ -94,7 +94,7 @@ class Level:
     accuracy: float | None = None
     """Share of recent samples whose nearest codevector is of their class; None with one class."""
 
-    def check_contents(self, sizes: Any, where: str) -> None:
+    def _check_contents(self, sizes: Any, where: str) -> None:
         """Raise InvalidFileError if labels are not sorted."""
         check_rising(self.labels, where)
 
@@ -126,7 +126,7 @@ class Codebook(NamedTuple):
     labels: IntArray
     """Shape (K,): the class of each, as an index, rising."""
 
-    def check_contents(self, sizes: Any, where: str) -> None:
+    def _check_contents(self, sizes: Any, where: str) -> None:
         """Raise InvalidFileError if labels are not sorted."""
         check_rising(self.labels, where)
 

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import checked_targets, checked_weights, fitted_points
+from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
 from oda_rl.annealing.base import BaseODA
 from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import MISSING, Optional, Several, real
@@ -146,8 +146,8 @@ class ODARegressor(RegressorMixin, BaseODA):
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODA.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODA._LEARNED,
         "codevector_labels_": Optional(real("M")),
         "slopes_": Optional(real("M, d")),
         "_centres": Optional(real("M, d")),
@@ -166,10 +166,10 @@ class ODARegressor(RegressorMixin, BaseODA):
         y : array-like, shape (n,)
             Finite.
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
         """
         pairs = self._checked_pairs(X, y, reset=True)
-        weights = checked_weights(sample_weight, pairs)
+        weights = fit_weights(self, sample_weight, pairs)
         self._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
         self._annealer.settle(self._annealer.history[-1].distortion)
         self._recent = pairs, weights
@@ -186,7 +186,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         """
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
-        weights = checked_weights(sample_weight, pairs)
+        weights = stream_weights(self, sample_weight, pairs, first=first)
         recent = (pairs[:0], weights[:0]) if first else self._recent
         self._stream(pairs, np.zeros(len(pairs), dtype=np.int64), weights, labelled=False)
         self._recent = (

@@ -42,7 +42,8 @@ class BlockAnnealing:
         means, weights = self.moments.means, self.moments.weights
         sums = self.blocks.total(nearest(self.reader, means, np.arange(len(means))))
         spreads = sums.distortions / weights
-        current.begin_at(means, spreads, weights.copy(), int(sums.counts.sum()), init)
+        effective = weights * (weights.sum() / self.moments.squares)
+        current.begin_at(means, spreads, effective, int(sums.counts.sum()), init)
 
     def ask(self, current: Annealer, temperature: float, draw: Draw | None = None) -> Sums:
         """Add up over all blocks."""
@@ -179,6 +180,7 @@ class Distributed(BaseODA):
         training.begin(current, self._checked_init(current.divergence, n_classes))
         training.anneal(current)
         self._annealer, self._waiting = current, None
+        self._weighed = np.array([training.moments.weights.sum(), training.moments.counts.sum()])
         self._low, self._high = training.moments.low, training.moments.high
 
     def _measured(self, blocks: Blocks) -> Sums:

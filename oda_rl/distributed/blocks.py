@@ -264,7 +264,16 @@ def blocks_of(
 
 
 def _columns(X: Any) -> Any:
-    return X.to_dask_array() if hasattr(X, "to_dask_array") else X
+    """Return a frame or a series as an array; numbers of pandas' own types become NumPy's."""
+    if not hasattr(X, "to_dask_array"):
+        return X
+    from pandas.api.types import is_numeric_dtype
+
+    kinds = [X.dtype] if X.ndim == 1 else list(X.dtypes)
+    plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in kinds)
+    if not plain and all(map(is_numeric_dtype, kinds)):
+        X = X.astype(np.float64 if X.ndim == 2 else getattr(X.dtype, "numpy_dtype", X.dtype))
+    return X.to_dask_array()
 
 
 def bare(model: BaseEstimator) -> Any:

@@ -10,7 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import IntArray
-from oda_rl._validation import checked_labels, checked_points, checked_weights
+from oda_rl._validation import checked_labels, checked_points, given_weights
 from oda_rl.annealing.annealer import PROBE
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -28,7 +28,7 @@ from oda_rl.distributed.blocks import (
 )
 from oda_rl.distributed.sums import labels_of, scored
 from oda_rl.files.estimators import COUNT, estimator, validated
-from oda_rl.samples import weighted
+from oda_rl.samples import counted, weighted
 
 
 @estimator
@@ -116,7 +116,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         self._grow(training, refined=refines)
         sums = training.refine(self._annealer) if refines else training.ask(self._annealer, 0.0)
         self.inertia_ = float(sums.distortions.sum())
-        self._annealer.settle(self.inertia_ / float(self._annealer.class_weights.sum()))
+        self._annealer.settle(self.inertia_ / float(sums.weights.sum()))
         self._publish()
         if not is_lazy(X):
             self.labels_ = self.predict(X)
@@ -158,7 +158,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         points = checked_points(self, X, reset=True)
         if len(points) < self.n_clusters:
             raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
-        data = weighted(points, checked_weights(sample_weight, points))
+        data = weighted(points, given_weights(sample_weight, points))
         return OneBlock(Rows(data.points, None, data.weights))
 
 
@@ -225,7 +225,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
             If X or y is invalid, there is only one class, or X varies by less than 1e-140.
         """
         blocks = self._opened(X, y, sample_weight)
-        self._seen = self.classes_.tolist()
+        self._seen, self._promised = self.classes_.tolist(), []
         self._check_fine_tuning()
         training = self._survey(blocks, self.classes_)
         sample = training.sample(self._max_codevectors(len(self.classes_)))[0]
@@ -270,10 +270,10 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
             check_classification_targets(labels)
         else:
             points, labels = checked_labels(self, X, y, reset=True)
-            weights = checked_weights(sample_weight, points)
-            shown = weights > 0.0
-            self.classes_, classes = np.unique(labels[shown], return_inverse=True)
-            data = weighted(points[shown], weights[shown], classes.astype(np.int64))
+            weights = given_weights(sample_weight, points)
+            points, labels, weights = counted(points, labels, weights)
+            self.classes_, classes = np.unique(labels, return_inverse=True)
+            data = weighted(points, weights, classes.astype(np.int64))
             blocks = OneBlock(Rows(data.points, self.classes_[data.classes], data.weights))
         self._labels_are_objects = labels.dtype == object
         if len(self.classes_) < 2:

@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import check_columns, checked_weights
+from oda_rl._validation import check_columns, given_weights
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.levels import FAST_COOLING, Schedule
 from oda_rl.annealing.refinement import refine
@@ -183,8 +183,8 @@ def places(
     mean = features.means / units
     divergence = InUnits(units, mean)
     moments = Moments(
-        np.array([features.rows]), np.array([features.weight]), mean[None], features.low,
-        features.high,
+        np.array([features.rows]), np.array([features.weight]), features.weight, mean[None],
+        features.low, features.high,
     )  # fmt: skip
     reader = Reader(divergence, None, missing=True)
     training = BlockAnnealing(blocks, reader, moments, _ANNEALING_ROWS, seed)
@@ -579,8 +579,8 @@ class DistributedGaussianMixture(StreamingMixture):
     variance_floor: VarianceFloor = None
     random_state: Seed = None
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **StreamingMixture._LEARNED,
         "converged_": Optional(flags()),
         "lower_bound_": Optional(real()),
     }
@@ -595,7 +595,7 @@ class DistributedGaussianMixture(StreamingMixture):
             At least ``n_components`` rows; NaN where values are missing, which are integrated out.
         y : Ignored
         sample_weight : Dask array, or array-like, shape (n_samples,), optional
-            At least 0; in the blocks of X. A weight of 2 is the same as two rows.
+            At least 0, relative to one another; in the blocks of X.
 
         Returns
         -------
@@ -615,6 +615,7 @@ class DistributedGaussianMixture(StreamingMixture):
         blocks = self._opened(X, sample_weight)
         features = blocks.total(partial(features_of, n_features=self.n_features_in_))
         self._check_features(features)
+        self._incomplete = bool((features.known < 1.0).any())
         self._set_units(features.deviations, features.size)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         means, sample = places(blocks, features, self._units, self.n_components, seed)
@@ -624,7 +625,12 @@ class DistributedGaussianMixture(StreamingMixture):
         reader = Reader(InUnits(self._units), None, missing=True)
         climb = Climb(blocks, reader, *shape)
         reached = climb.climb(start, int(self.max_iter), float(self.tol))
-        self._mixture, self.n_iter_ = reached.mixture, reached.passes
+        dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
+        parts = {name: getattr(reached.mixture, name) for name in ("means", "precisions", "axes")}
+        self._mixture = reached.mixture._replace(
+            **{name: part if part is None else part.astype(dtype) for name, part in parts.items()}
+        )
+        self.n_iter_ = reached.passes
         self.converged_ = reached.converged
         constant = np.log(self._units) + 0.5 * math.log(2.0 * math.pi)
         self.lower_bound_ = reached.score - float(features.known @ constant)
@@ -636,10 +642,6 @@ class DistributedGaussianMixture(StreamingMixture):
                 stacklevel=2,
             )
         return self
-
-    def fit_predict(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> IntArray:
-        """Fit, and return the most probable component of each row, of a collection lazily."""
-        return self.fit(X, y, **fit_params).predict(X)
 
     predict = by_blocks(StreamingMixture.predict, lambda self: np.empty(0, np.int64))
     predict_proba = by_blocks(
@@ -677,16 +679,15 @@ class DistributedGaussianMixture(StreamingMixture):
         if is_lazy(X):
             return blocks_of(self, X, None, sample_weight, reset=True)
         points = self._learnable(X, reset=True)
-        data = weighted(points, checked_weights(sample_weight, points))
+        data = weighted(points, given_weights(sample_weight, points))
         return OneBlock(Rows(data.points, None, data.weights))
 
     def _check_features(self, features: Features) -> None:
         if features.rows == 0:
             raise ValueError("X has no row of a weight above 0: it must have at least one")
-        size = max(features.rows, round(features.weight))
-        if size < self.n_components:
+        if features.rows < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {size}"
+                f"n_samples = {features.rows}"
             )
         check_columns(self, np.where(features.weights > 0.0, 0.0, np.nan)[None])

@@ -39,6 +39,8 @@ class Moments(Answer):
     """Rows of weights above 0, shape (C,)."""
     weights: FloatArray
     """Shape (C,)."""
+    squares: float
+    """Sum of the squares of the weights."""
     means: FloatArray
     """Shape (C, d), in the divergence's own coordinates."""
     low: FloatArray
@@ -52,6 +54,7 @@ class Moments(Answer):
         return type(self)(
             self.counts + other.counts,
             weights,
+            self.squares + other.squares,
             self.means + shares[:, None] * (other.means - self.means),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
@@ -79,7 +82,8 @@ def _moments(chunk: Chunk, reader: Reader) -> Moments:
     values = reader.divergence.restore(points)
     low = values.min(axis=0, initial=np.inf)
     high = values.max(axis=0, initial=-np.inf)
-    return Moments(one_hot.sum(axis=1), weights, means, low, high)
+    squares = float(chunk.weights @ chunk.weights)
+    return Moments(one_hot.sum(axis=1), weights, squares, means, low, high)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = No
 
     It is the root mean variance of the features, times n^(-1/(d+4)) for "scott" and
     (n (d + 2)/4)^(-1/(d+4)) for "silverman" (B. W. Silverman, "Density estimation for statistics
-    and data analysis", 1986, section 4.3.2). Weights, shape (n,), count as repetitions.
+    and data analysis", 1986, section 4.3.2). Weights, shape (n,), add up to n.
     """
     d = points.shape[1]
     n = float(len(points) if weights is None else weights.sum())
@@ -86,7 +86,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     labels_: IntArray
 
     _stored = {"Round": Round}  # noqa: RUF012
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "exemplars_": Optional(real("M, d")),
         "weights_": Optional(real("M", "(0, inf)")),
         "bandwidth_": Optional(real("", "(0, inf)")),
@@ -99,9 +99,9 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     }
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes of a fitted model are complete."""
-        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+        if check_fitted((name in vars(self) for name in self._LEARNED), where):
             right = isinstance(self.certificate_, str)
             require(right, f"{where}.certificate_ is {self.certificate_!r:.80}: it must be text")
 

@@ -327,7 +327,7 @@ class INFEX(ExemplarMixture):
         X : array-like, shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as two samples.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Returns
         -------

@@ -169,7 +169,7 @@ def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Heade
 
 
 def _classifier(model: ODAClassifier) -> _Header:
-    order = np.argsort(np.array(model._seen))
+    order = np.argsort(np.array(model._columns()))
     classes = np.argsort(order)[model._codebook.labels]
     diagram = Diagram.annealed(model)
     if model.prediction == "nearest":

@@ -46,6 +46,14 @@ class Diagram:
     slopes: FloatArray
     unit: float
 
+    @property
+    def parts(self) -> FloatArray:
+        """Part of each feature in the offsets of squared Euclidean distances, shape (K, d).
+
+        Of ``rounded`` diagrams they are without what the codevectors have in common.
+        """
+        return np.asarray(0.25 * self.unit * self.slopes**2)
+
     @classmethod
     def of(cls, cells: Cells, divergence: Divergence) -> Self:
         """Convert cells from the divergence's coordinates to those of the input.

@@ -19,14 +19,15 @@ from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.base import log_cell_volumes
+from oda_rl._validation import finite
+from oda_rl.annealing.base import is_wide, log_cell_volumes
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.densities import DensityClassifier, DensityOutlierDetector
 from oda_rl.distributed.estimators import DistributedODAClassifier, DistributedODAClusterer
 from oda_rl.distributed.mixture import DistributedGaussianMixture
-from oda_rl.divergences import SquaredEuclidean
+from oda_rl.divergences import QUADRATIC, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.infex import INFEX
@@ -59,8 +60,12 @@ class Graph:
         given = guess_numpy_type(operator.inputs[0].type)
         self.dtype = np.float64 if given == np.float64 else np.float32
         self.x: Value = operator.inputs[0]
+        self.missing: Value = None
+        """1 where a value is missing and 0 elsewhere, shape (n, d); None if none may be."""
         if given not in (np.float32, np.float64):
             self.x = self.number(self.x)
+        elif finite(operator.raw_operator) == "allow-nan":
+            self.missing = self.number(self.op("IsNaN", self.x))
 
     def op(self, kind: str, *inputs: Value, **settings: Any) -> Value:
         """Add a node of a kind and return its output."""
@@ -101,12 +106,33 @@ class Graph:
         """Return the index of the nearest codevector, shape (n,)."""
         return self.argmin(self.scores(diagram))
 
+    def gaps(self, centre: FloatArray) -> Value:
+        """Return x - centre, shape (n, d); 0 where values are missing."""
+        steps = self.op("Sub", self.x, self.table(centre))
+        if self.missing is None:
+            return steps
+        return self.op("Where", self.op("IsNaN", steps), self.table(0.0), steps)
+
     def scores(self, diagram: Diagram) -> Value:
         """Return scores of codevectors, in units of the diagram, shape (n, K)."""
         rounded = diagram.rounded(self.dtype)
-        steps = self.op("Sub", self.x, rounded.centre)
-        sums = self.op("MatMul", steps, np.ascontiguousarray(rounded.slopes.T))
-        return self.op("Add", sums, rounded.offsets)
+        sums = self.op("MatMul", self.gaps(rounded.centre), np.ascontiguousarray(rounded.slopes.T))
+        scores = self.op("Add", sums, rounded.offsets)
+        if self.missing is None:
+            return scores
+        parts = diagram.parts + diagram.slopes * (rounded.centre.astype(float) - diagram.centre)
+        return self.op("Sub", scores, self.op("MatMul", self.missing, self.table(parts.T)))
+
+    def squares(self, diagram: Diagram) -> Value:
+        """Return squared distances from codevectors in the observed features, shape (n, K)."""
+        common = self.op("ReduceSumSquareApi18", self.gaps(diagram.centre), axes=[1], keepdims=1)
+        scaled = self.op("Mul", self.scores(diagram), self.table(diagram.unit))
+        return self.op("Max", self.op("Add", scaled, common), self.table(0.0))
+
+    def observed(self) -> Value:
+        """Return the share of the features that is observed, shape (n, 1)."""
+        share = self.op("ReduceMeanApi18", self.missing, axes=[1], keepdims=1)
+        return self.op("Sub", self.table(1.0), share)
 
     def softmax(self, logs: Value) -> Value:
         """Return the softmax of each row, shape (n, K)."""
@@ -146,9 +172,11 @@ def quantizer(graph: Graph, model: VectorQuantizer) -> None:
 
 
 def lvq(graph: Graph, model: LVQ) -> None:
-    """Output the class of the nearest codevector."""
-    diagram = Diagram.nearest(model.codevectors_, SquaredEuclidean())
-    graph.put_labels(model.codevector_labels_, graph.nearest(diagram))
+    """Output the class of the nearest codevector, and negative squared distances of classes."""
+    squares = graph.squares(Diagram.nearest(model.codevectors_, SquaredEuclidean()))
+    labels = np.searchsorted(model.classes_, model.codevector_labels_)
+    by_class = graph.op("Gather", graph.op("Neg", squares), _members(labels), axis=1)
+    put_classes(graph, graph.max(by_class, axis=2, keepdims=0))
 
 
 def codebook_clusterer(graph: Graph, model: ODAClusterer) -> None:
@@ -171,15 +199,18 @@ def codebook_classifier(graph: Graph, model: ODAClassifier) -> None:
     diagram, labels = Diagram.annealed(model), model._codebook.labels
     factor = graph.table(-diagram.unit / model.prediction_temperature_)
     logits = graph.op("Mul", graph.scores(diagram), factor)
-    order = np.argsort(np.array(model._seen))
+    order = np.argsort(np.array(model._columns()))
     if model.prediction == "density":
         weighted = graph.op("Add", logits, graph.table(log_weights(model.weights_)))
-        member = (labels[:, None] == order).astype(graph.dtype)
-        probabilities = graph.op("MatMul", graph.softmax(weighted), member)
+        shares, owners = graph.softmax(weighted), labels
     else:
-        by_class = graph.op("Gather", logits, _members(labels, order), axis=1)
-        probabilities = graph.softmax(graph.max(by_class, axis=2, keepdims=0))
-    put_classes(graph, probabilities)
+        if graph.missing is not None:
+            logits = graph.op("Div", logits, graph.observed())
+        by_class = graph.op("Gather", logits, _members(labels), axis=1)
+        shares = graph.softmax(graph.max(by_class, axis=2, keepdims=0))
+        owners = np.arange(labels[-1] + 1)
+    member = (owners[:, None] == order).astype(graph.dtype)
+    put_classes(graph, graph.op("MatMul", shares, member))
 
 
 def codebook_regressor(graph: Graph, model: ODARegressor) -> None:
@@ -195,7 +226,11 @@ def put_local_models(
     gaps = centre.astype(np.float64) - model._centres
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
     slopes = graph.rows(graph.table(model.slopes_), cell)
-    products = graph.op("Mul", slopes, graph.op("Sub", graph.x, centre))
+    steps = graph.op("Sub", graph.x, centre)
+    if graph.missing is not None:
+        means = graph.rows(graph.table(-gaps), cell)
+        steps = graph.op("Where", graph.op("IsNaN", steps), means, steps)
+    products = graph.op("Mul", slopes, steps)
     graph.put(graph.op("Add", graph.sum(products), graph.rows(graph.table(values[:, None]), cell)))
 
 
@@ -205,9 +240,9 @@ def put_classes(graph: Graph, probabilities: Value) -> None:
     graph.put(probabilities, 1)
 
 
-def _members(labels: IntArray, order: IntArray) -> IntArray:
-    """Return the codevectors of each class, in an order of classes; rows repeat their last."""
-    members = [np.flatnonzero(labels == label) for label in order]
+def _members(labels: IntArray) -> IntArray:
+    """Return the codevectors of each class, from 0 on; rows repeat their last."""
+    members = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     size = max(map(len, members))
     return np.array([np.pad(row, (0, size - len(row)), mode="edge") for row in members])
 
@@ -250,11 +285,26 @@ def log_density(graph: Graph, density: Any) -> Value:
             f"a density is of {type(density).__name__}: to be exported it must be a mixture, "
             "exemplars, an ODAClusterer or an ODATreeClusterer of this package"
         )
+    if is_wide(density._low, density._high) and isinstance(density, ODAClusterer):
+        return _normal_log_density(graph, density)
     volumes = log_cell_volumes(density.predict, len(density.weights_), density._low, density._high)
     with np.errstate(divide="ignore"):
         values = np.maximum(np.log(density.weights_) - volumes, MIN_LOG[graph.dtype])
     inside = graph.rows(graph.table(values[:, None]), cell)
     return graph.op("Where", _outside(graph, density._low, density._high), min_log, inside)
+
+
+def _normal_log_density(graph: Graph, model: ODAClusterer) -> Value:
+    """Return the log-density of normal distributions at the codevectors, shape (n, 1)."""
+    divergence, d = model._annealer.divergence, model.n_features_in_
+    if divergence.kernel != QUADRATIC:
+        raise ValueError(f"more than 12 features vary: {divergence!r} has no density of so many")
+    variance = model._distortion() / d
+    logs = log_weights(model.weights_) - 0.5 * d * math.log(2.0 * math.pi * variance)
+    logs += np.linalg.slogdet(divergence.embed(np.eye(d)))[1]
+    squares = graph.squares(Diagram.annealed(model))
+    halves = graph.op("Mul", squares, graph.table(-0.5 / variance))
+    return _total(graph, graph.op("Add", halves, graph.table(logs)))
 
 
 def _total(graph: Graph, logs: Value) -> Value:
@@ -298,6 +348,12 @@ def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
     """Return the logarithms of weighted densities, shape (n, K)."""
     means = model.means_.astype(np.float64)
     values, axes = learning.covariance_parts(model._mixture)
+    if axes is not None and model._incomplete:
+        raise ValueError(
+            f"{type(model).__name__} has learned full covariances from missing values, of which a "
+            "graph has no conditional expectations: fit it with covariance_type='diag', or fill "
+            "them in"
+        )
     roots = np.sqrt(values)
     gaps = _gaps(graph, means, model._units)
     if axes is None:
@@ -309,7 +365,11 @@ def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
     half_log_dets = np.log(np.broadcast_to(roots, means.shape)).sum(axis=1)
     constants = np.log(model.weights_) + half_log_dets - 0.5 * d * math.log(2.0 * math.pi)
     halves = graph.op("Mul", _squares(graph, scaled), graph.table(-0.5))
-    return graph.op("Add", halves, graph.table(constants - np.log(model._units).sum()))
+    logs = graph.op("Add", halves, graph.table(constants - np.log(model._units).sum()))
+    if graph.missing is None or axes is not None:
+        return logs
+    parts = np.log(roots) - 0.5 * math.log(2.0 * math.pi) - np.log(model._units)  # of each feature
+    return graph.op("Sub", logs, graph.op("MatMul", graph.missing, graph.table(parts.T)))
 
 
 def exemplars(graph: Graph, model: ExemplarMixture) -> None:
@@ -366,7 +426,10 @@ def _gaps(graph: Graph, places: FloatArray, units: FloatArray) -> Value:
     farthest = _MAX_DISTANCE[graph.dtype]
     near = graph.op("Clip", scaled, graph.table(-farthest), graph.table(farthest))
     shifted = (places - centre.astype(np.float64)) / units
-    return graph.op("Sub", near, graph.table(shifted[:, None, :]))
+    gaps = graph.op("Sub", near, graph.table(shifted[:, None, :]))
+    if graph.missing is None:
+        return gaps
+    return graph.op("Where", graph.op("IsNaN", graph.x), graph.table(0.0), gaps)
 
 
 def _squares(graph: Graph, gaps: Value) -> Value:
@@ -389,6 +452,10 @@ class _Depth:
     """Shape (M, B, width)."""
     first: IntArray
     """Index of the first child among the nodes of the next depth, shape (M,)."""
+    parts: Any
+    """Parts of the features in the offsets, where values may be missing, shape (M, B, width)."""
+    heaviest: Any
+    """1 for the heaviest child, shape (M, B), which a sample without these features goes to."""
 
 
 def tree_clusterer(graph: Graph, model: BaseODATree) -> None:
@@ -421,18 +488,50 @@ def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
     depths, nodes = _depths(graph, model)
     place: Value = None
     for i, level in enumerate(depths):
-        x = graph.op("Gather", graph.x, level.features.astype(np.int64), axis=1)
+        features = level.features.astype(np.int64)
+        x = graph.op("Gather", graph.x, features, axis=1)
+        missing = graph.missing
+        if missing is not None:
+            missing = graph.op("Gather", missing, features, axis=1)
         if i == 0:  # all points are at the root
-            steps = graph.op("Sub", x, level.centres[0])
+            steps = _known(graph, graph.op("Sub", x, level.centres[0]))
             sums = graph.op("MatMul", steps, np.ascontiguousarray(level.slopes[0].T))
-            place = graph.argmin(graph.op("Add", sums, level.offsets[0]))
+            scores = graph.op("Add", sums, level.offsets[0])
+            if missing is not None:
+                parts = np.ascontiguousarray(level.parts[0].T)
+                excess = graph.op("MatMul", missing, parts)
+                scores = _partial(graph, scores, excess, missing, level.heaviest[0])
+            place = graph.argmin(scores)
             continue
         tables = (level.centres, level.offsets, level.slopes, level.first)
         centres, offsets, slopes, first = (graph.rows(table, place) for table in tables)
-        steps = graph.op("UnsqueezeApi11", graph.op("Sub", x, centres), axes=[2])
-        sums = graph.op("SqueezeApi11", graph.op("MatMul", slopes, steps), axes=[2])
-        place = graph.op("Add", first, graph.argmin(graph.op("Add", sums, offsets)))
+        steps = _known(graph, graph.op("Sub", x, centres))
+        scores = graph.op("Add", _products(graph, slopes, steps), offsets)
+        if missing is not None:
+            excess = _products(graph, graph.rows(level.parts, place), missing)
+            heaviest = graph.rows(level.heaviest, place)
+            scores = _partial(graph, scores, excess, missing, heaviest)
+        place = graph.op("Add", first, graph.argmin(scores))
     return place, nodes
+
+
+def _known(graph: Graph, steps: Value) -> Value:
+    """Replace missing steps by 0."""
+    if graph.missing is None:
+        return steps
+    return graph.op("Where", graph.op("IsNaN", steps), graph.table(0.0), steps)
+
+
+def _products(graph: Graph, tables: Value, rows: Value) -> Value:
+    """Multiply tables, shape (n, B, width), and rows, shape (n, width)."""
+    columns = graph.op("UnsqueezeApi11", rows, axes=[2])
+    return graph.op("SqueezeApi11", graph.op("MatMul", tables, columns), axes=[2])
+
+
+def _partial(graph: Graph, scores: Value, excess: Value, missing: Value, heaviest: Value) -> Value:
+    """Return scores without what is missing; where all is, the heaviest child has the lowest."""
+    none = graph.op("ReduceMinApi18", missing, axes=[1], keepdims=1)
+    return graph.op("Sub", graph.op("Sub", scores, excess), graph.op("Mul", none, heaviest))
 
 
 def _depths(graph: Graph, model: BaseODATree) -> tuple[list[_Depth], IntArray]:
@@ -446,13 +545,14 @@ def _depths(graph: Graph, model: BaseODATree) -> tuple[list[_Depth], IntArray]:
             raise ValueError(
                 f"resolutions[{i}] is a function: to be exported it must be a sequence of features"
             )
-        cells, first, children = [], [], list[int]()
+        cells, first, heaviest, children = [], [], [], list[int]()
         for node in nodes:
             cells.append(_cells(table.routes, node, len(features)))
             first.append(len(children))
             begin, n = table.routes.first[node], len(cells[-1].offsets)
+            heaviest.append(0 if table.is_leaf[node] else table.routes.heaviest[node] - begin)
             children += [node] if table.is_leaf[node] else list(range(begin, begin + n))
-        depths.append(_stacked(graph, model, features, cells, np.array(first)))
+        depths.append(_stacked(graph, model, features, cells, np.array(first), heaviest))
         nodes = children
     return depths, np.array(nodes)
 
@@ -468,17 +568,22 @@ def _cells(routes: Routes, node: int, width: int) -> Cells:
 
 
 def _stacked(
-    graph: Graph, model: BaseODATree, features: IntArray, cells: list[Cells], first: IntArray
-) -> _Depth:
+    graph: Graph, model: BaseODATree, features: IntArray, cells: list[Cells], first: IntArray,
+    heaviest: list[int],
+) -> _Depth:  # fmt: skip
     size = max(len(node.offsets) for node in cells)
     centres = np.zeros((len(cells), len(features)), dtype=graph.dtype)
     offsets = np.full((len(cells), size), np.inf, dtype=graph.dtype)
     slopes = np.zeros((len(cells), size, len(features)), dtype=graph.dtype)
+    parts = np.zeros_like(slopes)
     for i, node in enumerate(cells):
-        rounded = Diagram.of(node, model._tree.plan.divergence).rounded(graph.dtype)
-        n = len(node.offsets)
+        diagram, n = Diagram.of(node, model._tree.plan.divergence), len(node.offsets)
+        rounded = diagram.rounded(graph.dtype)
+        gaps = rounded.centre.astype(float) - diagram.centre
+        parts[i, :n] = diagram.parts + diagram.slopes * gaps
         centres[i], offsets[i, :n], slopes[i, :n] = rounded.centre, rounded.offsets, rounded.slopes
-    return _Depth(features, centres, offsets, slopes, first)
+    best = (np.arange(size) == np.array(heaviest)[:, None]).astype(graph.dtype)
+    return _Depth(features, centres, offsets, slopes, first, parts, best)
 
 
 _WITH_ZIPMAP: dict[str, list[Any]] = {
@@ -493,31 +598,33 @@ class _Converter(NamedTuple):
     outputs: tuple[str, ...]
     """Names; a label is a string or an integer, other outputs have the input's precision."""
     options: dict[str, list[Any]] | None = None
-    """Options of classifiers with probabilities, which skl2onnx parses itself."""
+    """Those of classifiers skl2onnx parses itself; with ``score_samples`` the log-density is the
+    last output."""
 
 
+_SCORED: dict[str, list[Any]] = {"score_samples": [False, True]}
 _LABEL, _SHARES = ("label",), ("label", "probabilities")
 _CONVERTERS: dict[type, _Converter] = {
     BatchDeterministicAnnealing: _Converter(quantizer, _LABEL),
     SOM: _Converter(quantizer, _LABEL),
     StochasticVQ: _Converter(quantizer, _LABEL),
-    LVQ: _Converter(lvq, _LABEL),
-    ODAClusterer: _Converter(codebook_clusterer, _SHARES),
+    LVQ: _Converter(lvq, _SHARES, _WITH_ZIPMAP),
+    ODAClusterer: _Converter(codebook_clusterer, _SHARES, _SCORED),
     ODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
-    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES),
+    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES, _SCORED),
     DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     ODARegressor: _Converter(codebook_regressor, ("variable",)),
-    ODATreeClusterer: _Converter(tree_clusterer, _LABEL),
+    ODATreeClusterer: _Converter(tree_clusterer, _LABEL, _SCORED),
     ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
     ODATreeRegressor: _Converter(tree_regressor, ("variable",)),
-    SGDGaussianMixture: _Converter(mixture, _SHARES),
-    StochasticEMGaussianMixture: _Converter(mixture, _SHARES),
-    DistributedGaussianMixture: _Converter(mixture, _SHARES),
-    ConvexClustering: _Converter(exemplars, _SHARES),
-    INFEX: _Converter(exemplars, _SHARES),
-    KernelVectorQuantization: _Converter(exemplars, _SHARES),
+    SGDGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
+    StochasticEMGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
+    DistributedGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
+    ConvexClustering: _Converter(exemplars, _SHARES, _SCORED),
+    INFEX: _Converter(exemplars, _SHARES, _SCORED),
+    KernelVectorQuantization: _Converter(exemplars, _SHARES, _SCORED),
     DensityClassifier: _Converter(density_classifier, _SHARES, _WITH_ZIPMAP),
-    DensityOutlierDetector: _Converter(outliers, ("label", "scores")),
+    DensityOutlierDetector: _Converter(outliers, ("label", "scores"), _SCORED),
 }
 
 
@@ -532,6 +639,9 @@ def register() -> None:
     >>> model = ODAClusterer(2, random_state=0).fit([[0.0], [0.1], [4.0], [4.1]])
     >>> [output.name for output in to_onnx(model, np.zeros((1, 1))).graph.output]
     ['label', 'probabilities']
+    >>> graph = to_onnx(model, np.zeros((1, 1)), options={ODAClusterer: {"score_samples": True}})
+    >>> graph.graph.output[-1].name
+    'score_samples'
     """
     for kind, converter in _CONVERTERS.items():
         update_registered_converter(
@@ -539,7 +649,7 @@ def register() -> None:
             f"OdaRl{kind.__name__}",
             _set_shapes,
             _convert,
-            parser=None if converter.options else _declare,
+            parser=None if converter.options is _WITH_ZIPMAP else _declare,
             options=converter.options,
         )
 
@@ -548,10 +658,17 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
     """Declare the outputs; skl2onnx names the last argument."""
     operator = scope.declare_local_operator(get_model_alias(type(model)), model)
     operator.inputs = inputs
-    for name in _CONVERTERS[type(model)].outputs:
+    for name in _outputs(scope, model):
         number = Int64TensorType() if name == "label" else guess_tensor_type(inputs[0].type)
         operator.outputs.append(scope.declare_local_variable(name, number))
     return operator.outputs
+
+
+def _outputs(scope: Any, model: Any) -> tuple[str, ...]:
+    converter = _CONVERTERS[type(model)]
+    if converter.options is _SCORED and scope.get_options(model, {}).get("score_samples"):
+        return (*converter.outputs, "score_samples")
+    return converter.outputs
 
 
 def _set_shapes(operator: Any) -> None:
@@ -568,7 +685,7 @@ def _set_shapes(operator: Any) -> None:
         )
     n = inputs[0].get_first_dimension()
     width = len(getattr(model, "classes_", getattr(model, "weights_", ())))
-    for output, role in zip(operator.outputs, _CONVERTERS[type(model)].outputs, strict=True):
+    for output, role in zip(operator.outputs, _outputs(operator.scope_inst, model), strict=True):
         if role != "label":
             output.type.shape = [n, width if role == "probabilities" else 1]
         elif hasattr(model, "classes_") and is_text(_labels(operator)):
@@ -579,10 +696,15 @@ def _set_shapes(operator: Any) -> None:
 
 def _labels(operator: Any) -> Any:
     model = operator.raw_operator
-    with_options = _CONVERTERS[type(model)].options is not None
+    with_options = _CONVERTERS[type(model)].options is _WITH_ZIPMAP
     return get_label_classes(operator.scope_inst, model) if with_options else model.classes_
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
-    _CONVERTERS[type(model)].write(Graph(scope, operator, container), model)
+    graph = Graph(scope, operator, container)
+    _CONVERTERS[type(model)].write(graph, model)
+    outputs = _outputs(scope, model)
+    if outputs[-1] == "score_samples":
+        density = model.density_ if isinstance(model, DensityOutlierDetector) else model
+        graph.put(log_density(graph, density), len(outputs) - 1)

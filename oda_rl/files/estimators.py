@@ -1,5 +1,6 @@
 """The common parts of estimators: validated parameters, and files."""
 
+import copy
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -22,7 +23,8 @@ _PACKAGE = __name__.partition(".")[0] + "."
 _CLOSED = {"[]": "both", "[)": "left", "(]": "right", "()": "neither"}
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T", bound=type)
+T = TypeVar("T")
+K = TypeVar("K", bound=type)
 
 
 def within(interval: str) -> Interval:
@@ -45,7 +47,7 @@ validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=Tr
 
 
 @dataclass_transform()
-def estimator(cls: T) -> T:
+def estimator(cls: K) -> K:
     """Make an estimator whose parameters are annotated fields, inherited from its bases.
 
     ``Annotated`` adds scikit-learn's constraints to a parameter's type. All public methods work in
@@ -71,6 +73,27 @@ Read = Mapping[str, Array]
 Classes = Mapping[str, type]
 _ROUTING = "_metadata_request"
 _MAX_DEPTH = 50
+
+
+def writable(value: T) -> T:
+    """Return a value, or a deep copy if arrays in it are read-only.
+
+    Such are arrays of files that joblib maps into memory, and of other processes: compiled code
+    takes only those that may be changed.
+    """
+    return copy.deepcopy(value) if _is_frozen(value) else value
+
+
+def _is_frozen(value: Any) -> bool:
+    """Whether arrays in a value are read-only."""
+    if isinstance(value, np.ndarray):
+        return not value.flags.writeable
+    if isinstance(value, dict):
+        return any(map(_is_frozen, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_is_frozen, value))
+    own = type(value).__module__.startswith(_PACKAGE)
+    return own and any(map(_is_frozen, getattr(value, "__dict__", {}).values()))
 
 
 class Filed:
@@ -126,6 +149,10 @@ class Filed:
                 model._validate_params()
             check_contents(model, {"d": getattr(model, "n_features_in_", 0)}, cls.__name__)
         return model
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what pickle or joblib read; learning goes on in arrays that may be changed."""
+        super().__setstate__(writable(state))  # type: ignore[misc]
 
     def _attributes(self) -> dict[str, Any]:
         """Return the attributes to write."""

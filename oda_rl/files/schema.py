@@ -14,7 +14,7 @@ for its indices.
 
 The class of an object in a file has a ``SCHEMA`` of its attributes: a :class:`Member` (an array or
 a number), :class:`Floats`, a :class:`Maybe`, :class:`Each` or :class:`Several` of these, a type
-(with a schema of its own), or :data:`ANYTHING`. Its ``check_contents``, if any, checks how the
+(with a schema of its own), or :data:`ANYTHING`. Its ``_check_contents``, if any, checks how the
 attributes belong together.
 """
 
@@ -320,9 +320,9 @@ HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return the schema of a class; an estimator's includes its parameters."""
-    if not hasattr(kind, "LEARNED"):
+    if not hasattr(kind, "_LEARNED"):
         return dict(kind.SCHEMA)
-    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind.LEARNED}
+    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind._LEARNED}
 
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:
@@ -340,8 +340,8 @@ def check_contents(value: Any, sizes: Sizes, where: str) -> None:
             require(optional, f"{where}.{name} is missing")
             continue
         _check(attributes[name], kind.inner if optional else kind, sizes, f"{where}.{name}")
-    if hasattr(value, "check_contents"):
-        value.check_contents(sizes, where)
+    if hasattr(value, "_check_contents"):
+        value._check_contents(sizes, where)
 
 
 def _check(value: Any, kind: Any, sizes: Sizes, where: str) -> None:

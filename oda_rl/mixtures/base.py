@@ -23,21 +23,21 @@ from oda_rl._validation import (
     TakesMissing,
     bounded,
     check_columns,
-    checked_weights,
     chunks,
     finite,
+    fit_weights,
     mean_score,
     observed,
 )
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.files.estimators import Filed, RandomState, within
-from oda_rl.files.schema import Optional, Sizes, check_fitted, real, whole
+from oda_rl.files.estimators import Filed, RandomState, within, writable
+from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.state import Mixture, Rules
 from oda_rl.samples import Weighted, canonical_order, holes, means_of, weighted
 
 DTYPES = [np.float64, np.float32]
-_SHARE, _FULL_SHARE = 1e-3, 1e-5  # of the mean variance: the floor if none is given
+_SHARE, _FULL_SHARE = 1e-3, 1e-6  # of the mean variance: the floor if none is given
 _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of scored samples
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
 _ROUNDED = 8.0  # machine precisions: smaller differences are rounding
@@ -57,31 +57,33 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     _mixture: Mixture
     _units: FloatArray
     _max_precision: float
+    _incomplete: bool = False
+    """Whether values were missing in what it has learned."""
 
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "_mixture": Optional(Mixture),
         "_units": Optional(real("d", "(0, inf)")),
         "_max_precision": Optional(real("", "(0, inf)")),
+        "_incomplete": Optional(flags()),
         "n_iter_": Optional(whole()),
     }
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes of a fitted model are complete."""
-        first = [name for name in self.LEARNED if name[-1] != "_" or name == "n_iter_"]
+        first = [name for name in self._LEARNED if name[-1] != "_" or name == "n_iter_"]
         check_fitted((name in vars(self) for name in first), where)
 
     @property
     def weights_(self) -> FloatArray:
         """Weights π, shape (n_components,), which sum to 1."""
-        weights = self._mixture.weights
-        return np.asarray(weights / weights.sum())
+        return self._typed(self._shares())
 
     @property
     def means_(self) -> Array:
         """Means μ, shape (n_components, n_features)."""
-        return np.asarray(self._mixture.means * self._units.astype(self._mixture.means.dtype))
+        return np.asarray(self._mixture.means * self._typed(self._units))
 
     @property
     def variance_floor_(self) -> FloatArray:
@@ -91,7 +93,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     @property
     def precisions_(self) -> FloatArray:
         """Inverses of ``covariances_``, of the same shape."""
-        return self._covariances(1.0 / self._units, inverse=False)
+        return self._typed(self._covariances(1.0 / self._units, inverse=False))
 
     @property
     def covariances_(self) -> FloatArray:
@@ -100,7 +102,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
         full, (n_components,) if spherical.
         """
-        return self._covariances(self._units, inverse=True)
+        return self._typed(self._covariances(self._units, inverse=True))
 
     @property
     def precisions_cholesky_(self) -> FloatArray:
@@ -108,8 +110,8 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         if self.covariance_type != "full":
             return np.asarray(np.sqrt(self.precisions_))
         with one_thread():
-            lower = np.linalg.cholesky(self.covariances_)
-            return np.linalg.inv(lower).transpose(0, 2, 1)
+            lower = np.linalg.cholesky(self._covariances(self._units, inverse=True))
+            return self._typed(np.linalg.inv(lower).transpose(0, 2, 1))
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Most probable component of each sample.
@@ -191,7 +193,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         if n_samples < 1:
             raise ValueError(f"n_samples is {n_samples}: it must be at least 1")
         rng = check_random_state(self.random_state)
-        counts = rng.multinomial(n_samples, self.weights_)
+        counts = rng.multinomial(n_samples, self._shares())
         labels = np.repeat(np.arange(len(counts)), counts)
         values, axes = learning.covariance_parts(self._mixture)
         noise = rng.standard_normal((n_samples, self._mixture.means.shape[1]))
@@ -216,6 +218,28 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_mixture")
+
+    def fit_predict(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> IntArray:
+        """Fit, and return the most probable component of each sample, shape (n_samples,)."""
+        return self.fit(X, y, **fit_params).predict(X)  # type: ignore[attr-defined, no-any-return]
+
+    def _shares(self) -> FloatArray:
+        """Weights in double precision."""
+        return np.asarray(self._mixture.weights / self._mixture.weights.sum())
+
+    def _typed(self, values: FloatArray) -> Array:
+        """Return values in the precision of the samples that were learned."""
+        return values.astype(self._mixture.means.dtype)
+
+    def _mean_log(self, total: float, points: Array, order: IntArray) -> float:
+        """Mean log-likelihood of samples in an order, with a sum without what is constant."""
+        missing = holes(points)
+        if missing is None:
+            features, volume = float(points.shape[1]), self._volume(points, None)
+        else:
+            features = points.shape[1] - float(missing[order].sum(axis=1).mean())
+            volume = self._volume(points[order], None)
+        return total / len(order) - 0.5 * features * math.log(2.0 * math.pi) - volume
 
     def _n_parameters(self) -> int:
         n, d = self._mixture.means.shape
@@ -256,7 +280,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             points = validate_data(
                 self, X, reset=reset, dtype=dtype, order="C", ensure_all_finite=finite(self)
             )
-        return observed(np.asarray(points))
+        return observed(writable(np.asarray(points)))
 
     def _checked(self, X: npt.ArrayLike) -> Array:
         """Return samples to score."""
@@ -294,14 +318,14 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def _learnable(self, X: npt.ArrayLike, *, reset: bool) -> Array:
         """Return samples to learn from, shape (n, d)."""
         points = self._validated(X, reset=reset)
+        self._incomplete = (self._incomplete and not reset) or holes(points) is not None
         return bounded(points, "X", _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA)
 
     def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
         """Return samples to fit to, and their weights."""
         points = self._learnable(X, reset=True)
-        data = weighted(points, checked_weights(sample_weight, points))
-        self._check_many(data)
-        return data
+        self._check_many(points)
+        return weighted(points, fit_weights(self, sample_weight, points))
 
     def _in_units(self, data: Weighted) -> Weighted:
         """Learn the units, and return samples in these, in an order independent of them."""
@@ -310,11 +334,11 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         order = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
         return Weighted(scaled.points[order], scaled.classes[order], scaled.weights[order])
 
-    def _check_many(self, data: Weighted) -> None:
-        if data.size < self.n_components:
+    def _check_many(self, points: Array) -> None:
+        if len(points) < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {data.size}"
+                f"n_samples = {len(points)}"
             )
 
     def _checked_floor(self, n_features: int) -> FloatArray | None:

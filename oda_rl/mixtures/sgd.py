@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, IntArray
-from oda_rl._validation import stream_rows
+from oda_rl._validation import WEIGHED, stream_rows
 from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
@@ -28,7 +28,7 @@ from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, w
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import ANNEALING, NARROW, RELEASED, Progress, Rules
-from oda_rl.samples import filled, holes, means_of
+from oda_rl.samples import filled, means_of, observed_shares
 
 _SCALE_SAMPLES = 100  # first samples of a stream, which give the scale
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
@@ -80,7 +80,7 @@ class SGDGaussianMixture(StreamingMixture):
         Smallest variance of a component in any direction, positive, in the square of X's unit:
         1/D_max² of the paper. An array has a floor for each feature, whose square roots are then
         the units of annealing and ``init_range``, too. None: 0.001 of the mean variance of the
-        features that are not constant (of a stream, in its first 100 samples), 0.00001 if
+        features that are not constant (of a stream, in its first 100 samples), 0.000001 if
         covariances are full, 0.5 with ``update="sgd"``.
     init_range : float, default=0.1
         Means start uniformly within this distance of the first sample; ≥ 0. The unit is the root of
@@ -147,9 +147,10 @@ class SGDGaussianMixture(StreamingMixture):
     _owed: float = field(init=False)
     _first: Array | None = field(init=False)
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **StreamingMixture._LEARNED,
         "_owed": Optional(real("", "[0, 1)")),
+        "_weighed": WEIGHED,
         "_rules": Optional(Rules),
         "_waiting": Optional(Floats("waiting, d", MISSING)),
         "_first": Optional(Maybe(Floats("first, d", MISSING))),
@@ -178,7 +179,7 @@ class SGDGaussianMixture(StreamingMixture):
             At least ``n_components`` samples; NaN where values are missing.
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as two samples.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Returns
         -------
@@ -197,7 +198,7 @@ class SGDGaussianMixture(StreamingMixture):
         """
         data = self._weighted(X, sample_weight)
         self._begin(check_random_state(self.random_state))
-        self._first = None
+        self._first, self._owed = None, 0.0
         rng = np.random.RandomState(self._seed)
         data = self._in_units(data)
         points, order = data.points, data.shown(rng)
@@ -213,7 +214,7 @@ class SGDGaussianMixture(StreamingMixture):
             order = data.shown(rng)
         else:
             warnings.warn(
-                f"max_iter={self.max_iter} passes over {data.size} samples were too few to "
+                f"max_iter={self.max_iter} passes over {data.n_shown} samples were too few to "
                 f"converge: the neighbourhood's width is {self.width_:.3g}",
                 ConvergenceWarning,
                 stacklevel=2,
@@ -237,7 +238,8 @@ class SGDGaussianMixture(StreamingMixture):
             NaN where values are missing.
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0: how often each sample is shown; fractions add up.
+            At least 0: each sample is shown as often as it weighs over the mean so far; fractions
+            add up.
 
         Returns
         -------
@@ -253,7 +255,7 @@ class SGDGaussianMixture(StreamingMixture):
         if first:
             self._begin(check_random_state(self.random_state))
             self._first = points[:0]
-        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        order = stream_rows(self, sample_weight, points, first=first)
         shown = points[order]
         if self._first is not None:
             room = _SCALE_SAMPLES - len(self._first)
@@ -269,7 +271,7 @@ class SGDGaussianMixture(StreamingMixture):
 
     def _begin(self, random: np.random.RandomState) -> None:
         self._seed = int(random.randint(2**31 - 1))
-        self._owed, self.n_iter_ = 0.0, 0
+        self.n_iter_ = 0
 
     def _start_stream(self, first: Array) -> None:
         """Start anew from the first samples, which give the scale."""
@@ -287,10 +289,6 @@ class SGDGaussianMixture(StreamingMixture):
             self._waiting, points = points[n_full:].copy(), points[:n_full]
         if len(points) > 0:
             self._show(points, np.arange(len(points)))
-
-    def fit_predict(self, X: npt.ArrayLike, y: object = None) -> IntArray:
-        """Fit, and return the most probable component of each sample, shape (n_samples,)."""
-        return self.fit(X).predict(X)
 
     def _spherical(self) -> bool:
         return super()._spherical() or self.forgetting > 0.0
@@ -335,22 +333,15 @@ class SGDGaussianMixture(StreamingMixture):
         progress.loss = progress.losses = 0.0
         learning.learn(self._mixture, self._rules, points, order, self.batch_size, plain=plain)
         total, n = progress.loss, progress.losses
-        missing = holes(points)
-        if missing is None:
-            features, volume = float(points.shape[1]), self._volume(points, None)
-        else:
-            features = points.shape[1] - float(missing[order].sum(axis=1).mean())
-            volume = self._volume(points[order], None)
         if not self._settled():
             return -math.inf
         if self.forgetting > 0.0 and not plain:  # of the nearest, whose variance is known
-            weights = self._mixture.weights
-            scale = 1.0 + math.log(2.0 * math.pi * progress.variance) + 2.0 * volume / features
-            return float(xlogy(weights, weights).sum() - 0.5 * features * scale)
-        if n < len(order):
-            return -math.inf
-        constant = 0.5 * features * math.log(2.0 * math.pi)
-        return float(total / n - constant - volume)
+            weights, observed = self._mixture.weights, np.mean(observed_shares(points[order]))
+            features = points.shape[1] * float(observed)
+            half_log = 0.5 * features * (1.0 + math.log(progress.variance))
+            entropy = len(order) * (float(xlogy(weights, weights).sum()) - half_log)
+            return self._mean_log(entropy, points, order)
+        return -math.inf if n < len(order) else self._mean_log(total, points, order)
 
     def _settled(self) -> bool:
         """Whether annealing has ended, and covariances are released if they ever are."""

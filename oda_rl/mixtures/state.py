@@ -78,7 +78,7 @@ class Mixture(NamedTuple):
     savings: FloatArray
     """Increase of the errors if this component were removed, shape (K,)."""
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the members of a file are consistent."""
         width = 1 if self.spherical else sizes["d"]
         require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")

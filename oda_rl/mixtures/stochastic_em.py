@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 from threadpoolctl import threadpool_limits
 
 from oda_rl._types import Array, IntArray
-from oda_rl._validation import checked_weights, stream_rows
+from oda_rl._validation import WEIGHED, checked_weights, stream_rows
 from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
@@ -22,11 +22,13 @@ from oda_rl.files.estimators import (
     validated,
     within,
 )
-from oda_rl.files.schema import Optional, real, whole
+from oda_rl.files.schema import Optional, flags, real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.state import RELEASED, Mixture, Progress
 from oda_rl.samples import Weighted, filled, holes, means_of, weighted
+
+_SETTLED = 1e-2  # rise of the mean log-likelihood in a pass
 
 
 @estimator
@@ -71,6 +73,10 @@ class StochasticEMGaussianMixture(StreamingMixture):
         As of :class:`SGDGaussianMixture`.
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
+    lower_bound_ : float
+        Mean log-likelihood of the samples during the last pass of ``fit``.
+    converged_ : bool
+        Whether that pass has raised it by less than 0.01.
     n_features_in_ : int
         Number of features.
 
@@ -105,12 +111,15 @@ class StochasticEMGaussianMixture(StreamingMixture):
     _statistics: Mixture = field(init=False)
     _owed: float = field(init=False)
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **StreamingMixture._LEARNED,
         "_owed": Optional(real("", "[0, 1)")),
+        "_weighed": WEIGHED,
         "_statistics": Optional(Mixture),
         "_accumulate": Optional(whole()),
         "_seen": Optional(whole()),
+        "lower_bound_": Optional(real()),
+        "converged_": Optional(flags()),
     }
 
     def _closed(self) -> Self:
@@ -133,9 +142,14 @@ class StochasticEMGaussianMixture(StreamingMixture):
         rng = check_random_state(self.random_state)
         data = self._in_units(data)
         self._start(data, rng)
+        self._owed = 0.0
         for _ in range(self.max_iter):
             self.n_iter_ += 1
-            self._follow(data.points, data.shown(rng))
+            order = data.shown(rng)
+            total = self._follow(data.points, order)
+            before = self.lower_bound_ if self.n_iter_ > 1 else -math.inf
+            self.lower_bound_ = self._mean_log(total, data.points, order)
+            self.converged_ = self.lower_bound_ - before < _SETTLED
         return self
 
     @validated
@@ -152,9 +166,9 @@ class StochasticEMGaussianMixture(StreamingMixture):
         if first:
             data = weighted(points, checked_weights(sample_weight, points))
             if self.init == "k-means" and self.means_init is None:
-                self._check_many(data)
+                self._check_many(points)
             self._start(self._in_units(data), check_random_state(self.random_state))
-        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        order = stream_rows(self, sample_weight, points, first=first)
         self._follow(self._scaled(points), order)
         self.n_iter_ += 1
         return self
@@ -166,8 +180,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
         for mixture in mixtures:
             Progress(mixture.progress).phase = RELEASED
         self._mixture, self._statistics = mixtures
-        self._accumulate = math.ceil(0.1 * data.size)
-        self._seen, self._owed = 0, 0.0
+        self._accumulate = math.ceil(0.1 * data.n_shown)
+        self._seen = 0
         self.n_iter_ = 0
 
     def _first_means(self, data: Weighted, rng: np.random.RandomState) -> Array:
@@ -192,22 +206,26 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
         return lloyd(data.points, data.weights, means)
 
-    def _follow(self, points: Array, order: IntArray) -> None:
-        split = max(self._accumulate - self._seen, 0)
+    def _follow(self, points: Array, order: IntArray) -> float:
+        """Learn, and return the sum of the log-likelihoods, without what is constant."""
+        split, total = max(self._accumulate - self._seen, 0), 0.0
         for part in (order[:split], order[split:]):
             if len(part) > 0:
-                self._take(points, part)
+                total += self._take(points, part)
             if self._seen >= self._accumulate:
                 self._mixture = self._statistics
+        return total
 
-    def _take(self, points: Array, order: IntArray) -> None:
-        size, logs = self.batch_size, np.empty((self.batch_size + 1, self.n_components))
+    def _take(self, points: Array, order: IntArray) -> float:
+        size, total = self.batch_size, 0.0
+        logs = np.empty((self.batch_size + 1, self.n_components))
         for part, room in learning.runs(points, order, size):
             t = self._seen / size + np.arange(math.ceil(len(part) / size))
             steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
             steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
-            kernels.follow_em(
+            total += kernels.follow_em(
                 points, part, size, steps, betas, self._max_precision, self._mixture,
                 self._statistics, logs, room,
             )  # fmt: skip
             self._seen += len(part)
+        return total

@@ -46,7 +46,7 @@ class AnnealingRecord(NamedTuple):
     distortion: float
     """Mean squared distance from the nearest of them."""
     n_samples_seen: int
-    """Number of samples times iterations so far."""
+    """Number of distinct samples times iterations so far."""
 
 
 AnnealingRecord.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
@@ -93,6 +93,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         Their masses p_k, which sum to 1.
     labels_ : ndarray, shape (n_samples,)
         Nearest codevector of each sample.
+    inertia_ : float
+        Weighted sum of their squared distances from it.
     temperature_ : float
         Last temperature, in squared units of the data.
     n_features_in_ : int
@@ -127,8 +129,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     random_state: Seed = None
 
     _stored = {"AnnealingRecord": AnnealingRecord}  # noqa: RUF012
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer._LEARNED,
         "weights_": Optional(real("K", "[0, inf)")),
         "temperature_": Optional(real("", "[0, inf)")),
         "history_": Optional(Each(AnnealingRecord)),
@@ -144,11 +146,11 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             ValueError if there are fewer than ``n_clusters`` samples.
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
         """
         points = checked_points(self, X, reset=True)
+        check_enough(len(points), self.n_clusters)
         data = weighted(points, checked_weights(sample_weight, points))
-        check_enough(data.size, self.n_clusters)
         rng = check_random_state(self.random_state)
         # Standardised, so that distances from products do not cancel.
         mean = np.average(data.points, axis=0, weights=data.weights)
@@ -158,7 +160,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         masses, codevectors = self._anneal(data._replace(points=centred / unit), variance, rng)
         self.weights_ = masses
         self.cluster_centers_ = mean + unit * codevectors
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        self._label(points, sample_weight)
         return self
 
     def _anneal(
@@ -183,7 +185,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
                 growing = len(masses) < self.n_clusters
             self.temperature_ = temperature * variance
             distortion = float(nearest(data.points, codevectors)[1] @ shares) * variance
-            n_seen = self.n_iter_ * data.size
+            n_seen = self.n_iter_ * len(data.points)
             record = AnnealingRecord(self.temperature_, len(masses), distortion, n_seen)
             self.history_.append(record)
             if temperature <= self.min_temperature:

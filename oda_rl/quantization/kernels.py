@@ -241,13 +241,24 @@ class Grid(NamedTuple):
     n_rows: int
     n_columns: int
     periodic: bool
+    hexagonal: bool = False
+    """Whether odd rows are shifted by half a column, and rows are √3/2 apart."""
 
 
 @compiled
 def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
     """Write the pull on each codevector, 1 for the winner, to ``out``, shape (≥ K,)."""
-    n_rows, n_columns, periodic = grid
+    n_rows, n_columns, periodic, hexagonal = grid
     row, column = winner // n_columns, winner % n_columns
+    if hexagonal:
+        for k in range(n_rows * n_columns):
+            r = k // n_columns
+            down = abs(r - row) + 0.0
+            along = abs(k % n_columns - column + 0.5 * (r % 2 - row % 2))
+            if periodic:
+                down, along = min(down, n_rows - down), min(along, n_columns - along)
+            out[k] = math.exp(-(along * along + 0.75 * down * down) / (2.0 * width * width))
+        return
     for c in range(n_columns):
         out[c] = _gaussian(c - column, n_columns, periodic, width)
     for r in range(n_rows - 1, -1, -1):  # row 0 last: it holds the columns' factors

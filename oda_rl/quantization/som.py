@@ -9,14 +9,15 @@ import numpy.typing as npt
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import TakesMissing, check_columns
+from oda_rl._validation import TakesMissing, check_columns, fitted_points
 from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, within
 from oda_rl.files.schema import Optional, Several, Sizes, check_fitted, require, whole
-from oda_rl.quantization.kernels import Grid, learn_map
+from oda_rl.quantization.kernels import Grid, learn_map, nearest
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
 from oda_rl.samples import Weighted, filled, means_of, observed_shares
 
 _MANY_FEATURES = 100
+_ROUNDED = 1e-9  # steps on the map
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
 
@@ -31,6 +32,8 @@ class SOM(TakesMissing, OnlineQuantizer):
     ----------
     shape : int or tuple of int, default=8
         Codevectors of a chain, or rows and columns of a grid, each ≥ 1.
+    topology : {"rectangular", "hexagonal"}, default="rectangular"
+        Kind of grid; in a hexagonal one odd rows are shifted by half a column.
     periodic : bool, default=False
         Whether opposite sides of the grid are neighbours: a ring, or a torus.
     max_iter : int, default=10
@@ -61,7 +64,7 @@ class SOM(TakesMissing, OnlineQuantizer):
         Row and column of each.
     hits_ : ndarray, shape (n_codevectors,)
         Number of samples that each has won while learning.
-    labels_, n_features_in_, n_iter_, history_
+    labels_, inertia_, n_features_in_, n_iter_, history_
         As for :class:`StochasticVQ`.
 
     References
@@ -80,6 +83,7 @@ class SOM(TakesMissing, OnlineQuantizer):
 
     shape: Annotated[int | tuple[int, ...], COUNT, tuple, list] = 8
     _: KW_ONLY
+    topology: Annotated[str, StrOptions({"rectangular", "hexagonal"})] = "rectangular"
     periodic: Flag = False
     max_iter: Annotated[int, COUNT] = 10
     learning_rate: Annotated[float, within("(0, 1]")] = 0.5
@@ -90,14 +94,14 @@ class SOM(TakesMissing, OnlineQuantizer):
     init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
     random_state: Seed = None
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **OnlineQuantizer.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **OnlineQuantizer._LEARNED,
         "hits_": Optional(whole("K")),
         "_grid": Optional(Several(whole("", "[1, inf)"), whole("", "[1, inf)"))),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
-        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
+        if check_fitted((name in vars(self) for name in self._LEARNED), where):
             n = self._grid[0] * self._grid[1]
             require(n == sizes["K"], f"{where}._grid has {n} places: it must have {sizes['K']}")
 
@@ -109,40 +113,52 @@ class SOM(TakesMissing, OnlineQuantizer):
     def topographic_error(self, X: npt.ArrayLike) -> float:
         """Share of samples, in [0, 1], whose two nearest codevectors are not neighbours on the map.
 
-        Neighbours differ by at most one row and one column.
+        Neighbours differ by at most one row and one column; on a hexagonal map they are the six
+        nearest places.
         """
         distances = self.transform(X)
         rows = np.arange(len(distances))
         winners = distances.argmin(axis=1)
         distances[rows, winners] = np.inf
-        apart = np.abs(self.positions_[winners] - self.positions_[distances.argmin(axis=1)])
-        if self.periodic:
-            apart = np.minimum(apart, np.array(self._grid) - apart)
-        return float((apart.max(axis=1) > 1).mean())
+        reach = 1.0 if self.topology == "hexagonal" else np.sqrt(2.0)
+        return float((self._apart(winners, distances.argmin(axis=1)) > reach + _ROUNDED).mean())
+
+    def quantization_error(self, X: npt.ArrayLike) -> float:
+        """Mean distance of samples from the nearest codevector."""
+        return float(np.sqrt(nearest(fitted_points(self, X), self.cluster_centers_)[1]).mean())
 
     def u_matrix(self) -> FloatArray:
-        """Mean distance from the neighbours in row and column, shape (rows, columns).
+        """Mean distance from the neighbours at one step on the map, shape (rows, columns).
 
         Its ridges are borders of clusters (Ultsch and Siemon, 1990).
         """
-        n_rows, n_columns = self._grid
-        codevectors = self.cluster_centers_.reshape(n_rows, n_columns, -1)
-        total, count = np.zeros(self._grid), np.zeros(self._grid)
-        for axis, n in enumerate(self._grid):
-            if n == 1:
-                continue
-            gaps = np.linalg.norm(np.roll(codevectors, -1, axis) - codevectors, axis=2)
-            pairs = np.ones(self._grid)
-            if not self.periodic or n == 2:  # with two, both sides are the same pair
-                pairs[(slice(None),) * axis + (-1,)] = 0.0
-            total += gaps * pairs + np.roll(gaps * pairs, 1, axis)
-            count += pairs + np.roll(pairs, 1, axis)
-        return total / np.maximum(count, 1.0)
+        codevectors, means = self.cluster_centers_, np.zeros(len(self.hits_))
+        for k in range(len(means)):
+            near = np.abs(self._apart(np.array([k]), np.arange(len(means))) - 1.0) < _ROUNDED
+            if near.any():
+                means[k] = np.linalg.norm(codevectors[near] - codevectors[k], axis=1).mean()
+        return means.reshape(self._grid)
+
+    def _apart(self, places: IntArray, others: IntArray) -> FloatArray:
+        """Distance on the map of each place from another, in steps."""
+        unit = np.ones(2)
+        positions, lengths = self.positions_.astype(np.float64), np.array(self._grid)
+        if self.topology == "hexagonal":
+            positions[:, 1] += 0.5 * (positions[:, 0] % 2.0)
+            unit[0] = np.sqrt(0.75)
+        gaps = np.abs(positions[places] - positions[others])
+        if self.periodic:
+            gaps = np.minimum(gaps, lengths - gaps)
+        return np.asarray(np.hypot(*(gaps * unit).T))
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         check_columns(self, data.points)
         data = data._replace(points=filled(data.points, means_of(*data[::2])))
         self._grid = grid_shape(self.shape)
+        if self.topology == "hexagonal" and self.periodic and self._grid[0] % 2 > 0:
+            raise ValueError(
+                f"shape is {self.shape!r}: a periodic hexagonal map needs an even number of rows"
+            )
         n = self._grid[0] * self._grid[1]
         if not isinstance(self.init, str):
             codevectors = checked_codevectors(self.init, n, data.points.shape[1])
@@ -160,7 +176,8 @@ class SOM(TakesMissing, OnlineQuantizer):
         rates = self.learning_rate * (self.final_learning_rate / self.learning_rate) ** share
         widths = first * (self.final_width / first) ** share
         observed = np.broadcast_to(np.ravel(observed_shares(points)), len(points)).copy()
-        grid, pulls = Grid(*self._grid, self.periodic), np.empty(len(self.hits_))
+        hexagonal = self.topology == "hexagonal"
+        grid, pulls = Grid(*self._grid, self.periodic, hexagonal), np.empty(len(self.hits_))
         self.hits_ = self.hits_.copy()
         return learn_map(
             self.cluster_centers_, self.hits_, points, observed, order, grid, rates, widths, pulls

@@ -17,11 +17,14 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
+    WEIGHED,
     bounded,
     checked_labels,
     checked_points,
     checked_weights,
+    fit_weights,
     fitted_points,
+    given_weights,
     stream_rows,
 )
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, validated
@@ -80,19 +83,21 @@ class VectorQuantizer(
 ):
     """Estimators with codevectors: predict, transform, score."""
 
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "cluster_centers_": Optional(real("K, d")),
         "labels_": Optional(whole("n_labels", "[0, K)")),
+        "inertia_": Optional(real("", "[0, inf]")),
         "n_iter_": Optional(whole()),
     }
 
     cluster_centers_: FloatArray
     labels_: IntArray
+    inertia_: float
     n_iter_: int
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
-        check_fitted((name in vars(self) for name in self.LEARNED), where)
+        check_fitted((name in vars(self) for name in self._LEARNED), where)
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -108,11 +113,16 @@ class VectorQuantizer(
         return nearest(fitted_points(self, X), self.cluster_centers_)[0]
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Squared distances from the codevectors, shape (n_samples, n_clusters)."""
+        """Distances from the codevectors, shape (n_samples, n_clusters)."""
         points = fitted_points(self, X)
-        distances = np.empty((len(points), len(self.cluster_centers_)))
-        measure(points, self.cluster_centers_, distances)
-        return distances / observed_shares(points)
+        squares = np.empty((len(points), len(self.cluster_centers_)))
+        measure(points, self.cluster_centers_, squares)
+        return np.sqrt(squares / observed_shares(points))
+
+    def _label(self, points: FloatArray, sample_weight: Any) -> None:
+        """Set ``labels_`` and ``inertia_``."""
+        self.labels_, squares = nearest(points, self.cluster_centers_)
+        self.inertia_ = float(given_weights(sample_weight, points) @ squares)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Negative weighted mean squared distance from the nearest codevector."""
@@ -124,10 +134,11 @@ class VectorQuantizer(
 class OnlineQuantizer(VectorQuantizer):
     """Quantizers that learn from one sample after another."""
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **VectorQuantizer._LEARNED,
         "history_": Optional(HISTORY),
         "_owed": Optional(real("", "[0, 1)")),
+        "_weighed": WEIGHED,
     }
 
     max_iter: int
@@ -144,7 +155,7 @@ class OnlineQuantizer(VectorQuantizer):
         X : array-like, shape (n_samples, n_features)
         y : Ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
@@ -152,12 +163,14 @@ class OnlineQuantizer(VectorQuantizer):
             If there are too few samples, or ``init`` does not fit the data or the parameters.
         """
         points = checked_points(self, X, reset=True)
-        data = weighted(points, checked_weights(sample_weight, points))
+        check_enough(len(points), getattr(self, "n_clusters", 1))
+        data = weighted(points, fit_weights(self, sample_weight, points))
         rng = check_random_state(self.random_state)
         self._begin(data, rng)
+        self._owed = 0.0
         for _ in range(self.max_iter):
-            self._record(data.size, self._pass(data.points, data.shown(rng), self.max_iter))
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
+            self._record(data.n_shown, self._pass(data.points, data.shown(rng), self.max_iter))
+        self._label(points, sample_weight)
         return self
 
     @validated
@@ -165,21 +178,22 @@ class OnlineQuantizer(VectorQuantizer):
         """Learn from more samples, once each and in the order given; see :meth:`fit`.
 
         Codevectors start from the samples of the first call, unless ``init`` says where. A sample
-        is repeated as often as it weighs; fractions add up.
+        is repeated as often as it weighs over the mean so far; fractions add up.
         """
         first = not hasattr(self, "cluster_centers_")
         points = checked_points(self, X, reset=first)
         if first:
+            check_enough(len(points), getattr(self, "n_clusters", 1))
             data = weighted(points, checked_weights(sample_weight, points))
             self._begin(data, check_random_state(self.random_state))
-        order, self._owed = stream_rows(sample_weight, points, self._owed)
+        order = stream_rows(self, sample_weight, points, first=first)
         self.cluster_centers_ = self.cluster_centers_.copy()
         self._record(len(order), self._pass(points, order, None))
-        self.labels_ = nearest(points, self.cluster_centers_)[0]
+        self._label(points, sample_weight)
         return self
 
     def _begin(self, data: Weighted, rng: np.random.RandomState) -> None:
-        self._owed, self.n_iter_, self.history_ = 0.0, 0, []
+        self.n_iter_, self.history_ = 0, []
         self._start(data, rng)
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
@@ -225,6 +239,8 @@ class StochasticVQ(OnlineQuantizer):
         The codevectors.
     labels_ : ndarray, shape (n_samples,)
         Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.
+    inertia_ : float
+        Weighted sum of their squared distances from it.
     n_features_in_ : int
         Number of features.
     n_iter_ : int
@@ -255,13 +271,12 @@ class StochasticVQ(OnlineQuantizer):
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
     random_state: Seed = None
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **OnlineQuantizer.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **OnlineQuantizer._LEARNED,
         "_counts": Optional(real("K", "[0, inf)")),
     }
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
-        check_enough(data.size, self.n_clusters)
         if isinstance(self.init, str):
             self.cluster_centers_ = data.points[data.draw(self.n_clusters, rng)]
         else:
@@ -279,7 +294,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_prototypes : int, default=1
+    n_prototypes : int, default=8
         Codevectors of each class, ≥ 1; a class with fewer samples gets one for each.
     algorithm : {"lvq1", "glvq", "rslvq"}, default="lvq1"
         :func:`lvq1`, :func:`glvq` or :func:`rslvq`, the last with equal masses and temperature 2σ²,
@@ -315,7 +330,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     array(['low', 'high'], dtype='<U4')
     """
 
-    n_prototypes: Annotated[int, COUNT] = 1
+    n_prototypes: Annotated[int, COUNT] = 8
     _: KW_ONLY
     algorithm: Annotated[str, StrOptions({"lvq1", "glvq", "rslvq"})] = "lvq1"
     max_iter: Annotated[int, COUNT] = 30
@@ -323,16 +338,16 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
     random_state: Seed = None
 
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "codevectors_": Optional(real("K, d")),
         "codevector_labels_": Optional(ANYTHING),
         "classes_": Optional(ANYTHING),
         "n_iter_": Optional(whole()),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
-        if check_fitted((name in vars(self) for name in self.LEARNED), where):
+        if check_fitted((name in vars(self) for name in self._LEARNED), where):
             check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
             check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
             known = np.isin(self.codevector_labels_, self.classes_).all()
@@ -348,7 +363,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         y : array-like, shape (n_samples,)
             Class labels.
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0; a weight of 2 is the same as a repeated row.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
@@ -378,6 +393,17 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         winners, _ = nearest(fitted_points(self, X), self.codevectors_)
         labels: Array = self.codevector_labels_[winners]
         return labels
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """Negative squared distance of each sample from the nearest codevector of each class.
+
+        Shape (n_samples, n_classes); with two classes that of the second minus that of the first,
+        shape (n_samples,).
+        """
+        points = fitted_points(self, X)
+        own = [self.codevectors_[self.codevector_labels_ == label] for label in self.classes_]
+        scores = -np.stack([nearest(points, codevectors)[1] for codevectors in own], axis=1)
+        return np.asarray(scores[:, 1] - scores[:, 0] if len(own) == 2 else scores)
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> tuple[FloatArray, IntArray]:
         points, targets, weights = data

@@ -21,15 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import divergences
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import TakesMissing, check_columns, fitted_points
-from oda_rl.annealing.base import log_density
-from oda_rl.annealing.levels import Distribution, Level, Schedule
-from oda_rl.divergences import NAMED, Divergence
+from oda_rl._validation import WEIGHED, TakesMissing, check_columns, fitted_points
+from oda_rl.annealing.base import is_wide, log_density, normal_log_density
+from oda_rl.annealing.levels import Distribution
+from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, NOT_NEGATIVE, Filed, Seed, estimator
 from oda_rl.files.schema import Each, Optional, Sizes, real, require, whole
 from oda_rl.samples import counted, filled
 from oda_rl.trees.growth import Plan, Tree
-from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Samples, Statistics
+from oda_rl.trees.nodes import Cells, Node, Partial, Samples, Statistics
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class TreeLevel:
     distortion: float
     """Mean divergence of all samples, in the full space, from the means of these leaves."""
     n_samples: float
-    """Total weight of the samples in nodes at this depth."""
+    """Effective number of samples in nodes at this depth."""
 
 
 _KINDS: tuple[type, ...] = (
-    *(Tree, Plan, Node, Cells, Statistics, Partial, NodeAnnealer, Level, Schedule),
+    *(Tree, Plan, Node, Cells, Statistics, Partial),
     divergences.Mahalanobis,
     *NAMED.values(),
 )
@@ -80,17 +80,18 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
     _low: FloatArray = field(init=False)
     _high: FloatArray = field(init=False)
 
-    LEARNED: ClassVar[dict[str, Any]] = {
+    _LEARNED: ClassVar[dict[str, Any]] = {
         "_tree": Optional(Tree),
         "_resolutions": Optional(Each(whole("width", "[0, d)"))),
         "_widths": Optional(Each(whole("", "[1, inf)"))),
         "labels_": Optional(whole("n")),
+        "_weighed": WEIGHED,
         "_low": Optional(real("d")),
         "_high": Optional(real("d")),
     }
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes in a file are consistent."""
         learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
         require(len(learned) in (0, 3), f"{where} has been fitted by half")
@@ -160,7 +161,9 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         return self.n_leaves_
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Divergences of points, in the full space, from the codevectors of the leaves.
+        """Distances of points, in the full space, from the codevectors of the leaves.
+
+        Divergences, if these are not squared distances.
 
         Parameters
         ----------
@@ -175,7 +178,8 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         points, table = fitted_points(self, X), self._tree.table
         divergence = self._tree.plan.divergence
         divergence.check(points)
-        return divergence.between(divergence.embed(points), table.means[table.is_leaf])
+        found = divergence.between(divergence.embed(points), table.means[table.is_leaf])
+        return np.sqrt(found) if divergence.kernel == QUADRATIC else found
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the leaves: mass by volume.
@@ -183,6 +187,12 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
         Parameters, shapes and errors are those of :meth:`oda_rl.ODAClusterer.score_samples`.
         """
         points, table = fitted_points(self, X), self._tree.table
+        embed = self._tree.plan.divergence.embed
+        if is_wide(self._low, self._high) and self._tree.plan.refines:
+            distortion = self.history_[-1].distortion or 1.0
+            means = table.means[table.is_leaf]
+            logs = normal_log_density(embed(points), means, self.weights_, distortion)
+            return logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1]
 
         def assign(points: FloatArray) -> IntArray:
             return table.leaf_numbers[self._nodes(points)]

@@ -14,7 +14,11 @@ from oda_rl._validation import (
     checked_points,
     checked_targets,
     checked_weights,
+    fit_weights,
     fitted_points,
+    promised_classes,
+    stream_labels,
+    stream_weights,
 )
 from oda_rl.annealing.regressor import LocalModels, fit_local_models
 from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
@@ -28,7 +32,7 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.samples import filled
+from oda_rl.samples import counted, filled
 from oda_rl.trees.base import BaseODATree
 
 
@@ -42,7 +46,8 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
     max_depth : int, default=4
         Maximum number of codebooks from the root to a leaf, ≥ 1.
     min_samples_split : float, default=20
-        A cell whose samples weigh less (without weights: are fewer) is not divided.
+        A cell of fewer samples is not divided; with weights their effective number (Σw)²/Σw² is
+        shared out in proportion to them.
     resolutions : list or tuple, optional
         The view of each level, from the root on, the last one for all levels below, too: indices of
         features, or names if X has names, or a function from points, shape (n, d), to shape
@@ -103,7 +108,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
             are missing.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            At least 0; a weight of 2 is the same as two samples.
+            At least 0, relative to one another: a common factor makes no difference.
 
         Raises
         ------
@@ -113,7 +118,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
             If a resolution is neither a function nor a sequence of features.
         """
         points = checked_points(self, X, reset=True)
-        weights = checked_weights(sample_weight, points)
+        weights = fit_weights(self, sample_weight, points)
         self._grow(points, np.zeros(len(points), dtype=np.int64), weights, 1)
         self.labels_ = self.predict(X)
         return self
@@ -131,11 +136,11 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
             As for :meth:`fit`.
         y : ignored
         sample_weight : array-like, shape (n,), optional
-            At least 0: factors of the samples' steps.
+            At least 0: over the mean so far they are factors of the samples' steps.
         """
         first = not hasattr(self, "_tree")
         points = checked_points(self, X, reset=first)
-        weights = checked_weights(sample_weight, points)
+        weights = stream_weights(self, sample_weight, points, first=first)
         shown = weights > 0.0
         if first:
             self._plant(1, points[shown])
@@ -199,15 +204,16 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     _supervised = True
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODATree.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODATree._LEARNED,
         "classes_": Optional(ANYTHING),
         "_seen": Optional(ANYTHING),
+        "_promised": Optional(ANYTHING),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes in a file are consistent."""
-        super().check_contents(sizes, where)
+        super()._check_contents(sizes, where)
         if hasattr(self, "_tree"):
             check_classes(self._seen, self.classes_, sizes["tree_classes"])
 
@@ -233,9 +239,10 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         y : array-like, shape (n,)
             Numbers or strings.
         """
-        points, labels, weights = self._checked_all(X, y, sample_weight, reset=True)
+        points, labels = checked_labels(self, X, y, reset=True)
+        points, labels, weights = counted(points, labels, fit_weights(self, sample_weight, points))
         self.classes_, classes = np.unique(labels, return_inverse=True)
-        self._seen = self.classes_.tolist()
+        self._seen, self._promised = self.classes_.tolist(), []
         self._grow(points, classes, weights, len(self._seen))
         return self
 
@@ -247,26 +254,30 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         classes: npt.ArrayLike | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from one sample or many, each once, in their order; there may be new classes.
+        """Learn from one sample or many, each once, in their order.
 
         Parameters
         ----------
         X, y : array-like, shapes (n, d) and (n,)
             As for :meth:`fit`.
-        classes : ignored
+        classes : array-like, optional
+            Of the first call: all that may appear. Without them there may be new ones at any time.
         sample_weight : array-like, shape (n,), optional
-            At least 0: factors of the samples' steps.
+            At least 0: over the mean so far they are factors of the samples' steps.
         """
         first = not hasattr(self, "_tree")
-        points, labels, weights = self._checked_all(X, y, sample_weight, reset=first)
+        points, labels = checked_labels(self, X, y, reset=first)
+        weights = stream_weights(self, sample_weight, points, first=first)
+        points, labels, weights = counted(points, labels, weights)
+        promised = promised_classes(self, classes, first=first)
+        seen = promised.copy() if first else self._seen.copy()
+        indices = stream_labels(seen, labels, promised)
         if first:
             self._plant(0, points)
             self._seen = []
-        known = {label: index for index, label in enumerate(self._seen)}
-        indices = [known.setdefault(label, len(known)) for label in labels.tolist()]
-        samples = self._samples(points, np.array(indices), weights)
-        self._tree.add_classes(len(known) - len(self._seen))
-        self._seen = list(known)
+        samples = self._samples(points, indices, weights)
+        self._tree.add_classes(len(seen) - len(self._seen))
+        self._seen = seen
         self.classes_ = np.unique(self._as_labels(self._seen, labels.dtype))
         self._tree.observe(samples)
         return self
@@ -280,15 +291,6 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         """Probability of each class, in the order of ``classes_``, shape (n, C)."""
         nodes = self._nodes(fitted_points(self, X))
         return np.asarray(self._tree.table.shares[nodes][:, self._order()])
-
-    def _checked_all(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool
-    ) -> tuple[FloatArray, Array, FloatArray]:
-        """Return points, labels and weights of the samples of weights above 0."""
-        points, labels = checked_labels(self, X, y, reset=reset)
-        weights = checked_weights(sample_weight, points)
-        shown = weights > 0.0
-        return points[shown], labels[shown], weights[shown]
 
     @staticmethod
     def _as_labels(labels: list[Any], dtype: np.dtype[Any]) -> Array:
@@ -343,17 +345,17 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
     _: KW_ONLY
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
 
-    LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODATree.LEARNED,
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **BaseODATree._LEARNED,
         "codevector_labels_": Optional(real("leaves")),
         "slopes_": Optional(real("leaves, d")),
         "_centres": Optional(real("leaves, d")),
         "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
     }
 
-    def check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes in a file are consistent."""
-        super().check_contents(sizes, where)
+        super()._check_contents(sizes, where)
         models = ("codevector_labels_", "slopes_", "_centres", "_recent")
         learned = [name for name in models if hasattr(self, name)]
         complete = len(models) if hasattr(self, "_tree") else 0
@@ -374,7 +376,8 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         y : array-like, shape (n,)
             Finite.
         """
-        pairs, weights = self._checked_pairs(X, y, sample_weight, reset=True)
+        pairs = np.column_stack(checked_targets(self, X, y, reset=True))
+        pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
         points = np.ascontiguousarray(pairs[:, :-1])
         self._grow(points, np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._remember(pairs, weights)
@@ -391,10 +394,12 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         X, y : array-like, shapes (n, d) and (n,)
             As for :meth:`fit`.
         sample_weight : array-like, shape (n,), optional
-            At least 0: factors of the samples' steps.
+            At least 0: over the mean so far they are factors of the samples' steps.
         """
         first = not hasattr(self, "_tree")
-        pairs, weights = self._checked_pairs(X, y, sample_weight, reset=first)
+        pairs = np.column_stack(checked_targets(self, X, y, reset=first))
+        weights = stream_weights(self, sample_weight, pairs, first=first)
+        pairs, _, weights = counted(pairs, pairs, weights)
         if first:
             self._plant(1, pairs[:, :-1])
             self._recent = pairs[:0], weights[:0]
@@ -418,15 +423,6 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         model = super().at_level(level, n_clusters=n_clusters)
         model._remember(*self._recent)
         return model
-
-    def _checked_pairs(
-        self, X: Any, y: Any, sample_weight: Any, *, reset: bool
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return points and targets, shape (n, d + 1), and weights, of weights above 0."""
-        pairs = np.column_stack(checked_targets(self, X, y, reset=reset))
-        weights = checked_weights(sample_weight, pairs)
-        shown = weights > 0.0
-        return pairs[shown], weights[shown]
 
     def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
         """Fit the models to samples, shape (n, d + 1), and keep the last ones."""

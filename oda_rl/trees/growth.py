@@ -1,10 +1,12 @@
 """Growth of a tree of annealed codebooks on a data set or on a stream.
 
-Each node's codebook goes through temperatures separately, by an
-:class:`oda_rl.annealing.annealer.Annealer`; the tree decides which samples it gets.
+Each node's codebook is annealed separately, by an :class:`oda_rl.annealing.annealer.Annealer`: on
+all samples of the node, or on the first so many of a stream, from which its children start.
 """
 
 import copy
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,14 +14,15 @@ import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.annealer import Annealer
-from oda_rl.annealing.levels import LEVEL_SAMPLES, Distribution, Schedule
+from oda_rl.annealing.levels import Distribution, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, Divergence
-from oda_rl.files.schema import MAX, Each, Sizes, check_contents, flags, real, require, whole
-from oda_rl.samples import holes, rows_with_values
-from oda_rl.trees.nodes import Cells, Node, NodeAnnealer, Partial, Routes, Samples, Statistics
+from oda_rl.files.schema import MAX, Each, Sizes, flags, real, require, whole
+from oda_rl.samples import rows_with_values
+from oda_rl.trees.nodes import Cells, Node, Routes, Samples, Statistics
 
 _FIRST_LOOK = 500  # samples that give the scale of a node, in fit
+_COLLECTED = 10  # samples of a stream for each codevector of a node
 _SMOOTHING = 1.0  # samples with the parent's class shares that are added to a node
 _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
 
@@ -54,7 +57,12 @@ class Plan:
         """Whether ``fit`` refines codebooks at temperature 0."""
         return self.divergence.kernel == QUADRATIC
 
-    def schedule(self, *, ends_full: bool) -> Schedule:
+    @property
+    def n_collected(self) -> int:
+        """Samples that a leaf of a stream collects before it is divided."""
+        return max(_COLLECTED * self.branching, math.ceil(self.min_samples_split))
+
+    def schedule(self) -> Schedule:
         """Return the schedule of a node's annealing."""
         return Schedule(
             max_codevectors=self.branching,
@@ -64,7 +72,7 @@ class Plan:
             max_samples=np.inf,
             target_distortion=0.0,
             target_error=-1.0,
-            ends_full=ends_full,
+            ends_full=self.refines,
             forgetting=0.0,
         )
 
@@ -87,10 +95,9 @@ class Table:
     def __init__(self, tree: "Tree") -> None:
         nodes, cells, parents = [tree.nodes[0]], [], [0]
         for i, node in enumerate(nodes):  # which grows during the loop
-            codebook, children = tree.offspring(node)
-            cells.append(codebook)
-            nodes += children
-            parents += [i] * len(children)
+            cells.append(node.cells)
+            nodes += [tree.nodes[child] for child in node.children]
+            parents += [i] * len(node.children)
         self.depths = np.array([node.depth for node in nodes])
         self.parents = np.array(parents)
         self.depth = int(self.depths.max())
@@ -147,25 +154,17 @@ class Tree:
                 parents[child] += 1
                 right = self.nodes[child].path == (*path, k)  # so that there is no cycle
                 require(right, f"{name}.children[{k}] has another path")
-            self._check_learning(node, width, sizes, name)
+            self._check_waiting(node, sizes, name)
         require(parents[0] == 0 and (parents[1:] == 1).all(), f"{where} is no tree")
 
-    def _check_learning(self, node: Node, width: int, sizes: Sizes, where: str) -> None:
+    def _check_waiting(self, node: Node, sizes: Sizes, where: str) -> None:
         d, n_classes = sizes["d"], sizes["tree_classes"]
         for rows in node.waiting:
-            require(rows.shape[1] == width + d + 2, f"{where}.waiting has {rows.shape[1]} columns")
+            require(rows.shape[1] == d + 2, f"{where}.waiting has {rows.shape[1]} columns")
             classes, weights = rows[:, -2], rows[:, -1]
             right = (classes >= 0) & (classes < n_classes) & (classes == np.floor(classes))
             require((right & (weights > 0.0)).all(), f"{where}.waiting has no class, or no weight")
-        n = sum(map(len, node.waiting))
-        require(n < LEVEL_SAMPLES, f"{where}.waiting has {n} samples")
-        if node.annealer is not None:
-            right = isinstance(node.annealer, NodeAnnealer) and node.cells is None
-            require(right, f"{where} has cells, and an annealer")
-            sizes = {"d": width, "points": d, "tree_classes": n_classes}
-            check_contents(node.annealer, sizes, f"{where}.annealer")
-            same = node.annealer.divergence.kernel == self.plan.divergence.kernel
-            require(same, f"{where}.annealer has another divergence")
+        require(not node.waiting or self._room(node) > 0, f"{where}.waiting is full")
 
     def __init__(self, plan: Plan, seed: int, n_features: int, n_classes: int) -> None:
         self.plan, self.seed = plan, seed
@@ -191,26 +190,61 @@ class Tree:
             index, rows = pending.pop()
             node = self.nodes[index]
             node.statistics.add(samples, rows, self.plan.divergence)
-            if not self.plan.divides(node):
-                continue
-            features = samples.features(node.depth)[rows]
-            observed = rows_with_values(features)
-            rows, features = rows[observed], features[observed]
-            if len(rows) == 0:
-                continue
-            cells = self._anneal(node, features, samples.weights[rows])
-            k = len(cells.offsets)
-            if k > 1:
-                nearest = cells.nearest(features)
-                children = [node.child(i, node.statistics.empty()) for i in range(k)]
-                self._divide(node, cells, children)
-                pending += [(child, rows[nearest == i]) for i, child in enumerate(node.children)]
+            pending += self._divide(node, samples, rows)
+
+    def observe(self, samples: Samples) -> None:
+        """Grow on a stream, in its order: the same in blocks of any size."""
+        self.forget_table()
+        pending = [(0, samples, np.arange(len(samples.points)))]
+        while pending:
+            index, samples, rows = pending.pop()
+            node = self.nodes[index]
+            learned, rest = rows, rows[:0]
+            collects = node.cells is None and node.depth < self.plan.max_depth
+            if collects:
+                learned, rest = np.split(rows, [self._room(node)])
+                columns = samples.points, samples.classes, samples.weights
+                node.waiting.append(np.column_stack([column[learned] for column in columns]))
+            node.statistics.add(samples, learned, self.plan.divergence)
+            below = []
+            if node.cells is not None:
+                below = _below(node, samples, rows)
+            elif collects and self._room(node) == 0:
+                if len(rest) > 0:
+                    pending.append((index, samples, rest))
+                samples = _collected(node, samples.view)
+                below = self._divide(node, samples, np.arange(len(samples.points)))
+            pending += [(child, samples, own) for child, own in below]  # the next to come
+
+    def _room(self, node: Node) -> int:
+        """How many samples a leaf of a stream still collects."""
+        return self.plan.n_collected - sum(map(len, node.waiting))
+
+    def _divide(self, node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
+        """Anneal the codebook of a leaf on rows of samples, if it may be divided.
+
+        Returns its children and their rows.
+        """
+        if not self.plan.divides(node):
+            return []
+        features = samples.features(node.depth)[rows]
+        rows = rows[rows_with_values(features)]
+        if len(rows) == 0:
+            return []
+        cells = self._anneal(node, samples.features(node.depth)[rows], samples.weights[rows])
+        k = len(cells.offsets)
+        if k < 2:
+            return []
+        node.cells = cells
+        node.children = list(range(len(self.nodes), len(self.nodes) + k))
+        self.nodes += [node.child(i, node.statistics.empty()) for i in range(k)]
+        return _below(node, samples, rows)
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
         """Return the cells of a node that have samples, in the order of their first samples."""
         rng = self._generator(node)
         data = Distribution(features, np.zeros(len(features), dtype=np.int64), weights, rng)
-        schedule = self.plan.schedule(ends_full=self.plan.refines)
+        schedule = self.plan.schedule()
         current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
         rows = data.draw(0, *data.max_draw(_FIRST_LOOK, None))
         weighed = data.points[rows], data.classes[rows], np.ones(len(rows))
@@ -224,93 +258,6 @@ class Tree:
         used, first = np.unique(cells.nearest(data.points), return_index=True)
         return cells.only(used[np.argsort(first)])
 
-    def observe(self, samples: Samples) -> None:
-        """Grow on a stream, in its order: the same in blocks of any size."""
-        self.forget_table()
-        pending = [(0, np.arange(len(samples.points)))]
-        while pending:
-            index, rows = pending.pop()
-            node = self.nodes[index]
-            rows = self._learn(node, samples, rows)
-            if len(rows) > 0 and node.cells is not None:
-                node.statistics.add(samples, rows, self.plan.divergence)
-                features = samples.features(node.depth)[rows]
-                observed = rows_with_values(features)
-                rows, nearest = rows[observed], node.cells.nearest(features[observed])
-                pending += [(child, rows[nearest == k]) for k, child in enumerate(node.children)]
-
-    def _learn(self, node: Node, samples: Samples, rows: IntArray) -> IntArray:
-        """Let a leaf learn until it has children; return the remaining rows."""
-        while len(rows) > 0 and node.cells is None:
-            room = len(rows)
-            if node.depth < self.plan.max_depth:
-                room = LEVEL_SAMPLES - sum(map(len, node.waiting))
-                if node.annealer is not None:
-                    room = node.annealer.room
-                self._take(node, samples, rows[:room])
-            node.statistics.add(samples, rows[:room], self.plan.divergence)
-            rows = rows[room:]
-            if node.annealer is None:
-                if sum(map(len, node.waiting)) >= LEVEL_SAMPLES:
-                    self._begin(node, samples)
-            elif not node.annealer.active:
-                cells, children = self.offspring(node)
-                node.annealer = None
-                if cells is not None:
-                    self._divide(node, cells, children)
-        return rows
-
-    def _take(self, node: Node, samples: Samples, rows: IntArray) -> None:
-        """Let a leaf collect samples, or its annealer observe them."""
-        features, points = samples.features(node.depth)[rows], samples.points[rows]
-        classes, weights = samples.classes[rows], samples.weights[rows]
-        if node.annealer is None:
-            node.waiting.append(np.column_stack([features, points, classes, weights]))
-        else:
-            observed = rows_with_values(features)
-            joined = self._joined(node, node.annealer.anchor, features, points, classes)[observed]
-            zeros = np.zeros(len(joined), dtype=np.int64)
-            node.annealer.observe(joined, zeros, weights[observed])
-
-    def _joined(
-        self, node: Node, anchor: FloatArray, features: FloatArray, points: FloatArray,
-        classes: IntArray,
-    ) -> FloatArray:  # fmt: skip
-        """Lay out points for a :class:`NodeAnnealer`."""
-        gaps = self.plan.divergence.rowwise(points, np.broadcast_to(anchor, points.shape))
-        members = np.eye(len(node.statistics.class_weights))[classes]
-        return np.column_stack([features, points, gaps, members])
-
-    def _begin(self, node: Node, samples: Samples) -> None:
-        """Begin to anneal a leaf on the samples it has collected, if it may be divided."""
-        waiting, d = np.concatenate(node.waiting), len(node.statistics.total)
-        node.waiting = []
-        width = waiting.shape[1] - d - 2
-        waiting = waiting[rows_with_values(waiting[:, :width])]
-        features, points = waiting[:, :width], waiting[:, width : width + d]
-        low, high = (of.reduce(features, axis=0, initial=np.nan) for of in (np.fmin, np.fmax))
-        if not self.plan.divides(node) or not (low < high).any():
-            return
-        schedule, generator = self.plan.schedule(ends_full=False), self._generator(node)
-        current = NodeAnnealer(schedule, self.plan.divergence, width, generator)
-        current.anchor = points.mean(axis=0)
-        if holes(waiting) is not None:
-            current.anchor = mean = node.statistics.mean
-            views = samples.view(mean[None])
-            view = views[min(node.depth, len(views) - 1)][0]
-            for part, known in ((features, view), (points, mean)):
-                unknown = np.isnan(part).all(axis=0)  # starts at the mean of a node above
-                part[:, unknown] = known[unknown]
-        joined = self._joined(node, current.anchor, features, points, waiting[:, -2].astype(int))
-        current.begin(joined, np.zeros(len(joined), dtype=np.int64), waiting[:, -1])
-        if current.active:
-            node.annealer = current
-
-    def _divide(self, node: Node, cells: Cells, children: list[Node]) -> None:
-        node.cells = cells
-        node.children = list(range(len(self.nodes), len(self.nodes) + len(children)))
-        self.nodes += children
-
     def _generator(self, node: Node) -> np.random.Generator:
         # Zeros at the end of a seed have no effect.
         return np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
@@ -319,33 +266,6 @@ class Tree:
         """Make room for n more classes."""
         for node in self.nodes:
             node.statistics.class_weights = np.pad(node.statistics.class_weights, (0, n))
-            if node.annealer is not None:
-                node.annealer.widen(n)
-
-    def offspring(self, node: Node) -> tuple[Cells | None, list[Node]]:
-        """Cells and children of a node; those of its annealer, if it has one."""
-        if node.annealer is None:
-            return node.cells, [self.nodes[child] for child in node.children]
-        width = node.annealer.n_features
-        d = len(node.statistics.total)
-        view = node.annealer.view(self.plan.branching)
-        if len(view.weights) < 2:
-            return None, []
-        statistics = []
-        for share, averages in zip(view.weights, view.codevectors[:, width:], strict=True):
-            weight = node.statistics.weight * share
-            mean, gap, classes = averages[:d], averages[d], averages[d + 1 :]
-            # Jensen's gap of the divergence from any anchor is that of its φ.
-            gap -= self.plan.divergence.rowwise(mean[None], node.annealer.anchor[None])[0]
-            error = weight * max(float(gap), 0.0)
-            child = Statistics(weight * mean, weight * classes, weight, error)
-            if (partial := node.statistics.partial) is not None:  # with the same shares missing
-                part = weight / node.statistics.weight
-                known, expected = part * partial.known, part * partial.expected_known
-                child.partial = Partial.about(mean, known, expected, error)
-            statistics.append(child)
-        children = [node.child(k, child) for k, child in enumerate(statistics)]
-        return Cells.of(view.codevectors[:, :width], self.plan.divergence), children
 
     def cut(self, depth: int) -> "Tree":
         """Return a copy without the nodes below a depth."""
@@ -356,6 +276,24 @@ class Tree:
         tree.nodes = [tree.nodes[i] for i in old]
         for node in tree.nodes:
             if node.depth == depth:
-                node.cells, node.annealer, node.children, node.waiting = None, None, [], []
+                node.cells, node.children, node.waiting = None, [], []
             node.children = [new[child] for child in node.children]
         return tree
+
+
+def _below(node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
+    """Children of a node, and which rows of samples are theirs."""
+    assert node.cells is not None
+    features = samples.features(node.depth)[rows]
+    observed = rows_with_values(features)
+    rows, nearest = rows[observed], node.cells.nearest(features[observed])
+    parts = ((child, rows[nearest == k]) for k, child in enumerate(node.children))
+    return [(child, own) for child, own in parts if len(own) > 0]
+
+
+def _collected(node: Node, view: Callable[[FloatArray], list[FloatArray]]) -> Samples:
+    """Take the samples that a leaf of a stream has collected."""
+    waiting, node.waiting = np.concatenate(node.waiting), []
+    points = np.ascontiguousarray(waiting[:, :-2])
+    classes, weights = waiting[:, -2].astype(np.int64), waiting[:, -1].copy()
+    return Samples(points, classes, weights, view(points), view)

@@ -20,7 +20,6 @@ import numpy as np
 from oda_rl._compile import compiled, inlined, reordered
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import chunks
-from oda_rl.annealing.annealer import Annealer
 from oda_rl.divergences import Divergence
 from oda_rl.files.schema import (
     ANYTHING,
@@ -29,9 +28,7 @@ from oda_rl.files.schema import (
     Maybe,
     Member,
     Optional,
-    Sizes,
     real,
-    require,
 )
 from oda_rl.samples import filled, first_missing_row, observed_shares
 
@@ -341,39 +338,13 @@ class Statistics:
             self.total, self.weight = totals[-1], float(masses[-1])
 
 
-class NodeAnnealer(Annealer):
-    """The annealing of a node that learns from a stream.
-
-    Its points are the features, and further columns to average: the point in the full space, its
-    divergence there from ``anchor``, and an indicator of each class.
-    """
-
-    anchor: FloatArray
-    SCHEMA: ClassVar[dict[str, Any]] = {**Annealer.SCHEMA, "anchor": real("points")}
-
-    def check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the columns and classes in a file are right."""
-        wanted = sizes["d"] + sizes["points"] + 1 + sizes["tree_classes"]
-        require(sizes["D"] == wanted, f"{where} has {sizes['D']} columns: it must have {wanted}")
-        require(sizes["classes"] == 1, f"{where} has {sizes['classes']} classes: it must have 1")
-        super().check_contents(sizes, where)
-
-    def widen(self, n: int) -> None:
-        """Make room for n more classes."""
-        self.codevectors = np.pad(self.codevectors, ((0, 0), (0, n)))
-        if self._observed is not None:
-            masses = np.repeat(self.masses[:, None], n, axis=1)
-            self._observed = np.concatenate([self._observed, masses], axis=1)
-
-
 @dataclass
 class Node:
     """A cell of the tree.
 
     ``path`` has the number of the cell at each depth on the way from the root. ``cells`` divide the
     node's samples among ``children``, which are indices of nodes. A leaf of a stream collects
-    samples in ``waiting``, rows of the features, the point, the class and the weight; then it has
-    an ``annealer``, whose codevectors become children.
+    samples in ``waiting``, rows of the point, the class and the weight.
     """
 
     path: tuple[int, ...]
@@ -381,7 +352,6 @@ class Node:
     cells: Cells | None = None
     children: list[int] = field(default_factory=list)
     waiting: list[FloatArray] = field(default_factory=list)
-    annealer: NodeAnnealer | None = None
 
     SCHEMA: ClassVar[dict[str, Any]] = {
         "path": ANYTHING,
@@ -389,9 +359,8 @@ class Node:
         "cells": Maybe(Cells),
         "children": ANYTHING,
         "waiting": Each(real("n, row", MISSING)),
-        "annealer": ANYTHING,
     }
-    """The tree checks a path, children and an annealer."""
+    """The tree checks a path and children."""
 
     @property
     def depth(self) -> int:
