@@ -57,28 +57,42 @@ STORED: dict[str, type] = {
 """Classes that a file may have of densities."""
 
 
-def default_density(data: Weighted) -> SGDGaussianMixture:
-    """Return a Gaussian mixture of 4 components, with a variance floor for each feature.
+def common_floor(data: Weighted, share: float) -> FloatArray | None:
+    """Variance floor of each feature, shape (d,), for the densities of all classes.
 
-    The floor is a share of E[g⁴] / E[g²], where g is the gap from the mean. Like a share of the
-    variance E[g²], it is independent of units; but it is larger for a pixel that is rarely bright.
+    It is a share of E[g⁴] / E[g²], where g is the gap from the mean of all samples. Like a share of
+    the variance E[g²], it is independent of units; but it is larger for a pixel that is rarely
+    bright. None if squares vanish.
     """
     gaps = np.abs(data.points - means_of(data.points, data.weights))
     largest = np.fmax.reduce(gaps, axis=0)
     shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are finite
     squares, fourths = (means_of(shares**power, data.weights) for power in (2, 4))
     varying = deviations_of(data.points, data.weights) > 0.0
-    roots = largest[varying] * np.sqrt(_FLOOR_SHARE * fourths[varying] / squares[varying])
+    roots = largest[varying] * np.sqrt(share * fourths[varying] / squares[varying])
     floor = np.full(len(varying), np.mean(roots) ** 2 if varying.any() else 0.0)
     floor[varying] = roots**2
     positive = floor.min() > 0.0  # squares of very small numbers are 0
-    return SGDGaussianMixture(_COMPONENTS, tol=_TOL, variance_floor=floor if positive else None)
+    return floor if positive else None
 
 
 def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
-    """Return the estimator to fit to data, and a seed for it."""
+    """Return the estimator to fit to parts of the data, and a seed for it.
+
+    Mixtures have the variance floors of all data, so that units do not differ between classes.
+    """
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
-    return default_density(data) if model.estimator is None else model.estimator, seed
+    density, share = model.estimator, _FLOOR_SHARE
+    if density is None:
+        density = SGDGaussianMixture(_COMPONENTS, tol=_TOL)
+    elif not isinstance(density, StreamingMixture) or density.variance_floor is not None:
+        return density, seed
+    else:
+        density, share = clone(density), density._floor_share()[0]
+    floor = common_floor(data, share)
+    spherical = floor is not None and density._spherical()
+    density.set_params(variance_floor=float(np.mean(floor)) if spherical else floor)  # type: ignore[arg-type]
+    return density, seed
 
 
 def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:

@@ -29,8 +29,8 @@ _KEPT = 1000  # samples that are learned again when a feature appears
 class _Streamed(base.Estimator):
     """Adapter: a copy of the estimator that learns, and the order of features.
 
-    Features that a sample lacks count as 0. When a new one appears, a new copy learns the last 1,000
-    samples again.
+    Features that a sample lacks count as 0. When a new one appears, a new copy learns the last
+    1,000 samples again.
     """
 
     def __init__(self, estimator: Any) -> None:

@@ -444,7 +444,7 @@ def test_temperatures_of_associations_are_those_of_what_is_observed():
     model = ODAClusterer(3, refine=False, random_state=0).fit(blobs(300, 46)[0])
     x = np.array([[1.0, np.nan, 2.0, np.nan, np.nan]])
     squares = ((x - model.codevectors_)[:, [0, 2]] ** 2).sum(axis=1)
-    np.testing.assert_allclose(model.transform(x)[0], squares * 5 / 2)
+    np.testing.assert_allclose(model.transform(x)[0] ** 2, squares * 5 / 2)
     shares = model.weights_ * np.exp(-(squares - squares.min()) / model.temperature_)
     np.testing.assert_allclose(model.predict_proba(x)[0], shares / shares.sum(), atol=1e-12)
 

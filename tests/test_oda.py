@@ -312,7 +312,7 @@ def test_a_model_with_a_learned_metric_does_what_others_do(tmp_path):
     loaded = ODAClassifier.load(tmp_path / "model.zip")
     fresh, names = hidden_moons(1000, 3)
     np.testing.assert_array_equal(loaded.predict_proba(fresh), model.predict_proba(fresh))
-    np.testing.assert_allclose(model.transform(model.codevectors_).diagonal(), 0.0, atol=1e-9)
+    np.testing.assert_allclose(model.transform(model.codevectors_).diagonal(), 0.0, atol=1e-6)
     # The stream goes on in the metric, from after all samples.
     assert loaded.partial_fit(fresh, names).score(*hidden_moons(1000, 4)) > 0.95
     model.partial_fit(fresh, names)

@@ -112,7 +112,7 @@ CASES = {
 
 def converted(model, points, **settings):
     last = model[-1] if hasattr(model, "steps") else model
-    if hasattr(last, "classes_") and hasattr(last, "predict_proba"):
+    if hasattr(last, "classes_"):
         settings.setdefault("options", {id(last): {"zipmap": False}})
     return to_onnx(model, points[:1], **settings)
 
@@ -149,7 +149,7 @@ def compare(model, points, tolerance, ties, **settings):
             others[0][same], model.predict_proba(points)[same], atol=tolerance
         )
     if hasattr(model, "decision_function"):
-        decisions = model.decision_function(points)[:, None]
+        decisions = model.decision_function(points).reshape(len(points), -1)
         finite = same & (decisions[:, 0] > -1e30)
         np.testing.assert_allclose(others[0][finite], decisions[finite], tolerance, tolerance)
         assert (others[0][decisions < -1e30] <= -1e37).all()
@@ -191,6 +191,45 @@ def test_every_estimator_that_predicts_has_a_converter():
 def test_older_opsets(name, opset, fitted):
     model, points = fitted(name)
     compare(model, points.astype(np.float32), 1e-4, 2e-3, target_opset=opset)
+
+
+HOLED = np.where(np.random.default_rng(0).random(IRIS.shape) < 0.2, np.nan, IRIS)
+HOLED[np.isnan(HOLED).all(axis=1), 0] = 5.0
+
+
+@pytest.mark.parametrize(
+    ("model", "y"),
+    [
+        (SOM((2, 3), random_state=0), None),
+        (ODAClusterer(5, random_state=0), None),
+        (ODAClassifier(6, random_state=0), NAMES),
+        (ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
+        (ODARegressor(5, random_state=0), IRIS[:, 0]),
+        (ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
+        (ODATreeClassifier(random_state=0), NAMES),
+        (ODATreeRegressor(random_state=0), IRIS[:, 0]),
+        (SGDGaussianMixture(3, random_state=0), None),
+        (SGDGaussianMixture(3, covariance_type="tied_spherical", random_state=0), None),
+        (DensityOutlierDetector(random_state=0), None),
+        (DensityClassifier(random_state=0), NAMES),
+    ],
+)
+def test_missing_values_count_as_in_python(model, y):
+    compare(model.fit(HOLED, y), HOLED, 1e-9, 0.0)
+
+
+def test_full_covariances_of_missing_values_are_refused():
+    mixture = SGDGaussianMixture(2, covariance_type="full", random_state=0).fit(HOLED)
+    with pytest.raises(ValueError, match="has learned full covariances from missing values"):
+        to_onnx(mixture, IRIS[:1])
+
+
+@pytest.mark.parametrize("name", ["clusters", "tree", "mixture", "exemplars", "outliers"])
+def test_log_densities_are_an_output_on_demand(name, fitted):
+    model, points = fitted(name)
+    graph = to_onnx(model, points[:1], options={type(model): {"score_samples": True}})
+    found, wanted = run(graph, points)[-1][:, 0], model.score_samples(points)
+    np.testing.assert_allclose(found, np.maximum(wanted, -1e300), rtol=1e-9, atol=1e-9)
 
 
 def test_in_a_pipeline_with_names_of_classes():

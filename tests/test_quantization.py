@@ -189,7 +189,8 @@ def test_clusterers_agree_with_themselves(estimator):
     points, _ = make_blobs(300, centers=3, random_state=1)
     fitted = clone(estimator).fit(points)
     divergences = ((points[:, None] - fitted.codevectors_) ** 2).sum(-1)
-    np.testing.assert_allclose(fitted.transform(points), divergences)
+    np.testing.assert_allclose(fitted.transform(points), np.sqrt(divergences))
+    assert fitted.inertia_ == pytest.approx(divergences.min(1).sum())
     np.testing.assert_array_equal(fitted.predict(points), divergences.argmin(1))
     np.testing.assert_array_equal(fitted.labels_, fitted.predict(points))
     np.testing.assert_array_equal(clone(estimator).fit_predict(points), fitted.labels_)
@@ -241,13 +242,26 @@ def test_lvq_learns(algorithm):
     assert classifier.classes_.tolist() == ["lower", "upper"]
 
 
+def test_lvq_decides_by_the_nearest_codevector_of_each_class():
+    points, targets = make_blobs(90, centers=3, random_state=0)
+    for n_classes in (2, 3):
+        rows = targets < n_classes
+        model = LVQ(random_state=0).fit(points[rows], targets[rows])
+        assert len(model.codevectors_) == 8 * n_classes
+        squares = ((points[rows, None] - model.codevectors_) ** 2).sum(axis=2)
+        own = [squares[:, model.codevector_labels_ == c].min(axis=1) for c in range(n_classes)]
+        found = model.decision_function(points[rows])
+        wanted = own[0] - own[1] if n_classes == 2 else -np.column_stack(own)
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+
+
 def test_lvq_starts_where_it_is_told_to():
     points, targets = make_blobs(300, centers=[[-3, 0], [3, 0]], random_state=0)
     start = np.array([[-1.0, 1.0], [1.0, 1.0]])
     before = start.copy()
-    assert LVQ(init=start, random_state=0).fit(points, targets).score(points, targets) > 0.98
+    assert LVQ(1, init=start, random_state=0).fit(points, targets).score(points, targets) > 0.98
     np.testing.assert_array_equal(start, before)
-    backwards = LVQ(init=start[::-1], rate=1e-9, random_state=0).fit(points, targets)
+    backwards = LVQ(1, init=start[::-1], rate=1e-9, random_state=0).fit(points, targets)
     np.testing.assert_allclose(backwards.codevectors_, start[::-1], atol=1e-4)
     assert backwards.score(points, targets) < 0.02
 
@@ -388,7 +402,7 @@ def test_ward_merges_the_pair_that_costs_least():
         (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),
         (LVQ(algorithm="lvq4"), r"'algorithm' parameter .* Got 'lvq4' instead"),
         (LVQ(rate=1.0), r"'rate' parameter .* Got 1.0 instead"),
-        (LVQ(init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
+        (LVQ(1, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
         (BatchDeterministicAnnealing(21), r"n_samples=20 should be >= n_clusters=21\."),
         (BatchDeterministicAnnealing(cooling=1.0), r"'cooling' parameter .* Got 1.0 instead"),
         (BatchDeterministicAnnealing(min_temperature=0.0), r"'min_temperature' .* Got 0.0 instead"),

@@ -67,13 +67,18 @@ def test_it_learns_what_partial_fit_learns(estimator, kind, data):
     assert not hasattr(model.estimator, "n_features_in_") or model.estimator is estimator
 
 
-def test_features_are_those_of_the_first_sample(data):
-    X, _ = data
-    model = to_river(ODAClusterer(2, random_state=0))
-    assert model.predict_one({"a": 1.0, "b": 2.0}) == 0
-    for row in X:
-        model.learn_one({"a": row[0], "b": row[1]})
-    assert model.predict_one({"b": 0.0}) == model.predict_one({"a": 0.0, "b": 0.0, "c": 9.0})
+def test_features_that_come_late_count(data):
+    X, y = data
+    model, clusters = to_river(ODAClassifier(8, random_state=0)), to_river(ODAClusterer(2))
+    assert clusters.predict_one({"a": 1.0, "b": 2.0}) == 0
+    assert clusters.centers == {}
+    for i, (row, label) in enumerate(zip(X, y.tolist(), strict=True)):
+        x = {"noise": float(row[0] - 4.0 * label)} | ({"late": float(row[1])} if i > 30 else {})
+        model.learn_one(x, label)
+        clusters.learn_one(x)
+    assert model.predict_one({"noise": 0.0}) == model.predict_one({"noise": 0.0, "late": 0.0}) == 0
+    assert model.predict_one({"noise": 0.0, "late": 4.0}) == 1
+    assert [set(center) for center in clusters.centers.values()] == [{"noise", "late"}] * 2
 
 
 def test_classes_may_come_late():

@@ -32,7 +32,7 @@ def test_it_is_minisom(shape):
     )
     winners = np.array([theirs.winner(point) for point in points])
     np.testing.assert_array_equal(model.positions_[model.predict(points)], winners)
-    assert -model.score(points) == pytest.approx(model.transform(points).min(axis=1).mean())
+    assert -model.score(points) == pytest.approx((model.transform(points).min(axis=1) ** 2).mean())
 
 
 @pytest.mark.parametrize("periodic", [False, True])
@@ -43,6 +43,29 @@ def test_pulls_are_those_of_the_formula(shape, periodic):
         write_pulls(winner, Grid(*shape, periodic), 1.3, out)
         expected = oracles.som_pulls(winner, shape, periodic, 1.3)
         np.testing.assert_allclose(out, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_a_hexagonal_map_has_six_neighbours_at_one_step(periodic):
+    shape, out = (4, 5), np.empty(20)
+    rows, columns = np.divmod(np.arange(20), 5)
+    places = np.column_stack([np.sqrt(0.75) * rows, columns + 0.5 * (rows % 2)])
+    lengths = np.array([np.sqrt(0.75) * 4, 5.0])
+    for winner in range(20):
+        gaps = np.abs(places - places[winner])
+        gaps = np.minimum(gaps, lengths - gaps) if periodic else gaps
+        write_pulls(winner, Grid(*shape, periodic, True), 1.3, out)
+        np.testing.assert_allclose(out, np.exp(-(gaps**2).sum(axis=1) / (2 * 1.3**2)), rtol=1e-12)
+        near = np.isclose(np.hypot(*gaps.T), 1.0).sum()
+        assert near == 6 if periodic else 2 <= near <= 6
+    points = np.random.default_rng(0).random((300, 2))
+    model = SOM(shape, topology="hexagonal", periodic=periodic, random_state=0).fit(points)
+    distances = np.sort(model.transform(points), axis=1)
+    assert model.quantization_error(points) == pytest.approx(distances[:, 0].mean())
+    assert model.u_matrix().shape == shape
+    assert 0.0 <= model.topographic_error(points) < 0.5
+    with pytest.raises(ValueError, match="needs an even number of rows"):
+        SOM((3, 4), topology="hexagonal", periodic=True).fit(points)
 
 
 def test_the_agents_kernel_pulls_in_any_metric():

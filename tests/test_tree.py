@@ -94,7 +94,7 @@ def test_history_has_the_distortion_of_each_depth(name, streamed):
     for level in model.history_:
         cut = model.at_level(level.depth)
         assert (cut.n_leaves_, cut.depth_) == (level.n_leaves, level.depth)
-        tolerance = 0.25 if streamed else 1e-9  # young cells of a stream are estimates
+        tolerance = 0.25 if streamed else 1e-9  # leaves go on learning while cells stay
         assert -cut.score(points) == pytest.approx(level.distortion, rel=tolerance)
     assert model.history_[0].n_samples == pytest.approx(len(points))
     assert model.history_[1].distortion < 0.6 * model.history_[0].distortion
@@ -160,13 +160,17 @@ def test_a_function_is_called_once_for_a_batch_and_may_spoil_its_argument():
 def test_weights_are_repetitions(kind, divergence):
     points, labels = labelled(300)
     weights = np.random.default_rng(1).integers(0, 4, 300)
-    model = kind(divergence=divergence, random_state=0)
+    model = kind(divergence=divergence, min_samples_split=0, random_state=0)
     weighted = clone(model).fit(points, labels, sample_weight=weights)
     order = np.random.default_rng(2).permutation(np.repeat(np.arange(300), weights))
     repeated = clone(model).fit(points[order], labels[order])
     np.testing.assert_array_equal(weighted.codevectors_, repeated.codevectors_)
     np.testing.assert_array_equal(weighted.apply(points), repeated.apply(points))
-    assert weighted.history_ == repeated.history_
+    for one, other in zip(weighted.history_, repeated.history_, strict=True):
+        assert (one.n_leaves, one.distortion) == pytest.approx((other.n_leaves, other.distortion))
+    effective = weights.sum() ** 2 / (weights**2).sum()  # repetition raises it
+    assert weighted.history_[0].n_samples == pytest.approx(effective)
+    assert repeated.history_[0].n_samples == weights.sum()
 
 
 @BOTH
@@ -319,7 +323,7 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
     labels = (points[:, 0] > np.median(points[:, 0])).astype(int)
     model = kind(random_state=0).fit(points, labels)
     squares = ((points[:, None] - model.codevectors_) ** 2).sum(axis=2)
-    np.testing.assert_allclose(model.transform(points), squares, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(model.transform(points) ** 2, squares, rtol=1e-9, atol=1e-9)
     # The histogram's masses are the leaves', and its integral over the box is 1.
     low, high = points.min(axis=0), points.max(axis=0)
     grid = np.stack(np.meshgrid(*np.linspace(low, high, 200).T), axis=-1).reshape(-1, 2)
@@ -463,7 +467,7 @@ def waves(n, seed=0):
 
 
 @pytest.mark.parametrize(
-    ("local_model", "least", "streamed"), [("linear", 0.98, 0.7), ("constant", 0.93, 0.1)]
+    ("local_model", "least", "streamed"), [("linear", 0.98, 0.98), ("constant", 0.93, 0.9)]
 )
 def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, streamed, tmp_path):
     points, targets = waves(4000)
@@ -476,7 +480,7 @@ def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, stre
         stream.partial_fit(points[rows], targets[rows])
         stream.save(tmp_path / "tree.zip")
         stream = ODATreeRegressor.load(tmp_path / "tree.zip")
-    assert stream.score(fresh, truth) > streamed  # a pass of 4000 samples makes a few leaves
+    assert stream.score(fresh, truth) > streamed
 
 
 def test_a_constant_model_is_the_mean_of_its_leaf_also_where_a_tree_is_cut():
@@ -498,11 +502,20 @@ def test_a_constant_model_is_the_mean_of_its_leaf_also_where_a_tree_is_cut():
 def test_weights_of_a_regression_are_repetitions(local_model):
     points, targets = waves(300)
     weights = np.random.default_rng(3).integers(0, 4, 300)
-    model = ODATreeRegressor(3, local_model=local_model, random_state=0)
+    model = ODATreeRegressor(3, local_model=local_model, min_samples_split=0, random_state=0)
     plain = clone(model).fit(points.repeat(weights, axis=0), targets.repeat(weights))
     weighed = clone(model).fit(points, targets, sample_weight=weights)
     np.testing.assert_allclose(weighed.codevectors_, plain.codevectors_, rtol=1e-9)
-    np.testing.assert_allclose(weighed.predict(points), plain.predict(points), rtol=1e-9)
+    tolerance = 0.5 if local_model == "linear" else 1e-9  # slopes shrink more with fewer samples
+    np.testing.assert_allclose(weighed.predict(points), plain.predict(points), atol=tolerance)
+
+
+def test_a_stream_of_digits_is_learned_nearly_as_well_as_at_once():
+    points, labels = load_digits(return_X_y=True)
+    train, test, y_train, y_test = train_test_split(points, labels, random_state=0)
+    at_once = ODATreeClassifier(random_state=0).fit(train, y_train)
+    stream = ODATreeClassifier(random_state=0).partial_fit(train, y_train)
+    assert stream.score(test, y_test) > at_once.score(test, y_test) - 0.1
 
 
 def test_targets_that_are_no_numbers_are_refused():

@@ -218,7 +218,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     _LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODA._LEARNED,
         "classes_": Optional(ANYTHING),
-        "class_prior_": Optional(real("classes", "[0, 1]")),
+        "class_prior_": Optional(real("all_classes", "[0, 1]")),
         "prediction_temperature_": Optional(real("", "(0, inf)")),
         "best_params_": Optional(ANYTHING),
         "_seen": Optional(ANYTHING),

@@ -530,7 +530,8 @@ def _products(graph: Graph, tables: Value, rows: Value) -> Value:
 
 def _partial(graph: Graph, scores: Value, excess: Value, missing: Value, heaviest: Value) -> Value:
     """Return scores without what is missing; where all is, the heaviest child has the lowest."""
-    none = graph.op("ReduceMinApi18", missing, axes=[1], keepdims=1)
+    some = graph.max(graph.op("Sub", graph.table(1.0), missing))
+    none = graph.op("Sub", graph.table(1.0), some)
     return graph.op("Sub", graph.op("Sub", scores, excess), graph.op("Mul", none, heaviest))
 
 

@@ -53,6 +53,7 @@ FIRST_SEEDS = {
     "kill_trainings": 63_000_000,
     "fuzz_files": 64_000_000,
     "benchmark_everyday": 65_000_000,
+    "benchmark_tables": 66_000_000,
     "benchmark_online": 220_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)

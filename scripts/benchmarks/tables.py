@@ -1,0 +1,131 @@
+"""Small tables with untouched defaults: accuracy, log loss and R² beside scikit-learn's estimators.
+
+For each seed a shuffled, stratified five-fold cross-validation, in which all methods have the same
+folds and features as they are, without scaling. The log loss of a method without probabilities is
+left out.
+
+Run: python scripts/benchmark.py tables
+Runs are stored in results/benchmark_tables.jsonl, and not repeated; writes
+results/benchmark_tables.csv (every fold).
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds
+from common.summaries import Column, Row, Rows, Table, among, of, the
+from river import datasets as streams
+from sklearn import datasets
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+
+import oda_rl
+from oda_rl._types import Array, FloatArray
+from oda_rl.runs.parallel import Execution
+
+EXPERIMENT = Experiment("benchmark_tables")
+Sample = tuple[FloatArray, Array]
+CLASSIFIERS: dict[str, Callable[[int], Any]] = {
+    "ODAClassifier": lambda seed: oda_rl.ODAClassifier(random_state=seed),
+    "ODATreeClassifier": lambda seed: oda_rl.ODATreeClassifier(random_state=seed),
+    "DensityClassifier": lambda seed: oda_rl.DensityClassifier(random_state=seed),
+    "LVQ": lambda seed: oda_rl.LVQ(random_state=seed),
+    "random forest": lambda seed: RandomForestClassifier(random_state=seed),
+    "logistic regression": lambda seed: LogisticRegression(random_state=seed),
+    "naive Bayes": lambda seed: GaussianNB(),
+}
+REGRESSORS: dict[str, Callable[[int], Any]] = {
+    "ODARegressor": lambda seed: oda_rl.ODARegressor(random_state=seed),
+    "ODATreeRegressor": lambda seed: oda_rl.ODATreeRegressor(random_state=seed),
+    "random forest": lambda seed: RandomForestRegressor(random_state=seed),
+    "linear regression": lambda seed: LinearRegression(),
+}
+
+
+def _of_scikit_learn(name: str) -> Callable[[], Sample]:
+    return lambda: getattr(datasets, f"load_{name}")(return_X_y=True)
+
+
+def _of_river(name: str) -> Callable[[], Sample]:
+    def load() -> Sample:
+        xs, ys = zip(*getattr(streams, name)(), strict=True)
+        return np.array([list(x.values()) for x in xs], dtype=np.float64), np.array(ys)
+
+    return load
+
+
+CLASSES = {
+    **{name: _of_scikit_learn(name) for name in ("iris", "wine", "breast_cancer", "digits")},
+    **{name: _of_river(name) for name in ("Phishing", "ImageSegments", "Bananas")},
+}
+TARGETS = {
+    "diabetes": _of_scikit_learn("diabetes"),
+    "friedman": lambda: datasets.make_friedman1(500, noise=1.0, random_state=0),
+    "TrumpApproval": _of_river("TrumpApproval"),
+}
+
+
+def measure(*, data: str, seed: int) -> list[Row]:
+    """Score all methods in five folds."""
+    X, y = {**CLASSES, **TARGETS}[data]()
+    classifies = data in CLASSES
+    methods = CLASSIFIERS if classifies else REGRESSORS
+    splitter = (StratifiedKFold if classifies else KFold)(5, shuffle=True, random_state=seed)
+    rows = []
+    for fold, (train, test) in enumerate(splitter.split(X, y)):
+        for name, make in methods.items():
+            model = make(seed)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                taken = seconds(lambda model=model, train=train: model.fit(X[train], y[train]))
+            loss = np.nan
+            if hasattr(model, "predict_proba"):
+                loss = log_loss(y[test], model.predict_proba(X[test]), labels=model.classes_)
+            score = float(model.score(X[test], y[test]))
+            rows.append(
+                {"fold": fold, "method": name, "score": score, "loss": loss, "seconds": taken}
+            )
+    return rows
+
+
+def tables(rows: Rows) -> dict[str, Table]:
+    """Means over folds; the figure of each method is its accuracy and log loss, or its R²."""
+    found = {}
+    for title, sets, methods, keys in (
+        ("tables_classes", CLASSES, CLASSIFIERS, ("score", "loss")),
+        ("tables_targets", TARGETS, REGRESSORS, ("score",)),
+    ):
+        lines = [line for line in rows.groups("data") if line[0]["data"] in sets]
+        columns = [Column("", the("data"))]
+        for name in methods:
+            for key, form in zip(keys, (".3f", ".2f"), strict=False):
+                head = f"{name}, log loss" if key == "loss" else name
+                if key == "loss" and not hasattr(methods[name](0), "predict_proba"):
+                    continue
+                columns.append(Column(head, among(of(np.mean, key, form), method=name)))
+        about = "accuracy and log loss" if len(keys) > 1 else "R²"
+        found[title] = Table(f"{about}, means of five folds, defaults", columns, lines)
+    return found
+
+
+@dataclass(frozen=True)
+class Options(SharedOptions):
+    seeds: int = 1
+    """Cross-validations of each method on each set."""
+    only: tuple[str, ...] = ()
+    """Names of the data sets to do; all by default."""
+    execution: Execution = ALONE
+
+
+def main(options: Options) -> None:
+    names = chosen(options.only, [*CLASSES, *TARGETS])
+    seeds = EXPERIMENT.seeds(options)
+    settings = [{"data": name, "seed": seed} for name in names for seed in seeds]
+    rows = EXPERIMENT.run(measure, settings, options.execution)
+    say(*(table for table in tables(rows).values() if table.lines))
