@@ -19,7 +19,7 @@ from oda_rl import (
     ODATreeClusterer,
     SGDGaussianMixture,
 )
-from oda_rl.densities import default_density
+from oda_rl.densities import common_floor
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.samples import weighted
 
@@ -80,20 +80,35 @@ def test_floors_of_features_are_those_of_how_much_they_vary_when_they_do():
     rare = 0.5 * (rng.random(20_000) < 0.001)  # a pixel that is dark in nearly all images
     points = np.column_stack([rare, 100.0 * rng.normal(size=20_000), np.full(20_000, 0.1)])
     data = weighted(points, rng.uniform(0.5, 1.5, 20_000), np.zeros(20_000, dtype=np.int64))
-    floor = default_density(data).variance_floor
+    floor = common_floor(data, 1e-3)
     np.testing.assert_allclose(floor[:2], [1e-3 * 0.5**2, 1e-3 * 3.0 * 100.0**2], rtol=0.05)
     assert floor[2] == pytest.approx(np.sqrt(floor[:2]).mean() ** 2)
 
 
-def test_it_does_not_matter_what_features_are_measured_in():
+@pytest.mark.parametrize("density", [None, SGDGaussianMixture(2)])
+def test_it_does_not_matter_what_features_are_measured_in(density):
     points, labels = load_wine(return_X_y=True)
     factors = 10.0 ** np.arange(-6, 7)
-    model = DensityClassifier(random_state=0).fit(points, labels)
-    other = DensityClassifier(random_state=0).fit(points * factors, labels)
+    model = DensityClassifier(density, random_state=0).fit(points, labels)
+    other = DensityClassifier(density, random_state=0).fit(points * factors, labels)
+    floors = [one.variance_floor_ for one in model.densities_]  # of all data, once
+    np.testing.assert_allclose(floors, [floors[0]] * 3, rtol=1e-9)
     np.testing.assert_array_equal(other.predict(points * factors), model.predict(points))
     usual = DensityOutlierDetector(random_state=0).fit(points).predict(points)
     other = DensityOutlierDetector(random_state=0).fit(points * factors).predict(points * factors)
     np.testing.assert_array_equal(other, usual)
+
+
+@pytest.mark.parametrize("kind", [DensityClassifier, DensityOutlierDetector])
+def test_values_may_be_missing_where_the_density_is_a_mixture(kind):
+    holed = np.where(np.random.default_rng(0).random(MOONS.shape) < 0.1, np.nan, MOONS)
+    holed[np.isnan(holed).all(axis=1)] = 0.0
+    model = kind(random_state=0).fit(holed, LABELS)
+    assert (
+        model.predict(MOONS) == kind(random_state=0).fit(MOONS, LABELS).predict(MOONS)
+    ).mean() > 0.9
+    with pytest.raises(ValueError, match="only with a Gaussian mixture of this package as"):
+        kind(ODAClusterer(3)).fit(holed, LABELS)
 
 
 @pytest.mark.parametrize("kind", [DensityClassifier, DensityOutlierDetector])

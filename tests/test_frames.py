@@ -65,6 +65,22 @@ def test_what_is_transformed_is_a_frame_if_asked_for(model, library):
     np.testing.assert_array_equal(np.asarray(out), plain)
 
 
+def test_frames_of_dask_may_have_pandas_own_types():
+    dask = pytest.importorskip("dask.dataframe")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({
+        "whole": pd.array(rng.integers(0, 9, 60), dtype="Int64"),
+        "arrow": pd.array(rng.normal(size=60), dtype="double[pyarrow]"),
+        "truth": rng.random(60) > 0.5,
+    })  # fmt: skip
+    labels = pd.Series(pd.array(rng.integers(0, 2, 60), dtype="Int64"))
+    blocks = [dask.from_pandas(one, npartitions=2) for one in (frame, frame.astype(float), labels)]
+    model = oda_rl.DistributedODAClassifier(4, fine_tuning=None, random_state=0)
+    found, wanted = (clone(model).fit(one, blocks[2]) for one in blocks[:2])
+    np.testing.assert_array_equal(found.codevectors_, wanted.codevectors_)
+    assert found.classes_.tolist() == [0, 1]
+
+
 def test_all_that_measure_distances_are_transformers():
     names = {type(model).__name__ for model in TRANSFORMERS}
     assert {"SOM", "StochasticVQ", "ODATreeClusterer", "ODATreeClassifier"} < names

@@ -7,8 +7,9 @@ import onnxruntime
 import pytest
 from skl2onnx import to_onnx
 from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
 import oda_rl
@@ -230,6 +231,18 @@ def test_log_densities_are_an_output_on_demand(name, fitted):
     graph = to_onnx(model, points[:1], options={type(model): {"score_samples": True}})
     found, wanted = run(graph, points)[-1][:, 0], model.score_samples(points)
     np.testing.assert_allclose(found, np.maximum(wanted, -1e300), rtol=1e-9, atol=1e-9)
+
+
+def test_distances_go_to_the_next_step_of_a_pipeline():
+    steps = make_union(StandardScaler(), SOM((2, 3), random_state=0), ODAClusterer(3))
+    model = make_pipeline(steps, LogisticRegression()).fit(MOONS, SIDES)
+    options = {SOM: {"transform": True}, ODAClusterer: {"transform": True}}
+    graph = to_onnx(model, MOONS[:1], options={**options, LogisticRegression: {"zipmap": False}})
+    found = run(graph, MOONS)[1]
+    np.testing.assert_allclose(found, model.predict_proba(MOONS), atol=1e-9)
+    other = ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
+    with pytest.raises(ValueError, match="with transform=True it must be squared Euclidean"):
+        to_onnx(other, IRIS[:1], options=options)
 
 
 def test_in_a_pipeline_with_names_of_classes():

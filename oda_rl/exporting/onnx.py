@@ -179,6 +179,23 @@ def lvq(graph: Graph, model: LVQ) -> None:
     put_classes(graph, graph.max(by_class, axis=2, keepdims=0))
 
 
+def distances(graph: Graph, model: VectorQuantizer | ODAClusterer) -> Value:
+    """Return distances from the codevectors, shape (n, K)."""
+    if isinstance(model, VectorQuantizer):
+        diagram = Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
+    elif model._annealer.divergence.kernel == QUADRATIC:
+        diagram = Diagram.annealed(model)
+    else:
+        raise ValueError(
+            f"divergence is {model.divergence!r}: with transform=True it must be squared Euclidean "
+            "or Mahalanobis"
+        )
+    squares = graph.squares(diagram)
+    if graph.missing is not None:
+        squares = graph.op("Div", squares, graph.observed())
+    return graph.op("Sqrt", squares)
+
+
 def codebook_clusterer(graph: Graph, model: ODAClusterer) -> None:
     """Output the index of the nearest codevector, and Gibbs associations."""
     diagram, temperature = Diagram.annealed(model), float(model.temperature_)
@@ -599,20 +616,22 @@ class _Converter(NamedTuple):
     outputs: tuple[str, ...]
     """Names; a label is a string or an integer, other outputs have the input's precision."""
     options: dict[str, list[Any]] | None = None
-    """Those of classifiers skl2onnx parses itself; with ``score_samples`` the log-density is the
-    last output."""
+    """Those of classifiers skl2onnx parses itself. With ``score_samples`` the log-density is the
+    last output; with ``transform`` distances are the only one, for the next step of a pipeline."""
 
 
 _SCORED: dict[str, list[Any]] = {"score_samples": [False, True]}
+_DISTANT: dict[str, list[Any]] = {"transform": [False, True]}
+_BOTH = {**_SCORED, **_DISTANT}
 _LABEL, _SHARES = ("label",), ("label", "probabilities")
 _CONVERTERS: dict[type, _Converter] = {
-    BatchDeterministicAnnealing: _Converter(quantizer, _LABEL),
-    SOM: _Converter(quantizer, _LABEL),
-    StochasticVQ: _Converter(quantizer, _LABEL),
+    BatchDeterministicAnnealing: _Converter(quantizer, _LABEL, _DISTANT),
+    SOM: _Converter(quantizer, _LABEL, _DISTANT),
+    StochasticVQ: _Converter(quantizer, _LABEL, _DISTANT),
     LVQ: _Converter(lvq, _SHARES, _WITH_ZIPMAP),
-    ODAClusterer: _Converter(codebook_clusterer, _SHARES, _SCORED),
+    ODAClusterer: _Converter(codebook_clusterer, _SHARES, _BOTH),
     ODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
-    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES, _SCORED),
+    DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES, _BOTH),
     DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     ODARegressor: _Converter(codebook_regressor, ("variable",)),
     ODATreeClusterer: _Converter(tree_clusterer, _LABEL, _SCORED),
@@ -667,9 +686,14 @@ def _declare(scope: Any, model: Any, inputs: Any, custom_parsers: Any = None) ->
 
 def _outputs(scope: Any, model: Any) -> tuple[str, ...]:
     converter = _CONVERTERS[type(model)]
-    if converter.options is _SCORED and scope.get_options(model, {}).get("score_samples"):
-        return (*converter.outputs, "score_samples")
-    return converter.outputs
+    if converter.options in (None, _WITH_ZIPMAP):
+        return converter.outputs
+    chosen = scope.get_options(model, {})
+    if chosen.get("transform"):
+        return ("distances",)
+    return (
+        (*converter.outputs, "score_samples") if chosen.get("score_samples") else converter.outputs
+    )
 
 
 def _set_shapes(operator: Any) -> None:
@@ -688,7 +712,8 @@ def _set_shapes(operator: Any) -> None:
     width = len(getattr(model, "classes_", getattr(model, "weights_", ())))
     for output, role in zip(operator.outputs, _outputs(operator.scope_inst, model), strict=True):
         if role != "label":
-            output.type.shape = [n, width if role == "probabilities" else 1]
+            wide = {"probabilities": width, "distances": len(getattr(model, "codevectors_", ()))}
+            output.type.shape = [n, wide.get(role, 1)]
         elif hasattr(model, "classes_") and is_text(_labels(operator)):
             output.set_type(StringTensorType([n]))
         else:
@@ -704,8 +729,11 @@ def _labels(operator: Any) -> Any:
 def _convert(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     graph = Graph(scope, operator, container)
-    _CONVERTERS[type(model)].write(graph, model)
     outputs = _outputs(scope, model)
+    if outputs == ("distances",):
+        graph.put(distances(graph, model))
+        return
+    _CONVERTERS[type(model)].write(graph, model)
     if outputs[-1] == "score_samples":
         density = model.density_ if isinstance(model, DensityOutlierDetector) else model
         graph.put(log_density(graph, density), len(outputs) - 1)

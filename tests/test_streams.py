@@ -1,0 +1,70 @@
+"""Classes of streams, densities where many features vary, and the precision of mixtures."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from oda_rl import (
+    ODAClassifier,
+    ODAClusterer,
+    ODATreeClassifier,
+    ODATreeClusterer,
+    StochasticEMGaussianMixture,
+)
+
+RNG = np.random.default_rng(0)
+POINTS = RNG.normal(size=(120, 2))
+LABELS = (POINTS[:, 0] > 0).astype(int)
+classifiers = pytest.mark.parametrize("kind", [ODAClassifier, ODATreeClassifier])
+
+
+@classifiers
+def test_classes_of_the_first_call_are_kept(kind, tmp_path):
+    one = LABELS == 0
+    model = kind(random_state=0).partial_fit(POINTS[one], LABELS[one], classes=[2, 0, 1])
+    assert model.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_array_equal(model.predict_proba(POINTS)[:, 1:], 0.0)
+    model.save(tmp_path / "model.zip")
+    model = kind.load(tmp_path / "model.zip")
+    model.partial_fit(POINTS, LABELS, classes=[0, 1, 2]).partial_fit(POINTS, LABELS)
+    assert model.score(POINTS, LABELS) > 0.8
+    assert model.predict_proba(POINTS).shape == (120, 3)
+    with pytest.raises(ValueError, match=r"y holds 7: it must be one of classes, \[0, 1, 2\]"):
+        model.partial_fit(POINTS[:1], [7])
+    with pytest.raises(ValueError, match=r"it must be \[0, 1, 2\], as in the first call"):
+        model.partial_fit(POINTS, LABELS, classes=[0, 1])
+
+
+@classifiers
+def test_numbers_and_text_do_not_mix(kind):
+    model = kind(random_state=0).partial_fit(POINTS, LABELS)
+    before = model.predict(POINTS)
+    with pytest.raises(ValueError, match="y holds 'a' beside .: labels must be all text or all"):
+        model.partial_fit(POINTS[:1], ["a"])
+    np.testing.assert_array_equal(model.predict(POINTS), before)
+    assert model.partial_fit(POINTS[:1], [5]).classes_.tolist() == [0, 1, 5]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ODAClusterer(1, random_state=0),
+        ODATreeClusterer(min_samples_split=1000, random_state=0),
+    ],
+)
+def test_the_density_of_many_features_is_normal_about_the_codevectors(model):
+    points = RNG.normal(size=(300, 14)) + 3.0
+    model.fit(points)
+    variance = ((points - points.mean(axis=0)) ** 2).mean()
+    wanted = multivariate_normal(points.mean(axis=0), variance * np.eye(14)).logpdf(points)
+    np.testing.assert_allclose(model.score_samples(points), wanted, rtol=1e-6)
+
+
+def test_a_mixture_has_the_precision_of_its_samples_and_says_how_it_ended():
+    points = POINTS.astype(np.float32)
+    model = StochasticEMGaussianMixture(2, max_iter=30, random_state=0)
+    np.testing.assert_array_equal(model.fit_predict(points), model.predict(points))
+    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+        assert getattr(model, name).dtype == np.float32
+    assert model.converged_
+    assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.1)
