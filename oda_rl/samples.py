@@ -28,6 +28,7 @@ from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 _TINY = 1e-300
 _CHUNK = 4096
 _MIN_SHOWN = 100  # samples of a pass
+_ROUNDING = 1e-9  # samples: less is missing by rounding
 
 
 def holes(points: Array) -> BoolArray | None:
@@ -189,8 +190,9 @@ def relative_in_stream(weights: FloatArray, before: FloatArray) -> tuple[FloatAr
     """
     totals = np.cumsum(np.append(before[0], weights))[1:]
     counts = before[1] + np.cumsum(weights > 0.0)
-    shares = np.divide(weights, totals, out=np.zeros_like(weights), where=weights > 0.0)
-    return counts * shares, np.array([totals[-1], counts[-1]])
+    products, zeros = counts * weights, np.zeros(len(weights))
+    shares = np.divide(products, totals, out=zeros, where=weights > 0.0)  # equal ones: exactly 1
+    return shares, np.array([totals[-1], counts[-1]])
 
 
 class Weighted(NamedTuple):
@@ -272,5 +274,6 @@ def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:
     (array([0, 2, 2, 3]), 0.0)
     """
     ends = np.cumsum(weights) + owed
-    times = np.diff(np.floor(ends), prepend=0.0).astype(np.int64)
-    return np.repeat(np.arange(len(weights)), times), float(ends[-1] - np.floor(ends[-1]))
+    shown = np.floor(ends + _ROUNDING)
+    times = np.diff(shown, prepend=0.0).astype(np.int64)
+    return np.repeat(np.arange(len(weights)), times), max(float(ends[-1] - shown[-1]), 0.0)
