@@ -90,6 +90,13 @@ class Divergence(ABC):
         """Relative step sizes along each coordinate, shape (n, d)."""
         return np.ones_like(codevectors)
 
+    def curved(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
+        """Hessian of φ at each codevector times a step, shapes (n, d)."""
+        small = self.inside(codevectors, _PROBE * steps)
+        rises = self.gradient(codevectors + small) - self.gradient(codevectors - small)
+        ratios = np.sqrt((steps**2).sum(axis=1) / np.maximum((small**2).sum(axis=1), TINY))
+        return np.asarray(0.5 * rises * ratios[:, None])
+
     def flat(self, codevectors: FloatArray) -> FloatArray:
         """Coordinates in which squared distances are about the divergences, shape (n, d)."""
         return codevectors
@@ -126,9 +133,9 @@ class Divergence(ABC):
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = np.sqrt(divergence / measured)
         steps *= np.where(np.isfinite(factors), factors, 0.0)[:, None]
-        return self._inside(codevectors, steps)
+        return self.inside(codevectors, steps)
 
-    def _inside(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
+    def inside(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
         """Halve steps until they stay in the domain on both sides."""
         for _ in range(60):
             with np.errstate(all="ignore"):
@@ -157,6 +164,9 @@ class SquaredEuclidean(Divergence):
 
     def gradient(self, points: FloatArray) -> FloatArray:
         return 2.0 * points
+
+    def curved(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
+        return 2.0 * steps
 
     def between(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         """About the codevectors' mean, for accuracy; missing values (NaN): expected distances."""
@@ -272,6 +282,9 @@ class IDivergence(Divergence):
     def gradient(self, points: FloatArray) -> FloatArray:
         return np.log(np.maximum(points, TINY))
 
+    def curved(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
+        return np.asarray(steps / np.maximum(codevectors, TINY))
+
     def spread(self, codevectors: FloatArray) -> FloatArray:
         """√μ: the divergence is about (x − μ)²/2μ."""
         return np.sqrt(codevectors)
@@ -309,6 +322,9 @@ class ItakuraSaito(Divergence):
 
     def gradient(self, points: FloatArray) -> FloatArray:
         return -1.0 / np.maximum(points, TINY)
+
+    def curved(self, codevectors: FloatArray, steps: FloatArray) -> FloatArray:
+        return np.asarray(steps / np.maximum(codevectors, TINY) ** 2)
 
     def spread(self, codevectors: FloatArray) -> FloatArray:
         """μ: the divergence is about (x − μ)²/2μ²."""

@@ -1,12 +1,14 @@
 """The papers' comparison of classifiers, with nested selection and the same budget for all.
 
-Five folds; within each training set every method chooses among 18 candidates by five
-inner folds, and is fitted anew with its choice. Features are standardised, with the training set's
+Five folds; within each training set every method chooses among 18 candidates (ODA among nine) by
+five inner folds, and is fitted anew with its choice. Features are standardised, with the training set's
 moments, where they have different units. Accuracy, but F1 for the set with a rare class: .6 % of
 10 000 samples.
 
 Every fit has one thread. Its seconds are those beside the other runs: --workers 1 makes
 one run at a time.
+
+On WBCD the generalised I-divergence, which the paper takes there, is one more method.
 
 Run: python scripts/reproduce_classification.py --data FOLDER_WITH_THE_FILES
      python scripts/reproduce_classification.py --backend dask --address tcp://...
@@ -44,6 +46,7 @@ N_RARE = 10_000
 RARE = "rare class (F1)"
 DRAWN = ("circles", "moons", RARE)
 STANDARDISED = ("PIMA", "WDBC", RARE)
+WITH_I = "ODA, I-divergence"  # the paper's divergence, for WBCD only
 
 # What the papers print for their own method (table I); they have no figure for the other sets.
 PUBLISHED = {"Gaussians": 0.989, "WBCD": 0.907, "PIMA": 0.705}
@@ -79,6 +82,7 @@ def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]
     machine = LinearSVC(dual="auto", max_iter=2000, random_state=seed)
     return {
         "ODA": ODAClassifier("auto", fine_tuning="rslvq", random_state=seed),
+        WITH_I: ODAClassifier(divergence="i_divergence", random_state=seed),
         "linear SVM": GridSearchCV(machine, {"C": np.logspace(-4, 2, 18)}, cv=inner),
         "NN": GridSearchCV(network, layers, cv=inner),
         "random forest": GridSearchCV(forest, trees, cv=inner),
@@ -99,8 +103,10 @@ def measure(
     # One thread, for the same sums wherever it is run; and some candidates don't converge.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        if method == "ODA":  # compiles, if this process has not yet, which is no part of the time
-            ODAClassifier(4, random_state=0).fit(*make_moons(100, random_state=0))
+        if "ODA" in method:  # compiles, if this process has not yet, which is no part of the time
+            moons, halves = make_moons(100, random_state=0)
+            divergence = model.get_params()["divergence"]
+            ODAClassifier(4, divergence=divergence, random_state=0).fit(moons + 2.0, halves)
         taken = seconds(lambda: model.fit(shown, classes[train]))
         measured = f1_score if data == RARE else accuracy_score
         score = measured(classes[test], model.predict(hidden))
@@ -157,6 +163,7 @@ def settings(options: Options) -> list[Row]:
         for one in sets(sizes, options.data, options.only)
         for fold in range(min(options.folds, N_FOLDS))
         for method in names
+        if method != WITH_I or one["data"] == "WBCD"
     ]  # fmt: skip
 
 

@@ -54,6 +54,9 @@ def test_annealing(classifier):
     np.testing.assert_array_equal(lower.get_lines()[0].get_ydata(), sizes)
     assert ax.get_xscale() == lower.get_xscale() == "log"
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
+    (critical,) = [line for line in ax.get_lines() if line.get_linestyle() == ":"]
+    first = next(level.critical for level in classifier.history_ if level.critical)
+    assert critical.get_xdata()[0] == first
 
 
 def test_labels_of_many_levels_do_not_overlap(clusterer, tmp_path):

@@ -3,31 +3,97 @@
 import numpy as np
 import oracles
 import pytest
+from sklearn.base import clone
 
 from oda_rl import ODAClusterer
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.base import log_cell_volumes
+from oda_rl.annealing.bifurcation import critical_temperature
 from oda_rl.annealing.classifier import (
     best_temperature,
 )
-from oda_rl.annealing.levels import Schedule
+from oda_rl.annealing.levels import AnnealingConstants, Schedule
 from oda_rl.annealing.regressor import fit_local_models
-from oda_rl.divergences import Divergence, IDivergence, ItakuraSaito, Mahalanobis, SquaredEuclidean
+from oda_rl.divergences import (
+    BregmanDivergence,
+    Divergence,
+    IDivergence,
+    ItakuraSaito,
+    Mahalanobis,
+    SquaredEuclidean,
+)
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
 from oda_rl.files.schema import ANYTHING
 from oda_rl.quantization.metric_learning import cross_entropy, learn_metric
 
 
-@pytest.mark.parametrize("variances", [(1.0, 0.25), (3.0, 0.5, 0.1)])
-def test_a_gaussian_splits_near_its_critical_temperature(variances):
-    # 2 times the largest eigenvalue (Rose 1998). A pair of temperatures .8 apart brackets it, and
-    # a split that has just become possible takes some levels to grow.
-    points = np.random.default_rng(0).normal(size=(20_000, len(variances))) * np.sqrt(variances)
-    model = ODAClusterer(8, refine=False, samples_per_cluster=1000, random_state=0).fit(points)
+@pytest.mark.parametrize(
+    ("divergence", "seed"),
+    [("squared_euclidean", seed) for seed in range(20)]
+    + [(name, seed) for name in ("i_divergence", "itakura_saito") for seed in range(3)],
+)
+def test_a_codevector_splits_at_its_critical_temperature(divergence, seed):
+    points = np.random.default_rng(seed).normal(size=(1000, 3)) * [1.0, 0.8, 0.1]
+    points = points if divergence == "squared_euclidean" else np.exp(0.3 * points)
+    critical = critical_temperature(points, divergence=divergence)
+    model = ODAClusterer(
+        4, divergence=divergence, cooling=0.97, refine=False, min_temperature=0.9, random_state=seed
+    ).fit(points)
     split = next(level.temperature for level in model.history_ if level.n_clusters > 1)
-    critical = 2.0 * max(variances)
-    assert 0.8**3 * critical < split < critical / 0.8
+    assert 0.95 * critical < split < 1.001 * critical
+
+
+def test_the_critical_temperature_is_that_of_the_weighted_covariance():
+    points, weights = np.array([[0.0, 1.0], [4.0, 1.0], [2.0, 5.0]]), np.array([1.0, 3.0, 2.0])
+    covariance = np.cov(points.T, aweights=weights, bias=True)
+    expected = 2.0 * np.linalg.eigvalsh(covariance)[-1]
+    assert critical_temperature(points, sample_weight=weights) == pytest.approx(expected)
+    repeated = np.repeat(points, weights.astype(int), axis=0)
+    assert critical_temperature(repeated) == pytest.approx(expected)
+    # The largest eigenvalue of diag(1/mean) C, and of a divergence known by its gradient alone.
+    mean = np.average(points, axis=0, weights=weights)
+    expected = np.linalg.eigvals(covariance / mean[:, None]).real.max()
+    own = BregmanDivergence(lambda x: (x * np.log(x + 1e-9)).sum(axis=1), lambda x: np.log(x) + 1.0)
+    shifted = critical_temperature(points + 1e-9, sample_weight=weights, divergence=own)
+    found = critical_temperature(points, sample_weight=weights, divergence="i_divergence")
+    assert found == pytest.approx(expected)
+    assert shifted == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_level_lasts_until_codevectors_have_settled():
+    points = np.random.default_rng(0).normal(size=(1000, 2))
+    brief, long = (
+        ODAClusterer(4, refine=False, constants=AnnealingConstants(movement=eps), random_state=0)
+        for eps in (np.inf, 1e-4)
+    )
+    assert long.fit(points).n_samples_seen_ > 3 * brief.fit(points).n_samples_seen_
+    streamed = long.fit(points[:9]).partial_fit(np.tile(points, (3, 1)))
+    blocks = clone(long).fit(points[:9])
+    for block in np.array_split(np.tile(points, (3, 1)), 7):
+        blocks.partial_fit(block)
+    np.testing.assert_array_equal(streamed.codevectors_, blocks.codevectors_)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_temperature", 0.0), ("movement", -1.0), ("min_mass", np.nan)]
+)
+def test_constants_have_their_ranges(name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value}: it must be a number in"):
+        AnnealingConstants(**{name: value})
+
+
+def test_constants_are_those_of_the_annealing(tmp_path):
+    points = np.random.default_rng(0).normal(size=(400, 2))
+    constants = AnnealingConstants(max_temperature=0.5, merge_below=1e6, step_offset=3.0)
+    model = ODAClusterer(
+        4, refine=False, constants=constants, min_temperature=0.1, random_state=0
+    ).fit(points)
+    scale = model.history_[0].distortion
+    assert model.history_[1].temperature == pytest.approx(0.5 * scale)
+    assert len(model.codevectors_) == 1  # all that is nearer than 1000 √T merges
+    model.save(tmp_path / "model")
+    assert ODAClusterer.load(tmp_path / "model").constants == constants
 
 
 def begun(points, divergence=None, *, init=None, seed=0, **changed):

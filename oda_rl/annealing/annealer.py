@@ -2,8 +2,10 @@
 
 A codebook starts with one codevector. At each temperature it settles on samples
 (:func:`oda_rl.annealing.kernels.learn`); then codevectors that coincide merge, idle ones are
-dropped, the level goes into the history, the temperature falls, and every codevector splits into a
-pair, which stays apart only below the critical temperature of its cell.
+dropped, the level goes into the history, the temperature falls, and codevectors split. Where their
+covariances can be measured, those below their critical temperature do
+(:mod:`oda_rl.annealing.bifurcation`); elsewhere all do, into pairs that stay apart only if they are
+below it.
 
 A full codebook still splits at every level, and the cheapest merges bring it back to its size: two
 codevectors in one cluster merge, and two clusters with one codevector come apart. Splitting ends
@@ -12,11 +14,13 @@ when that no longer lowers the distortion.
 Temperatures are relative to the data's scale, the mean divergence from the class mean.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.annealing.bifurcation import MAX_POINTS, Critical, critical
 from oda_rl.annealing.cells import merge, ward_merge
 from oda_rl.annealing.kernels import learn
 from oda_rl.annealing.levels import (
@@ -29,18 +33,21 @@ from oda_rl.annealing.levels import (
 )
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import MISSING, Each, Maybe, Several, Sizes, flags, real, require, whole
-from oda_rl.samples import cell_means, filled, first_missing_row
+from oda_rl.samples import cell_means, filled, first_missing_row, holes
 
 PROBE = 500  # samples that the accuracy of a level is measured on
-_SHIFT = 0.1  # of a split, in square roots of the temperature
-_MERGE = 0.3  # temperatures: closer pairs are one
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
-_MIN_MASS = 1e-5
+_MAX_PASSES = 20  # of a level, while codevectors move
+_MEASURED = 1.0 / 300.0  # of the threshold of merging, where the codevectors that split are known
 _FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
-_NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
+NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
 _LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
+
+
+Samples = tuple[FloatArray, IntArray, FloatArray]
+"""Points, classes and weights."""
 
 
 class Annealer:
@@ -70,9 +77,12 @@ class Annealer:
         "temperature": real("", "[0, inf)"),
         "scale": real("", "[0, inf)"),
         "probe": Maybe(Several(real("probed, D", MISSING), whole("probed", "[0, classes)"))),
+        "_measured": flags(),
         "_full_at": real("", "[0, inf]"),
         "_frozen_at": real("", "[0, inf]"),
         "_level_samples": whole(),
+        "_passes": whole("", "[1, 20]"),
+        "_passed": real("K, passed"),
         "_clocks": real("classes", "[0, inf)"),
         "_seen": real("2", "[0, inf)"),
         "_parents": real("K, parents", "[0, inf)"),
@@ -90,6 +100,7 @@ class Annealer:
         self.n_samples_seen = 0
         self.active = True
         self.probe: tuple[FloatArray, IntArray] | None = None
+        self._measured = False  # whether the level began with splits at critical temperatures
         self._full_at = np.inf  # the temperature at which the codebook was full
         self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
         self._clocks: FloatArray  # weight of the level's samples of each class
@@ -104,6 +115,7 @@ class Annealer:
         *,
         class_weights: FloatArray | None = None,
         init: FloatArray | None = None,
+        samples: Samples | None = None,
     ) -> None:
         """Start with the mean of each class of these points, which also give the scale.
 
@@ -114,17 +126,20 @@ class Annealer:
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
         own = totals if class_weights is None else class_weights.copy()
-        self.begin_at(means, spreads, own, len(points), init)
+        self.begin_at(means, spreads, own, len(points), init, samples)
 
     def begin_at(
         self, means: FloatArray, spreads: FloatArray, class_weights: FloatArray, n_samples: int,
-        init: FloatArray | None,
+        init: FloatArray | None, samples: Samples | None = None,
     ) -> None:  # fmt: skip
-        """Start with the classes' means, shape (C, d + q), and mean divergences from them."""
+        """Start with the classes' means, shape (C, d + q), and mean divergences from them.
+
+        ``samples`` show whether they split already.
+        """
         n_classes, d = len(means), self.n_features
         self.class_weights = class_weights
         self.scale = float(spreads @ class_weights / class_weights.sum())
-        self.temperature = 2.0 * float(spreads.max())
+        self.temperature = self.schedule.constants.max_temperature * float(spreads.max())
         self.n_samples_seen = n_samples
         per_class = 1 if init is None else len(init) // n_classes
         self.labels = np.repeat(np.arange(n_classes), per_class)
@@ -137,7 +152,7 @@ class Annealer:
         self._record(self.scale, accuracy)
         self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
         if self.active and init is None:
-            self._split()
+            self._split(samples)
         self._open()
 
     def _add_class(self, point: FloatArray) -> None:
@@ -181,12 +196,11 @@ class Annealer:
             self._remember(points[block], classes[block])
             self._learn(points[block], classes[block], weights[block])
             at += taken
-            if self.active and self.room <= 0:
+            if self.active and self.room <= 0 and not self._moves():
                 self._end_level()
 
     def anneal(self, data: Distribution) -> None:
         """Learn from data, drawn class by class, until the schedule ends."""
-        n = len(data.points)
         while self.active:
             remaining = self.schedule.max_samples - self.n_samples_seen
             for c, size in enumerate(np.bincount(self.labels)):
@@ -195,7 +209,8 @@ class Annealer:
                 rows = data.draw(c, int(min(np.ceil(wanted), max(remaining, 0.0))))
                 remaining -= len(rows)
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
-            self._end_level(n)
+            if not self._moves():
+                self._end_level(data)
 
     def end_level(self, distortion: float) -> None:
         """End a level with a known mean divergence of its samples."""
@@ -294,6 +309,9 @@ class Annealer:
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
         points = np.ascontiguousarray(points, dtype=np.float64)  # drawn from single precision?
         first = 0 if self._observed is not None else first_missing_row(points)
+        priors = None
+        if not self.schedule.class_competition:
+            priors = np.bincount(self.labels, self._opened[1])[self.labels]
         starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
         for rows in (slice(first), slice(first, None)):
             if len(points[rows]) > 0:
@@ -301,6 +319,8 @@ class Annealer:
                     self.divergence, self.n_features, points[rows], classes[rows], weights[rows],
                     self.codevectors, self.masses, self._observed, starts, self.temperature,
                     self.schedule.forgetting, self._clocks, self._seen,
+                    self.schedule.constants.step_offset, self.schedule.constants.step_slope,
+                    priors,
                 )  # fmt: skip
             if self._observed is None and first < len(points):
                 self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
@@ -326,9 +346,21 @@ class Annealer:
         """How many samples the temperature level still takes."""
         wanted = max(self.schedule.samples_per_codevector * len(self.labels), LEVEL_SAMPLES)
         remaining = max(self.schedule.max_samples - self.n_samples_seen, 0)
-        return int(min(np.ceil(wanted) - self._level_samples, remaining))
+        return int(min(self._passes * np.ceil(wanted) - self._level_samples, remaining))
 
-    def _end_level(self, n_points: float = np.inf) -> None:
+    def _moves(self) -> bool:
+        """Whether the level takes another pass, since a codevector moved in the last one."""
+        movement, d = self.schedule.constants.movement, self.n_features
+        last = self._passes >= _MAX_PASSES or self.n_samples_seen >= self.schedule.max_samples
+        if movement == np.inf or last:
+            return False
+        moves = self.divergence.rowwise(self.codevectors[:, :d], self._passed[:, :d])
+        self._passed = self.codevectors.copy()
+        self._passes += 1
+        return bool(moves.max() > movement * self.temperature)
+
+    def _end_level(self, data: Distribution | None = None) -> None:
+        n_points = np.inf if data is None else len(data.points)
         distortion = self.distortion()
         frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
         limit = self.schedule.max_codevectors
@@ -351,30 +383,32 @@ class Annealer:
             if np.isfinite(self._frozen_at):
                 self._parents = np.eye(len(self.labels))
             else:
-                self._split()
+                self._split(None if data is None else data.some(MAX_POINTS))
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
         """Whether annealing ends with a level of such results."""
         schedule, frozen = self.schedule, bool(np.isfinite(self._frozen_at))
-        coldest = max(schedule.min_temperature, _NEGLIGIBLE) * self.scale
+        coldest = max(schedule.min_temperature, NEGLIGIBLE) * self.scale
         if frozen:
             coldest = max(coldest, _FROZEN_RANGE * self._frozen_at)
         return (
             self.temperature <= coldest
-            or distortion <= max(schedule.target_distortion, _NEGLIGIBLE * self.scale)
+            or distortion <= max(schedule.target_distortion, NEGLIGIBLE * self.scale)
             or self.n_samples_seen >= schedule.max_samples
             or (schedule.ends_full and frozen)
             or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
         )
 
     def _merge_close(self) -> None:
-        alive = self.masses >= _MIN_MASS
+        constants = self.schedule.constants
+        alive = self.masses >= constants.min_mass
         heaviest = np.lexsort((-self.masses, self.labels))  # class by class
         alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
         own = self.codevectors[:, : self.n_features]
         close = self.divergence.between(own, own)
-        near = np.minimum(close, close.T) < _MERGE * self.temperature
+        below = constants.merge_below * (_MEASURED if self._measured else 1.0)
+        near = np.minimum(close, close.T) < below * self.temperature
         near &= self.labels[:, None] == self.labels
         cells = np.column_stack([self.masses, self.codevectors])
         self._follow(merge(cells, len(cells), alive, near), cells)
@@ -399,17 +433,45 @@ class Annealer:
         totals = np.bincount(self.labels, self.masses)
         self.masses /= totals[self.labels]
 
-    def _split(self) -> None:
-        shifts = np.zeros_like(self.codevectors)
-        shifts[:, : self.n_features] = self.divergence.shifts(
-            self.codevectors[:, : self.n_features], _SHIFT**2 * self.temperature, self._rng
-        )
-        sides = self.codevectors + shifts, self.codevectors - shifts
-        labels, parents = np.concatenate([self.labels] * 2), np.eye(len(self.labels))
-        order = np.argsort(labels, kind="stable")
-        self.labels, self.codevectors = labels[order], np.concatenate(sides)[order]
-        self.masses = 0.5 * np.concatenate([self.masses] * 2)[order]
-        self._parents = np.concatenate([parents] * 2)[order]
+    def _split(self, samples: Samples | None) -> None:
+        """Split codevectors: those below their critical temperatures, or all without samples."""
+        n, d = len(self.labels), self.n_features
+        shifts, whole = np.zeros_like(self.codevectors), np.zeros(n, dtype=bool)
+        measured = None
+        if samples is not None and self.schedule.measures:
+            measured = self._critical(*samples)
+        self._measured = measured is not None
+        if measured is not None:
+            highest = float(measured.temperatures.max())
+            self.history[-1] = replace(self.history[-1], critical=highest)
+        if measured is None:
+            square = self.schedule.constants.shift**2 * self.temperature
+            shifts[:, :d] = self.divergence.shifts(self.codevectors[:, :d], square, self._rng)
+        else:
+            whole = measured.temperatures <= self.temperature
+            shifts[~whole, :d] = measured.shifts[~whole]
+        rows = np.concatenate([np.arange(n), np.flatnonzero(~whole)])
+        signs = np.ones((len(rows), 1))
+        signs[n:] = -1.0
+        order = np.argsort(self.labels[rows], kind="stable")
+        codevectors = self.codevectors[rows] + signs * shifts[rows]
+        masses = self.masses * np.where(whole, 1.0, 0.5)
+        self._parents = np.eye(n)[rows][order]
+        self.codevectors, self.masses = codevectors[order], masses[rows][order]
+        self.labels = self.labels[rows][order]
+
+    def _critical(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray
+    ) -> Critical | None:
+        """Where the codevectors split, if there are enough points, and no values are missing."""
+        points = np.asarray(points[:, : self.n_features], dtype=np.float64)
+        if holes(points) is not None:
+            return None
+        with np.errstate(all="ignore"):  # what is not finite is not measured
+            return critical(
+                points, weights, classes, self.codevectors[:, : self.n_features], self.masses,
+                self.labels, self.temperature, self.divergence, self._rng,
+            )  # fmt: skip
 
     def _open(self) -> None:
         """Begin a temperature level."""
@@ -418,7 +480,8 @@ class Annealer:
         self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
         self._clocks = np.zeros(len(self.class_weights))
         self._seen, self._observed = np.zeros(2), None
-        self._level_samples = 0
+        self._level_samples, self._passes = 0, 1
+        self._passed = self._opened[0]
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
         self.history.append(

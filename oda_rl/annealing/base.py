@@ -25,7 +25,15 @@ from oda_rl._validation import (
     fitted_points,
 )
 from oda_rl.annealing.annealer import PROBE, Annealer
-from oda_rl.annealing.levels import LEVEL_SAMPLES, Codebook, Distribution, Level, Schedule
+from oda_rl.annealing.bifurcation import MAX_POINTS
+from oda_rl.annealing.levels import (
+    LEVEL_SAMPLES,
+    AnnealingConstants,
+    Codebook,
+    Distribution,
+    Level,
+    Schedule,
+)
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
@@ -45,13 +53,22 @@ from oda_rl.files.schema import (
 )
 from oda_rl.samples import counted, holes
 
+_FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
 _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16
 
 _STORED: dict[str, type] = {
     kind.__name__: kind
-    for kind in (Annealer, Codebook, Level, Schedule, divergences.Mahalanobis, *NAMED.values())
+    for kind in (
+        Annealer,
+        AnnealingConstants,
+        Codebook,
+        Level,
+        Schedule,
+        divergences.Mahalanobis,
+        *NAMED.values(),
+    )
 }
 
 
@@ -70,6 +87,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     samples_per_cluster: Annotated[Any, COUNT] = 20
     forgetting: Annotated[float, within("[0, 1]")] = 0.0
     init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    constants: Annotated[AnnealingConstants | None, AnnealingConstants, None] = None
     random_state: Seed = None
 
     _stored = _STORED
@@ -287,12 +305,17 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     # Learning.
 
     def _new_annealer(
-        self, n_classes: int, seed: int, refined: bool = False, n_points: float = np.inf
+        self,
+        n_classes: int,
+        seed: int,
+        refined: bool = False,
+        n_points: float = np.inf,
+        limit: int | None = None,
     ) -> Annealer:
         """Make an annealer; one whose codebook is ``refined`` afterwards ends when it is full."""
         cooling, samples = self._pace(refined, n_points)
         schedule = Schedule(
-            max_codevectors=self._max_codevectors(n_classes),
+            max_codevectors=limit or self._max_codevectors(n_classes),
             min_temperature=float(self.min_temperature),
             cooling=cooling,
             samples_per_codevector=samples,
@@ -301,6 +324,9 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             target_error=float(getattr(self, "target_error", 0.0)) or -1.0,
             ends_full=refined,
             forgetting=float(self.forgetting),
+            constants=self.constants or AnnealingConstants(),
+            class_competition=getattr(self, "class_competition", True),
+            measures=cooling >= _FINE,
         )
         divergence = divergences.resolve(self.divergence)
         return Annealer(schedule, divergence, self.n_features_in_, np.random.default_rng(seed))
@@ -314,9 +340,15 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return np.concatenate([divergence.embed(points[:, :d]), points[:, d:]], axis=1)
 
     def _anneal(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, refined: bool = False
+        self,
+        points: FloatArray,
+        classes: IntArray,
+        weights: FloatArray,
+        *,
+        refined: bool = False,
+        limit: int | None = None,
     ) -> Distribution:
-        """Anneal a new codebook on samples of points, shape (n, d + q)."""
+        """Anneal a new codebook of at most ``limit`` on samples of points, shape (n, d + q)."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
@@ -325,7 +357,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         embedded = self._embed_all(divergences.resolve(self.divergence), points)
         rng = np.random.default_rng([seed, 1])
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
-        current = self._new_annealer(n_classes, seed, refined, len(data.points))
+        current = self._new_annealer(n_classes, seed, refined, len(data.points), limit)
         room = data.max_draw(_FIRST_LOOK, self.max_samples)
         rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
         if n_classes > 1:
@@ -337,6 +369,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
             np.ones(len(rows)),
             class_weights=data.class_weights,
             init=self._checked_init(current.divergence, n_classes),
+            samples=data.some(MAX_POINTS),
         )
         current.anneal(data)
         self._annealer, self._waiting = current, None

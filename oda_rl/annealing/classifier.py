@@ -1,7 +1,7 @@
 """Classification by online deterministic annealing, with a codebook for each class."""
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -22,7 +22,7 @@ from oda_rl._validation import (
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
-from oda_rl.files.estimators import COUNT, POSITIVE, estimator, validated, within
+from oda_rl.files.estimators import COUNT, POSITIVE, Flag, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.quantization.metric_learning import learn_metric
@@ -30,6 +30,10 @@ from oda_rl.samples import counted, holes, observed_shares
 
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
+_SELECTION_SAMPLES = 1500
+_RARE = 10  # samples of a class at least, of those
+_CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
+_TESTED = 2  # folds, where only that is to be chosen
 _METRIC_SAMPLES = 20_000
 _MANY_FEATURES = 200  # with more, a matrix is not tried
 MATRIX = "mrslvq"  # also learns a metric
@@ -38,10 +42,11 @@ _PASSES = 5
 _FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
 N_FOLDS = 5
-_PER_CLASS = (1, 2, 4, 8, 16, 32)
+_PER_CLASS = (1, 4, 16)
 _RATES = (0.01, 0.05, 0.2)
-_PENALTIES = (0.001, 0.01, 0.1)
-_HONEST = 0.99  # no single sample costs more than log 100
+_PENALTIES = (0.003, 0.03, 0.3)
+_HONEST = 0.999  # no single sample costs more than log 1000
+_CAUTION = np.array([1.0, 0.5, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])  # times the temperature
 
 
 def class_log_densities(
@@ -64,20 +69,21 @@ def best_temperature(
     labels: IntArray,
     classes: IntArray,
     n_features: float,
+    sample_weight: FloatArray | None = None,
 ) -> float:
     """Temperature at which the densities predict the classes, shape (n,), with the lowest log loss.
 
     Candidates are multiples of 2 D/d, the temperature of Gaussian cells, where D is the mean
     divergence from the nearest codevector.
     """
-    scale = 2.0 * float(divergences.min(axis=1).mean()) / n_features
+    scale = 2.0 * float(np.average(divergences.min(axis=1), weights=sample_weight)) / n_features
     if scale == 0.0:
         scale = float(divergences.max()) or 1.0
     losses = []
     for factor in _FACTORS:
         logs = class_log_densities(divergences, weights, labels, scale * factor)
         right = np.exp(logs[np.arange(len(logs)), classes] - np.logaddexp.reduce(logs, axis=1))
-        losses.append(-np.log(right + _MIN_PROBABILITY).mean())
+        losses.append(-np.average(np.log(right + _MIN_PROBABILITY), weights=sample_weight))
     return scale * _FACTORS[int(np.argmin(losses))]
 
 
@@ -91,21 +97,24 @@ class Candidate(NamedTuple):
 
 
 def candidates(
-    n_classes: int, n_samples: int, algorithms: Sequence[str | None], rate: float, penalty: float
+    n_classes: int, n_samples: int, algorithm: str | None, rate: float, penalty: float
 ) -> list[Candidate]:
-    """Candidates, the simplest first: up to 32 codevectors a class, and one for 5 samples.
+    """Candidates, the simplest first: up to 16 codevectors a class, and one for 5 samples.
 
-    Each algorithm is tried with three rates, or with three penalties.
+    An algorithm of fine-tuning is tried with three rates, or with three penalties.
     """
     sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
-    settings: list[tuple[str | None, float, float]] = []
-    for algorithm in algorithms:
-        if algorithm == MATRIX:
-            settings += [(algorithm, rate, value) for value in _PENALTIES]
-        else:
-            rates = _RATES if algorithm else (rate,)
-            settings += [(algorithm, value, penalty) for value in rates]
-    return [Candidate(n, *setting) for n in sizes for setting in settings]
+    rates, penalties = (rate,), (penalty,)
+    if algorithm == MATRIX:
+        penalties = _PENALTIES
+    elif algorithm is not None:
+        rates = _RATES
+    return [
+        Candidate(size, algorithm, one, other)
+        for size in sizes
+        for one in rates
+        for other in penalties
+    ]
 
 
 def doubts(scores: FloatArray, classes: IntArray) -> FloatArray:
@@ -139,23 +148,26 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=40
+    n_clusters : int or "auto", default="auto"
         Maximal number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
-        and the algorithm of fine-tuning and its rate or penalty, by cross-validation within the
-        training set.
+        and the rate or penalty of fine-tuning, by cross-validation within the training set, or
+        within 1500 samples of it.
     prediction : {"density", "nearest"}, default="density"
         Predict the class with the largest density, or that of the nearest codevector.
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
         Algorithm by which ``fit`` moves the codevectors after annealing; None unless the divergence
         is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric
-        (:mod:`oda_rl.quantization.metric_learning`) and takes no missing values. ``"auto"`` is
-        ``"rslvq"``; with ``n_clusters="auto"`` also ``"mrslvq"`` is tried if no values are missing
-        and there are at most 200 features; if it is chosen, none may be missing later.
+        (:mod:`oda_rl.quantization.metric_learning`) and takes no missing values, then or later.
+        ``"auto"`` is ``"mrslvq"`` if ``n_clusters="auto"``, no values are missing and there are at
+        most 200 features; else ``"rslvq"``, and None for other divergences.
     rate : float, default=0.05
         First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
     penalty : float, default=0.01
-        Penalty of ``"mrslvq"`` on the squared entries of the metric's root, where features have a
-        variance of 1 on average. The larger it is, the fewer directions matter.
+        Penalty of ``"mrslvq"`` on the squared entries of the metric's root, where each feature has
+        a variance of 1. The larger it is, the fewer directions matter.
+    class_competition : bool, default=True
+        Whether codevectors compete for a sample with those of their class only. If not, all of
+        them do, as algorithm 1 is printed; those among another class become idle and are dropped.
     min_temperature : float in [0, 1), default=1e-3
         Last temperature, relative to the mean divergence from the class means.
     target_error : float in [0, 1], default=0
@@ -163,7 +175,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         the samples.
     init : array-like, shape (k, d), optional
         Codevectors to start from, k/C for each of the C classes, sorted by class.
-    divergence, max_samples, cooling, samples_per_cluster, forgetting, random_state
+    divergence, max_samples, cooling, samples_per_cluster, forgetting, constants, random_state
         As for :class:`ODAClusterer`.
 
     Attributes
@@ -176,7 +188,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         Share of each class in the data.
     prediction_temperature_ : float
         Temperature of the densities in ``predict_proba``: after ``fit`` the one with the lowest log
-        loss on the training data; in a stream it follows from the distortion.
+        loss, on held-out samples if there are fewer than 100 a codevector; in a stream it follows
+        from the distortion.
     best_params_ : dict
         Parameters chosen by ``n_clusters="auto"``.
     history_
@@ -206,12 +219,13 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = "auto"
     _: KW_ONLY
     prediction: Annotated[str, StrOptions({"density", "nearest"})] = "density"
     fine_tuning: Annotated[str | None, StrOptions({"auto", MATRIX, *ALGORITHMS}), None] = "auto"
     rate: Annotated[float, POSITIVE] = 0.05
     penalty: Annotated[float, within("[0, inf)")] = 0.01
+    class_competition: Flag = True
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     _missing_needs = "divergence='squared_euclidean' and without fine_tuning='mrslvq'"
@@ -265,9 +279,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             )
         self._seen, self._promised = self.classes_.tolist(), []
         self._check_fine_tuning()
-        chosen = self._settings(points, classes, weights)
+        chosen, caution = self._settings(points, classes, weights)
         data = self._anneal(points, classes, weights)
-        self._conclude(data, chosen)
+        self._conclude(data, chosen, caution)
         self._publish()
         return self
 
@@ -344,7 +358,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     def _check_fine_tuning(self) -> None:
         kernel = resolve(self.divergence).kernel
-        if self.fine_tuning is not None and kernel != QUADRATIC:
+        if self.fine_tuning not in (None, "auto") and kernel != QUADRATIC:
             raise ValueError(
                 f"fine_tuning={self.fine_tuning!r} takes the squared Euclidean or the Mahalanobis "
                 f"divergence, got divergence={self.divergence!r}: set fine_tuning=None"
@@ -374,44 +388,64 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         distortion = self.history_[-1].distortion or 1.0
         self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
-    def _algorithms(self, points: FloatArray) -> Sequence[str | None]:
-        """Algorithms of fine-tuning to choose from; a fixed ``n_clusters`` takes the first."""
+    def _algorithm(self, points: FloatArray) -> str | None:
+        """Return the algorithm of fine-tuning."""
         if self.fine_tuning != "auto":
-            return (self.fine_tuning,)
+            return self.fine_tuning
+        if resolve(self.divergence).kernel != QUADRATIC:
+            return None
         learns = points.shape[1] <= _MANY_FEATURES and holes(points) is None
-        return ("rslvq", MATRIX) if learns else ("rslvq",)
+        return MATRIX if self.n_clusters == "auto" and learns else "rslvq"
 
-    def _settings(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
-        """Return the number of codevectors and the fine-tuning, as given or chosen."""
-        if self.n_clusters != "auto":
-            algorithm = self._algorithms(points)[0]
-            return Candidate(int(self.n_clusters), algorithm, float(self.rate), float(self.penalty))
-        chosen = self._select(points, classes, weights)
-        self.best_params_ = chosen._asdict()
-        return chosen
+    def _settings(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray
+    ) -> tuple[Candidate, float]:
+        """Return the settings, as given or chosen, and a factor of the prediction temperature."""
+        algorithm, rate, penalty = self._algorithm(points), float(self.rate), float(self.penalty)
+        fixed = self.n_clusters != "auto"
+        if fixed and len(points) >= _CERTAIN * int(self.n_clusters):
+            return Candidate(int(self.n_clusters), algorithm, rate, penalty), 1.0
+        data = Distribution(points, classes, weights, np.random.default_rng(0))
+        if not fixed:
+            n = min(len(data.points), _SELECTION_SAMPLES)
+            options = candidates(len(self.classes_), n, algorithm, rate, penalty)
+            self._largest = options[-1].n_clusters
+            chosen, caution = self._select(data, options)
+            self.best_params_ = chosen._asdict()
+            return chosen, caution
+        return self._select(data, [Candidate(int(self.n_clusters), algorithm, rate, penalty)])
 
-    def _select(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Candidate:
-        """Choose the settings by cross-validation within the training set."""
-        distinct = Distribution(points, classes, weights, np.random.default_rng(0))
-        points, classes, weights = distinct.points, distinct.classes, distinct.weights
-        settings = self._algorithms(points), float(self.rate), float(self.penalty)
-        options = candidates(len(self.classes_), len(points), *settings)
-        self._largest = options[-1].n_clusters
+    def _select(self, data: Distribution, options: list[Candidate]) -> tuple[Candidate, float]:
+        """Choose one of the options, and a factor of its temperature, by cross-validation.
 
-        totals = np.zeros(len(options))
-        for train, test in folds(classes, np.random.default_rng(len(points))):
+        After the first fold the best third goes on, after the second the best sixth.
+        """
+        points, classes, weights = data.stratified(_SELECTION_SAMPLES, _RARE)
+        totals = np.zeros((len(options), len(_CAUTION)))
+        remaining = np.arange(len(options))
+        for k, (train, test) in enumerate(folds(classes, np.random.default_rng(len(points)))):
+            if len(options) == 1 and k == _TESTED:
+                break
             model = copy.copy(self)
-            data = model._anneal(points[train], classes[train], weights[train])
+            fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
-            for i, option in enumerate(options):
+            for i in remaining:
                 model._annealer = copy.deepcopy(grown)
-                model._conclude(data, option)
+                model._conclude(fold, options[i])
                 model.weights_ = model._codebook.weights
-                scores = model._log_scores(model._annealer.divergence.embed(points[test]))
-                totals[i] += doubts(scores, classes[test]) @ weights[test]
-        return options[int(totals.argmin())]  # the simplest of equals
+                embedded = model._annealer.divergence.embed(points[test])
+                temperature = model.prediction_temperature_
+                for j, factor in enumerate(_CAUTION):
+                    model.prediction_temperature_ = factor * temperature
+                    scores = model._log_scores(embedded)
+                    totals[i, j] += doubts(scores, classes[test]) @ weights[test]
+            order = np.argsort(totals[remaining].min(axis=1), kind="stable")
+            n_best = -(-len(options) // (3 if k == 0 else 6))
+            remaining = np.sort(remaining[order[:n_best]])
+        best = remaining[int(totals[remaining].min(axis=1).argmin())]  # the simplest of equals
+        return options[best], float(_CAUTION[totals[best].argmin()])
 
-    def _conclude(self, data: Distribution, chosen: Candidate) -> None:
+    def _conclude(self, data: Distribution, chosen: Candidate, caution: float = 1.0) -> None:
         """Merge down to the number chosen, choose the prediction temperature, fine-tune."""
         current = self._annealer
         current.reduce_to(chosen.n_clusters)
@@ -422,6 +456,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             current.replace(self._fine_tuned(chosen, data), current.masses)
             self._choose_temperature(data)
         current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)
+        self.prediction_temperature_ *= caution
 
     def _fine_tuned(self, chosen: Candidate, data: Distribution) -> FloatArray:
         """Return codevectors that have been moved in five passes over the data."""
@@ -438,13 +473,12 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     def _choose_temperature(self, data: Distribution) -> None:
         """Choose the prediction temperature by the log loss on some of the data."""
         self._codebook = self._annealer.view(None)
-        rows = data.spread(_PREDICTION_SAMPLES)
-        points = data.points[rows]
+        points, classes, weights = data.some(_PREDICTION_SAMPLES)
         shares = observed_shares(points)
         self.prediction_temperature_ = best_temperature(
             self._annealer.divergence.between(points, self._embedded_codevectors()) * shares,
-            self._codebook.weights, self._codebook.labels, data.classes[rows],
-            self.n_features_in_ * float(np.mean(shares)),
+            self._codebook.weights, self._codebook.labels, classes,
+            self.n_features_in_ * float(np.mean(shares)), weights,
         )  # fmt: skip
 
     def _learn_metric(self, data: Distribution, penalty: float) -> None:

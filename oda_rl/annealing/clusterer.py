@@ -1,13 +1,15 @@
 """Clustering by online deterministic annealing."""
 
 import warnings
-from dataclasses import KW_ONLY
-from typing import Annotated, Any, Self
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, replace
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
@@ -17,10 +19,11 @@ from oda_rl._validation import (
     fit_weights,
     stream_weights,
 )
+from oda_rl.annealing.annealer import NEGLIGIBLE
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.levels import FAST_COOLING, FEW_POINTS
+from oda_rl.annealing.levels import FAST_COOLING, FEW_POINTS, Level
 from oda_rl.annealing.refinement import refine
-from oda_rl.divergences import QUADRATIC, resolve
+from oda_rl.divergences import QUADRATIC, TINY, resolve
 from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
@@ -30,10 +33,26 @@ from oda_rl.files.estimators import (
     validated,
     within,
 )
+from oda_rl.files.schema import ANYTHING, Optional
 from oda_rl.samples import observed_shares
 
 _COOLING, _FASTEST_COOLING = 0.8, 0.5
+_AUTO_COOLING = 0.9  # so that one level adds few codevectors
 _SAMPLES = 20  # of a level for each codevector
+_STREAM_CLUSTERS = 8
+_MAX_CLUSTERS = 33  # of "auto", less one
+_FEWEST_POINTS = 4  # a cluster, of "auto"
+
+
+def persistence(history: Sequence[Level], coldest: float) -> dict[int, float]:
+    """Length of the interval of log T with each number of codevectors.
+
+    The last level lasts until the temperature ``coldest``.
+    """
+    temperatures = np.array([*(level.temperature for level in history), coldest])
+    lengths = -np.diff(np.log(np.maximum(temperatures, TINY)))
+    sizes = [level.n_clusters for level in history]
+    return {size: float(lengths[np.equal(sizes, size)].sum()) for size in sorted(set(sizes))}
 
 
 @estimator
@@ -45,10 +64,12 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     Parameters
     ----------
-    n_clusters : int, default=8
+    n_clusters : int or "auto", default=8
         How many clusters to find. The codebook grows to up to twice as many, which then merge, the
         cheapest pair first; it splits and merges as long as that lowers the distortion by a tenth.
         Fewer remain if another criterion ends the annealing, or there are fewer distinct points.
+        ``"auto"`` takes the number, from 2 to 32, that persists longest as the temperature falls:
+        over the longest interval of log T.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         Of a point from a codevector; see :mod:`oda_rl.divergences`.
     min_temperature : float in [0, 1), default=0
@@ -58,8 +79,9 @@ class ODAClusterer(ClusterMixin, BaseODA):
     max_samples : int, optional
         Annealing ends after this many samples; one that is drawn twice counts twice.
     cooling : float in (0, 1), optional
-        Factor of the temperature from one level to the next. Default: 0.8; where ``fit`` refines
-        0.6, or 0.5 with fewer than 20 points a cluster.
+        Factor of the temperature from one level to the next. Default: 0.9 with
+        ``n_clusters="auto"``, else 0.8; where ``fit`` refines 0.6, or 0.5 with fewer than 20 points
+        a cluster.
     samples_per_cluster : int, optional
         Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
         points n / (2 ``n_clusters``), between 1 and 20.
@@ -71,6 +93,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         distortion (in the observed features). For squared Euclidean and Mahalanobis divergences.
     init : array-like, shape (k, d), optional
         Codevectors to start from, instead of the mean.
+    constants : :class:`oda_rl.annealing.AnnealingConstants`, optional
+        Thresholds and step sizes of the slow timescale.
     random_state : int, RandomState instance or None
         Draws the samples and the shifts of splits.
 
@@ -86,6 +110,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Cluster of each point of the last ``fit``.
     inertia_ : float
         Weighted sum of divergences of the points of the last ``fit`` from their codevectors.
+    persistence_ : dict of int to float
+        With ``n_clusters="auto"``: how long each number of clusters persisted, in log T.
     temperature_ : float
         Last temperature.
     history_ : list of :class:`oda_rl.annealing.levels.Level`
@@ -115,13 +141,15 @@ class ODAClusterer(ClusterMixin, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int, COUNT] = 8
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 8
     _: KW_ONLY
     min_temperature: Annotated[float, within("[0, 1)")] = 0.0
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
     cooling: Annotated[float | None, FRACTION, None] = None
     samples_per_cluster: Annotated[int | None, COUNT, None] = None
     refine: Flag = True
+
+    _LEARNED: ClassVar[dict[str, Any]] = {**BaseODA._LEARNED, "persistence_": Optional(ANYTHING)}
 
     @validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
@@ -141,11 +169,16 @@ class ODAClusterer(ClusterMixin, BaseODA):
             If X is not that, or has fewer than ``n_clusters`` rows.
         """
         points = checked_points(self, X, reset=True)
-        if len(points) < self.n_clusters:
-            raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
+        self._check_enough(len(points))
         weights = fit_weights(self, sample_weight, points)
-        refines = self._refines()
-        data = self._anneal(points, np.zeros(len(points), dtype=np.int64), weights, refined=refines)
+        refines, chooses = self._refines(), self.n_clusters == "auto"
+        classes = np.zeros(len(points), dtype=np.int64)
+        if chooses:
+            limit = min(_MAX_CLUSTERS, max(len(points) // _FEWEST_POINTS, 3))
+            data = self._anneal(points, classes, weights, refined=True, limit=limit)
+            self._choose(limit)
+        else:
+            data = self._anneal(points, classes, weights, refined=refines)
         current = self._annealer
         if refines:
             rng = np.random.default_rng(len(data.points))
@@ -164,6 +197,20 @@ class ODAClusterer(ClusterMixin, BaseODA):
         self._warn_of_few(len(data.points))
         return self
 
+    def _choose(self, limit: int) -> None:
+        """Go back to the number of clusters below ``limit`` that persisted longest."""
+        current = self._annealer
+        coldest = max(current.temperature, NEGLIGIBLE * current.scale)
+        if current.distortion() <= NEGLIGIBLE * current.scale:  # each point has its codevector
+            coldest = NEGLIGIBLE * current.scale
+        self.persistence_ = persistence(current.history, coldest)
+        sizes = [level.n_clusters for level in current.history]
+        offered = [size for size in self.persistence_ if 1 < size < limit] or [sizes[-1]]
+        chosen = max(offered, key=self.persistence_.__getitem__)
+        current.return_to(len(sizes) - 1 - sizes[::-1].index(chosen))
+        current.schedule = replace(current.schedule, max_codevectors=chosen)
+        current.active = False
+
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
@@ -171,12 +218,13 @@ class ODAClusterer(ClusterMixin, BaseODA):
         The size of blocks makes no difference. The first 100 samples give the scale. After ``fit``
         steps are as short as after all of its samples; a sample's weight over the mean so far
         multiplies them.
+        ``n_clusters="auto"`` counts as 8, or what ``fit`` chose.
         """
         first = not hasattr(self, "_annealer")
         points = checked_points(self, X, reset=first)
         weights = stream_weights(self, sample_weight, points, first=first)
         self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
-        self._publish(self._max_codevectors(1))
+        self._publish(self._annealer.schedule.max_codevectors)
         return self
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
@@ -210,8 +258,15 @@ class ODAClusterer(ClusterMixin, BaseODA):
         parts = [rowwise(points[rows], codevectors[cells[rows]]) for rows in chunks(len(points))]
         return np.concatenate(parts)
 
+    def _check_enough(self, n_points: int) -> None:
+        if self.n_clusters != "auto" and n_points < int(self.n_clusters):
+            raise ValueError(f"n_samples={n_points} should be >= n_clusters={self.n_clusters}.")
+
+    def _max_codevectors(self, n_classes: int) -> int:
+        return _STREAM_CLUSTERS if self.n_clusters == "auto" else int(self.n_clusters)
+
     def _warn_of_few(self, distinct: int) -> None:
-        if distinct < self.n_clusters:
+        if self.n_clusters != "auto" and distinct < int(self.n_clusters):
             warnings.warn(
                 f"Number of distinct clusters ({len(self.codevectors_)}) found smaller than "
                 f"n_clusters ({self.n_clusters}): X has {distinct} distinct points.",
@@ -223,11 +278,13 @@ class ODAClusterer(ClusterMixin, BaseODA):
         return self.refine and resolve(self.divergence).kernel == QUADRATIC
 
     def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
-        cooling, samples = _COOLING, _SAMPLES
-        if refined:
-            few = n_points < FEW_POINTS * self.n_clusters
+        cooling, samples, n_clusters = _COOLING, _SAMPLES, self._max_codevectors(1)
+        if self.n_clusters == "auto":
+            cooling = _AUTO_COOLING
+        elif refined:
+            few = n_points < FEW_POINTS * n_clusters
             cooling = _FASTEST_COOLING if few else FAST_COOLING
-            samples = int(min(max(n_points / (2 * self.n_clusters), 1), _SAMPLES))
+            samples = int(min(max(n_points / (2 * n_clusters), 1), _SAMPLES))
         return (
             cooling if self.cooling is None else float(self.cooling),
             samples if self.samples_per_cluster is None else int(self.samples_per_cluster),

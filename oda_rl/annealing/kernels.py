@@ -1,8 +1,9 @@
 """Compiled kernels that anneal large codebooks on blocks of samples, class by class.
 
 A sample moves codevectors of its own class only: equation 15 of the reference of
-:mod:`oda_rl.annealing.cells`, with a counter for each class. Shares below a millionth of the sum
-are left out.
+:mod:`oda_rl.annealing.cells`, with a counter for each class. They compete for it with each other,
+or with the codevectors of all classes, as algorithm 1 there prints it. Shares below a millionth of
+the sum are left out.
 
 Where values are missing (NaN), shares come from the distance in the observed features: the
 posterior of a mixture of normal distributions of variance T/2 with the missing values integrated
@@ -105,8 +106,11 @@ def _learn(
     masses: FloatArray,
     observed: FloatArray | None,
     starts: IntArray,
+    priors: FloatArray | None,
     temperature: float,
     forgetting: float,
+    offset: float,
+    slope: float,
     clocks: FloatArray,
     seen: FloatArray,
     shares: FloatArray,
@@ -120,8 +124,12 @@ def _learn(
     for i in range(points.shape[0]):
         c, weight = classes[i], weights[i]
         first, last = starts[c], starts[c + 1]
-        smallest = measure(points, i, n_features, codevectors, diagram, first, last, shares)
-        divergence = max(smallest + potentials[i], 0.0)
+        low, high = (first, last) if priors is None else (integer(0), masses.shape[0])
+        smallest = measure(points, i, n_features, codevectors, diagram, low, high, shares)
+        nearest = smallest
+        if priors is not None:
+            nearest = shares[first:last].min()
+        divergence = max(nearest + potentials[i], 0.0)
         if observed is not None:
             n_observed = integer(0)
             for j in range(n_features):
@@ -129,9 +137,15 @@ def _learn(
             divergence *= n_features / n_observed
         seen[0] += weight * divergence
         seen[1] += weight
-        total = weigh(masses, first, last, smallest, temperature, shares)
+        total = weigh(masses, low, high, smallest, temperature, shares)
+        if priors is not None:
+            total = 0.0
+            for k in range(high):
+                shares[k] *= priors[k]
+                total += shares[k]
         size = last - first
-        step = weight * max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size)
+        step = 1.0 / (1.0 + slope * (clocks[c] + offset * size))
+        step = weight * max(step, forgetting / size)
         step = min(step, 1.0)
         clocks[c] += weight
         decay = max(1.0 - step, _MIN_DECAY)
@@ -161,12 +175,15 @@ def learn(
     divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
     weights: FloatArray, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
     starts: IntArray, temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
+    offset: float = 1.0, slope: float = 0.9, priors: FloatArray | None = None,
 ) -> None:  # fmt: skip
     """Move codevectors towards samples of their class.
 
     With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state and step size α: p_k ← p_k + α (r_k − p_k),
     then μ_k ← μ_k + (α r_k / p_k)(x − μ_k). After n samples of a class with K codevectors at this
-    temperature α = 1/(1 + 0.9 (n + K)), and at least ``forgetting``/K; a weight multiplies it.
+    temperature α = 1/(1 + b (n + a K)), with a the ``offset`` and b the ``slope``, and at least
+    ``forgetting``/K; a weight multiplies it. With the ``priors`` of the codevectors' classes, shape
+    (K,), all codevectors have shares r_k, by p_k times that; without, those of the class.
 
     Points, shape (n, d + q), have d features; the other columns are averaged along. Class c has the
     ``codevectors``, shape (K, d + q) and in the divergence's coordinates, from ``starts[c]`` up to
@@ -176,8 +193,8 @@ def learn(
     """
     if divergence.kernel == CALLED:
         _learn_called(
-            divergence, points, classes, weights, n_features, codevectors, masses, starts,
-            temperature, forgetting, clocks, seen,
+            divergence, points, classes, weights, n_features, codevectors, masses, starts, priors,
+            temperature, forgetting, offset, slope, clocks, seen,
         )  # fmt: skip
         return
     diagram, potentials = None, np.zeros(len(points))
@@ -186,14 +203,16 @@ def learn(
         potentials = divergence.potential(points[:, :n_features])
     _learn(
         points, classes, weights, potentials, n_features, codevectors, masses, observed, starts,
-        temperature, forgetting, clocks, seen, np.empty(len(masses)), diagram, divergence.kernel,
+        priors, temperature, forgetting, offset, slope, clocks, seen, np.empty(len(masses)),
+        diagram, divergence.kernel,
     )  # fmt: skip
 
 
 def _learn_called(
     divergence: Divergence, points: FloatArray, classes: IntArray, weights: FloatArray,
     n_features: int, codevectors: FloatArray, masses: FloatArray, starts: IntArray,
-    temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
+    priors: FloatArray | None, temperature: float, forgetting: float, offset: float, slope: float,
+    clocks: FloatArray, seen: FloatArray,
 ) -> None:  # fmt: skip
     """:func:`_learn` with a divergence that is not compiled."""
     d, diagram = n_features, divergence.diagram(codevectors[:, :n_features])
@@ -201,15 +220,17 @@ def _learn_called(
     for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):
         own = slice(starts[c], starts[c + 1])
         size = own.stop - own.start
-        scores = diagram[own, 0] + diagram[own, 1:] @ point[:d]
-        smallest = scores.min()
-        seen += weight * max(smallest + potential, 0.0), weight
-        excess = np.where(scores > smallest, scores - smallest, 0.0)
+        rivals = own if priors is None else slice(None)
+        scores = diagram[:, 0] + diagram[:, 1:] @ point[:d]
+        seen += weight * max(scores[own].min() + potential, 0.0), weight
+        excess = np.maximum(scores - scores[rivals].min(), 0.0)
         with np.errstate(over="ignore"):
-            shares = masses[own] * np.exp(-excess / max(temperature, TINY))
-        shares /= shares.sum()
+            shares = masses * np.exp(-excess / max(temperature, TINY))
+        shares *= 1.0 if priors is None else priors
+        shares = shares[own] / shares[rivals].sum()
         shares[shares <= MIN_SHARE] = 0.0
-        step = min(weight * max(1.0 / (1.0 + 0.9 * (clocks[c] + size)), forgetting / size), 1.0)
+        step = 1.0 / (1.0 + slope * (clocks[c] + offset * size))
+        step = min(weight * max(step, forgetting / size), 1.0)
         clocks[c] += weight
         masses[own] = masses[own] * max(1.0 - step, _MIN_DECAY) + step * shares
         pulled = own.start + np.flatnonzero(shares)

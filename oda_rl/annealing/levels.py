@@ -16,10 +16,56 @@ FEW_POINTS = 20  # a codevector: with fewer, a codebook that is refined grows in
 
 
 @dataclass(frozen=True)
+class AnnealingConstants:
+    """Constants of the slow timescale, with the papers' symbols.
+
+    Examples
+    --------
+    >>> from oda_rl import ODAClusterer
+    >>> model = ODAClusterer(constants=AnnealingConstants(movement=0.01))
+    """
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "max_temperature": real("", "(0, inf)"),
+        "movement": real("", "[0, inf]"),
+        "merge_below": real("", "[0, inf)"),
+        "min_mass": real("", "[0, 1)"),
+        "shift": real("", "(0, inf)"),
+        "step_offset": real("", "[0, inf)"),
+        "step_slope": real("", "(0, inf)"),
+    }
+
+    max_temperature: float = 2.0
+    """T_max, over the largest mean divergence of a class from its mean; > 0."""
+    movement: float = np.inf
+    """ε_c: a level takes another pass, at most 20, while a codevector moved farther in the last
+    one; a divergence, in temperatures. Infinite: one pass."""
+    merge_below: float = 0.3
+    """ε_n: codevectors of a class whose divergence is below this, in temperatures, are one; below
+    1/300 of it, where it was measured which codevectors split."""
+    min_mass: float = 1e-5
+    """ε_r: a codevector with a smaller share of its class is idle, and dropped; in [0, 1)."""
+    shift: float = 0.1
+    """δ: length of the shift either way when a codevector splits, in square roots of the
+    temperature. Where critical temperatures are measured it is 0.7 standard deviations along the
+    direction in which the codevector splits."""
+    step_offset: float = 1.0
+    """a of the step size 1/(1 + b (n + a K)), at sample n of a class with K codevectors."""
+    step_slope: float = 0.9
+    """b of the step size."""
+
+    def __post_init__(self) -> None:
+        for name, member in self.SCHEMA.items():
+            value = float(getattr(self, name))
+            member.check(name, np.array(value), {})
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
 class Schedule:
     """When the annealing cools and when it ends."""
 
-    SCHEMA: ClassVar[dict[str, Member]] = {
+    SCHEMA: ClassVar[dict[str, Any]] = {
         "max_codevectors": whole("", "[1, inf)"),
         "min_temperature": real("", "[0, inf)"),
         "cooling": real("", "(0, 1)"),
@@ -29,6 +75,9 @@ class Schedule:
         "target_error": real("", "[-1, 1]"),
         "ends_full": flags(),
         "forgetting": real("", "[0, 1]"),
+        "constants": AnnealingConstants,
+        "class_competition": flags(),
+        "measures": flags(),
     }
 
     max_codevectors: int
@@ -49,6 +98,12 @@ class Schedule:
     """Whether annealing ends as soon as a full codebook no longer splits."""
     forgetting: float
     """Minimal step size of a codevector."""
+    constants: AnnealingConstants = AnnealingConstants()
+    """Of the slow timescale."""
+    class_competition: bool = True
+    """Whether codevectors compete with those of their class only."""
+    measures: bool = False
+    """Whether codevectors split at measured critical temperatures where that is possible."""
 
     def grown(self, n_points: float) -> float:
         """Return the number of codevectors at which a codebook of ``n_points`` points is full."""
@@ -73,6 +128,7 @@ class Level:
         "labels": whole("L", "[0, L)"),
         "lineage": Maybe(real("L, before", "[0, inf)")),
         "accuracy": Maybe(real("", "[0, 1]")),
+        "critical": Maybe(real("", "[0, inf)")),
     }
 
     temperature: float
@@ -93,6 +149,8 @@ class Level:
     """Shape (K, K of the level before): shares in which each comes from those; None at first."""
     accuracy: float | None = None
     """Share of recent samples whose nearest codevector is of their class; None with one class."""
+    critical: float | None = None
+    """Highest critical temperature of its codevectors; None where none was measured."""
 
     def _check_contents(self, sizes: Any, where: str) -> None:
         """Raise InvalidFileError if labels are not sorted."""
@@ -195,6 +253,23 @@ class Distribution:
     def spread(self, n: int) -> IntArray:
         """Return n rows of all classes, evenly in proportion to their weights."""
         return self._at((np.arange(n) + 0.5) / n)
+
+    def some(self, n: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Points, classes and weights of all rows, or of n that are spread over them."""
+        if len(self.points) <= n:
+            return self.points, self.classes, self.weights
+        rows = self.spread(n)
+        return self.points[rows], self.classes[rows], np.ones(n)
+
+    def stratified(self, n: int, fewest: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Like :meth:`some`, with ``fewest`` of each class if it has so many."""
+        if len(self.points) <= n:
+            return self.points, self.classes, self.weights
+        sizes, totals = np.diff(self._bounds), self.class_weights
+        wanted = np.maximum(n * totals / totals.sum(), fewest).astype(np.int64)
+        wanted = np.minimum(wanted, sizes)
+        rows = np.concatenate([self.draw(c, size) for c, size in enumerate(wanted)])
+        return self.points[rows], self.classes[rows], np.repeat(totals / wanted, wanted)
 
     def shuffled(self) -> IntArray:
         """Rows by their weights in random order, as many as there are distinct ones."""

@@ -1,6 +1,7 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
-from dataclasses import KW_ONLY
+import copy
+from dataclasses import KW_ONLY, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -11,10 +12,20 @@ from sklearn.utils._param_validation import StrOptions
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
 from oda_rl.annealing.base import BaseODA
-from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
-from oda_rl.files.schema import MISSING, Optional, Several, real
-from oda_rl.samples import filled
+from oda_rl.annealing.classifier import folds
+from oda_rl.annealing.levels import Distribution
+from oda_rl.divergences import Mahalanobis, is_euclidean
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
+from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
+from oda_rl.samples import filled, holes, weighted
 
+_STREAM_CLUSTERS = 40
+_SIZES = (1, 3, 8, 20, 50)
+_MIN_PER_CELL = 5  # points
+_SELECTION_SAMPLES = 1500
+_FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
+_ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
+_SURE = 2.0  # standard errors by which cells must be better than one
 _RECENT = 5000  # last samples of a stream, to which local models are fitted
 
 
@@ -42,66 +53,68 @@ def fit_local_models(
 ) -> LocalModels:
     """Fit each cell's model to its points by weighted least squares.
 
-    Slopes are shrunk towards the common slopes within cells, as if each cell had d + 2 more points
-    of average spread on those.
+    Linear models are shrunk towards the linear model of all points, as if each cell had one more
+    point on that, for its level, and d + 2 of average spread, for its slopes.
 
     ``cells``, shape (n,), are those of the points; ``values``, shape (K,), are predictions of cells
     without points. Models have slopes if they are ``linear``.
     """
     n_cells, d = len(values), points.shape[1]
+    totals = np.bincount(cells, weights, minlength=n_cells)
+    filled = totals > 0.0
+    safe = np.where(filled, totals, 1.0)
 
     def averages(column: FloatArray) -> FloatArray:
         return np.bincount(cells, weights * column, minlength=n_cells) / safe
 
-    totals = np.bincount(cells, weights, minlength=n_cells)
-    filled = totals > 0.0
-    safe = np.where(filled, totals, 1.0)
     centres = np.column_stack([averages(column) for column in points.T])
-    values = np.where(filled, averages(targets), values)
-    slopes = np.zeros((n_cells, d))
-    if linear:
-        gaps = points - np.average(points, axis=0, weights=weights)
-        scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
-        scale[scale == 0.0] = 1.0
-        residuals = targets - values[cells]
-        steps = (points - centres[cells]) / scale
-        slopes = _slopes(steps, residuals, weights, cells, n_cells) / scale
-    return LocalModels(values, slopes, centres)
-
-
-def _slopes(
-    steps: FloatArray, residuals: FloatArray, weights: FloatArray, cells: IntArray, n_cells: int
-) -> FloatArray:
-    """Slopes of all cells, shape (K, d); 0 in a cell of no weight.
-
-    ``steps``, shape (n, d), are from the cells' centres, ``residuals``, shape (n,), from their
-    values. In whitened coordinates the prior is a ridge, and directions without steps drop out.
-    With fewer samples than features, or a cell's samples than coordinates, the dual is solved.
-    """
-    n, d = steps.shape
-    slopes = np.zeros((n_cells, d))
-    shares = np.sqrt(weights / weights.sum())
-    rooted = steps * shares[:, None]
-    squares, vectors = np.linalg.eigh(rooted @ rooted.T if n < d else rooted.T @ rooted)
-    varying = squares > max(n, d) * np.finfo(np.float64).eps * squares[-1]
-    squares, vectors = squares[varying], vectors[:, varying]
-    axes = (vectors / squares).T @ rooted if n < d else (vectors / np.sqrt(squares)).T
-    common = axes @ (rooted.T @ (residuals * shares))
-    for k in np.unique(cells[weights > 0.0]):
+    if not linear:
+        return LocalModels(
+            np.where(filled, averages(targets), values), np.zeros((n_cells, d)), centres
+        )
+    mean, level = np.average(points, axis=0, weights=weights), np.average(targets, weights=weights)
+    axes, common = _linear_model(points - mean, targets - level, weights)
+    residuals = targets - level - (points - mean) @ common
+    shifts, ridge = averages(residuals) * totals / (totals + 1.0), d + 2
+    values = np.where(filled, level + (centres - mean) @ common + shifts, values)
+    slopes = np.tile(common, (n_cells, 1))
+    for k in np.flatnonzero(filled):
         members = cells == k
         root = np.sqrt(weights[members])
-        white = (steps[members] @ axes.T) * root[:, None]
-        # The step s from the common slopes minimises |missed - white s|² + (d + 2) |s|².
-        missed = residuals[members] * root - white @ common
-        ridge = d + 2
-        if len(white) < len(common):
+        white = ((points[members] - centres[k]) @ axes.T) * root[:, None]
+        missed = (residuals[members] - shifts[k]) * root
+        # The step from the common slopes minimises |missed - white step|² + ridge |step|².
+        if len(white) < len(axes):  # the dual is smaller
             gram = white @ white.T + ridge * np.eye(len(white))
             step = white.T @ np.linalg.solve(gram, missed)
         else:
-            gram = white.T @ white + ridge * np.eye(len(common))
-            step = np.linalg.solve(gram, white.T @ missed)
-        slopes[k] = (common + step) @ axes
-    return slopes
+            step = np.linalg.solve(white.T @ white + ridge * np.eye(len(axes)), white.T @ missed)
+        slopes[k] += step @ axes
+    return LocalModels(values, slopes, centres)
+
+
+def _linear_model(
+    steps: FloatArray, targets: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Whitening axes, shape (rank, d), and least squares slopes, shape (d,), of centred points.
+
+    Directions in which the points do not vary drop out.
+    """
+    shares = np.sqrt(weights / weights.sum())
+    scale = np.sqrt((steps * steps * (shares * shares)[:, None]).sum(axis=0))
+    scale[scale == 0.0] = 1.0
+    left, sizes, right = np.linalg.svd(steps / scale * shares[:, None], full_matrices=False)
+    varying = sizes > max(steps.shape) * np.finfo(np.float64).eps * sizes.max(initial=0.0)
+    axes = right[varying] / sizes[varying, None] / scale
+    return axes, (left[:, varying].T @ (targets * shares)) @ axes
+
+
+class Candidate(NamedTuple):
+    """Settings of a regressor."""
+
+    n_clusters: int
+    metric: str
+    """"given", or "learned": from the slopes of local models."""
 
 
 @estimator
@@ -110,12 +123,15 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     Parameters
     ----------
-    n_clusters : int, default=40
-        Maximal number of cells.
+    n_clusters : int or "auto", default="auto"
+        Maximal number of cells. ``"auto"`` chooses it by cross-validation within the training set,
+        or within 1500 samples of it: one cell, unless more are better by two standard errors. With
+        the squared Euclidean divergence and no missing values it also tries a learned metric.
     local_model : {"linear", "constant"}, default="linear"
-        Model of a cell. Slopes of cells with few points are shrunk towards the common slopes.
+        Model of a cell. Linear ones are shrunk towards the linear model of all data, the more the
+        fewer points a cell has.
     divergence, min_temperature, target_distortion, max_samples, cooling, samples_per_cluster
-        As for :class:`ODAClusterer`, as are forgetting, init and random_state;
+        As for :class:`ODAClusterer`, as are forgetting, init, constants and random_state;
         ``min_temperature`` is 1e-3 by default.
 
     Attributes
@@ -124,6 +140,8 @@ class ODARegressor(RegressorMixin, BaseODA):
         Mean of the target in each cell.
     slopes_ : ndarray, shape (K, d)
         Slope of the prediction for each feature in each cell; zeros for constants.
+    best_params_ : dict
+        Number of cells and metric, ``"given"`` or ``"learned"``, chosen by ``n_clusters="auto"``.
     codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
         As for :class:`ODAClusterer`, as are ``n_features_in_`` and ``feature_names_in_``.
 
@@ -142,6 +160,7 @@ class ODARegressor(RegressorMixin, BaseODA):
     True
     """
 
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = "auto"
     _: KW_ONLY
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
@@ -151,6 +170,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         "codevector_labels_": Optional(real("M")),
         "slopes_": Optional(real("M, d")),
         "_centres": Optional(real("M, d")),
+        "best_params_": Optional(ANYTHING),
         "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
     }
 
@@ -168,21 +188,103 @@ class ODARegressor(RegressorMixin, BaseODA):
         sample_weight : array-like, shape (n,), optional
             At least 0, relative to one another: a common factor makes no difference.
         """
+        if hasattr(self, "best_params_"):
+            del self.best_params_  # which say whether values may be missing
         pairs = self._checked_pairs(X, y, reset=True)
         weights = fit_weights(self, sample_weight, pairs)
-        self._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
-        self._annealer.settle(self._annealer.history[-1].distortion)
-        self._recent = pairs, weights
+        distinct = weighted(pairs, weights, n_features=self.n_features_in_)
+        shares = distinct.weights * (len(distinct.weights) / distinct.weights.sum())
+        metric, n_clusters = "given", self.n_clusters
+        if n_clusters == "auto":
+            chosen = self._select(distinct.points, shares)
+            self.best_params_ = chosen._asdict()
+            n_clusters, metric = chosen
+        self._grow(distinct.points, shares, metric)
+        current = self._annealer
+        current.reduce_to(int(n_clusters))
+        current.schedule = replace(current.schedule, max_codevectors=int(n_clusters))
+        current.settle(current.history[-1].distortion)
+        self._recent = distinct.points, shares
         self._publish()
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]
         return self
+
+    def _select(self, pairs: FloatArray, weights: FloatArray) -> Candidate:
+        """Choose among candidates by cross-validation: the best, or a single cell if as good."""
+        distinct = Distribution(
+            pairs,
+            np.zeros(len(pairs), np.int64),
+            weights,
+            np.random.default_rng(0),
+            self.n_features_in_,
+        )
+        pairs, classes, weights = distinct.stratified(_SELECTION_SAMPLES, 1)
+        n, d = len(pairs), self.n_features_in_
+        learns = is_euclidean(self.divergence) and holes(pairs) is None
+        sizes = [size for size in _SIZES if size == 1 or _MIN_PER_CELL * size <= n]
+        options = [
+            Candidate(size, metric)
+            for metric in ("given", "learned")[: 1 + learns]
+            for size in sizes
+        ]
+        errors = np.zeros((len(options), n))
+        for train, test in folds(classes, np.random.default_rng(n)):
+            model = copy.copy(self)
+            for i in range(len(options) - 1, -1, -1):  # the largest of a metric first
+                size, metric = options[i]
+                if size == sizes[-1]:
+                    model.n_clusters = size
+                    model._grow(pairs[train], weights[train], metric)
+                model._annealer.reduce_to(size)
+                model._recent = pairs[train], weights[train]
+                model._publish()
+                errors[i, test] = (model._predicted(pairs[test, :d]) - pairs[test, d]) ** 2
+        best = int((errors @ weights).argmin())
+        gains, shares = errors[0] - errors[best], weights / weights.sum()
+        gain = float(shares @ gains)
+        variance = float(shares**2 @ (gains - gain) ** 2)
+        return options[best] if gain > _SURE * np.sqrt(variance) else options[0]
+
+    def _grow(self, pairs: FloatArray, weights: FloatArray, metric: str) -> None:
+        """Anneal cells in a metric: the mean outer product of the slopes of first local models."""
+        model = copy.copy(self)
+        if metric == "learned":
+            d = self.n_features_in_
+            gaps = pairs[:, :d] - np.average(pairs[:, :d], axis=0, weights=weights)
+            scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
+            scale[scale == 0.0] = 1.0
+            matrix, units = np.diag(scale**-2.0), np.outer(scale, scale)
+            for _ in range(_ROUNDS):
+                model.divergence = Mahalanobis(matrix)
+                model.n_clusters = min(_FIRST_CELLS, max(len(pairs) // _FIRST_PER_CELL, 1))
+                self._take(model, pairs, weights)
+                self._recent = pairs, weights
+                self._publish()
+                slopes = self.slopes_ * scale
+                mean = (slopes.T * self.weights_) @ slopes
+                mean = mean / (np.trace(mean) or 1.0) + _RIDGE / d * np.eye(d)
+                values, vectors = np.linalg.eigh(mean)
+                root = (vectors * np.sqrt(values)) @ vectors.T
+                matrix = 0.5 * (root + root.T) / units
+            model = copy.copy(self)
+            model.divergence = Mahalanobis(matrix)
+        self._take(model, pairs, weights)
+
+    def _take(self, model: "ODARegressor", pairs: FloatArray, weights: FloatArray) -> None:
+        """Take over what a copy anneals."""
+        if model.n_clusters == "auto":
+            model.n_clusters = _SIZES[-1]
+        model._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
+        for name in ("_annealer", "_waiting", "_low", "_high", "_single"):
+            setattr(self, name, getattr(model, name))
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        The local models are fitted to the last 5000 samples. After ``fit`` steps are as short as
-        after all of its samples; a sample's weight multiplies them.
+        ``n_clusters="auto"`` counts as 40, or what ``fit`` chose. Local models are fitted to the
+        last 5000 samples. After ``fit`` steps are as short as after all of its samples; a sample's
+        weight multiplies them.
         """
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
@@ -193,14 +295,26 @@ class ODARegressor(RegressorMixin, BaseODA):
             np.concatenate([recent[0], pairs])[-_RECENT:],
             np.concatenate([recent[1], weights])[-_RECENT:],
         )
-        self._publish(self._max_codevectors(1))
+        self._publish(self._annealer.schedule.max_codevectors)
         return self
 
     def predict(self, X: npt.ArrayLike) -> FloatArray:
         """Prediction of the model of each point's cell, shape (n,)."""
-        points, cells = fitted_points(self, X), self._nearest(self._embedded(X))
+        return self._predicted(fitted_points(self, X))
+
+    def _predicted(self, points: FloatArray) -> FloatArray:
+        divergence = self._annealer.divergence
+        divergence.check(points)
+        cells = self._nearest(divergence.embed(points))
         models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
         return models.predict(filled(points, self._centres[cells]), cells)
+
+    def _takes_missing(self) -> bool:
+        learned = getattr(self, "best_params_", {}).get("metric") == "learned"
+        return super()._takes_missing() and not learned
+
+    def _max_codevectors(self, n_classes: int) -> int:
+        return _STREAM_CLUSTERS if self.n_clusters == "auto" else int(self.n_clusters)
 
     def _takes_single(self) -> bool:
         return False  # targets are in the same array as the features

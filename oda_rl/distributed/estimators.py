@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -203,6 +204,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
     True
     """
 
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
     _: KW_ONLY
     samples_per_cluster: Annotated[int, COUNT] = 1000
 
@@ -232,10 +234,10 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         rng = np.random.default_rng([training.seed, 1])
         rows = sample.points, sample.classes, sample.weights
         data = Distribution(*rows, rng, self.n_features_in_)
-        chosen = self._settings(*rows)
+        chosen, caution = self._settings(*rows)
         probe = data.spread(PROBE)
         self._grow(training, refined=False, probe=(data.points[probe], data.classes[probe]))
-        self._conclude(data, chosen)
+        self._conclude(data, chosen, caution)
         self._publish()
         return self
 

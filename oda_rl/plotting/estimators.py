@@ -57,7 +57,8 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
     """Draw how cells split as the temperature fell, since the last start, until it was lowest.
 
     The height of a cell is the first principal component of its codevector (in standardised
-    observations).
+    observations). A dotted line is at the critical temperature of the first codevectors, if that
+    was measured.
 
     Parameters
     ----------
@@ -119,6 +120,10 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
             shown = heights[i][colors == color]
             at = np.full(len(shown), level.temperature)
             ax.plot(at, shown, "o", color=color, markersize=4 * thickness)
+    critical = [level.critical for level in levels if getattr(level, "critical", None)]
+    if critical:  # of the first codevectors
+        ax.axvline(critical[0], color=_GREY, linestyle=":", label="critical temperature")
+        ax.legend(loc="lower left", frameon=False, fontsize=7)
     ax.set_ylim(padded_range(np.concatenate(heights)))
     ax.set_xscale("log")
     ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))

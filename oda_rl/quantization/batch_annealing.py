@@ -31,7 +31,7 @@ from oda_rl.quantization.vq import VectorQuantizer, check_enough
 from oda_rl.samples import Weighted, weighted
 
 _MIN_MASS = 1e-5
-_MERGE_BELOW = 0.3  # temperatures
+_MERGE_BELOW = 0.03  # temperatures, just below the square of the gap that a split sets
 _SHIFT = 0.1  # of a split codevector, in square roots of the temperature
 _BLOCK = 1_000_000  # shares in memory at a time
 
@@ -66,7 +66,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
         r_k(x) ∝ p_k exp(−|x − μ_k|²/T),   p_k = mean of r_k,   μ_k = mean of x weighted by r_k,
 
-    merges codevectors with a squared distance below 0.3 T, cools, and splits each into two. A pair
+    merges codevectors with a squared distance below 0.03 T, cools, and splits each into two. A pair
     stays apart only if T is below the critical temperature of its cluster. At ``n_clusters``
     codevectors the number is fixed; excess pairs merge, the cheapest (Ward) first.
 

@@ -91,7 +91,7 @@ def learn_metric(
     """Learn a metric and move codevectors, shape (K, d), to separate classes.
 
     ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
-    that of the densities. The penalty, at least 0, is relative to a mean variance of 1.
+    that of the densities. The penalty, at least 0, is relative to a variance of 1 of each feature.
     """
     from scipy.optimize import minimize
 
@@ -99,15 +99,18 @@ def learn_metric(
     shares = sample_weight / sample_weight.sum()
     centre = shares @ points
     gaps = points - centre
-    unit = float(np.sqrt(np.mean(shares @ (gaps * gaps)))) or 1.0
-    gaps /= unit
-    places = (codevectors - centre) / unit
-    first = np.concatenate([(np.eye(d) * unit / np.sqrt(temperature)).ravel(), places.ravel()])
+    variances = shares @ (gaps * gaps)
+    units = np.sqrt(np.where(variances > 0.0, variances, 1.0))
+    gaps /= units
+    places = (codevectors - centre) / units
+    start = np.eye(d) * np.sqrt(variances.mean() / temperature)
+    first = np.concatenate([start.ravel(), places.ravel()])
     fixed = places, weights, labels, gaps, classes, shares, penalty
     best = minimize(
         cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options={"maxiter": _STEPS}
     ).x
-    omega = best[: d * d].reshape(d, d) * (np.sqrt(temperature) / unit)
+    omega = best[: d * d].reshape(d, d)
     matrix = omega.T @ omega
     matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
-    return LearnedMetric(best[d * d :].reshape(-1, d) * unit + centre, 0.5 * (matrix + matrix.T))
+    matrix *= temperature / np.outer(units, units)
+    return LearnedMetric(best[d * d :].reshape(-1, d) * units + centre, 0.5 * (matrix + matrix.T))

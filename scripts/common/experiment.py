@@ -33,6 +33,7 @@ FIRST_SEEDS = {
     "reproduce_infex": 100,
     "reproduce_sgd_gmm": 360,
     "benchmark_clustering": 500,
+    "benchmark_number": 600,
     "figure5_tuning": 5_300_000,
     "benchmark_speed": 40_000_000,
     "baselines": 50_000_000,  # of the suite
