@@ -128,7 +128,9 @@ def _learn(
         smallest = measure(points, i, n_features, codevectors, diagram, low, high, shares)
         nearest = smallest
         if priors is not None:
-            nearest = shares[first:last].min()
+            nearest = np.inf
+            for k in range(first, last):
+                nearest = shares[k] if shares[k] < nearest else nearest
         divergence = max(nearest + potentials[i], 0.0)
         if observed is not None:
             n_observed = integer(0)

@@ -54,7 +54,7 @@ def fit_local_models(
     """Fit each cell's model to its points by weighted least squares.
 
     Linear models are shrunk towards the linear model of all points, as if each cell had one more
-    point on that, for its level, and d + 2 of average spread, for its slopes.
+    point on that, for its level, and d + 2 of the average spread in cells, for its slopes.
 
     ``cells``, shape (n,), are those of the points; ``values``, shape (K,), are predictions of cells
     without points. Models have slopes if they are ``linear``.
@@ -73,7 +73,8 @@ def fit_local_models(
             np.where(filled, averages(targets), values), np.zeros((n_cells, d)), centres
         )
     mean, level = np.average(points, axis=0, weights=weights), np.average(targets, weights=weights)
-    axes, common = _linear_model(points - mean, targets - level, weights)
+    common = _linear_model(points - mean, targets - level, weights)[1]
+    axes = _linear_model(points - centres[cells], targets, weights)[0]
     residuals = targets - level - (points - mean) @ common
     shifts, ridge = averages(residuals) * totals / (totals + 1.0), d + 2
     values = np.where(filled, level + (centres - mean) @ common + shifts, values)
