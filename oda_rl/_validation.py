@@ -266,9 +266,7 @@ def mean_score(scores: FloatArray, sample_weight: Any) -> float:
     return float(np.average(scores[counted], weights=weights[counted]))
 
 
-def stream_rows(
-    estimator: Any, sample_weight: Any, points: FloatArray, *, first: bool
-) -> IntArray:
+def stream_rows(estimator: Any, sample_weight: Any, points: FloatArray, *, first: bool) -> IntArray:
     """Return the rows of a stream, shape (m,), each as often as it weighs; fractions add up."""
     weights = stream_weights(estimator, sample_weight, points, first=first)
     order, estimator._owed = repeated(weights, 0.0 if first else estimator._owed)

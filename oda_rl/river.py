@@ -89,7 +89,9 @@ class RiverClusterer(_Streamed, base.Clusterer):
     def centers(self) -> dict[int, dict[Hashable, float]]:
         """Codevector or mean of each cluster; none before the first sample."""
         names = ("codevectors_", "means_")
-        rows = next((getattr(self._learner, n) for n in names if hasattr(self._learner, n)), [])
+        rows: Any = next(
+            (getattr(self._learner, n) for n in names if hasattr(self._learner, n)), []
+        )
         pairs = ((k, zip(self._features or (), row, strict=True)) for k, row in enumerate(rows))
         return {k: {name: float(value) for name, value in pair} for k, pair in pairs}
 

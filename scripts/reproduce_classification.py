@@ -1,9 +1,9 @@
 """The papers' comparison of classifiers, with nested selection and the same budget for all.
 
 Five folds; within each training set every method chooses among 18 candidates (ODA among nine) by
-five inner folds, and is fitted anew with its choice. Features are standardised, with the training set's
-moments, where they have different units. Accuracy, but F1 for the set with a rare class: .6 % of
-10 000 samples.
+five inner folds, and is fitted anew with its choice. Features are standardised, with the moments of
+the training set, where they have different units. Accuracy, but F1 for the set with a rare class:
+0.6 % of 10,000 samples.
 
 Every fit has one thread. Its seconds are those beside the other runs: --workers 1 makes
 one run at a time.

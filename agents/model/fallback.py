@@ -145,7 +145,7 @@ class Fallback:
             learning = total
         if self.fitted is None:
             bins = engine.config.action_bins
-            settings = {} if bins is None else {"action_bins": bins}
+            settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             kind = CodevectorAgent if boxed else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)

@@ -90,6 +90,7 @@ class Annealer:
         "_viewed": Maybe(flags("V, K")),
         "_observed": Maybe(real("K, D", "[0, inf)")),
     }
+    _passed: FloatArray
 
     def __init__(
         self, schedule: Schedule, divergence: Divergence, n_features: int, rng: np.random.Generator
@@ -311,7 +312,7 @@ class Annealer:
         first = 0 if self._observed is not None else first_missing_row(points)
         priors = None
         if not self.schedule.class_competition:
-            priors = np.bincount(self.labels, self._opened[1])[self.labels]
+            priors = np.asarray(np.bincount(self.labels, self._opened[1]), np.float64)[self.labels]
         starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
         for rows in (slice(first), slice(first, None)):
             if len(points[rows]) > 0:

@@ -160,7 +160,7 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if is_wide(self._low, self._high) and divergence.kernel == QUADRATIC:
             codevectors, distortion = self._embedded_codevectors(), self._distortion()
             logs = normal_log_density(embedded, codevectors, self.weights_, distortion)
-            return logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1]
+            return np.asarray(logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1])
         return log_density(
             points, lambda x: self._nearest(embed(x)), self.weights_, self._low, self._high
         )

@@ -104,7 +104,8 @@ def candidates(
     An algorithm of fine-tuning is tried with three rates, or with three penalties.
     """
     sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
-    rates, penalties = (rate,), (penalty,)
+    rates: tuple[float, ...] = (rate,)
+    penalties: tuple[float, ...] = (penalty,)
     if algorithm == MATRIX:
         penalties = _PENALTIES
     elif algorithm is not None:
@@ -265,8 +266,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         ValueError
             If X and y are not that, or there is only one class.
         """
-        if hasattr(self, "best_params_"):
-            del self.best_params_  # which say whether values may be missing
+        self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
         self._labels_are_objects = labels.dtype == object
         weights = fit_weights(self, sample_weight, points)
@@ -277,7 +277,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 f"This solver needs samples of at least 2 classes in the data, but the data "
                 f"contains only one class: {self.classes_[0]!r}"
             )
-        self._seen, self._promised = self.classes_.tolist(), []
+        self._seen: list[Any] = self.classes_.tolist()
+        self._promised: list[Any] = []
         self._check_fine_tuning()
         chosen, caution = self._settings(points, classes, weights)
         data = self._anneal(points, classes, weights)

@@ -189,8 +189,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         sample_weight : array-like, shape (n,), optional
             At least 0, relative to one another: a common factor makes no difference.
         """
-        if hasattr(self, "best_params_"):
-            del self.best_params_  # which say whether values may be missing
+        self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         pairs = self._checked_pairs(X, y, reset=True)
         weights = fit_weights(self, sample_weight, pairs)
         distinct = weighted(pairs, weights, n_features=self.n_features_in_)

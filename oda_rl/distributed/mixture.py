@@ -626,10 +626,12 @@ class DistributedGaussianMixture(StreamingMixture):
         climb = Climb(blocks, reader, *shape)
         reached = climb.climb(start, int(self.max_iter), float(self.tol))
         dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
-        parts = {name: getattr(reached.mixture, name) for name in ("means", "precisions", "axes")}
-        self._mixture = reached.mixture._replace(
-            **{name: part if part is None else part.astype(dtype) for name, part in parts.items()}
-        )
+        parts: dict[str, Any] = {
+            name: getattr(reached.mixture, name) for name in ("means", "precisions", "axes")
+        }
+        for name, part in parts.items():
+            parts[name] = part if part is None else part.astype(dtype)
+        self._mixture = reached.mixture._replace(**parts)
         self.n_iter_ = reached.passes
         self.converged_ = reached.converged
         constant = np.log(self._units) + 0.5 * math.log(2.0 * math.pi)

@@ -143,13 +143,14 @@ class StochasticEMGaussianMixture(StreamingMixture):
         data = self._in_units(data)
         self._start(data, rng)
         self._owed = 0.0
+        before = -math.inf
         for _ in range(self.max_iter):
             self.n_iter_ += 1
             order = data.shown(rng)
             total = self._follow(data.points, order)
-            before = self.lower_bound_ if self.n_iter_ > 1 else -math.inf
             self.lower_bound_ = self._mean_log(total, data.points, order)
             self.converged_ = self.lower_bound_ - before < _SETTLED
+            before = self.lower_bound_
         return self
 
     @validated

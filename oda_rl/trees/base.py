@@ -192,7 +192,7 @@ class BaseODATree(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Take
             distortion = self.history_[-1].distortion or 1.0
             means = table.means[table.is_leaf]
             logs = normal_log_density(embed(points), means, self.weights_, distortion)
-            return logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1]
+            return np.asarray(logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1])
 
         def assign(points: FloatArray) -> IntArray:
             return table.leaf_numbers[self._nodes(points)]

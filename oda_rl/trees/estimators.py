@@ -242,7 +242,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, fit_weights(self, sample_weight, points))
         self.classes_, classes = np.unique(labels, return_inverse=True)
-        self._seen, self._promised = self.classes_.tolist(), []
+        self._seen: list[Any] = self.classes_.tolist()
+        self._promised: list[Any] = []
         self._grow(points, classes, weights, len(self._seen))
         return self
 
