@@ -170,6 +170,7 @@ class Annealer:
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
         self._parents = np.concatenate([self._parents, np.zeros((1, self._parents.shape[1]))])
+        self._passed = np.concatenate([self._passed, self.codevectors[-1:]])
         self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
         self._clocks = np.append(self._clocks, 0.0)
         if not self.active and not np.isfinite(self._full_at) and self.temperature > 0.0:
