@@ -1,13 +1,16 @@
 """Fixtures, and code that is compiled once for two workers."""
 
 import gc
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from oda_rl._cache import sources
@@ -100,3 +103,36 @@ def read_called(file: Path) -> set[tuple[str, str, str]]:
 def root() -> Path:
     """The project's folder."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def small_agent(tmp_path_factory):
+    """A file of an online agent with few cells."""
+    from oda_rl.agents import TwoTimescaleAgent
+
+    path = tmp_path_factory.mktemp("small") / "agent.zip"
+    agent = TwoTimescaleAgent("CartPole-v1", partition="som", map_shape=(1, 2), seed=0)
+    agent.learn(300).save(path)
+    return path
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Write a file with other metadata or arrays, and valid checksums, and return its path."""
+
+    def write(path, metadata=lambda metadata: None, arrays=lambda arrays: None):
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        meta = json.loads(members.pop("metadata.json"))
+        numbers = {name: np.load(io.BytesIO(content)) for name, content in members.items()}
+        metadata(meta)
+        arrays(numbers)
+        changed_path = tmp_path / "changed.zip"
+        with zipfile.ZipFile(changed_path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("metadata.json", json.dumps(meta))
+            for name, array in numbers.items():
+                with archive.open(name, "w") as file:
+                    np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
+        return changed_path
+
+    return write

@@ -486,7 +486,7 @@ def fateful(path):
     if said == b"wrong":
         raise KeyError(said)
     if said == b"refused":
-        raise InvalidFileError(said)
+        raise InvalidFileError(said.decode())
 
 
 def test_each_case_has_its_own_outcome(monkeypatch):
