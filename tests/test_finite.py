@@ -96,7 +96,7 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     agent.save(file)
     before = file.read_bytes()
     agent._engine.places[0, 0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"agent.zip' was not written, .*cells\[0, 0, 0\] is nan"):
+    with pytest.raises(ValueError, match=r"agent.zip' was not written, .*places\[0, 0, 0\] is nan"):
         agent.save(file)
     with pytest.raises(ValueError, match="checkpoint.zip' was not written"):
         agent.learn(10, checkpoint=tmp_path / "checkpoint.zip", checkpoint_every=5)
