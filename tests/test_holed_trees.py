@@ -148,7 +148,6 @@ def test_a_stream_learns_in_spite_of_missing_values():
     points, _ = blobs(6000, 18)
     fresh, _ = blobs(1000, 19)
     model = ODATreeClusterer(6, max_depth=1, random_state=0)
-    model.set_params(samples_per_cluster=5, cooling=0.6)
     whole = clone(model).partial_fit(points)
     holed = clone(model).partial_fit(with_holes(points, 0.25, 20))
     filled = clone(model).partial_fit(SimpleImputer().fit_transform(with_holes(points, 0.25, 20)))

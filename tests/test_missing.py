@@ -12,7 +12,6 @@ from sklearn.utils import get_tags
 
 from oda_rl import (
     SOM,
-    DensityOutlierDetector,
     ODAClassifier,
     ODAClusterer,
     ODARegressor,
@@ -417,11 +416,17 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     fresh, wanted = blobs(900, 42)
     targets, truth = np.sin(labels) + 0.05 * points[:, 0], np.sin(wanted) + 0.05 * fresh[:, 0]
     holed = with_holes(points, 0.25, 43)
-    models = [ODARegressor(12, random_state=state).fit(holed, targets) for state in range(8)]
-    assert np.mean([model.score(fresh, truth) for model in models]) > 0.9
-    model = models[0]
-    filled = ODARegressor(12, random_state=0).fit(imputed(with_holes(points, 0.25, 43)), targets)
-    assert model.score(fresh, truth) > filled.score(fresh, truth)
+    whole, holes, filled = (
+        np.mean(
+            [
+                ODARegressor(12, random_state=state).fit(one, targets).score(fresh, truth)
+                for state in range(8)
+            ]
+        )
+        for one in (points, holed, imputed(holed))
+    )
+    assert whole > 0.9
+    assert whole - holes < 0.5 * (whole - filled)  # cells lose less than half as much
 
 
 @pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier, ODARegressor])
@@ -467,9 +472,10 @@ LEARNERS = [
     ODAClusterer(3),
     ODAClassifier(4),
     ODARegressor(4),
-    ODATreeClusterer(3, min_samples_split=10),
-    ODATreeClassifier(3),
-    ODATreeRegressor(3, min_samples_split=10),
+    # Repetition raises the effective number of samples, by which nodes are divided.
+    ODATreeClusterer(3, min_samples_split=0),
+    ODATreeClassifier(3, min_samples_split=0),
+    ODATreeRegressor(3, min_samples_split=0),
 ]
 
 
@@ -545,9 +551,8 @@ def test_features_without_a_value_are_named():
         ODAClusterer(2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)),
         ODATreeClusterer(divergence=METRIC),
         StochasticVQ(2),
-        DensityOutlierDetector(SGDGaussianMixture(2)),
     ],
-    ids=["i-divergence", "own", "tree", "vq", "outliers"],
+    ids=["i-divergence", "own", "tree", "vq"],
 )
 def test_others_refuse_holes(model):
     points = np.abs(blobs(50, 56)[0]) + 1.0
