@@ -473,9 +473,9 @@ LEARNERS = [
     ODAClassifier(4),
     ODARegressor(4),
     # Repetition raises the effective number of samples, by which nodes are divided.
-    ODATreeClusterer(3, min_samples_split=0),
-    ODATreeClassifier(3, min_samples_split=0),
-    ODATreeRegressor(3, min_samples_split=0),
+    ODATreeClusterer(3, max_depth=2, min_samples_split=0),
+    ODATreeClassifier(3, max_depth=2, min_samples_split=0),
+    ODATreeRegressor(3, max_depth=2, min_samples_split=0),
 ]
 
 
