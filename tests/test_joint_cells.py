@@ -148,9 +148,13 @@ def test_what_can_not_be_exported_says_so(swinging, tmp_path):
 def test_it_finds_the_best_of_two_components(several):
     make = lambda: Aim([[0.8, 0.0], [0.0, -0.5]], length=20)  # noqa: E731
     env = gym.vector.SyncVectorEnv([make] * 3) if several else make()
-    agent = TwoTimescaleAgent(env, seed=0, max_cells=100, **QUICK).learn(6_000)
-    # Doing nothing costs 20 (0.64 + 0.25) / 3 = 5.9 an episode, random actions 19.
-    assert agent.evaluate(20, env=make(), seed=1).mean() > -3.0
+    # With more exploration, episodes of learning cost more than the first snapshot's, and no other
+    # is tried.
+    settings = {**QUICK, "exploration": 0.1}
+    agent = TwoTimescaleAgent(env, seed=0, max_cells=100, **settings).learn(3_000)
+    # Doing nothing costs 20 (0.64 + 0.25) / 3 = 5.9 an episode, random actions 19. The worst of
+    # five seeds, with one environment or three, costs 1.25.
+    assert agent.evaluate(20, env=make(), seed=1).mean() > -2.0
 
 
 def test_an_action_of_ones_own_is_what_is_learned_from():
