@@ -935,21 +935,35 @@ def matrix_rslvq_cost(parameters, places, weights, labels, points, classes, shar
     return loss
 
 
-def ridge_slopes(steps, rests, weights, cells, n_cells):
-    """Slopes of cells, drawn to those in common by their moments, by least squares of rows."""
-    n, d = steps.shape
-    rooted = steps * np.sqrt(weights / weights.sum())[:, None]
-    common = np.linalg.lstsq(rooted, rests * np.sqrt(weights / weights.sum()), rcond=1e-10)[0]
-    slopes = np.zeros((n_cells, d))
+def ridge_slopes(points, targets, weights, cells, n_cells):
+    """Slopes of cells, drawn to those in common by the spread in cells, by least squares of rows."""
+    n, d = points.shape
+    shares = np.sqrt(weights / weights.sum())
+
+    def shortest(rows, right, steps):  # in units of the steps
+        scale = np.sqrt(((steps * shares[:, None]) ** 2).sum(axis=0))
+        scale[scale == 0.0] = 1.0
+        return np.linalg.lstsq(rows / scale, right, rcond=1e-10)[0] / scale
+
+    steps = points - shares**2 @ points
+    rests = targets - shares**2 @ targets
+    common = shortest(steps * shares[:, None], rests * shares, steps)
+    rests = rests - steps @ common
+    gaps = points.copy()
     for k in range(n_cells):
         own = (cells == k) & (weights > 0.0)
         if own.any():
-            root = np.sqrt(weights[own])
-            missed = (rests[own] - steps[own] @ common) * root
+            gaps[cells == k] -= np.average(points[own], axis=0, weights=weights[own])
+    slopes = np.tile(common, (n_cells, 1))
+    for k in range(n_cells):
+        own = (cells == k) & (weights > 0.0)
+        if own.any():
+            total, root = weights[own].sum(), np.sqrt(weights[own])
+            shift = np.average(rests[own], weights=weights[own]) * total / (total + 1.0)
             # |missed - rows s|^2 + (d + 2) |rooted s|^2, of the shortest s that there is.
-            rows = np.vstack([steps[own] * root[:, None], np.sqrt(d + 2) * rooted])
-            right = np.concatenate([missed, np.zeros(n)])
-            slopes[k] = common + np.linalg.lstsq(rows, right, rcond=1e-10)[0]
+            rows = np.vstack([gaps[own] * root[:, None], np.sqrt(d + 2) * gaps * shares[:, None]])
+            right = np.concatenate([(rests[own] - shift) * root, np.zeros(n)])
+            slopes[k] += shortest(rows, right, gaps)
     return slopes
 
 

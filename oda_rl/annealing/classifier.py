@@ -31,6 +31,7 @@ from oda_rl.samples import counted, holes, observed_shares
 _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
+_SELECTION_PER_CLUSTER = 20
 _RARE = 10  # samples of a class at least, of those
 _CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
 _TESTED = 2  # folds, where only that is to be chosen
@@ -428,6 +429,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             if len(options) == 1 and k == _TESTED:
                 break
             model = copy.copy(self)
+            # Estimators of data in blocks have a thousand: drawn one by one that takes minutes.
+            model.samples_per_cluster = min(self.samples_per_cluster, _SELECTION_PER_CLUSTER)
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
             for i in remaining:

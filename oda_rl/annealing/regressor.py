@@ -23,6 +23,7 @@ _STREAM_CLUSTERS = 40
 _SIZES = (1, 3, 8, 20, 50)
 _MIN_PER_CELL = 5  # points
 _SELECTION_SAMPLES = 1500
+_MANY_FEATURES = 200  # with more, a metric is not tried
 _FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
 _ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
 _SURE = 2.0  # standard errors by which cells must be better than one
@@ -220,7 +221,7 @@ class ODARegressor(RegressorMixin, BaseODA):
         )
         pairs, classes, weights = distinct.stratified(_SELECTION_SAMPLES, 1)
         n, d = len(pairs), self.n_features_in_
-        learns = is_euclidean(self.divergence) and holes(pairs) is None
+        learns = is_euclidean(self.divergence) and holes(pairs) is None and d <= _MANY_FEATURES
         sizes = [size for size in _SIZES if size == 1 or _MIN_PER_CELL * size <= n]
         options = [
             Candidate(size, metric)
