@@ -936,7 +936,7 @@ def matrix_rslvq_cost(parameters, places, weights, labels, points, classes, shar
 
 
 def ridge_slopes(points, targets, weights, cells, n_cells):
-    """Slopes of cells, drawn to those in common by the spread in cells, by least squares of rows."""
+    """Slopes of cells, drawn to those in common by the spread in cells: least squares of rows."""
     n, d = points.shape
     shares = np.sqrt(weights / weights.sum())
 

@@ -310,17 +310,8 @@ def kill_when(scheduler, transitions, pid):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "names"),
-    [
-        (DistributedODAClusterer(4, random_state=0), ("cluster_centers_", "weights_", "inertia_")),
-        (
-            DistributedGaussianMixture(4, covariance_type="full", random_state=0),
-            ("weights_", "means_", "covariances_", "lower_bound_", "n_iter_"),
-        ),
-    ],
-)
-def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits(model, names):
+def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
+    model = DistributedODAClusterer(4, random_state=0)
     points = mixture(4_000, 4, d=2)
     wanted = clone(model).fit(lazy(points, n_blocks=4))
     with (
@@ -339,6 +330,6 @@ def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits(model, names):
         labels = model.predict(array).compute()
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
-    for name in names:
+    for name in ("cluster_centers_", "weights_", "inertia_"):
         np.testing.assert_array_equal(getattr(model, name), getattr(wanted, name))
     np.testing.assert_array_equal(labels, wanted.predict(points))
