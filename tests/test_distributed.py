@@ -20,7 +20,6 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_moons
 
 from oda_rl import (
-    DistributedGaussianMixture,
     DistributedODAClassifier,
     DistributedODAClusterer,
     ODAClassifier,
