@@ -298,12 +298,14 @@ def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
         return [at[0] + 0.25 * action - 0.125, 0.0], -abs(at[0])
 
     log, rng = log_of(on_a_line), np.random.default_rng(0)
-    first = np.arange(1000) % 25 == 0
-    offsets = np.zeros((1000, 2))
-    offsets[:, 0] = rng.random(40)[np.cumsum(first) - 1]
-    moved = log._replace(before=log.before + offsets, after=log.after + offsets)
-    assert predicts(log, first, rng)
-    assert not predicts(moved, first, rng)
+    for length, too_few_to_leave_a_table in ((25, False), (100, True)):
+        first = np.arange(1000) % length == 0
+        offsets = np.zeros((1000, 2))
+        offsets[:, 0] = rng.random(40)[np.cumsum(first) - 1]
+        moved = log._replace(before=log.before + offsets, after=log.after + offsets)
+        assert predicts(log, first, rng)
+        assert not predicts(moved, first, rng)
+        assert predicts(moved, first, rng, counted=True) == too_few_to_leave_a_table
 
 
 def test_real_returns_correct_what_the_model_promises() -> None:

@@ -297,11 +297,13 @@ def predicts(
     Where numbers are quantities, as of a stock, the same state and action hardly recur, and laws
     say more. Only pairs that have been seen are compared. ``first``, shape (n,), says whether an
     episode began with the step: a place may recur in its own episode alone. Where a table has been
-    ``counted`` already, its explorer seeks new pairs, and fewer need to recur.
+    ``counted`` already, its explorer seeks new pairs, and fewer need to recur: in other episodes
+    only once five are held out, as a taxi's passenger may wait elsewhere in each.
     """
     n = len(seen.rewards)
     episodes = np.cumsum(first)
-    groups = episodes if episodes[-1] >= _HELD_OUT else np.arange(n) // _STRETCH
+    enough = _HELD_OUT**2 if counted else _HELD_OUT
+    groups = episodes if episodes[-1] >= enough else np.arange(n) // _STRETCH
     held = groups % _HELD_OUT == 0
     pairs = np.column_stack([seen.before, seen.codes.argmax(axis=1)])
     numbers = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
@@ -317,7 +319,7 @@ def predicts(
     recur, exact = len(rows) >= _MIN_SHARE * held.sum(), error <= _EXACT
     if len(rows) < _MIN_KNOWN or not (recur or exact or counted):
         return False
-    if recur and exact:
+    if exact and (recur or counted):
         return True
     rest = CodedSteps._make(column[~held] for column in seen)
     world = without_noise(learn_world(rest, -math.inf, False, 1, None, rng).arrays)
