@@ -289,6 +289,13 @@ def play(
             return
 
 
+def _known(numbers: IntArray, groups: IntArray) -> tuple[BoolArray, IntArray, IntArray]:
+    """Return what is held out, visits of each pair in the rest, and held-out rows it has seen."""
+    held = groups % _HELD_OUT == 0
+    visits = np.bincount(numbers[~held], minlength=len(numbers))
+    return held, visits, np.flatnonzero(held & (visits[numbers] > 0))
+
+
 def predicts(
     seen: CodedSteps, first: BoolArray, rng: np.random.Generator, counted: bool = False
 ) -> bool:
@@ -302,18 +309,17 @@ def predicts(
     """
     n = len(seen.rewards)
     episodes = np.cumsum(first)
-    enough = _HELD_OUT**2 if counted else _HELD_OUT
-    groups = episodes if episodes[-1] >= enough else np.arange(n) // _STRETCH
-    held = groups % _HELD_OUT == 0
     pairs = np.column_stack([seen.before, seen.codes.argmax(axis=1)])
     numbers = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
     scale = np.append(seen.after.std(axis=0), seen.rewards.std())
     scale = np.where(scale > 0.0, scale, 1.0)
     outcomes = np.column_stack([seen.after, seen.rewards]) / scale
-    visits = np.bincount(numbers[~held], minlength=n)
+    held, visits, rows = _known(numbers, episodes)
+    young = counted and episodes[-1] < _HELD_OUT**2 and len(rows) < _MIN_KNOWN
+    if young or episodes[-1] < _HELD_OUT:
+        held, visits, rows = _known(numbers, np.arange(n) // _STRETCH)
     sums = np.zeros((n, outcomes.shape[1]))
     np.add.at(sums, numbers[~held], outcomes[~held])
-    rows = np.flatnonzero(held & (visits[numbers] > 0))
     left = outcomes[rows] - sums[numbers[rows]] / visits[numbers[rows], None]
     error = float((left**2).sum(axis=1).mean()) if len(rows) else np.inf
     recur, exact = len(rows) >= _MIN_SHARE * held.sum(), error <= _EXACT
