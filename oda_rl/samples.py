@@ -246,8 +246,8 @@ def weighted(
 
     >>> points = np.array([[2.0], [1.0], [2.0], [7.0]])
     >>> data = weighted(points, np.array([1.0, 1.0, 1.0, 0.0]))
-    >>> data.points.ravel(), data.weights, data.size
-    (array([1., 2.]), array([1., 2.]), 3)
+    >>> data.points.ravel(), data.weights
+    (array([1., 2.]), array([1., 2.]))
     """
     owners = np.zeros(len(points), dtype=np.int64) if classes is None else classes
     width = points.shape[1] if n_features is None else n_features

@@ -112,8 +112,8 @@ def test_wheel_has_the_three_packages_and_nothing_else(root, tmp_path):
         "oda_rl/envs/cartpole.py",
     } <= {*files}
     data = (
-        "py.typed", "names.toml", "learner.h", "policy.h", "predict.h", "page.html", "script.js",
-        "style.css",
+        "py.typed", "names.toml", "joint.h", "learner.h", "policy.h", "predict.h", "page.html",
+        "script.js", "style.css",
     )  # fmt: skip
     assert all(name.endswith((".py", *data)) for name in files)
     assert {name.rsplit("/", 1)[1] for name in files} >= {*data}
