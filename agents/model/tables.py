@@ -308,7 +308,7 @@ def predicts(
     only once five are held out, as a taxi's passenger may wait elsewhere in each.
     """
     n = len(seen.rewards)
-    episodes = np.cumsum(first)
+    episodes = np.cumsum(first, dtype=np.int64)
     pairs = np.column_stack([seen.before, seen.codes.argmax(axis=1)])
     numbers = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
     scale = np.append(seen.after.std(axis=0), seen.rewards.std())
