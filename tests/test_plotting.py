@@ -197,7 +197,8 @@ def test_figures_of_a_rule(env_id, tmp_path):
     paths = write_figures(agent, tmp_path)
     assert {path.stem for path in paths} == {"learning_curve", "partition"}
     visited = agent.visited_states(100, seed=0)
-    ax = plotting.plot_partition(agent, visited=visited)
+    d = agent.interface.n_features
+    ax = plotting.plot_partition(agent, (d - 2, d - 1), visited=visited)
     image = ax.get_images()[0]
     shown = np.asarray(image.get_array())
     left, right, bottom, top = image.get_extent()
