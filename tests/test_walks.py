@@ -19,7 +19,7 @@ CHECKS = {
         from oda_rl.agents import TwoTimescaleAgent
         agent = TwoTimescaleAgent("CartPole-v1", seed=0)
         agent._engine.state.phase, agent._engine.state.steps = 1, 2500  # as if it had learned
-        assert math.isclose(agent.epsilon, 0.2 * math.exp(-2500 / 5000.0))
+        assert math.isclose(agent.epsilon, 0.2 * 0.5 ** (2500 / 5000.0))
         states = np.zeros((4000, 4))
         random = agent.predict(states, deterministic=False)[0] != agent.predict(states)[0]
         assert abs(np.mean(random) - agent.epsilon / 2.0) < 0.03
