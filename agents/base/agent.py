@@ -610,26 +610,16 @@ class Agent(Player):
             return train_stepwise(self._engine, env, run)
         return train_compiled(self._engine, env, dynamics, run)
 
-    def evaluate(
-        self,
-        n_eval_episodes: int = 100,
-        env: gym.Env[Any, Any] | None = None,
-        seed: int | None = None,
-        progress_bar: bool = False,
-        max_episode_steps: int | None = None,
-        reset_options: dict[str, Any] | None = None,
-    ) -> FloatArray:
-        returns = super().evaluate(
-            n_eval_episodes, env, seed, progress_bar, max_episode_steps, reset_options
-        )
-        if env is None and reset_options is None and len(returns) >= _MIN_JUDGED:
-            self._doubt = None
-            first = self.episodes.curve[:_FIRST, 0]
-            if len(first) and not better(returns, first):
-                self.doubt(returns, seed)
-            if self._doubt is not None:
-                warnings.warn(self._doubt, stacklevel=2)
-        return returns
+    def _judge(self, returns: FloatArray, seed: int | None) -> None:
+        """Warn if returns are no better than those of the first episodes and of random play."""
+        if len(returns) < _MIN_JUDGED:
+            return
+        self._doubt = None
+        first = self.episodes.curve[:_FIRST, 0]
+        if len(first) and not better(returns, first):
+            self.doubt(returns, seed)
+        if self._doubt is not None:
+            warnings.warn(self._doubt, stacklevel=4)  # of evaluate's caller
 
     def doubt(self, returns: FloatArray, seed: int | None = None) -> str | None:
         """Play random episodes, and say if the policy is not better; None if it is.

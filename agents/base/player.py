@@ -249,9 +249,18 @@ class Player(ABC):
             if compiled is not None and ends and policy is not None:
                 first, _ = made.reset(seed=seed)
                 limits = self.limits if env is None else None
-                return play_compiled(compiled, policy, first, count, limits)
-            steps = self._counted(env, play(made, self._greedy, seed, limit))
-            return returns_of(steps, count, report)
+                returns = play_compiled(compiled, policy, first, count, limits)
+            else:
+                steps = self._counted(env, play(made, self._greedy, seed, limit))
+                returns = returns_of(steps, count, report)
+        if env is None and reset_options is None:
+            self._judge(returns, seed)
+        return returns
+
+    def _judge(  # noqa: B027 (players that do not learn have nothing to say)
+        self, returns: FloatArray, seed: int | None
+    ) -> None:
+        """Look at the returns of an evaluation in the agent's own kind of environment."""
 
     def evaluate_random(
         self,

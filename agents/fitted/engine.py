@@ -666,8 +666,8 @@ def check_contents(
     ``width`` is that of the workspace; ``policy`` is the schema of its policies.
     """
     n_records, n_actions = arrays["record_n"].size, interface.n_actions
-    most = config.kept_policies + min(n_actions, _MAX_CONSTANTS)
-    require(n_records <= most, f"record_n has {n_records} records")
+    max_records = config.kept_policies + min(n_actions, _MAX_CONSTANTS)
+    require(n_records <= max_records, f"record_n has {n_records} records")
     novelty, fixed = "novelty_codevectors" in arrays, config.exploration is not None
     seeks = interface.n_values > 0 and not fixed
     require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")

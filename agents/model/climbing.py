@@ -66,7 +66,7 @@ class Episodes(gym.Wrapper[Any, Any, Any, Any]):
         self.horizon = 1
         self.observation: Any = None
         self.rewards: list[float] = []
-        """Of the latest episode."""
+        """Rewards of the latest episode."""
         self._ended: list[tuple[float, int, int]] = []
         self._steps = 0
 

@@ -1,4 +1,4 @@
-"""What an online agent asks of a partition that places its cells."""
+"""Protocol of partitions, which place the cells of an online agent."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -16,7 +16,7 @@ the old ones. An old cell in several rows was split; several old cells in one ro
 
 
 class Partition(Protocol):
-    """What places an agent's cells while it learns.
+    """Places the cells of an agent while it learns.
 
     A cell is a codevector; how values are blended between neighbouring cells, and in which metric,
     is the agent's part. A partition may have a method ``prepare(n_features, rng)``, in which it

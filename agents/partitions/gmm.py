@@ -24,13 +24,13 @@ class GMMSettings(Checked):
     """Settings of :class:`oda_rl.agents.GMMPartition`, each with its default."""
 
     mixture_components: Annotated[int, at_least(1), _FEW] = 16
-    """Of a Gaussian mixture: components, on the grid nearest to a square; at most 4096."""
+    """Gaussian mixture: components, on the grid nearest to a square; at most 4096."""
 
     mixture_forgetting: Annotated[float, within("(0, 1)")] = 0.005
-    """Of a mixture: least rate at which a component follows its states, in (0, 1)."""
+    """Gaussian mixture: least rate at which a component follows its states, in (0, 1)."""
 
     mixture_samples_per_cell: Annotated[int, at_least(1)] = 50
-    """Of a mixture: samples for each component until it rests."""
+    """Gaussian mixture: samples for each component until it rests."""
 
 
 class GMMPartition(BuiltIn):

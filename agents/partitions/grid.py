@@ -27,10 +27,10 @@ class GridSettings(Checked):
     """Settings of :class:`oda_rl.agents.GridPartition`, each with its default."""
 
     bins: Annotated[int | tuple[int, ...], _BINS] = 3
-    """Of a grid: bins of every component of the observation, or of each."""
+    """Grid: bins of every component of the observation, or of each."""
 
     ranges: Annotated[tuple[tuple[float, float], ...] | None, or_none(_INTERVALS)] = None
-    """Of a grid: low and high of each component, in its units. None: by ``spread``."""
+    """Grid: low and high of each component, in its units. None: by ``spread``."""
 
     spread: Annotated[float, POSITIVE] = 2.0
     """Without ranges a grid reaches this many standard deviations of random play to either side of

@@ -29,14 +29,14 @@ class InfexSettings(Checked):
     positive."""
 
     infex_reservoir: Annotated[int, at_least(1)] = 2000
-    """Of exemplars: visited states that are remembered."""
+    """Exemplars: visited states that are remembered."""
 
     infex_first_refit: Annotated[int, at_least(1)] = 100
-    """Of exemplars: states seen before the first fit; each later one waits for half as many
+    """Exemplars: states seen before the first fit; each later one waits for half as many
     again."""
 
     infex_max_cells: Annotated[int, at_least(1)] = 64
-    """Of exemplars: at most so many are cells, those of the largest weights."""
+    """Exemplars: at most so many are cells, those of the largest weights."""
 
 
 class InfexPartition(BuiltIn):

@@ -25,16 +25,16 @@ class SOMSettings(Checked):
     """Settings of :class:`oda_rl.agents.SOMPartition`, each with its default."""
 
     map_shape: Annotated[tuple[int, ...], _SHAPE] = (5, 5)
-    """Of a self-organising map: codevectors of a chain, or rows and columns of a grid."""
+    """Self-organising map: codevectors of a chain, or rows and columns of a grid."""
 
     map_periodic: bool = False
     """Whether the sides of the map are glued together."""
 
     map_rate: Annotated[float, within("(0, 1]")] = 0.3
-    """Of a map: first rate, in (0, 1]; it falls to 0.01."""
+    """Self-organising map: first rate, in (0, 1]; it falls to 0.01."""
 
     map_samples_per_cell: Annotated[int, at_least(1)] = 50
-    """Of a map: samples for each codevector until it rests."""
+    """Self-organising map: samples for each codevector until it rests."""
 
 
 class SOMPartition(BuiltIn):

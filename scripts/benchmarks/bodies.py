@@ -2,7 +2,7 @@
 
 Continuous actions and package defaults; each number of steps is a training of its own, because the
 agent divides what it is given. Means are over seeds of 100 greedy episodes each; the seeds, from
-51 400 000 on, tuned nothing.
+51,450,000 on, tuned nothing.
 
 Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
 benchmark.md, one run of each algorithm, not made here.

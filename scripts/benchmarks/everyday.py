@@ -59,8 +59,8 @@ def measure(world: str, method: str, seed: int) -> Row:
 
         torch.set_num_threads(1)
         env = make()
-        kind = "MultiInputPolicy" if isinstance(env.observation_space, gym.spaces.Dict) else "Mlp"
-        name = f"{kind.removesuffix('Policy')}Policy"
+        several = isinstance(env.observation_space, gym.spaces.Dict)
+        name = "MultiInputPolicy" if several else "MlpPolicy"
         model = getattr(sb3, method)(name, env, seed=seed, device="cpu").learn(STEPS[method])
         mean = mean_return(make, lambda seen: int(model.predict(seen, deterministic=True)[0]))
     else:

@@ -33,7 +33,7 @@ TRUE = {
     "three of other widths": 3, "five of other sizes": 5, "three that are elongated": 3,
     "iris": 3, "wine": 3, "WDBC": 2, "digits": 10,
 }  # fmt: skip
-MOST = 20  # clusters that silhouette and BIC try
+MAX_CLUSTERS = 20  # clusters that silhouette and BIC try
 METHODS = ("ODA", "silhouette", "BIC", "HDBSCAN")
 
 
@@ -67,11 +67,11 @@ def count(points: FloatArray, method: str, seed: int) -> int:
     if method == "HDBSCAN":
         return int(HDBSCAN(copy=True).fit(points).labels_.max()) + 1
     if method == "BIC":
-        mixtures = [GaussianMixture(k, random_state=seed) for k in range(1, MOST + 1)]
+        mixtures = [GaussianMixture(k, random_state=seed) for k in range(1, MAX_CLUSTERS + 1)]
         return 1 + int(np.argmin([mixture.fit(points).bic(points) for mixture in mixtures]))
     scores = [
         silhouette_score(points, KMeans(k, n_init=10, random_state=seed).fit_predict(points))
-        for k in range(2, MOST + 1)
+        for k in range(2, MAX_CLUSTERS + 1)
     ]
     return 2 + int(np.argmax(scores))
 
