@@ -14,12 +14,12 @@ from oda_rl.agents.base.state import Counters, with_env_states
 from oda_rl.agents.fitted.changes import (
     Record,
     Returns,
+    _nearer,
     _Nearest,
     _nearest_older,
     _Steps,
     ended_in,
     far_below,
-    nearest,
     steps_that_agree,
 )
 from oda_rl.agents.fitting.action_codevectors import TakenActions
@@ -132,7 +132,7 @@ def test_nearest_steps_are_those_of_the_oracle(seed):
         for found, end in zip(_nearest_older(steps, asked, old, ends), ends, strict=True)
     ]
     near = _Nearest.none(len(asked))
-    nearest(steps.places, steps.actions, steps.trajectories, asked, peers, *near)
+    _nearer(steps, steps.trajectories, asked, peers, near)
     expected = nearest_of_the_first(gaps_of(steps, asked, peers, apart=True), len(peers))
     assert np.isfinite(near.gap).any()
     for found, others, (gap, which) in [*among_old, (near, peers, expected)]:

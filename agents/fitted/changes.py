@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
-from oda_rl._compile import compiled
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
@@ -181,7 +181,7 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
     slopes = _slopes(steps, old)
     near = _Nearest.none(len(asked))
-    nearest(steps.places, steps.actions, steps.trajectories, asked, peers, *near)
+    _nearer(steps, steps.trajectories, asked, peers, near)
     error = _errors(steps, slopes, asked, near.which)
     older = _nearest_older(steps, asked, old, ends)
     for i, (gap, which) in enumerate(older):
@@ -231,32 +231,23 @@ def _evenly(begin: int, end: int, max_n: int) -> IntArray:
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
-@compiled
-def nearest(
-    places: FloatArray,
-    actions: FloatArray,
-    groups: IntArray,
-    asked: IntArray,
-    others: IntArray,
-    gap: FloatArray,
-    which: IntArray,
+def _nearer(
+    steps: _Steps, groups: IntArray, asked: IntArray, others: IntArray, near: _Nearest
 ) -> None:
-    """Look for steps nearer than ``which``, with the same action and from another group.
+    """Look among others for steps nearer than ``near``, with the same action, of another group.
 
-    ``asked``, shape (n,), and ``others`` are rows of ``places``; of equally near ones the first
-    counts. ``gap``, the squared distances, and ``which``, rows, both (n,), are updated.
+    ``asked`` and ``others`` are rows of the steps; of equally near ones the first counts. ``near``
+    is updated.
     """
-    for i in range(asked.shape[0]):
-        a = asked[i]
-        for b in others:
-            if actions[a] != actions[b] or groups[a] == groups[b]:
-                continue
-            square = 0.0
-            for j in range(places.shape[1]):
-                difference = places[a, j] - places[b, j]
-                square += difference * difference
-            if square < gap[i]:
-                gap[i], which[i] = square, b
+    if not len(others):
+        return
+    squares = cdist(steps.places[asked], steps.places[others], "sqeuclidean")
+    squares[steps.actions[asked, None] != steps.actions[others]] = np.inf
+    squares[groups[asked, None] == groups[others]] = np.inf
+    best = squares.argmin(axis=1)
+    gap = squares[np.arange(len(asked)), best]
+    nearer = gap < near.gap
+    near.gap[nearer], near.which[nearer] = gap[nearer], others[best[nearer]]
 
 
 def _nearest_older(
@@ -267,7 +258,7 @@ def _nearest_older(
     rows = np.arange(len(steps.actions))  # trajectories may go on through a change
     found: list[_Nearest] = []
     for end in reversed(ends):
-        nearest(steps.places, steps.actions, rows, asked, others[begin:end], *near)
+        _nearer(steps, rows, asked, others[begin:end], near)
         found.append(_Nearest(near.gap.copy(), near.which.copy()))
         begin = max(begin, end)
     return found[::-1]

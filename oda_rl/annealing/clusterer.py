@@ -174,7 +174,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         refines, chooses = self._refines(), self.n_clusters == "auto"
         classes = np.zeros(len(points), dtype=np.int64)
         if chooses:
-            limit = min(_MAX_CLUSTERS, max(len(points) // _FEWEST_POINTS, 3))
+            limit = min(_MAX_CLUSTERS, max(int(weights.sum()) // _FEWEST_POINTS, 3))
             data = self._anneal(points, classes, weights, refined=True, limit=limit)
             self._choose(limit)
         else:

@@ -242,6 +242,7 @@ class ODARegressor(RegressorMixin, BaseODA):
                 errors[i, test] = (model._predicted(pairs[test, :d]) - pairs[test, d]) ** 2
         best = int((errors @ weights).argmin())
         gains, shares = errors[0] - errors[best], weights / weights.sum()
+        gains /= np.abs(gains).max() or 1.0  # squares of huge ones would overflow
         gain = float(shares @ gains)
         variance = float(shares**2 @ (gains - gain) ** 2)
         return options[best] if gain > _SURE * np.sqrt(variance) else options[0]
