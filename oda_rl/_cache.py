@@ -59,7 +59,7 @@ def _own_folder() -> Path | None:
     folder = versions / f"{place}-{sources()}"
     try:
         if not folder.is_dir():
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)  # another process may be faster
             for earlier in set(versions.glob(f"{place}-*")) - {folder}:
                 shutil.rmtree(earlier, ignore_errors=True)
         tempfile.TemporaryFile(dir=folder).close()
