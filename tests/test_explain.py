@@ -13,10 +13,8 @@ from test_cell_policy import random_policy
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.policies import alternatives
-from oda_rl.agents.policies.alternatives import alternative_of_cells, smallest_step
-from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.explaining import explain, margins_of, overview
+from oda_rl.agents.policies.alternatives import alternative_of_cells
+from oda_rl.agents.policies.explaining import explain, overview
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
 from oda_rl.command.reporting import policy_table
@@ -65,11 +63,11 @@ def ball(rng, d, radius, n):
     return points * lengths / np.linalg.norm(points, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("n_actions", [2, 3])
-@pytest.mark.parametrize("d", [2, 3, 4])
-@pytest.mark.parametrize("n_cells", [2, 5, 12])
+@pytest.mark.parametrize(
+    ("n_cells", "d", "n_actions"), [(2, 2, 2), (5, 3, 3), (5, 4, 2), (12, 2, 3), (12, 4, 3)]
+)
 def test_the_distance_is_that_of_a_general_solver(n_cells, d, n_actions):
-    for seed in range(4):
+    for seed in range(2):
         diagram, actions, point, scale, rng = random_cells(n_cells, d, n_actions, seed)
         action = action_at(diagram, actions, point)
         found = alternative_of_cells(diagram, actions, point, action, scale)
@@ -81,7 +79,7 @@ def test_the_distance_is_that_of_a_general_solver(n_cells, d, n_actions):
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 8])
 def test_the_action_changes_at_that_distance_and_not_before(d):
     changed = 0
-    for seed in range(20):
+    for seed in range(10):
         diagram, actions, point, scale, rng = random_cells(15, d, 3, seed)
         action = action_at(diagram, actions, point)
         found = alternative_of_cells(diagram, actions, point, action, scale)
@@ -95,7 +93,7 @@ def test_the_action_changes_at_that_distance_and_not_before(d):
         assert action_at(diagram, actions, point + 0.999 * found.distance / length * step) == action
         for other in point + ball(rng, d, 0.999 * found.distance, 300) / scale:
             assert action_at(diagram, actions, other) == action
-    assert changed > 10
+    assert changed > 5
 
 
 def test_a_component_that_never_varied_is_not_moved():
@@ -109,25 +107,11 @@ def test_a_component_that_never_varied_is_not_moved():
     assert (still.distance, still.point) == (np.inf, None)
 
 
-def test_least_step_into_nothing_and_into_where_one_is():
-    opposite = np.array([[1.0, 0.0], [-1.0, 0.0]])
-    assert smallest_step(opposite, np.array([1.0, 1.0])) is None
-    np.testing.assert_array_equal(smallest_step(opposite, np.array([-1.0, -1.0])), [0.0, 0.0])
-    np.testing.assert_array_equal(smallest_step(np.zeros((0, 2)), np.zeros(0)), [0.0, 0.0])
-    assert smallest_step(np.zeros((1, 2)), np.ones(1)) is None
-
-
-def test_least_step_over_many_scales():
-    for size in 10.0 ** np.arange(-9, 13, 3):
-        step = smallest_step(np.array([[-size, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0]))
-        np.testing.assert_allclose(step, [3.0 / size, 4.0], rtol=1e-6, atol=1e-9)
-
-
 @pytest.mark.parametrize(("d", "n_cells", "n_actions"), [(1, 4, 2), (2, 12, 2), (3, 20, 3)])
 @pytest.mark.parametrize("n_nearest", [3, 6])
 def test_bounds_of_a_blended_policy(n_nearest, d, n_cells, n_actions):
     tight, finite = [], 0
-    for seed in range(25):
+    for seed in range(10):
         policy, rng = random_policy(n_cells, d, n_actions, seed, n_nearest)
         scale = np.exp(rng.normal(size=d))
         point = policy.origin + rng.normal(size=d)
@@ -135,7 +119,7 @@ def test_bounds_of_a_blended_policy(n_nearest, d, n_cells, n_actions):
         found = policy.alternative(point, action, scale)
         assert 0.0 <= found.at_least <= found.distance
         reach = 5.0 if found.point is None else found.distance
-        steps = ball(rng, d, reach, 40_000)
+        steps = ball(rng, d, reach, 20_000)
         otherwise = policy.evaluate(point + steps / scale)[1] != action
         seen = np.linalg.norm(steps[otherwise], axis=1).min(initial=np.inf)
         assert seen >= found.at_least
@@ -146,32 +130,8 @@ def test_bounds_of_a_blended_policy(n_nearest, d, n_cells, n_actions):
         assert policy.evaluate(found.point[None])[1][0] != action
         assert np.linalg.norm((found.point - point) * scale) == pytest.approx(found.distance)
         tight.append(min(seen / found.distance, 1.0))
-    assert finite > 10
+    assert finite > 4
     assert np.mean(np.array(tight) > 0.97) > 0.8
-
-
-@pytest.mark.parametrize("width", [0.1, 0.5, 2.0])
-def test_the_lower_bound_is_tight_where_two_equal_cells_outvote_one(width):
-    # A cell at 0 prefers action 0 by 1, two at 1 action 1 by 1: they win where each has half of its
-    # weight, (x - 1)² = x² + width log 2.
-    codevectors = np.array([[0.0], [1.0], [1.0]])
-    values = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
-    policy = CellPolicy(
-        np.zeros(1),
-        np.column_stack([codevectors**2, -2.0 * codevectors]),
-        np.column_stack([np.zeros((3, 2)), values]),
-        width,
-        3,
-        codevectors,
-    )
-    expected = 1.0 + 0.5 * (1.0 - width * np.log(2.0))
-    where = np.array([-1.0]), 0, np.ones(1)
-    assert alternatives._lower_bound(policy.tables, *where).distance == pytest.approx(
-        expected
-    )  # by itself
-    found = policy.alternative(*where)
-    assert found.at_least == pytest.approx(expected)
-    assert found.distance == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_lower_bound_is_the_distance_where_one_cell_decides():
@@ -185,20 +145,6 @@ def test_the_lower_bound_is_the_distance_where_one_cell_decides():
         best = policy.models[:, 4:].argmax(axis=1)
         exact = alternative_of_cells(policy.diagram, best, point - policy.origin, action, scale)
         assert found.at_least == pytest.approx(exact.distance, rel=1e-5)
-
-
-def test_an_action_that_is_best_in_no_cell_of_its_own_has_no_lower_bound():
-    policy, _ = random_policy(5, 2, 2)
-    policy.models[:, 3:] = [0.0, 1.0]
-    assert policy.alternative(policy.origin, 1, np.ones(2)).at_least == np.inf
-    assert policy.alternative(policy.origin, 0, np.ones(2)).at_least == 0.0
-
-
-def test_equal_actions_never_give_way_to_a_later_one():
-    policy, _ = random_policy(5, 2, 3)
-    policy.models[:, 3:] = 1.0
-    found = policy.alternative(policy.origin, 0, np.ones(2))
-    assert (found.distance, found.at_least, found.point) == (np.inf, np.inf, None)
 
 
 def test_an_explanation_is_what_the_agent_does(agent, visited, kind):
@@ -279,14 +225,6 @@ def test_observations_of_two_dimensions_and_actions_that_begin_elsewhere(kind):
     )
     table = overview(agent, agent.visited_states(50, env=Grid(), seed=0))
     assert table.shares.sum() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_constant_component_stays(kind):
-    env = Toy(lambda rng: np.array([1.0, rng.normal()]))
-    agent = KINDS[kind](env, seed=0).learn(2000)
-    told = agent.explain([1.0, 0.5])
-    assert told.nearest_other is None or told.nearest_other[0] == 1.0
 
 
 def test_printed_it_names_components_and_actions(agent, visited):
@@ -403,14 +341,6 @@ def test_the_overview_is_about_every_cell(agent, visited, kind):
     assert (np.diff(without.visits) <= 0).all()
 
 
-def test_margins():
-    values = np.array([[1.0, 2.0], [5.0, 1.0], [3.0, 3.0], [2.0, 2.0 + 1e-12]])
-    margins = margins_of(values, np.array([1, 0, 0, 0]))
-    np.testing.assert_array_equal(margins, [1.0, 4.0, 0.0, 0.0])
-    costs = np.array([[-3.0, -1.0, -1.5], [-4.0, -9.0, -7.0]])
-    np.testing.assert_array_equal(margins_of(costs, np.array([1, 0])), [0.5, 3.0])
-
-
 def test_the_table_has_a_row_for_each_cell(agent, visited, kind):
     policy = overview(agent, visited)
     table = policy_table(policy)
@@ -471,14 +401,6 @@ def test_the_figure_shows_codevectors_values_and_visits(agent, visited):
     assert "learned from" in [
         text.get_text() for text in plotting.plot_policy(overview(agent)).texts
     ]
-
-
-def test_the_figure_of_many_cells(many):
-    ax = plotting.plot_policy(many)
-    assert ax.get_images()[0].get_array().shape == (10, 12)
-    texts = [text.get_text() for text in ax.texts]
-    assert f"Policy: the 10 of {len(many.cells)} cells that are visited most" in texts
-    assert many.action_names[many.actions[0]] in texts
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,8 @@ from oda_rl.agents import (
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.contract import CellTables, Extent
-from oda_rl.agents.policies.export_c import c_header
-from oda_rl.agents.policies.export_tables import CLIP, Export, Tables, export_of
+from oda_rl.agents.policies.contract import Extent
+from oda_rl.agents.policies.export_tables import CLIP
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.cli import main
 from oda_rl.diagram import ordered
@@ -45,13 +44,9 @@ DECISIONS, CARTPOLE = ((PROGRAMS / f"{name}.c").read_text() for name in ("decisi
 
 
 TRAINED = {
-    "online, BartoCartPole": (TwoTimescaleAgent, BARTO, 50_000),
-    "online, MountainCar": (TwoTimescaleAgent, "MountainCar-v0", 8_000),
-    "online, 2 by 3": (TwoTimescaleAgent, Grid, 3_000),
-    "fitted, BartoCartPole": (FittedQAgent, BARTO, 20_000),
-    "fitted, MountainCar": (FittedQAgent, "MountainCar-v0", 8_000),
-    "fitted, 2 by 3": (FittedQAgent, Grid, 3_000),
-    "model, CartPole": (quick_rule, "CartPole-v1", 500),
+    "online": (TwoTimescaleAgent, "MountainCar-v0", 8_000),
+    "fitted": (FittedQAgent, Grid, 3_000),
+    "model": (quick_rule, "CartPole-v1", 500),
 }
 KINDS = (TwoTimescaleAgent, FittedQAgent, quick_rule)
 
@@ -62,7 +57,7 @@ class Case:
     def __init__(self, kind, env, steps):
         make = (lambda: make_env(env)) if isinstance(env, str) else env
         self.agent = kind(make(), seed=0).learn(steps)
-        each = 10_000 // len(SHARES)
+        each = 5_000 // len(SHARES)
         episodes = [
             self.agent.visited_states(each, env=Exploring(make(), share), seed=1)
             for share in SHARES
@@ -71,7 +66,7 @@ class Case:
         self.actions = predictions(self.agent, self.observations)
 
 
-@pytest.fixture(scope="module", params=[name for name in TRAINED if "Barto" not in name])
+@pytest.fixture(scope="module", params=TRAINED)
 def case(request):
     return Case(*TRAINED[request.param])
 
@@ -158,23 +153,17 @@ def test_json(case, tmp_path):
     np.testing.assert_array_equal(actions, case.actions[some])
 
 
-@pytest.mark.parametrize("fixed_point", [False, True])
-@pytest.mark.parametrize("name", ["online, BartoCartPole", "fitted, BartoCartPole"])
-def test_the_pole_stays_up_in_c(name, fixed_point, tmp_path):
-    kind, env_id, steps = TRAINED[name]
-    agent = kind(env_id, seed=0).learn(steps)
-    program = compiled(agent, tmp_path, CARTPOLE, fixed_point)
-    done = subprocess.run([program], capture_output=True, check=True, text=True)
-    steps = np.mean([int(line) for line in done.stdout.split()])
-    assert steps >= min(950.0, 0.8 * agent.evaluate(50, seed=1).mean())
-
-
-@pytest.mark.parametrize("fixed_point", [False, True])
-def test_an_online_policy_is_small(fixed_point, tmp_path):
-    agent = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
-    header = export_policy(agent, tmp_path / "policy.h", "c", fixed_point).read_text()
-    # Of 256 cells a diagram of 1 + 4 numbers and an advantage, six numbers of four bytes or less.
-    assert table_bytes(header) <= 256 * 6 * 4
+@pytest.mark.parametrize(("kind", "steps"), [(TwoTimescaleAgent, 50_000), (FittedQAgent, 10_000)])
+def test_the_pole_stays_up_in_c(kind, steps, tmp_path):
+    agent = kind(BARTO, seed=0).learn(steps)
+    usual = agent.evaluate(50, seed=1).mean()
+    for fixed_point in (False, True):
+        program = compiled(agent, tmp_path, CARTPOLE, fixed_point)
+        done = subprocess.run([program], capture_output=True, check=True, text=True)
+        lengths = [int(line) for line in done.stdout.split()]
+        assert np.mean(lengths) >= min(950.0, 0.8 * usual)
+        # Of 256 cells a diagram of 1 + 4 numbers and an advantage, each of four bytes or less.
+        assert table_bytes((tmp_path / "policy.h").read_text()) <= 256 * 6 * 4
 
 
 def test_the_header_says_what_it_is(tmp_path):
@@ -204,19 +193,13 @@ def test_json_says_what_it_is(tmp_path):
     assert len(lines) < 32 + 4 * agent.n_cells  # a line for each row of four tables
 
 
-def test_names_that_are_not_known(tmp_path):
-    agent = TwoTimescaleAgent(Grid(), seed=0).learn(1_000)
-    document = document_of(agent, tmp_path)
-    assert document["observation"]["names"][5] == "observation[5]"
-    assert document["actions"] == {"first": -1, "names": ["action -1", "action 0", "action 1"]}
-    assert document["env_id"] is None
-    assert "-1  action -1" in export_policy(agent, tmp_path / "policy.h").read_text()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["many actions", "constant component", "scales", "one-hot"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(quick_rule, "many actions"), (TwoTimescaleAgent, "constant component"),
+     (FittedQAgent, "scales"), (quick_rule, "scales"), (FittedQAgent, "one-hot")],
+)  # fmt: skip
 def test_odd_environments(kind, name, tmp_path):
-    agent = kind(ODD[name](Varied), seed=0).learn(1_500)
+    agent = kind(ODD[name](Varied), seed=0).learn(1_000)
     env = ODD[name](Varied)
     observations = agent.visited_states(1_000, env=env, seed=1).astype(np.float32)
     actions = run_in_c(agent, tmp_path, observations)
@@ -236,57 +219,13 @@ def test_odd_environments(kind, name, tmp_path):
 def test_an_origin_far_away_is_subtracted_and_a_near_one_folded(kind, tmp_path):
     for offset, subtracted in ((0.1, False), (300.0, True)):
         env = Judged(offset)
-        agent = kind(env, seed=0).learn(2_000)
-        observations = agent.visited_states(5_000, env=env, seed=1).astype(np.float32)
+        agent = kind(env, seed=0).learn(1_000)
+        observations = agent.visited_states(2_000, env=env, seed=1).astype(np.float32)
         actions = run_in_c(agent, tmp_path, observations)
         assert ("oda_origin" in (tmp_path / "policy.h").read_text()) == subtracted
         assert_same_but_for_ties(agent, tmp_path, observations, actions)
         actions = run_in_onnx(agent, tmp_path, observations)
         assert_same_but_for_ties(agent, tmp_path, observations, actions)
-
-
-@pytest.mark.parametrize("scale", [(1.0, 1.0, 1.0), (1e-7, 1.0, 1.0), (1e9, 1.0, 1e-9), (1, 0, 0)])
-def test_sixteen_bits_hold_every_number_up_to_half_a_step(scale):
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(20, 3)) * scale * 10.0 ** rng.uniform(-3, 0, size=(20, 1))
-    reach = np.array([2.0, 5.0])
-    found = Tables(scores, np.zeros(2), True, np.zeros(20), None).in_integers(reach)
-    steps = found.unit * found.scale * 2.0 ** found.shifts[:, None]
-    assert (np.abs(found.slopes * steps - scores[:, 1:]) <= 0.51 * steps).all()
-    assert np.abs(found.slopes).max(axis=0).min() > 30_000 or 0 in scale
-    step = found.unit * found.one
-    assert (np.abs(found.offsets * step - scores[:, 0]) <= 0.51 * step).all()
-    assert found.shifts.min() >= 0
-    assert (found.scale * reach).max() <= CLIP / 16 * 1.001
-
-
-def on_a_line(codevectors):
-    """A policy whose cells, in their order, take actions 0 and 1 in turn."""
-    n = len(codevectors)
-    diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
-    cells = CellTables(np.zeros(1), diagram, np.eye(2)[np.arange(n) % 2])
-    extent = Extent(np.zeros(1), np.ones(1))
-    return Export(cells, codevectors[:, None], extent, None, (1,), ["x"], ["even", "odd"], 0)
-
-
-def test_constants_in_c_are_those_of_single_precision():
-    policy = on_a_line(np.sort(np.random.default_rng(0).normal(size=50)))
-    table = re.search(r"oda_diagram.*?};", c_header(policy), re.S)[0]
-    found = re.findall(r"(-?\d[^,\s]*)f,?", table[table.index("{") :])
-    expected = policy.tables().in_floats().scores
-    np.testing.assert_array_equal(np.array(found, dtype=np.float32), expected.ravel())
-
-
-@pytest.mark.parametrize("middle", [0.7123, 0.2345, -0.1234, -0.9876])
-def test_fixed_point_rounds_observations_to_the_nearest_step(middle, tmp_path):
-    policy = on_a_line(np.array([middle - 0.3, middle + 0.3]))
-    step = 1.0 / float(policy.tables().in_integers(policy.extent.reach).scale[0])
-    near = middle + step * np.arange(-2.0, 2.0, 1.0 / 64.0)
-    (tmp_path / "policy.h").write_text(c_header(policy, fixed_point=True))
-    actions = decisions(linked(tmp_path, DECISIONS, []), near)
-    (change,) = np.flatnonzero(np.diff(actions)) + 1
-    away = (near[change] - middle) / step
-    assert abs(away) < 0.55  # a step, or half of one at most if it is the nearest
 
 
 CONTINUOUS = {
@@ -317,8 +256,10 @@ def components_in_c(agent, folder, observations):
     return np.frombuffer(done.stdout, dtype=np.float32).reshape(len(data), -1)
 
 
-@pytest.mark.parametrize("max_cells", [2, 256, None])
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize(
+    ("name", "max_cells"),
+    [("Pendulum", 256), ("Pendulum", None), ("two by two", 2), ("two by two", None)],
+)
 def test_continuous_actions(name, max_cells, tmp_path):
     make = CONTINUOUS[name]
     if max_cells is None:
@@ -388,24 +329,25 @@ def by_rule(scores, outputs, box=None, env_id=None):
     return agent_of(policy, box, env_id), policy
 
 
-@pytest.mark.parametrize("n_nearest", [1, 6])
-@pytest.mark.parametrize("n_cells", [1, 4, 40])
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("whole", "n_cells", "n_nearest"),
+    [(False, 1, 6), (False, 4, 1), (False, 40, 6), (True, 40, 1), (True, 4, 6)],
+)
 def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
     policy, rng = random_policy(n_cells, 3, 4, n_nearest=n_nearest)
-    points = rng.normal(size=(2_000, 3)) + policy.origin
+    points = rng.normal(size=(1_000, 3)) + policy.origin
     if whole:  # many cells are equally near
         codevectors = rng.integers(0, 4, size=(n_cells, 3)).astype(float)
         diagram = ordered(quadratic_diagram(np.eye(3) / 7.0, codevectors - policy.origin))
         policy = replace(policy, codevectors=codevectors, diagram=diagram)
-        points = rng.integers(0, 8, size=(2_000, 3)) / 2.0
+        points = rng.integers(0, 8, size=(1_000, 3)) / 2.0
     else:
         policy.diagram[-1] = policy.diagram[0]  # two cells in the same place
     points = points.astype(np.float32)
     agent = agent_of(policy, recent=points.astype(np.float64))
-    far = np.concatenate([100.0 * points[:1_000], policy.codevectors]).astype(np.float32)
+    far = np.concatenate([100.0 * points, policy.codevectors]).astype(np.float32)
     program, document = compiled(agent, tmp_path, DECISIONS), document_of(agent, tmp_path)
-    for observations, share in ((points, 1e-4), (far, 0.02)):  # far from all, ties are not known
+    for observations, share in ((points, 1e-3), (far, 0.02)):  # far from all, ties are not known
         for actions in (
             decisions(program, observations),
             run_in_onnx(agent, tmp_path, observations),
@@ -476,17 +418,6 @@ def test_nonsense_gives_some_action(kind, tmp_path):
     for fixed_point in (False, True):
         actions = run_in_c(agent, tmp_path, nonsense, fixed_point)
         assert set(actions.tolist()) <= {0, 1, 2}
-
-
-def test_values_that_python_takes_for_equal_are_equal(tmp_path):
-    agent = FittedQAgent("MountainCar-v0", seed=0).learn(2_000)
-    models = agent.policy.models
-    models[:, 3:] = models[:, 3:4] * (1.0 + np.array([0.0, 1e-11, 1e-12]))
-    advantages = export_of(agent).tables().advantages
-    np.testing.assert_array_equal(advantages, 0.0)
-    observations = agent.visited_states(100, seed=0)
-    assert predictions(agent, observations).max() == 0
-    assert run_in_c(agent, tmp_path, observations).max() == 0
 
 
 def test_a_wicked_name_stays_in_the_comment(tmp_path):

@@ -45,10 +45,10 @@ def check_finite(arrays):
 @pytest.mark.parametrize(
     ("component", "exponent", "kind", "settings"),
     [
-        *((i, e, kind, {}) for e in EXPONENTS for i in (0, 1)
-          for kind in (TwoTimescaleAgent, FittedQAgent)),
-        *((1, e, TwoTimescaleAgent, {"partition": name}) for e in (-524, 440)
-          for name in ("grid", "gmm", "som", "infex")),
+        *((0, e, kind, {}) for e in EXPONENTS for kind in (TwoTimescaleAgent, FittedQAgent)),
+        *((1, e, kind, {}) for e in EXPONENTS[2:4] for kind in (TwoTimescaleAgent, FittedQAgent)),
+        *((1, e, TwoTimescaleAgent, {"partition": name})
+          for name, e in (("grid", -524), ("gmm", 440), ("som", -524), ("infex", 440))),
     ],
 )  # fmt: skip
 def test_agents(component, exponent, kind, settings, tmp_path):
@@ -64,7 +64,7 @@ def test_agents(component, exponent, kind, settings, tmp_path):
     np.testing.assert_array_equal(load_agent(file).q_values, agent.q_values)
 
 
-@pytest.mark.parametrize("exponent", EXPONENTS)
+@pytest.mark.parametrize("exponent", [-1000, -515, 440, 500])
 @pytest.mark.parametrize(
     "model",
     [
@@ -106,14 +106,3 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     model.cluster_centers_[0, 0] = np.nan
     with pytest.raises(ValueError, match="model.zip' was not written, .* is nan"):
         model.save(tmp_path / "model.zip")
-
-
-def test_learning_says_when_cells_are_not_finite():
-    agent = TwoTimescaleAgent(Scaled(0, 0), seed=0).learn(500)
-    engine = agent._engine
-    level = engine.history[-1]
-    level.codevectors[0, 0] = np.nan
-    with pytest.raises(
-        ValueError, match="codevectors are not finite after .* steps, in component 0"
-    ):
-        engine.note_level(level)
