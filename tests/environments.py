@@ -11,6 +11,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import ModelAgent
+from oda_rl.runs.parallel import attempt
 
 BARTO = "oda_rl/BartoCartPole-v0"
 
@@ -30,6 +31,11 @@ quick_rule = quick(ModelAgent)
 def steps_for(kind, steps, most=500):
     """As many steps, or if it is a model agent, ``most``: it needs fewer, but takes its time."""
     return min(steps, most) if isinstance(kind, partial) else steps
+
+
+def one_by_one(function, settings, execution):
+    """Make runs in this process, in place of ``oda_rl.runs.parallel._execute``."""
+    return (attempt(function, setting) for setting in settings)
 
 
 class Plain(gym.Wrapper):

@@ -85,24 +85,6 @@ def test_rows_are_those_of_all_trajectories(seed):
     assert max(len(trajectory["steps"]) for trajectory in oracle.done) > 3
 
 
-@pytest.mark.parametrize(
-    ("terminated", "marks", "places"),
-    [
-        (True, [GOES_ON, TERMINAL, GOES_ON, TERMINAL], [0, 1, 1, 2]),
-        (False, [GOES_ON, GOES_ON, TERMINAL], [0, 1, 2]),
-    ],
-)
-def test_a_step_continues_the_last_one_unless_that_terminated(terminated, marks, places):
-    rows = Rows(10, d=1)
-    writer = Writer(rows)
-    for place, after, ended in ((0.0, 1.0, terminated), (1.0, 2.0, True)):
-        writer.begin((place,))
-        writer.remember(1, 0.5, (after,), ended)
-    n = writer.env_state.last_row + 1
-    assert rows.steps[:n, MARK].tolist() == marks
-    assert rows.observations[:n, 0].tolist() == places
-
-
 def test_rounded_observations_are_recognised():
     # Environments may declare float32 and return float64.
     rows = Rows(10, d=1, dtype=np.float32)
@@ -259,20 +241,3 @@ def test_all_trajectories_are_equally_likely_to_be_kept():
     # Of 29 standard normal numbers one beyond 3.5 would be seen once in 75 times.
     assert np.abs(deviations).max() < 3.5
     assert abs(np.corrcoef(np.arange(29), counts[:-1])[0, 1]) < 0.6  # old or new: 3.2/√29
-
-
-def test_short_trajectories_that_fit_beside_long_ones_are_equally_likely_to_be_kept():
-    n, trials = 24, 1000
-    counts = np.zeros(n)
-    rng = np.random.default_rng(1)
-    for _ in range(trials):
-        remembered, env_state = Memory(1, np.float64, 24, rng), new_env_state()
-        for number in range(n):
-            add(remembered, env_state, number, 9 if number % 3 == 0 else 1)
-            if number % 4 == 3:
-                remembered.thin_out(env_state)
-        kept = remembered.observations[: remembered.rows(env_state), 0]
-        counts[np.unique(kept).astype(int)] += 1
-    short = np.arange(n - 1) % 3 != 0  # the latest is always kept
-    shares = counts[:-1][short] / trials
-    np.testing.assert_allclose(shares, shares.mean(), atol=0.05)  # standard errors are .015

@@ -20,15 +20,6 @@ def example(n=400, d=3, n_groups=6, seed=0):
     return points, groups, targets
 
 
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 5), (1000, 1), (1000, 4)])
-def test_covariance_is_numpys(n, d):
-    points = np.random.default_rng(0).normal(size=(n, d)) * 3 + 7
-    mean, covariance = metric.covariance(points)
-    np.testing.assert_allclose(mean, points.mean(axis=0))
-    expected = np.cov(points.T, bias=True).reshape(d, d)
-    np.testing.assert_allclose(covariance, expected, atol=1e-12)
-
-
 def test_scales_are_inverse_deviations_and_0_for_what_only_rounding_varies():
     rng = np.random.default_rng(0)
     points = np.column_stack([
@@ -93,14 +84,6 @@ def test_small_and_negative_groups_are_left_out():
     more, values = np.concatenate([more, points[7:8]]), np.append(values, 0.0)
     outer = metric.gradient_outer_product(more, np.ones(3), eight, values)
     assert outer.trace() > 1.01 * alone.trace()
-
-
-def test_without_a_large_group_it_is_0():
-    points, _, targets = example(n=7, d=3)
-    groups = np.zeros(7, dtype=np.int64)
-    np.testing.assert_array_equal(scaled_outer(points, groups, targets), np.zeros((3, 3)))
-    none = np.full(7, -1)
-    np.testing.assert_array_equal(scaled_outer(points, none, targets), np.zeros((3, 3)))
 
 
 def test_units_origins_and_offsets_of_groups_change_nothing_but_a_factor():
@@ -189,12 +172,3 @@ def test_directions_are_eigenvectors_in_standard_deviations():
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-9)
     np.testing.assert_allclose(matrix @ vectors.T, vectors.T * shares * matrix.trace(), atol=1e-8)
     assert (vectors[np.arange(4), np.abs(vectors).argmax(axis=1)] > 0).all()
-
-
-def test_directions_of_constant_components_and_of_no_metric():
-    shares, vectors = metric.directions(np.diag([4.0, 7.0]), np.array([2.0, 0.0]))
-    np.testing.assert_allclose(shares, [1, 0])
-    np.testing.assert_allclose(vectors, np.eye(2))
-    shares, vectors = metric.directions(np.zeros((2, 2)), np.ones(2))
-    np.testing.assert_array_equal(shares, 0)
-    np.testing.assert_allclose(vectors @ vectors.T, np.eye(2))

@@ -1,8 +1,6 @@
 """Worlds of numbered states: counted, explored by optimism, planned by value iteration."""
 
-import copy
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -16,8 +14,6 @@ from oda_rl.agents.model.experience import (
     Outcomes,
     Tabled,
     greedy,
-    tables_from_arrays,
-    tables_to_arrays,
     values_of_tables,
 )
 from oda_rl.agents.model.settings import ModelConfig
@@ -34,7 +30,6 @@ from oda_rl.agents.model.tables import (
     spread,
     sweep,
 )
-from oda_rl.agents.policies.export import export_policy
 from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
@@ -143,13 +138,6 @@ def test_standard_errors_and_doubt_enter_values() -> None:
     np.testing.assert_allclose(values, 10.0)  # nothing is better than the unknown
 
 
-def test_surprises_are_counted_by_visits() -> None:
-    edges = empty(3, 1, 8)
-    for after in (1, 1, 2, 1):
-        count(edges, 0, 0, 0.0, after)
-    np.testing.assert_array_equal(edges.news[:, :5], [[1, 1, 1, 1, 0], [1, 0, 1, 0, 0]])
-
-
 @pytest.mark.parametrize("steps", [1, 7, 60])
 def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
     edges, moves, rewards = random_world(5)
@@ -227,13 +215,6 @@ def test_several_environments_are_one_table() -> None:
     envs = gym.make_vec("FrozenLake-v1", num_envs=3, is_slippery=False)
     agent = ModelAgent(envs, seed=63_000_005).learn(3_000)
     assert evaluate(agent, gym.make("FrozenLake-v1", is_slippery=False), 1) == 1.0
-
-
-def test_a_table_can_be_exported(tmp_path: Path) -> None:
-    agent = ModelAgent(Chain(), seed=0).learn(100)
-    for suffix in ("json", "h"):
-        export_policy(agent, tmp_path / f"policy.{suffix}")
-        assert (tmp_path / f"policy.{suffix}").stat().st_size > 0
 
 
 def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> None:
@@ -325,28 +306,6 @@ def test_real_returns_correct_what_the_model_promises() -> None:
     assert values_of_tables([lucky, luckless]).argmax() == 1  # it may have been chance, all of them
 
 
-def test_returns_vary_as_much_as_the_model_says() -> None:
-    memory = seen([(0, 0, 0.0, 1, True), (0, 0, 1.0, 1, True)] * 4 + [(0, 1, 0.0, 1, True)])
-    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
-    planner.plan([])
-    best = planner.best()
-    planner.note(best, np.zeros(1), 1.0, 1, True)
-    assert (best.promised, best.imagined, best.variance) == (0.5, [0.5], 0.25)
-
-
-def test_tables_go_through_arrays() -> None:
-    policies = [greedy(np.arange(n)[:, None] * 1.0, np.eye(n)[:, :2]) for n in (2, 3)]
-    tables = [tried(one, [1.0] * one.n_cells, 2.0, [3.0] * one.n_cells)
-              for one in policies]  # fmt: skip
-    for old, new in zip(tables, tables_from_arrays(tables_to_arrays(tables), 1, 2), strict=True):
-        np.testing.assert_array_equal(old.policy.diagram, new.policy.diagram)
-        np.testing.assert_array_equal(old.policy.q_values, new.policy.q_values)
-        assert (old.starts, old.returns, old.promised, old.imagined) == (
-            new.starts, new.returns, new.promised, new.imagined
-        )  # fmt: skip
-    assert tables_from_arrays(tables_to_arrays([]), 1, 2) == []
-
-
 def test_bad_observations_and_rewards_are_refused() -> None:
     agent = ModelAgent(Chain(), seed=0).learn(50)
     for wrong in (np.zeros(2), np.array([np.nan]), 3.5, "three"):
@@ -371,28 +330,6 @@ def test_the_door_opens_to_who_has_the_key():
             world.step(1)
         assert world.step(2)[0][0] == 1  # a wall, or a door that is locked
         assert world.step(5)[0][8] == 0
-    least = [min_steps(seed) for seed in range(20)]
-    assert min(least) >= 7
-    assert max(least) <= 20
-
-
-def min_steps(seed: int) -> int:
-    """Steps to the far corner, by breadth-first search."""
-    world = DoorKey()
-    world.reset(seed=seed)
-    waiting, known = [(copy.deepcopy(world), 0)], set()
-    for one, steps in waiting:
-        for action in range(7):
-            tried = copy.deepcopy(one)
-            tried.max_steps = 10**6
-            seen, reward, found, *_ = tried.step(action)
-            if found:
-                assert reward > 0.9
-                return steps + 1
-            if seen.tobytes() not in known:
-                known.add(seen.tobytes())
-                waiting.append((tried, steps + 1))
-    raise AssertionError("there is no way")
 
 
 def test_door_and_key():

@@ -10,17 +10,9 @@ import pytest
 from gymnasium import spaces
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
-from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
-from oda_rl.agents.fitted.offline import (
-    Behaviour,
-    believed_world,
-    metric_of_actions,
-    shares_of,
-)
-from oda_rl.agents.fitting.cells import assign, place_cells
-from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
+from oda_rl.agents.offline.reading import read_steps, trajectories
 from oda_rl.agents.offline.transitions import FIELDS
 
 LINE = spaces.Box(-10.0, 10.0, (2,)), spaces.Discrete(3, start=1)
@@ -170,16 +162,6 @@ def test_trajectories_may_be_interleaved_and_end_with_the_episode():
     over = np.array([False, False, True, False, False])
     found = trajectories(before, after, over)
     assert [rows.tolist() for rows in found] == [[0, 2], [1, 3], [4]]
-
-
-def test_rows_of_a_memory():
-    steps = read_steps(Transitions(*logged()), interface(*LINE))
-    found = trajectories(steps.before, steps.after, steps.over)
-    observations, rows = as_rows(steps, found)
-    assert observations[:, 0].tolist() == [0, 1, 2, 3, 5, 6, 7, 8]
-    assert rows[:, MARK].tolist() == [*[GOES_ON] * 3, TERMINAL, *[GOES_ON] * 3, CUT]
-    assert rows[:, ACTION].tolist() == [0, 1, 2, -1, 0, 1, 2, -1]
-    assert rows[:, REWARD].tolist() == [0, 0.5, 1, 0, 1.5, 2, 2.5, 0]
 
 
 def test_continuous_actions_become_the_nearest_of_the_grid():
@@ -350,42 +332,6 @@ def ruled(n, seed):
     return place, actions, rng.normal(size=n), after, no, ~no
 
 
-def seen_of(space, log, **config):
-    agent = FittedQAgent(space, seed=0, **config).remember(*log)
-    return agent._engine.seen, agent.config
-
-
-def test_the_metric_of_actions_is_that_of_the_rule_behind_them():
-    seen, config = seen_of(PLANE, ruled(2000, 0))
-    learned = metric_of_actions(seen, config, np.random.default_rng(0))
-    values, vectors = np.linalg.eigh(learned)
-    assert values[-1] > 0.9 * values.sum()
-    assert abs(vectors[:, -1] @ [0.5**0.5, 0.5**0.5, 0.0]) > 0.98
-
-
-def test_shares_are_counts_relative_to_the_maximum():
-    seen, config = seen_of(PLANE, ruled(300, 0))
-    at = place_cells(seen, None, config, np.random.default_rng(0))
-    rows, _ = assign(seen, at)
-    counts = np.zeros((len(at.codevectors), 2))
-    for i, (near, weights) in enumerate(zip(rows.cells, rows.weights, strict=True)):
-        for k, weight in zip(near, weights, strict=True):
-            if seen.steps[i, MARK] == GOES_ON:
-                counts[k, int(seen.steps[i, ACTION])] += weight
-    wanted = counts / counts.max(axis=1)[:, None]
-    np.testing.assert_allclose(shares_of(rows, len(counts), 2), wanted, rtol=1e-5)
-
-
-def test_actions_that_are_not_in_the_log_near_a_state_are_not_allowed():
-    seen, config = seen_of(PLANE, ruled(2000, 1))
-    rng = np.random.default_rng(0)
-    found = Behaviour.of(seen, metric_of_actions(seen, config, rng), config, rng)
-    place, actions, *_ = ruled(500, 2)
-    assert found.allows(place, actions).mean() > 0.98
-    far = np.abs(place[:, 0] + place[:, 1]) > 0.5
-    assert not found.allows(place, 1 - actions)[far].any()
-
-
 def test_with_equal_rewards_the_policy_is_the_behaviour():
     place, actions, rewards, *rest = ruled(2000, 3)
     agent = FittedQAgent(PLANE, seed=0).fit((place, actions, 0.0 * rewards, *rest))
@@ -436,32 +382,6 @@ def test_a_log_in_which_every_step_terminates(kind, actions):
     assert right - left > 0.5
     estimate = agent.estimate_return()
     assert 0.0 < estimate.low <= estimate.mean <= estimate.high <= 1.0
-
-
-def test_steps_without_support_cost_the_range_of_rewards():
-    log = pushed(1000, 0, lambda place, rng: 2 if place < 0.0 else 0)
-    seen, config = seen_of(ROAD, log)
-    rng = np.random.default_rng(0)
-    behaviour = Behaviour.of(seen, metric_of_actions(seen, config, rng), config, rng)
-    known = interface(*ROAD)
-    world = believed_world(seen, known, behaviour, (-100.0, 0.0), 0.99, rng)
-    points = np.array([[-0.5], [-0.5], [0.5], [40.0]])
-    after, rewards, over = world.step(points, np.array([2, 0, 0, 0]))
-    np.testing.assert_allclose(after[[0, 2], 0], [-0.3, 0.3], atol=0.05)
-    np.testing.assert_allclose(rewards[[0, 2]], -0.3, atol=0.1)
-    assert rewards[1] < -1.0  # nobody went left there
-    assert (over[3], rewards[3]) == (True, -100.0)  # nobody has been there
-    assert not over[:3].any()
-
-
-def test_a_world_that_is_not_trusted_is_none():
-    place, actions, rewards, *rest = ruled(1000, 3)
-    seen, config = seen_of(PLANE, (place, actions, rewards, *rest))  # rewards are noise
-    rng = np.random.default_rng(0)
-    behaviour = Behaviour.of(seen, None, config, rng)
-    many = interface(PLANE[0], spaces.Discrete(1000))  # too many to have laws of their own
-    for known in (interface(*PLANE), many):
-        assert believed_world(seen, known, behaviour, (-1.0, 1.0), 0.99, rng) is None
 
 
 @pytest.mark.slow

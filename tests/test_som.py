@@ -126,15 +126,6 @@ def test_ridges_of_the_u_matrix_part_clusters():
     np.testing.assert_allclose(pair.u_matrix(), np.linalg.norm(np.diff(pair.codevectors_, axis=0)))
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-9, 1e9, 1e139])
-def test_scale_and_constant_features_do_not_matter(scale):
-    rng = np.random.default_rng(0)
-    points = np.column_stack([rng.normal(size=(200, 2)), np.full(200, 7.0)])
-    one, other = (SOM((3, 4), random_state=0).fit(data) for data in (points, points * scale))
-    np.testing.assert_array_equal(one.labels_, other.labels_)
-    np.testing.assert_allclose(other.cluster_centers_ / scale, one.cluster_centers_, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

