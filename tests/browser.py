@@ -76,13 +76,17 @@ class Page:
             width=width, height=900, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
         self.send("Emulation.setScrollbarsHidden", hidden=True)
+        self.prefer(dark, still)
+        self.send("Page.navigate", url=path.as_uri())
+        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+
+    def prefer(self, dark: bool, still: bool = True) -> None:
+        """Set what the reader prefers."""
         features = [
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"},
             {"name": "prefers-reduced-motion", "value": "reduce" if still else "no-preference"},
         ]
         self.send("Emulation.setEmulatedMedia", features=features)
-        self.send("Page.navigate", url=path.as_uri())
-        self.wait("document.readyState === 'complete' && location.protocol === 'file:'")
 
     def send(self, method: str, **parameters) -> dict:
         """Send a command and return its result; note what the page complains of meanwhile."""
@@ -126,6 +130,7 @@ class Page:
 
     def drag(self, selector: str, places: list[tuple[float, float]]) -> None:
         """Press the mouse at the first place, move over the others, and let go."""
+        self.send("Page.bringToFront")  # a tab behind others waits seconds for each event
         code = (
             f"(() => {{const e = document.querySelector({json.dumps(selector)});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
