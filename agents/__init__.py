@@ -7,7 +7,7 @@ import gymnasium as gym
 
 from oda_rl.agents.base.actors import Actors
 from oda_rl.agents.base.agent import Agent
-from oda_rl.agents.certifying.certificates import certify
+from oda_rl.agents.certifying import certify
 from oda_rl.agents.distilling.distil import Distilled, distill
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent

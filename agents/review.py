@@ -21,8 +21,6 @@ from oda_rl.runs.statistics import mean_interval
 
 _MAX_BOUNDS = 4
 _MIN_GAIN = 0.02  # of the F score
-_CANDIDATES = 64  # thresholds of a component
-
 
 Bound = tuple[int, str, float]
 """Component, ``">"`` or ``"<"``, and threshold."""
@@ -65,63 +63,23 @@ def where(states: FloatArray, members: BoolArray) -> Bounds:
     >>> found.said(["x"]), found.precision, found.recall
     ('x > 0.755', 1.0, 1.0)
     """
-    if not members.any():
-        return Bounds((), 0.0, 1.0)
-    bounds: list[Bound] = []
-    best = _f_score(_within(states, bounds), members)
-    while len(bounds) < _MAX_BOUNDS:
-        score, bound = _best_bound(states, members, bounds)
-        if score < best + _MIN_GAIN:
-            break
-        best = score
-        bounds.append(bound)
-    for k in range(len(bounds)):
-        others = bounds[:k] + bounds[k + 1 :]
-        score, bound = _best_bound(states, members, others)
-        if score > best:
-            best, bounds = score, [*others, bound]
-    bounds.sort()
-    inside = _within(states, bounds)
-    hits = int((inside & members).sum())
-    return Bounds(tuple(bounds), hits / max(int(inside.sum()), 1), hits / int(members.sum()))
+    if members.all() or not members.any():
+        return Bounds((), float(members.all()), 1.0)
+    from sklearn.tree import DecisionTreeClassifier
 
-
-def _best_bound(states: FloatArray, members: BoolArray, bounds: list[Bound]) -> tuple[float, Bound]:
-    inside = _within(states, bounds)
-    best: tuple[float, Bound] = (-1.0, (0, ">", -np.inf))
-    for j in range(states.shape[1]):
-        for side in (">", "<"):
-            for value in _thresholds(states[inside, j], members[inside]):
-                bound = (j, side, float(value))
-                score = _f_score(inside & _within(states, [bound]), members)
-                if score > best[0]:
-                    best = score, bound
-    return best
-
-
-def _thresholds(values: FloatArray, members: BoolArray) -> FloatArray:
-    """Return thresholds half-way between neighbouring values, at quantiles of both sets."""
-    distinct = np.unique(values)
-    middles = 0.5 * (distinct[1:] + distinct[:-1])
-    if len(middles) <= _CANDIDATES or not members.any():
-        return middles[:: max(len(middles) // _CANDIDATES, 1)]
-    shares = np.linspace(0.0, 1.0, _CANDIDATES // 2)
-    quantiles = [np.quantile(part, shares) for part in (values[members], values)]
-    near = np.searchsorted(middles, np.concatenate(quantiles))
-    both = np.concatenate([near - 1, near])
-    return np.asarray(middles[np.unique(np.clip(both, 0, len(middles) - 1))])
-
-
-def _within(states: FloatArray, bounds: Sequence[Bound]) -> BoolArray:
-    inside = np.ones(len(states), dtype=np.bool_)
-    for j, side, value in bounds:
-        inside &= states[:, j] > value if side == ">" else states[:, j] < value
-    return inside
-
-
-def _f_score(inside: BoolArray, members: BoolArray) -> float:
-    """Return the harmonic mean of precision and recall."""
-    return 2.0 * float((inside & members).sum()) / float(inside.sum() + members.sum())
+    fitted = DecisionTreeClassifier(max_depth=_MAX_BOUNDS, class_weight="balanced", random_state=0)
+    inside = fitted.fit(states, members).decision_path(states).toarray().astype(bool)
+    hits, sizes = inside[members].sum(axis=0), inside.sum(axis=0)
+    scores = 2.0 * hits / (sizes + members.sum())  # harmonic means of precision and recall
+    best = int(np.argmax(scores >= scores.max() - _MIN_GAIN))
+    tree, node = fitted.tree_, 0
+    bounds: dict[tuple[int, str], float] = {}
+    while node != best:  # nodes are numbered depth first: those on the left before the right
+        left = best < tree.children_right[node]
+        bounds[int(tree.feature[node]), "<" if left else ">"] = float(tree.threshold[node])
+        node = int((tree.children_left if left else tree.children_right)[node])
+    found = tuple(sorted((j, side, value) for (j, side), value in bounds.items()))
+    return Bounds(found, hits[best] / sizes[best], hits[best] / members.sum())
 
 
 _TOLERANCE = 0.02  # difference of continuous actions, as a share of a component's range

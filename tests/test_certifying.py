@@ -1,15 +1,18 @@
 """Certificates: affine arithmetic encloses, and proofs hold."""
 
-import json
-
 import gymnasium as gym
 import numpy as np
 import pytest
-from test_export import by_rule
 
-from oda_rl.agents import ModelAgent, export_policy
-from oda_rl.agents.certifying.certificates import Reach, certify, frames, merged
-from oda_rl.agents.certifying.dynamics import Affine, CartPole, cos, sin
+from oda_rl.agents.certifying import (
+    Affine,
+    CartPole,
+    Reach,
+    certify,
+    frames,
+    merged,
+    sine_and_cosine,
+)
 from oda_rl.agents.policies.rules import RulePolicy
 
 RULE = RulePolicy(
@@ -33,9 +36,9 @@ def drawn(rng, one, noise):
         lambda x, y: x + 2.0 * y - 1.0,
         lambda x, y: x * y,
         lambda x, y: x * x - y * x,
-        lambda x, y: sin(x) * cos(y),
+        lambda x, y: sine_and_cosine(x)[0] * sine_and_cosine(y)[1],
         lambda x, y: (1.0 - x) / (y * y + 4.0),
-        lambda x, y: -x / 3.0,
+        lambda x, y: -x * 3.0,
     ],
 )
 def test_affine_forms_enclose_and_are_not_much_wider(function):
@@ -54,7 +57,6 @@ def test_what_may_be_divided_by_zero_is_not_bounded():
     around = Affine(np.zeros(1), np.ones((1, 1)), np.zeros(1))
     with np.errstate(invalid="ignore"):
         assert not np.isfinite((around / around).radius).any()
-        assert not np.isfinite((1.0 / (around + 1.0) - around).radius).any()
     assert np.isfinite((around / (around + 2.0)).radius).all()
 
 
@@ -128,22 +130,6 @@ def test_merged_sets_contain_all():
     assert len(few) <= 60
     inside = (few[:, 0] <= low[:, None]) & (few[:, 1] >= high[:, None])
     assert inside.all(axis=(2, 3)).any(axis=1).all()
-
-
-def test_a_certificate_is_exported_with_its_policy(tmp_path):
-    agent = ModelAgent("CartPole-v1", seed=0, generations=5).learn(400)
-    names = [f"component {j}" for j in range(4)]
-    found = certify(agent.policy, [CartPole()], [-0.02] * 4, [0.02] * 4, 3, names, sets=30)
-    assert found.share > 0.0
-    text = export_policy(agent, tmp_path / "policy.h", certificate=found).read_text()
-    comment = text[: text.index("*/")]
-    assert "Certified: no episode that begins in this box ends within 3 steps" in comment
-    assert "component 2 from" in comment
-    written = export_policy(agent, tmp_path / "policy.json", "json", certificate=found).read_text()
-    assert json.loads(written)["certificate"]["high"] == found.high.tolist()
-    other, _ = by_rule([[0.0] * 5, [1.0, 0.0, 0.0, 1.0, 1.0]], np.eye(2)[:, :, None])
-    with pytest.raises(ValueError, match="certificate is one of another policy"):
-        export_policy(other, tmp_path / "policy.h", certificate=found)
 
 
 def test_what_is_not_proved_is_not_certified():

@@ -30,7 +30,7 @@ from oda_rl.agents.model.tables import (
     spread,
     sweep,
 )
-from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
 

@@ -90,13 +90,6 @@ def test_sizes(policy, points):
         assert len(empty(points[:0])) == 0
 
 
-def test_at_codevectors_it_does_what_it_does_there(policy):
-    values, choices, acts = policy.at_codevectors()
-    np.testing.assert_array_equal(values, policy.values(policy.codevectors))
-    np.testing.assert_array_equal(choices, policy.choices(policy.codevectors))
-    np.testing.assert_array_equal(acts, policy.act(policy.codevectors))
-
-
 def test_the_alternative_is_another_choice(policy, points):
     scale = np.full(points.shape[1], 0.7)
     for point, choice in zip(points[:10], policy.choices(points[:10]), strict=True):

@@ -95,9 +95,6 @@ def test_it_has_what_a_policy_has(policy):
     assert sum(array.size for array in policy.parameters) == expected
     for empty in (policy.cells, policy.choices, policy.values, policy.act):
         assert len(empty(np.zeros((0, d)))) == 0
-    rows = policy.at_codevectors()
-    for row, question in zip(rows, ("values", "choices", "act"), strict=True):
-        np.testing.assert_array_equal(row, getattr(policy, question)(policy.codevectors))
 
 
 @policies
@@ -349,15 +346,20 @@ def cornered(d, clauses):
     return rule, 0.3 * np.random.default_rng(2).normal(size=(40, d))
 
 
+def cells_of(rule, pieces):
+    """The cells of pieces that are more than a boundary."""
+    return {one.cell for one in pieces if rule.cells(one.inside[None])[0] == one.cell}
+
+
 @pytest.mark.parametrize("clauses", [False, True])
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_every_cell_that_decides_somewhere_is_described_by_a_point_of_its_own(d, clauses):
     rule, states = cornered(d, clauses)
     where, cells = placed(rule, states).codevectors, rule.cells(states)
     assert len(set(cells)) < rule.n_cells  # some have no state
-    somewhere = {region.cell for region in rule.regions()}
+    somewhere = cells_of(rule, rule.pieces)
     box = states.min(axis=0), states.max(axis=0)
-    near = {region.cell for region in rule.regions(box)}
+    near = cells_of(rule, rule.pieces_within(*box))
     for k in range(rule.n_cells):
         own = states[cells == k]
         if k in somewhere:
@@ -382,7 +384,7 @@ def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_what_decide
     )  # fmt: skip
     agent.visits[rule.cells(states), 0] += 1.0
     table = overview(agent, states)
-    assert set(table.cells) == {region.cell for region in rule.regions()}
+    assert set(table.cells) == cells_of(rule, rule.pieces)
     np.testing.assert_array_equal(table.actions, rule.actions[table.cells])
     assert table.nowhere == rule.n_cells - len(table.cells)
     assert table.nowhere > 0 or not clauses

@@ -25,10 +25,9 @@ from oda_rl.agents.environments.spaces import (
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof
 from oda_rl.agents.worlds.world import World, seconds_of

@@ -36,8 +36,8 @@ from oda_rl.agents.model.experience import (
 from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import TablePlanner, predicts
+from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, whole, within
 

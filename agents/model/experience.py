@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.rules.editing import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.diagram import ordered
@@ -287,7 +287,7 @@ class Candidate(Tried):
 
 @dataclass(eq=False)
 class Tabled(Tried):
-    """A table (:class:`~oda_rl.agents.policies.table.TablePolicy`) and its real episodes.
+    """A table (:class:`~oda_rl.agents.policies.cells.TablePolicy`) and its real episodes.
 
     ``starts`` holds the numbers of states.
     """

@@ -39,9 +39,8 @@ from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import Climb, Episodes
-from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.files.schema import prefixed, require, within

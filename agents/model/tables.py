@@ -31,8 +31,8 @@ from oda_rl.agents.model.experience import (
     values_of_tables,
 )
 from oda_rl.agents.model.settings import ModelConfig
+from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.policies.table import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.simulation import predict, without_noise
 from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within

@@ -1,6 +1,6 @@
 """What an agent delivers: arrays that decide, explain themselves and can be written down in C.
 
-``contract`` says what a policy is, and ``table``, ``cells`` and ``rules`` are the kinds there are;
+``contract`` says what a policy is, and ``cells``, ``joint`` and ``rules`` are the kinds there are;
 ``explaining`` and ``export`` take any.
 """
 
@@ -11,13 +11,13 @@ from oda_rl._lazy import offer
 if TYPE_CHECKING:
     from oda_rl.agents.policies.cells import CellPolicy as CellPolicy
     from oda_rl.agents.policies.cells import CodevectorPolicy as CodevectorPolicy
+    from oda_rl.agents.policies.cells import TablePolicy as TablePolicy
     from oda_rl.agents.policies.contract import Policy as Policy
     from oda_rl.agents.policies.contract import Trained as Trained
     from oda_rl.agents.policies.explaining import Explanation as Explanation
     from oda_rl.agents.policies.explaining import Overview as Overview
     from oda_rl.agents.policies.export import export_policy as export_policy
     from oda_rl.agents.policies.rules import RulePolicy as RulePolicy
-    from oda_rl.agents.policies.table import TablePolicy as TablePolicy
 
 __getattr__, __dir__ = offer(
     __name__,
@@ -26,7 +26,7 @@ __getattr__, __dir__ = offer(
         "CodevectorPolicy": "cells",
         "Policy": "contract",
         "RulePolicy": "rules",
-        "TablePolicy": "table",
+        "TablePolicy": "cells",
         "Trained": "contract",
         "Explanation": "explaining",
         "Overview": "explaining",

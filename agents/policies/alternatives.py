@@ -20,8 +20,8 @@ programming by non-negative least squares.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,18 +37,6 @@ _DIRECTIONS = 64  # tried around the best one, for each of
 _SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
 _MAX_REGIONS = 500  # looked at for the lower bound
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
-
-
-class Nearest(NamedTuple):
-    """The nearest point of a polyhedron, as a step from where one is."""
-
-    distance: float
-    """inf if there is none."""
-    step: FloatArray | None
-    """Shape (d,); leads just beyond the boundary, so a little farther than the distance."""
-
-
-NOWHERE = Nearest(np.inf, None)
 
 
 def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
@@ -79,13 +67,16 @@ def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
     return np.asarray(-unit * residual[:d] / residual[d])
 
 
-def nearest_of(polyhedra: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[Nearest]:
-    """Yield the nearest point of each polyhedron that is not empty, the nearest first.
+def nearest_of(
+    polyhedra: Sequence[tuple[FloatArray, FloatArray]],
+) -> Iterator[tuple[float, FloatArray]]:
+    """Yield the distance of each polyhedron that is not empty, the nearest first.
 
-    Polyhedra are (slopes, gaps) with ``gaps + slopes @ z <= 0``, shapes (m, d) and (m,).
+    Polyhedra are (slopes, gaps) with ``gaps + slopes @ z <= 0``, shapes (m, d) and (m,). With the
+    distance comes a step, shape (d,), just beyond the boundary, so a little longer.
 
     >>> sides = [(np.array([[-1.0]]), np.array([3.0])), (np.array([[1.0]]), np.array([2.0]))]
-    >>> [round(one.distance, 9) for one in nearest_of(sides)]
+    >>> [round(distance, 9) for distance, _ in nearest_of(sides)]
     [2.0, 3.0]
     """
     queue: list[tuple[float, int, FloatArray | None]] = []
@@ -103,7 +94,7 @@ def nearest_of(polyhedra: Sequence[tuple[FloatArray, FloatArray]]) -> Iterator[N
             continue
         margin = max(_MARGIN * distance, _MIN_MARGIN)
         beyond = smallest_step(slopes, gaps + margin * np.linalg.norm(slopes, axis=1))
-        yield Nearest(distance, step if beyond is None else beyond)  # it may have no inside
+        yield distance, step if beyond is None else beyond  # it may have no inside
 
 
 def hyperplane_distances(gaps: FloatArray, norms: FloatArray) -> FloatArray:
@@ -134,8 +125,9 @@ def alternative_of_cells(
     scores, slopes = _scores_and_slopes(diagram, point, scale)
     own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)
     cells = [(slopes[k] - slopes[own], scores[k] - scores[own]) for k in others]
-    distance, step = next(nearest_of(cells), NOWHERE)
-    return Alternative(distance, distance, None if step is None else point + _unscaled(step, scale))
+    for distance, step in nearest_of(cells):
+        return Alternative(distance, distance, point + _unscaled(step, scale))
+    return Alternative(np.inf, np.inf, None)
 
 
 def alternative_of_pieces(
@@ -147,7 +139,6 @@ def alternative_of_pieces(
     """
     polyhedra = [_scores_and_slopes(-rows, point, scale)[::-1] for rows in pieces]
     for distance, step in nearest_of(polyhedra):
-        assert step is not None
         reached = point + _unscaled(step, scale)
         if policy.choices(reached[None])[0] != choice:
             return Alternative(distance, distance, reached)
@@ -159,144 +150,101 @@ def alternative_of_blend(
 ) -> Alternative:
     """Return a near state in which a blended policy acts otherwise, and a lower bound."""
     tables = policy.tables
-    low = _lower_bound(tables, point, action, scale)
-    if low is NOWHERE:
+    at_least, towards = lower_bound(tables, point, action, scale)
+    if at_least == np.inf:
         return Alternative(np.inf, np.inf, None)
     # Blended cells may act otherwise where no codevector does: search towards all of them.
+    ways = [] if towards is None else [towards]
     own = np.asarray(tables.values.argmax(axis=1))
     hard = alternative_of_cells(tables.diagram, own, point - tables.origin, action, scale)
-    ways = [*(policy.codevectors - point) * scale, low.step]
     if hard.point is not None:
-        ways.insert(0, (hard.point - (point - tables.origin)) * scale)
-    step = _Search(policy, point, action, scale).best(ways)
-    if step is None:
-        return Alternative(np.inf, low.distance, None)
-    distance = float(np.linalg.norm(step))
-    return Alternative(distance, min(low.distance, distance), point + _unscaled(step, scale))
+        ways.append((hard.point - (point - tables.origin)) * scale)
+    found = alternative_by_search(policy, point, action, scale, ways)
+    return replace(found, at_least=min(at_least, found.distance))
 
 
-def alternative_by_search(
-    policy: Policy, point: FloatArray, choice: int, scale: FloatArray
-) -> Alternative:
-    """Return a near state with another choice, found on ways to codevectors; no lower bound."""
-    step = _Search(policy, point, choice, scale).best([*(policy.codevectors - point) * scale])
-    if step is None:
-        return Alternative(np.inf, 0.0, None)
-    return Alternative(float(np.linalg.norm(step)), 0.0, point + _unscaled(step, scale))
+def lower_bound(
+    tables: CellTables, point: FloatArray, action: int, scale: FloatArray
+) -> tuple[float, FloatArray | None]:
+    """Return the distance within which the action does not change, as the module's docstring says.
 
-
-class _Region(NamedTuple):
-    """A polyhedron where a cell n that prefers another action may be one of the m nearest."""
-
-    cell: int
-    slack: FloatArray
-    """By how much the score of n may exceed that of each cell, shape (K,)."""
-    step: FloatArray | None
-    """To its nearest point; None while that is not known."""
-
-
-def _lower_bound(tables: CellTables, point: FloatArray, action: int, scale: FloatArray) -> Nearest:
-    """Return the nearest point where the action may change, as the module's docstring argues.
-
-    Best first: a region whose nearest point has n among the m nearest cells is the answer; where
-    m others are nearer, n has to be nearer than one of them, so the region is split.
+    With it comes the step to the point at this distance, if it is known. Best first: a region whose
+    nearest point has n among the m nearest cells is the answer; where m others are nearer, n has to
+    be nearer than one of them, so the region is split.
     """
     m = tables.n_nearest
     scores, slopes = _scores_and_slopes(tables.diagram, point - tables.origin, scale)
     tolerance = TIE * float(np.ptp(scores))
-    queue = _first_regions(tables, scores, slopes, action)
-    heapify(queue)
+    # A region is (n, by how much the score of n may exceed that of each cell, shape (K,)).
+    regions: list[tuple[int, FloatArray]] = []
+    queue: list[tuple[float, int, FloatArray | None]] = []
     seen: set[tuple[int, bytes]] = set()
-    count = len(queue)
-    for _ in range(_MAX_REGIONS):
-        if not queue:
-            return NOWHERE
-        bound, _, region = heappop(queue)
-        n, slack, step = region
-        if step is None:
-            finite = np.flatnonzero(np.isfinite(slack))
-            gaps = scores[n] - scores[finite] - slack[finite]
-            step = smallest_step(slopes[n] - slopes[finite], gaps)
-            if step is not None:
-                bound = max(bound, float(np.linalg.norm(step)))
-                count += 1
-                heappush(queue, (bound, count, region._replace(step=step)))
-            continue
-        excess = scores[n] - scores + (slopes[n] - slopes) @ step
-        nearer = np.flatnonzero((excess > tolerance) & (slack > 0.0))
-        if len(nearer) < m:
-            return Nearest(bound, step)
-        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:m]]:
-            tighter = slack.copy()
-            tighter[j] = 0.0
-            if (n, tighter.tobytes()) not in seen:
-                seen.add((n, tighter.tobytes()))
-                count += 1
-                heappush(queue, (bound, count, _Region(n, tighter, None)))
-    return Nearest(queue[0][0], None) if queue else NOWHERE
 
+    def add(bound: float, n: int, slack: FloatArray) -> None:
+        if (n, slack.tobytes()) not in seen:
+            seen.add((n, slack.tobytes()))
+            heappush(queue, (bound, len(regions), None))
+            regions.append((n, slack))
 
-def _first_regions(
-    tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int
-) -> list[tuple[float, int, _Region]]:
-    """Return a region for each other action and each cell that prefers it, with a bound."""
-    own, m = tables.values, tables.n_nearest
-    regions: list[tuple[float, int, _Region]] = []
-    for other in range(own.shape[1]):
-        if other == action:
-            continue
-        lead = own[:, action] - own[:, other]
+    for other in range(tables.values.shape[1]):
+        lead = tables.values[:, action] - tables.values[:, other]
         # Among equals the first action is taken: a later one has to be better.
         behind = np.flatnonzero(lead < 0.0 if other > action else lead <= 0.0)
         ahead = np.flatnonzero(lead > 0.0)
-        for n in behind.tolist():
-            slack = np.full(len(own), np.inf)
+        for n in behind.tolist() if other != action else ():
+            slack = np.full(len(scores), np.inf)
             with np.errstate(divide="ignore"):
                 slack[ahead] = tables.width * np.log((m - 1.0) * -lead[n] / lead[ahead])
             slack = np.maximum(slack, 0.0)
             norms = np.linalg.norm(slopes[n] - slopes, axis=1)
             within = hyperplane_distances(scores[n] - scores - slack, norms).max()
-            nearer = hyperplane_distances(scores[n] - scores, norms)
-            last = np.sort(nearer)[-m] if len(nearer) >= m else 0.0  # m - 1 may stay nearer
-            regions.append((max(float(within), float(last)), len(regions), _Region(n, slack, None)))
-    return regions
+            others = np.sort(hyperplane_distances(scores[n] - scores, norms))
+            last = others[-m] if len(others) >= m else 0.0  # m - 1 may stay nearer
+            add(max(float(within), float(last)), n, slack)
+    for _ in range(_MAX_REGIONS):
+        if not queue:
+            return np.inf, None
+        bound, i, step = heappop(queue)
+        n, slack = regions[i]
+        if step is None:
+            finite = np.flatnonzero(np.isfinite(slack))
+            gaps = scores[n] - scores[finite] - slack[finite]
+            step = smallest_step(slopes[n] - slopes[finite], gaps)
+            if step is not None:
+                heappush(queue, (max(bound, float(np.linalg.norm(step))), i, step))
+            continue
+        excess = scores[n] - scores + (slopes[n] - slopes) @ step
+        nearer = np.flatnonzero((excess > tolerance) & (slack > 0.0))
+        if len(nearer) < m:
+            return bound, step
+        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:m]]:
+            tighter = slack.copy()
+            tighter[j] = 0.0
+            add(bound, n, tighter)
+    return (queue[0][0] if queue else np.inf), None
 
 
-class _Search:
-    """Looks along lines for where a policy begins to act otherwise."""
+def alternative_by_search(
+    policy: Policy,
+    point: FloatArray,
+    choice: int,
+    scale: FloatArray,
+    ways: Sequence[FloatArray] = (),
+) -> Alternative:
+    """Return a near state with another choice, found along lines; no lower bound.
 
-    def __init__(self, policy: Policy, point: FloatArray, action: int, scale: FloatArray) -> None:
-        self._policy, self._point, self._action, self._scale = policy, point, action, scale
+    Searches on ways to the codevectors and on others that are given, then around the best ones;
+    while nothing is found, in all directions, ever farther.
+    """
 
-    def best(self, ways: Sequence[FloatArray | None]) -> FloatArray | None:
-        """Return the shortest step along some ways, and around the shortest of these.
+    def differs(steps: FloatArray) -> npt.NDArray[np.bool_]:
+        return np.asarray(policy.choices(point + _unscaled(steps, scale)) != choice)
 
-        While there is none, search in all directions, ever farther.
-        """
-        steps = np.array([_BEYOND * way for way in ways if way is not None and way.any()])
-        if len(steps) == 0:
-            return None
-        longest = steps[np.linalg.norm(steps, axis=1).argmax()]
-        best = self._shortest(steps)
-        rng = np.random.default_rng(0)
-        for spread in _SPREADS:
-            start = longest if best is None else best
-            longest = 2.0 * longest
-            best = self._shortest(np.vstack([self._around(start, spread, rng), start]))
-        return best
-
-    def _around(self, step: FloatArray, spread: float, rng: np.random.Generator) -> FloatArray:
-        """Return steps as long as one, in directions near its own."""
-        length = float(np.linalg.norm(step))
-        noise = rng.normal(size=(_DIRECTIONS, len(step))) * (self._scale > 0.0)
-        around = step + spread * length * noise / np.sqrt(len(step))
-        return np.asarray(around * length / np.linalg.norm(around, axis=1, keepdims=True))
-
-    def _shortest(self, steps: FloatArray) -> FloatArray | None:
-        """Shorten each step to the first change of the action; return the shortest step."""
+    def shortest(steps: FloatArray) -> FloatArray | None:
+        """Shorten each step to the first change of the choice; return the shortest."""
         shares = np.arange(1, _ALONG + 1) / _ALONG
-        otherwise = self._otherwise((steps[:, None] * shares[:, None]).reshape(-1, steps.shape[1]))
-        table = otherwise.reshape(len(steps), _ALONG)
+        along = (steps[:, None] * shares[:, None]).reshape(-1, steps.shape[1])
+        table = differs(along).reshape(len(steps), _ALONG)
         steps, table = steps[table.any(axis=1)], table[table.any(axis=1)]
         if len(steps) == 0:
             return None
@@ -304,14 +252,29 @@ class _Search:
         low = high - 1.0 / _ALONG
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            changed = self._otherwise(middle[:, None] * steps)
+            changed = differs(middle[:, None] * steps)
             low, high = np.where(changed, low, middle), np.where(changed, middle, high)
         found = high[:, None] * steps
         return np.asarray(found[np.linalg.norm(found, axis=1).argmin()])
 
-    def _otherwise(self, steps: FloatArray) -> npt.NDArray[np.bool_]:
-        observations = self._point + _unscaled(steps, self._scale)
-        return np.asarray(self._policy.choices(observations) != self._action)
+    steps = _BEYOND * np.array([*ways, *(policy.codevectors - point) * scale])
+    steps = steps[steps.any(axis=1)]
+    if len(steps) == 0:
+        return Alternative(np.inf, 0.0, None)
+    longest = steps[np.linalg.norm(steps, axis=1).argmax()]
+    best = shortest(steps)
+    rng = np.random.default_rng(0)
+    for spread in _SPREADS:
+        start = longest if best is None else best
+        longest = 2.0 * longest
+        length = float(np.linalg.norm(start))
+        noise = rng.normal(size=(_DIRECTIONS, len(start))) * (scale > 0.0)
+        around = start + spread * length * noise / np.sqrt(len(start))
+        around *= length / np.linalg.norm(around, axis=1, keepdims=True)
+        best = shortest(np.vstack([around, start]))
+    if best is None:
+        return Alternative(np.inf, 0.0, None)
+    return Alternative(float(np.linalg.norm(best)), 0.0, point + _unscaled(best, scale))
 
 
 def _scores_and_slopes(

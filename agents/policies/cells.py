@@ -1,6 +1,7 @@
-"""Blended cells: the value of an action is a weighted mean over the nearest cells.
+"""Cells with values of actions: blended, or as a table, in which the nearest decides alone.
 
-For K cells in d dimensions with A actions:
+The value of an action is a weighted mean over the nearest cells. For K cells in d dimensions with A
+actions:
 
 ``origin``, shape (d,)
     Subtracted from observations.
@@ -20,7 +21,7 @@ values what to do there: these alone decide.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,8 +29,9 @@ import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.alternatives import alternative_of_blend
-from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.agents.policies.alternatives import alternative_of_blend, alternative_of_cells
+from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Stored
+from oda_rl.diagram import assign, assign_batch
 from oda_rl.files.schema import Member, real, whole
 
 
@@ -153,20 +155,17 @@ def evaluate_batch(
     models: FloatArray,
     width: float,
     cells: IntArray,
-    actions: IntArray,
     values: FloatArray,
     near: IntArray,
     weights: FloatArray,
-    scratch: FloatArray,
 ) -> None:
-    """Write nearest cell, greedy action and its value, all (n,), of points, shape (n, d).
+    """Write nearest cells, (n,), and the values of all actions, (n, A), of points, shape (n, d).
 
-    ``near`` and ``weights``, shape (n_nearest,), and ``scratch``, shape (A,), are overwritten.
+    ``near`` and ``weights``, shape (n_nearest,), are overwritten.
     """
     assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
-        cell, action = decide(diagram, models, width, points[i], near, weights, scratch, 0.0)
-        cells[i], actions[i], values[i] = cell, action, scratch[action]
+        cells[i] = action_values(diagram, models, width, points[i], near, weights, values[i])
 
 
 @spliced
@@ -198,93 +197,73 @@ class CellPolicy(Stored):
         "n_nearest": whole("", "[1, 65535]"),
         "codevectors": real("K, d"),
     }
-    exact: ClassVar[bool] = False
-    choice_name: ClassVar[str] = "action"
-    value_name: ClassVar[str] = "value"
 
     @classmethod
     def blank(cls, n_features: int, n_actions: int, n_nearest: int) -> "CellPolicy":
         """One cell, in which all actions are equal."""
-        return cls(
-            np.zeros(n_features),
-            np.zeros((1, 1 + n_features)),
-            np.zeros((1, 1 + n_features + n_actions)),
-            1.0,
-            n_nearest,
-            np.zeros((1, n_features)),
-        )
+        d, models = n_features, np.zeros((1, 1 + n_features + n_actions))
+        return cls(np.zeros(d), np.zeros((1, 1 + d)), models, 1.0, n_nearest, np.zeros((1, d)))
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
         return len(self.diagram)
 
     @property
     def n_actions(self) -> int:
-        """Number of actions."""
         return int(self.models.shape[1] - self.diagram.shape[1])
 
     @property
     def q_values(self) -> FloatArray:
-        """Value of each action at each codevector by that cell's own model, shape (K, A)."""
         d = len(self.origin)
         points = self.codevectors - self.origin
         common = self.models[:, 0] + (self.models[:, 1 : 1 + d] * points).sum(axis=1)
         return np.asarray(common[:, None] + self.models[:, 1 + d :])
 
+    def _evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
+        """Nearest cells, (n,), and values of all actions, (n, A), of observations, (n, d)."""
+        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+        cells, values = (
+            np.empty(len(points), dtype=np.int64),
+            np.empty((len(points), self.n_actions)),
+        )
+        arrays = self.diagram, self.models, self.width
+        evaluate_batch(points, *arrays, cells, values, *self._scratch())
+        return cells, values
+
     def evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, IntArray, FloatArray]:
         """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
-        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
-        cells, actions = np.empty((2, len(points)), dtype=np.int64)
-        values, scratch = np.empty(len(points)), (*self._scratch(), np.empty(self.n_actions))
-        arrays = self.diagram, self.models, self.width
-        evaluate_batch(points, *arrays, cells, actions, values, *scratch)
-        return cells, actions, values
+        cells, values = self._evaluate(observations)
+        greatest = values.max(axis=1, keepdims=True)
+        actions = (values >= greatest - TIE * np.abs(greatest)).argmax(axis=1)
+        return cells, actions, values[np.arange(len(values)), actions]
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
-        """Nearest cells, shape (n,), of points, shape (n, d)."""
-        return self.evaluate(points)[0]
+        return self._evaluate(points)[0]
+
+    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+        return self._evaluate(points)[1]
 
     def choices(self, points: npt.NDArray[Any]) -> IntArray:
-        """Actions of greatest value, shape (n,)."""
         return self.evaluate(points)[1]
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Actions of greatest value, shape (n,)."""
         return self.choices(points)
 
-    def values(self, points: npt.NDArray[Any]) -> FloatArray:
-        """Values of all actions, shape (n, A)."""
-        values, scratch = np.empty((len(points), self.n_actions)), self._scratch()
-        arrays = self.diagram, self.models, self.width
-        for point, row in zip(points, values, strict=True):
-            action_values(*arrays, point - self.origin, *scratch, row)
-        return values
-
-    def at_codevectors(self) -> Rows:
-        """Values, choices and actions at the codevectors."""
-        points = self.codevectors
-        return Rows(self.values(points), self.choices(points), self.act(points))
-
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
-        """Find a near state where the action is not that at ``point``, and a lower bound."""
         return alternative_of_blend(self, point, choice, scale)
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decide."""
         return self.diagram, self.models, self.origin
 
     @property
     def in_loops(self) -> InLoops | None:
-        """How compiled loops decide by it."""
         point, values = np.empty(len(self.origin)), np.empty(self.n_actions)
         arrays = self.diagram, self.models, float(self.width), self.origin
         return InLoops("cells", decide_by_cells, (*arrays, point, *self._scratch(), values))
 
     @property
     def tables(self) -> CellTables:
-        """Tables for export."""
         common, values = np.split(self.models, [self.diagram.shape[1]], axis=1)
         return CellTables(self.origin, self.diagram, values, common, self.width, self.n_nearest)
 
@@ -338,20 +317,105 @@ class CodevectorPolicy(CellPolicy):
         return actions
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Actions that the codevectors of greatest value stand for, in units, shape (n, p)."""
         return self.play(np.ascontiguousarray(points - self.origin), self.choices(points))
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decide."""
         return *super().parameters, self.parts
 
     @property
     def in_loops(self) -> InLoops | None:
-        """None: compiled environments take numbers, or one of a few actions."""
-        return None
+        return None  # compiled environments take numbers, or one of a few actions
 
     @property
     def tables(self) -> CellTables:
-        """Tables for export."""
         return super().tables._replace(parts=self.parts)
+
+
+@spliced
+def greatest(values: FloatArray, cell: int) -> int:
+    """Return the action of greatest value in a cell; the first of equals."""
+    best = integer(0)
+    for action in range(1, values.shape[1]):
+        if values[cell, action] > values[cell, best]:
+            best = action
+    return best
+
+
+@spliced
+def decide_by_table(arrays: tuple[Any, ...], observation: FloatArray) -> int:
+    """Return the action in a state by (diagram, Q-values, origin, room for a point)."""
+    diagram, values, origin, point = arrays
+    for j in range(point.shape[0]):
+        point[j] = observation[j] - origin[j]
+    return greatest(values, assign(diagram, diagram.shape[0], point))
+
+
+@dataclass(frozen=True)
+class TablePolicy(Stored):
+    """A policy with one row of values for each cell.
+
+    Examples
+    --------
+    >>> codevectors = np.array([[0.0], [2.0]])
+    >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
+    >>> policy = TablePolicy(np.zeros(1), diagram, np.eye(2), codevectors)
+    >>> policy.act(np.array([[0.9], [1.1]]))
+    array([0, 1])
+    """
+
+    origin: FloatArray
+    """Subtracted from observations, shape (d,)."""
+    diagram: FloatArray
+    """Affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)."""
+    q_values: FloatArray
+    """Value of each action in each cell, shape (K, A)."""
+    codevectors: FloatArray
+    """In the observation's units, shape (K, d)."""
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        "origin": real("d"),
+        "diagram": real("K, 1+d"),
+        "q_values": real("K, A"),
+        "codevectors": real("K, d"),
+    }
+    exact: ClassVar[bool] = True
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.diagram)
+
+    @property
+    def n_actions(self) -> int:
+        return int(self.q_values.shape[1])
+
+    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+        cells = np.empty(len(points), dtype=np.int64)
+        assign_batch(self.diagram, self.n_cells, points - self.origin, cells)
+        return cells
+
+    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+        return np.asarray(self.q_values[self.cells(points)])
+
+    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+        return np.asarray(self.q_values.argmax(axis=1)[self.cells(points)])
+
+    act = choices
+
+    def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
+        actions, x = self.q_values.argmax(axis=1), point - self.origin
+        found = alternative_of_cells(self.diagram, actions, x, choice, scale)
+        return replace(found, point=None if found.point is None else found.point + self.origin)
+
+    @property
+    def parameters(self) -> tuple[FloatArray, ...]:
+        return self.diagram, self.q_values, self.origin
+
+    @property
+    def in_loops(self) -> InLoops:
+        arrays = self.diagram, self.q_values, self.origin, np.empty(len(self.origin))
+        return InLoops("table", decide_by_table, arrays)
+
+    @property
+    def tables(self) -> CellTables:
+        return CellTables(self.origin, self.diagram, self.q_values)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.spaces import AnyEnv, Interface
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.schema import Member, check
 
@@ -60,17 +60,6 @@ class CellTables(NamedTuple):
     """Beside the cells; their rows of ``values`` and ``affine`` follow those of the cells."""
 
 
-class Rows(NamedTuple):
-    """Decisions in n states."""
-
-    values: FloatArray
-    """Values of all choices, as they are compared there, shape (n, A)."""
-    choices: IntArray
-    """The best choices, shape (n,)."""
-    acts: npt.NDArray[Any]
-    """The actions, as :meth:`Policy.act` returns them."""
-
-
 class InLoops(NamedTuple):
     """How compiled loops decide by a policy (:mod:`oda_rl.agents.base.compiled_loop`)."""
 
@@ -83,7 +72,7 @@ class InLoops(NamedTuple):
 
 
 class Policy(Protocol):
-    """What an agent delivers."""
+    """What an agent delivers; points have the shape (n, d)."""
 
     @property
     def codevectors(self) -> FloatArray:
@@ -99,7 +88,7 @@ class Policy(Protocol):
 
     @property
     def choice_name(self) -> str:
-        """What a choice is: "action", "codevector" or "cell"."""
+        """What a choice is: "action", "codevector", "level" or "cell"."""
 
     @property
     def value_name(self) -> str:
@@ -111,10 +100,10 @@ class Policy(Protocol):
 
     @property
     def exact(self) -> bool:
-        """Whether the distances of :meth:`alternative` are exact."""
+        """Whether one cell decides, so that the distances of :meth:`alternative` are exact."""
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
-        """(Nearest) cells, shape (n,), of points, shape (n, d)."""
+        """(Nearest) cells, shape (n,)."""
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
         """Values of all choices, shape (n, A)."""
@@ -124,9 +113,6 @@ class Policy(Protocol):
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Actions: the choices, or where they are continuous their units, shape (n, p)."""
-
-    def at_codevectors(self) -> Rows:
-        """Values, choices and actions at the codevectors."""
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         """Find the nearest state where the choice is not that at ``point``.
@@ -153,22 +139,27 @@ class Policy(Protocol):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
-        """Make one of what :attr:`arrays` returned."""
+        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
 
 
 class Stored:
-    """Saving and loading of a dataclass of arrays and numbers, declared in ``SCHEMA``."""
+    """A dataclass of arrays and numbers, declared in ``SCHEMA``; defaults of a :class:`Policy`."""
 
     SCHEMA: ClassVar[dict[str, Member]]
+    exact: ClassVar[bool] = False
+    choice_name: ClassVar[str] = "action"
+    value_name: ClassVar[str] = "value"
+
+    @property
+    def in_loops(self) -> InLoops | None:
+        return None
 
     @property
     def arrays(self) -> dict[str, FloatArray]:
-        """All arrays, for a file."""
-        return {name: np.asarray(value) for name, value in vars(self).items()}
+        return {name: np.asarray(getattr(self, name)) for name in self.SCHEMA}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, FloatArray]) -> Self:
-        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
         check(arrays, cls.SCHEMA, {})
         return cls(**{name: a if a.ndim else a.item() for name, a in arrays.items()})
 
@@ -192,10 +183,6 @@ class Trained(Protocol):
     @property
     def interface(self) -> Interface:
         """Spaces of its observations and actions."""
-
-    @property
-    def env(self) -> AnyEnv | None:
-        """The environment it was trained in, if that is at hand."""
 
     @property
     def env_id(self) -> str | None:

@@ -72,55 +72,47 @@ class Explanation:
     """What is numbered: actions, action codevectors, or cells."""
 
     def __str__(self) -> str:
-        return "\n".join([*self._what(), "", *self._where(), "", self._how_far()])
-
-    def _there(self) -> str:
-        assert self.other_choice is not None
-        name = self.action_names[self.other_choice]
-        return _in_words(name, self.other_action, self.choice_name != "action")
-
-    def _what(self) -> list[str]:
-        by, names = "", self.action_names
+        names, by = self.action_names, ""
         if self.runner_up is not None:
             verb = "worth" if self.value_name == "value" else "scored"
             by = f", {verb} {self.margin:.3g} more than {names[self.runner_up - self.first_action]}"
-        values = ", ".join(map("{} {}".format, names, map(value_text, self.q_values)))
-        visits = ", ".join(map("{} {:,.0f}".format, names, self.visits))
-        return [
-            f"{_in_words(names[self.choice], self.action, self.choice_name != 'action')}{by}",
-            f"{self.value_name}s: {values}",
-            f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
+        lines = [
+            f"{self._in_words(self.choice, self.action)}{by}",
+            f"{self.value_name}s: "
+            + ", ".join(map("{} {}".format, names, map(value_text, self.q_values))),
+            f"cell {self.cell} of {self.n_cells}, times learned from: "
+            + ", ".join(map("{} {:,.0f}".format, names, self.visits)),
         ]
+        return "\n".join([*lines, "", *self._where(), "", self._how_far()])
+
+    def _in_words(self, choice: int | None, action: Any) -> str:
+        assert choice is not None
+        return _in_words(self.action_names[choice], action, self.choice_name != "action")
 
     def _where(self) -> list[str]:
+        """Return a table of the components; of too many those that change most."""
         columns: dict[str, FloatArray] = {
             "state": self.observation.ravel(),
             "codevector": self.codevector.ravel(),
         }
-        if self.nearest_other is not None:
-            columns[self._there()] = self.nearest_other.ravel()
-            columns["change"] = columns[self._there()] - columns["state"]
-        order = self._max_changed(columns.get("change"))
-        signs = ["+" if title == "change" else "" for title in columns]
-        rows = [("component", list(columns))]
-        for j in order:
-            cells = [f"{v[j]:{sign}.4g}" for v, sign in zip(columns.values(), signs, strict=True)]
-            rows.append((self.names[j], cells))
-        width = max(len(name) for name, _ in rows)
-        widths = [max(11, len(title)) for title in columns]
-        lines = [
-            "  ".join([f"{name:{width}}", *map("{:>{}}".format, cells, widths)])
-            for name, cells in rows
-        ]
-        left_out = len(self.names) - len(order)
-        return [*lines, f"and {left_out} more components"] if left_out else lines
-
-    def _max_changed(self, change: FloatArray | None) -> list[int]:
-        """Return the components to print; of too many those that change most."""
         d = len(self.names)
-        if d <= _COMPONENTS or change is None:
-            return list(range(min(d, _COMPONENTS)))
-        return sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
+        order = list(range(min(d, _COMPONENTS)))
+        if self.nearest_other is not None:
+            there = self.nearest_other.ravel()
+            columns[self._in_words(self.other_choice, self.other_action)] = there
+            change = columns["change"] = there - columns["state"]
+            order = sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
+        rows = [["component", *columns]]
+        for j in order:
+            cells = [f"{v[j]:{'+' * (name == 'change')}.4g}" for name, v in columns.items()]
+            rows.append([self.names[j], *cells])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        widths[1:] = [max(11, len(title)) for title in columns]
+        lines = [
+            "  ".join([f"{row[0]:{widths[0]}}", *map("{:>{}}".format, row[1:], widths[1:])])
+            for row in rows
+        ]
+        return [*lines, *[f"and {d - len(order)} more components"] * (d > len(order))]
 
     def _how_far(self) -> str:
         if self.at_least == np.inf:
@@ -129,8 +121,9 @@ class Explanation:
         if self.other_choice is None:
             return f"{sure}, and none farther away is known"
         nearest = "the nearest state" if self.exact else "a state"
+        action = self._in_words(self.other_choice, self.other_action)
         away = f"is {self.distance:.3g} standard deviations away"
-        where = f"{nearest} with another action ({self._there()}) {away}"
+        where = f"{nearest} with another action ({action}) {away}"
         return where if self.exact or self.at_least == 0.0 else f"{where}; {sure}"
 
 
@@ -182,26 +175,24 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
     values = policy.values(points)
     ranked = np.argsort(-values[0], kind="stable")
     others = [int(a) for a in ranked if a != choice and values[0, a] > -np.inf]
-    runner_up = others[0] + interface.first_action if others else None
     nearest = policy.alternative(points[0], choice, scale)
     there = None if nearest.point is None else nearest.point[None]
-    otherwise = None if there is None else _plain(interface.performed(policy.act(there))[0])
     return Explanation(
         observation=points.reshape(shape),
         cell=cell,
         n_cells=policy.n_cells,
         codevector=policy.codevectors[cell].reshape(shape),
         q_values=values[0],
-        action=_plain(interface.performed(policy.act(points))[0]),
+        action=_performed(agent, policy.act(points))[0],
         choice=choice,
         margin=float(margins_of(values, np.array([choice]))[0]),
-        runner_up=runner_up,
+        runner_up=others[0] + interface.first_action if others else None,
         visits=agent.visits[cell].copy(),
         distance=nearest.distance,
         at_least=nearest.at_least,
         exact=policy.exact,
         nearest_other=None if there is None else there.reshape(shape),
-        other_action=otherwise,
+        other_action=None if there is None else _performed(agent, policy.act(there))[0],
         other_choice=None if there is None else int(policy.choices(there)[0]),
         names=interface.names,
         action_names=choice_names(agent),
@@ -237,12 +228,11 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     """
     scale = _require_learned(agent)
     policy, interface, actions = agent.policy, agent.interface, choice_names(agent)
-    codevectors, (values, best, acts) = policy.codevectors, policy.at_codevectors()
-    taken = map(_plain, interface.performed(acts))
-    continuous = policy.choice_name != "action"
-    labels = [
-        _in_words(actions[a], action, continuous) for a, action in zip(best, taken, strict=True)
-    ]
+    codevectors, discrete = policy.codevectors, policy.choice_name == "action"
+    values = policy.q_values if policy.exact else policy.values(codevectors)
+    best = values.argmax(axis=1) if policy.exact else policy.choices(codevectors)
+    taken = _performed(agent, best if discrete else policy.act(codevectors))
+    labels = [_in_words(actions[a], one, not discrete) for a, one in zip(best, taken, strict=True)]
     states, shares, agreement = codevectors, np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     if visited is not None and len(visited):
@@ -313,12 +303,12 @@ def choice_names(agent: Trained) -> tuple[str, ...]:
     return tuple(f"{policy.choice_name} {k}" for k in range(policy.n_actions))
 
 
-def _plain(action: Any) -> Any:
-    return action if np.ndim(action) else action.item()
+def _performed(agent: Trained, acts: npt.NDArray[Any]) -> list[Any]:
+    """Return actions as ``predict`` does: numbers, or arrays of the action space's shape."""
+    performed = agent.interface.performed(acts)
+    return [action if np.ndim(action) else action.item() for action in performed]
 
 
 def _in_words(name: str, action: Any, continuous: bool) -> str:
     """Return a choice's name, with the action that it is if that is continuous."""
-    return (
-        f"{name} ({', '.join(f'{part:.4g}' for part in np.ravel(action))})" if continuous else name
-    )
+    return f"{name} ({', '.join(map('{:.4g}'.format, np.ravel(action)))})" if continuous else name

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
@@ -11,28 +13,27 @@ from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.archive import replacing
 
-if TYPE_CHECKING:
-    from oda_rl.agents.certifying.certificates import Certificate
-
 SUFFIXES = {"c": ".h", "json": ".json", "onnx": ".onnx"}
 _VERSION = 1
+_OPSET, _IR_VERSION = 17, 8  # of the same time, so that older runtimes take the model, too
+_FLOAT, _INT64, _DOUBLE = 1, 7, 11  # TensorProto's
 
 _NUMBERED = ["action = actions.first + table.actions[observation - table.first]"]
 _NUMBERED_CONTINUOUS = ["action = table.actions[observation - table.first], flattened"]
-_NEAREST = [
+_SCORES = [
     "x = observation, flattened, minus origin",
     "score of cell k = diagram[k][0] + sum over j of diagram[k][1 + j] * x[j]",
-    "cell = the one of least score, the first of equals",
-    "action = actions.first + index of the greatest of values[cell], the first of equals",
 ]
+_NEAREST = [*_SCORES, "cell = the one of least score, the first of equals"]
+_GREATEST = "action = actions.first + index of the greatest of values[cell], the first of equals"
 _BLENDED = [
-    *_NEAREST[:2],
+    *_SCORES,
     "near = the n_nearest cells of least score, or all if there are fewer",
     "weight of cell k in near = exp((least score - score of k) / width), divided by their sum",
     "value of action a = sum over k in near of weight of k * (common[k][0] + sum over j of "
     "common[k][1 + j] * x[j] + values[k][a])",
-    "action = actions.first + the first a with value >= greatest - tie * |greatest|",
 ]
+_FIRST = "the first a with value >= greatest - tie * |greatest|"
 _JOINT = [
     "x = observation, flattened, minus origin; u = an action in units, from -1 to 1 of each "
     "component; z(u) = transform (x, u), with the components of x before those of u",
@@ -50,14 +51,13 @@ _JOINT = [
     "step / 2 * (above - below) / bend",
     "action = actions.low + (u + 1) / 2 * (actions.high - actions.low)",
 ]
-_AFFINE = [
-    *_NEAREST[:3],
+_CLIPPED = "flattened; below actions.low that, above actions.high that"
+_AFFINE = (
     "component i of the action = affine_actions[cell][i][0] + sum over j of "
-    "affine_actions[cell][i][1 + j] * x[j], flattened; below actions.low that, above actions.high "
-    "that",
-]
+    f"affine_actions[cell][i][1 + j] * x[j], {_CLIPPED}"
+)
 _EDITED = [
-    *_NEAREST[:2],
+    *_SCORES,
     "a clause holds where all of its rows are positive: row[0] + sum over j of row[1 + j] * x[j]",
     "clauses with an entry forbids forbid that action, from 0, where they hold; if a clause with "
     "an entry cell holds, whose action is not forbidden, the first of these is the cell",
@@ -65,10 +65,8 @@ _EDITED = [
     "action is not forbidden",
 ]
 _CONTINUOUS = [
-    *_BLENDED[:4],
-    "a = the first with value >= greatest - tie * |greatest|: the number of an action codevector",
-    "action = sum over k in near of weight of k * action_codevectors[k][a], flattened; below "
-    "actions.low that, above actions.high that",
+    f"a = {_FIRST}: the number of an action codevector",
+    f"action = sum over k in near of weight of k * action_codevectors[k][a], {_CLIPPED}",
 ]
 
 
@@ -77,7 +75,6 @@ def export_policy(
     out: str | Path,
     format: str | None = None,  # noqa: A002
     fixed_point: bool = False,
-    certificate: "Certificate | None" = None,
     learn: bool = False,
     allow_disagreement: bool = False,
 ) -> Path:
@@ -111,8 +108,6 @@ def export_policy(
         Format of the file; by default that of its suffix, .h, .json or .onnx, else C.
     fixed_point : bool
         Tables of 16-bit integers instead of single precision in a C header.
-    certificate : Certificate, optional
-        A proof about the policy, written into the comment of a C header, or into JSON.
     learn : bool
         Instead of the policy, write the online agent's learner over the same, fixed cells as a C
         header: ``oda_init(&learner, seed, learned)``, ``oda_begin(&learner, obs)`` for each
@@ -131,8 +126,8 @@ def export_policy(
     ------
     ValueError
         If the format is unknown; if the format, or the agent, has no fixed point or learner; if
-        ``out`` is a folder, the certificate is that of another policy, or the policy cannot be
-        exported; or if fixed-point tables disagree too often.
+        ``out`` is a folder, or the policy cannot be exported; or if fixed-point tables disagree too
+        often.
     ImportError
         If onnx is asked for and not installed.
 
@@ -161,12 +156,10 @@ def export_policy(
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    export = export_of(agent, certificate)
+    export = export_of(agent)
     if learn:
         content = learner_header(export, agent).encode("utf-8")
     elif format == "onnx":
-        from oda_rl.agents.policies.export_onnx import onnx_model
-
         content = onnx_model(export)
     else:
         text = json_document(export)
@@ -190,12 +183,13 @@ def default_file(run: Path, kind: str) -> Path:
 
 def json_document(export: Export) -> str:
     """Return a policy as JSON that explains itself."""
-    cells, box, parts, affine = export.cells, export.box, export.actions, export.affine
+    cells, box = export.cells, export.box
+    edited = cells.clauses is not None
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
-        "kind": "nearest cells, blended" if export.blended else "nearest cell",
-        "how_to_decide": _BLENDED if export.blended else _NEAREST,
+        "kind": "nearest cell",
+        "how_to_decide": [*(_EDITED if edited else _NEAREST), _GREATEST],
         "env_id": export.env_id,
         "observation": {"shape": list(export.observation_shape), "names": export.names},
         "actions": {"first": export.first_action, "names": export.action_names},
@@ -203,33 +197,30 @@ def json_document(export: Export) -> str:
         "diagram": cells.diagram.tolist(),
         "values": cells.values.tolist(),
     }
+    if box is not None:
+        document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
     if cells.common is not None:
+        last = [f"action = actions.first + {_FIRST}"] if export.actions is None else _CONTINUOUS
+        document |= {"kind": "nearest cells, blended", "how_to_decide": [*_BLENDED, *last]}
         document |= {"n_nearest": cells.n_nearest, "width": cells.width, "tie": TIE}
         document["common"] = cells.common.tolist()
     if export.joint is not None:
         document |= {"kind": "cells of states and actions", "how_to_decide": _JOINT}
         document |= {name: array.tolist() for name, array in export.joint.arrays.items()}
         document |= {"shortlist": SHORTLIST, "n_parts": PARTS, "step": STEP}
-    if box is not None:
-        document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
-    if parts is not None:
-        document["how_to_decide"] = _CONTINUOUS
-        document["action_codevectors"] = parts.tolist()
-    if affine is not None:
+    if export.actions is not None:
+        document["action_codevectors"] = export.actions.tolist()
+    if export.affine is not None:
         del document["values"]
-        document["how_to_decide"] = _AFFINE
-        document["affine_actions"] = affine.tolist()
+        document["how_to_decide"][-1] = _AFFINE
+        document["affine_actions"] = export.affine.tolist()
     if cells.clauses is not None:
-        last = _AFFINE[-1:] if affine is not None else _NEAREST[-1:]
-        document["how_to_decide"] = _EDITED + last
         document["clauses"] = _clauses(cells.clauses, len(cells.diagram))
     if export.numbered is not None:
         document["how_to_decide"] = _NUMBERED if box is None else _NUMBERED_CONTINUOUS
         first, actions = export.numbered
         document["table"] = {"first": first, "actions": actions.tolist()}
     document["codevectors"] = export.codevectors.tolist()
-    if export.certificate is not None:
-        document["certificate"] = export.certificate.document
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
 
 
@@ -252,3 +243,146 @@ def _entry(name: str, value: Any) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def onnx_model(export: Export) -> bytes:
+    """Return an ONNX model; see :func:`export_policy`."""
+    try:
+        import onnx
+        from onnx import TensorProto, helper, numpy_helper
+    except ImportError as error:
+        raise ImportError(
+            "format is 'onnx', which needs the package onnx: pip install 'oda-rl[onnx]'"
+        ) from error
+    if export.joint is not None:
+        raise ValueError(
+            "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, among "
+            "which actions are looked for"
+        )
+    box, graph = export.box, _Graph()
+    kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
+    graph.add("Identity", _action(graph, export), output="action")
+    made = helper.make_graph(
+        [helper.make_node(name, *ends, **settings) for name, ends, settings in graph.nodes],
+        "policy",
+        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["batch", len(export.names)])],
+        [helper.make_tensor_value_info("action", kind, ["batch", *shape])],
+        [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
+    )
+    model = helper.make_model(
+        made,
+        producer_name="oda_rl",
+        ir_version=_IR_VERSION,
+        opset_imports=[helper.make_opsetid("", _OPSET)],
+        doc_string=f"A policy that oda_rl has learned for {export.env_id or 'an environment'}.",
+    )
+    names = {"observation": export.names, "actions": export.action_names}
+    helper.set_model_props(model, {key: ", ".join(value) for key, value in names.items()})
+    onnx.checker.check_model(model)
+    return bytes(model.SerializeToString())
+
+
+class _Graph:
+    """Operators and constants of a model, in order."""
+
+    def __init__(self) -> None:
+        self.nodes: list[tuple[str, tuple[list[str], list[str]], dict[str, Any]]] = []
+        self.constants: dict[str, Any] = {}
+
+    def add(self, kind: str, *inputs: Any, output: str | None = None, **settings: Any) -> str:
+        """Add an operator on outputs, which are names, and arrays; return its output."""
+        names = []
+        for one in inputs:
+            names.append(one if isinstance(one, str) else f"constant_{len(self.constants)}")
+            if not isinstance(one, str):
+                self.constants[names[-1]] = np.ascontiguousarray(one).reshape(np.shape(one))
+        name = output or f"{kind}_{len(self.nodes)}"
+        outputs = [name, f"{name}_indices"] if kind == "TopK" else [name]
+        self.nodes.append((kind, (names, outputs), settings))
+        return name
+
+
+def _action(graph: _Graph, export: Export) -> str:
+    """Add the operators from observations to actions.
+
+    Scores are in double precision, as in Python: the same cells are equally near.
+    """
+    add = graph.add
+    if export.numbered is not None:
+        first, acts = export.numbered
+        acts = acts + export.first_action if export.box is None else acts.astype(np.float32)
+        number = add("Squeeze", add("Cast", add("Round", "obs"), to=_INT64), np.array([1]))
+        row = add("Clip", add("Sub", number, np.array(first)), np.array(0), np.array(len(acts) - 1))
+        return add("Gather", acts, row)
+    cells, found = export.cells, export.tables()
+    tables = found.in_floats()
+    wide = add("Sub", add("Cast", "obs", to=_DOUBLE), cells.origin)
+    scores = add("Add", add("MatMul", wide, cells.diagram[:, 1:].T), cells.diagram[:, 0])
+    point = add("Sub", "obs", tables["origin"]) if "origin" in tables else "obs"
+    if found.advantages is not None:
+        inner = _blended(graph, export, scores, tables, found.n_nearest)
+    else:
+        actions = cells.values.argmax(axis=1)
+        if cells.clauses is None:
+            cell = add("ArgMin", scores, axis=1, keepdims=0)
+        else:
+            bans = len(cells.clauses.forbidden)
+            cell = _within_clauses(
+                graph, cells.clauses, tables["conditions"], actions, scores, point
+            )
+            actions = np.insert(actions, [len(cells.diagram)] * bans, 0)
+        if found.affine is None:
+            inner = add("Gather", actions, cell)
+        else:
+            column = add("Unsqueeze", point, np.array([2]))
+            products = add("MatMul", add("Gather", tables["affine"][:, :, 1:], cell), column)
+            sums = add("Squeeze", products, np.array([2]))
+            inner = add("Add", sums, add("Gather", tables["affine"][:, :, 0], cell))
+    if export.box is None:
+        return add("Add", inner, np.array(export.first_action))
+    low, high = export.box.bounds.astype(np.float32)
+    return add("Min", add("Max", inner, low), high)
+
+
+def _blended(
+    graph: _Graph, export: Export, scores: str, tables: dict[str, Any], n_nearest: int
+) -> str:
+    """Add the operators from scores to actions, not yet clipped."""
+    add, one = graph.add, np.array([1])
+    near_scores = add("TopK", scores, np.array([n_nearest]), axis=1, largest=0)
+    near = f"{near_scores}_indices"
+    least = add("ReduceMin", near_scores, axes=[1])
+    exponents = add("Div", add("Sub", least, near_scores), np.array(export.cells.width))
+    weights = add("Exp", add("Cast", exponents, to=_FLOAT))
+    column = add("Unsqueeze", weights, np.array([2]))
+    advantages = np.pad(tables["advantages"], ((0, 0), (1, 0)))  # and of action 0 over itself
+    products = add("Mul", add("Gather", advantages, near), column)
+    index = add("ArgMax", add("ReduceSum", products, one, keepdims=0), axis=1, keepdims=0)
+    if "codevectors" not in tables:
+        return index
+    by_number = add("Transpose", add("Gather", tables["codevectors"], near), perm=[0, 2, 1, 3])
+    chosen = add("GatherND", by_number, add("Unsqueeze", index, one), batch_dims=1)
+    total = add("ReduceSum", add("Mul", chosen, column), one, keepdims=0)
+    return add("Div", total, add("ReduceSum", weights, one))
+
+
+def _within_clauses(
+    graph: _Graph, clauses: Clauses, conditions: Any, actions: Any, scores: str, point: str
+) -> str:
+    """Add the operators from scores to the cell, or clause, that decides; cells come first."""
+    add, bans, sizes = graph.add, len(clauses.forbidden), np.diff(clauses.ends, prepend=0)
+    belongs = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
+    sums = add("Add", add("MatMul", point, conditions[:, 1:].T), conditions[:, 0])
+    rows = add("Cast", add("Greater", sums, np.array(0.0, dtype=np.float32)), to=_FLOAT)
+    count = add("MatMul", rows, belongs)
+    holds = add("Greater", count, sizes.astype(np.float32) - np.float32(0.5))
+    says = np.where(np.arange(len(sizes)) < bans, np.inf, -np.inf)
+    all_scores = add("Concat", scores, add("Where", holds, says, np.array(np.inf)), axis=1)
+    if bans:
+        taken = np.insert(actions, [len(actions) - len(sizes) + bans] * bans, -1)
+        same = np.zeros((len(sizes), len(taken)), dtype=np.float32)
+        same[:bans] = clauses.forbidden[:, None] == taken
+        barred = add("MatMul", add("Cast", holds, to=_FLOAT), same)
+        half = np.array(0.5, dtype=np.float32)
+        all_scores = add("Where", add("Greater", barred, half), np.array(np.inf), all_scores)
+    return add("ArgMin", all_scores, axis=1, keepdims=0)

@@ -1,3 +1,7 @@
+/* z = oda_transform (obs - oda_origin, u), with an action u in units from -1 to 1; Q(obs, u) is the
+   mean of value + <slope, z - m_k>, rows of oda_planes, over the ODA_BLENDED cells whose oda_places
+   m_k are nearest to z, with weights exp(-|z - m_k|^2 / ODA_WIDTH). */
+
 /* The cells near a state, and what belongs to it. */
 typedef struct {
     float idle[ODA_SIZE]; /* z with the action 0 */

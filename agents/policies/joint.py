@@ -29,7 +29,7 @@ from oda_rl._compile import compiled, integer
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_by_search
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
-from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Rows, Stored
+from oda_rl.agents.policies.contract import Alternative, CellTables, Stored
 from oda_rl.diagram import assign_batch, ordered
 from oda_rl.files.schema import Member, real, whole
 
@@ -274,18 +274,14 @@ class JointPolicy(Stored):
         "width": real("", "(0, inf)"),
         "n_nearest": whole("", "[1, 65535]"),
     }
-    exact: ClassVar[bool] = False
     choice_name: ClassVar[str] = "level"
-    value_name: ClassVar[str] = "value"
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
         return len(self.places)
 
     @property
     def n_actions(self) -> int:
-        """Number of levels."""
         return len(self.levels)
 
     @property
@@ -358,7 +354,6 @@ class JointPolicy(Stored):
         return self.nearest_levels(self.act(points))
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Greedy actions, in units of the box, shape (n, p)."""
         return self._decide(points, 0)[0]
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
@@ -367,31 +362,15 @@ class JointPolicy(Stored):
         values[np.arange(len(points)), 1 + self.nearest_levels(actions)] = values[:, 0]
         return values[:, 1:]
 
-    def at_codevectors(self) -> Rows:
-        """Values, choices and actions at the codevectors."""
-        points = self.codevectors
-        return Rows(self.values(points), self.choices(points), self.act(points))
-
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         """Find a near state whose action is nearer to another level; the lower bound is 0."""
         return alternative_by_search(self, point, choice, scale)
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decide."""
         return self.places, self.slopes, self.worth, self.transform, self.origin
-
-    @property
-    def in_loops(self) -> InLoops | None:
-        """None: compiled environments take numbers, or one of a few actions."""
-        return None
 
     @property
     def tables(self) -> CellTables:
         """Cells over states, and their values; :attr:`arrays` has what decides."""
         return CellTables(self.origin, self.diagram, self.q_values)
-
-    @property
-    def arrays(self) -> dict[str, FloatArray]:
-        """All arrays, for a file."""
-        return {name: np.asarray(getattr(self, name)) for name in self.SCHEMA}

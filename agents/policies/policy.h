@@ -2,6 +2,7 @@
 #ifdef FIXED
 typedef int64_t oda_number;
 
+/* oda_offsets[k] ODA_ONE + 2^oda_shifts[k] <oda_slopes[k], x>: the nearest cell has the least. */
 static inline oda_number oda_score(const int32_t x[ODA_FEATURES], int k)
 {
     int64_t score = 0;
@@ -11,11 +12,16 @@ static inline oda_number oda_score(const int32_t x[ODA_FEATURES], int k)
     return score * ((int64_t)1 << oda_shifts[k]) + oda_offsets[k] * ODA_ONE;
 }
 #else
+#ifdef WHOLE
+typedef double oda_number;
+#else
 typedef float oda_number;
+#endif
 
+/* Offset and slopes in a row of oda_diagram: the nearest cell has the least score. */
 static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
 {
-    float score = oda_diagram[k][0];
+    oda_number score = oda_diagram[k][0];
     for (int j = 0; j < ODA_FEATURES; ++j) {
         score += oda_diagram[k][1 + j] * x[j];
     }
@@ -55,12 +61,8 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     return ODA_FIRST_ACTION + (int)oda_table[row];
 #endif
 #else
-#ifdef ALWAYS
-    (void)obs;
-    return ODA_FIRST_ACTION;
-#else
 #ifdef FIXED
-    int32_t x[ODA_FEATURES];
+    int32_t x[ODA_FEATURES]; /* in steps of 1 / oda_scale[j] */
     for (int j = 0; j < ODA_FEATURES; ++j) {
         float steps = (obs[j] - oda_origin[j]) * oda_scale[j];
         if (!(steps > -ODA_CLIP)) { /* or not a number */
@@ -85,21 +87,12 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     int cells[ODA_NEAR] = {0};
     oda_number least[ODA_NEAR] = {0};
     for (int k = 0; k < ODA_CELLS; ++k) {
-#ifdef TIE
-        oda_number score = oda_score(x, k);
-#else
         const oda_number score = oda_score(x, k);
-#endif
         int i = k < ODA_NEAR ? k : ODA_NEAR; /* will be its place among the nearest */
         int j = k < ODA_NEAR ? k : ODA_NEAR - 1;
-        while (i > 0 && score < least[i - 1] - ODA_TIE) {
+        while (i > 0 && score < least[i - 1]) {
             --i;
         }
-#ifdef TIE
-        if (i > 0 && score < least[i - 1] + ODA_TIE) {
-            score = least[i - 1];
-        }
-#endif
         for (; j > i; --j) {
             least[j] = least[j - 1];
             cells[j] = cells[j - 1];
@@ -109,13 +102,13 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
             cells[i] = k;
         }
     }
-    float weights[ODA_NEAR];
+    float weights[ODA_NEAR]; /* by which advantages over action 0 are blended */
     for (int i = 0; i < ODA_NEAR; ++i) {
 #ifdef FIXED
         const float exponent = (float)(least[0] - least[i]) * ODA_UNIT;
         weights[i] = ldexpf(expf(exponent), oda_exponents[cells[i]]);
 #else
-        weights[i] = expf(least[0] - least[i]);
+        weights[i] = expf((float)(least[0] - least[i]));
 #endif
     }
     int best = 0;
@@ -125,7 +118,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
         for (int i = 0; i < ODA_NEAR; ++i) {
             advantage += weights[i] * (float)oda_advantages[cells[i]][a - 1];
         }
-        if (advantage > most + ODA_EQUAL) {
+        if (advantage > most) {
             most = advantage;
             best = a;
         }
@@ -144,6 +137,8 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
 #endif
 #else
 #ifdef CLAUSES
+    /* A clause holds where all of its rows are positive. The first clauses forbid actions; of the
+       others the first that holds, and is not forbidden, decides. */
     unsigned char forbidden[ODA_ACTIONS] = {0};
     int nearest = -1;
     oda_number least = 0;
@@ -170,7 +165,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     }
     for (int k = 0, decided = nearest >= 0; k < ODA_CELLS && !decided; ++k) {
         const oda_number score = oda_score(x, k);
-        if (!forbidden[ODA_ACTION(k)] && (nearest < 0 || score < least - ODA_TIE)) {
+        if (!forbidden[ODA_ACTION(k)] && (nearest < 0 || score < least)) {
             least = score;
             nearest = k;
         }
@@ -181,7 +176,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     (void)x;
 #else
     int nearest = 0;
-    oda_number least = 0;
+    oda_number least = 0; /* where no two cells have the same action, the score of cell 0 */
 #ifdef APART
     for (int k = 1; k < ODA_CELLS; ++k) {
         const oda_number score = oda_score(x, k - 1);
@@ -189,7 +184,7 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
 #else
     for (int k = 0; k < ODA_CELLS; ++k) {
         const oda_number score = oda_score(x, k);
-        if (k == 0 || score < least - ODA_TIE) {
+        if (k == 0 || score < least) {
 #endif
             least = score;
             nearest = k;
@@ -220,7 +215,6 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
 #ifdef NEAR
 #ifndef COMPONENTS
     return ODA_FIRST_ACTION + best;
-#endif
 #endif
 #endif
 #endif

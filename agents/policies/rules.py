@@ -21,11 +21,10 @@ from oda_rl.agents.policies.contract import (
     Alternative,
     CellTables,
     InLoops,
-    Rows,
     Stored,
 )
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
-from oda_rl.agents.rules.proofs import Piece, Proof, Region, Splitter, checked_box, proof, regions
+from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, split
 from oda_rl.diagram import ordered
 from oda_rl.files.schema import Member, real, require
 
@@ -152,13 +151,12 @@ class RulePolicy(Stored):
         return bool(self.outputs.shape[2] > 1)
 
     @property
-    def choice_name(self) -> str:
-        """What a choice is: "action" or "cell"."""
+    def choice_name(self) -> str:  # type: ignore[override]
         return "cell" if self.continuous else "action"
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
+        """Number of cells, clauses that fix an action included."""
         return len(self.scores) + (0 if self.clauses is None else len(self.clauses.outputs))
 
     @property
@@ -190,7 +188,6 @@ class RulePolicy(Stored):
         return self.values(self.codevectors)
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
-        """Cells, shape (n,), of points, shape (n, d)."""
         return decisions(self._ordered, self.outputs, self.clauses, points)
 
     def values(self, points: npt.NDArray[Any]) -> FloatArray:
@@ -214,11 +211,9 @@ class RulePolicy(Stored):
         return values
 
     def choices(self, points: npt.NDArray[Any]) -> IntArray:
-        """Choices of greatest score, shape (n,)."""
         return np.asarray(self.actions[self.cells(points)])
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Actions, shape (n,), or units of continuous ones, shape (n, p), within -1 and 1."""
         if not self.continuous:
             return self.choices(points)
         own = done_at(self._ordered, self.outputs, self.clauses, points)
@@ -234,12 +229,7 @@ class RulePolicy(Stored):
             return np.asarray(own[:, 0].argmax())
         return np.asarray(np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0))
 
-    def at_codevectors(self) -> Rows:
-        """Values, choices and actions at the codevectors."""
-        return Rows(self.q_values, self.choices(self.codevectors), self.act(self.codevectors))
-
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
-        """Find the nearest state where the choice is not that at ``point``; exact."""
         if self.clauses is not None:
             others = [one for one in self.pieces if self.actions[one.cell] != choice]
             return alternative_of_pieces([one.rows for one in others], self, point, choice, scale)
@@ -247,14 +237,12 @@ class RulePolicy(Stored):
 
     @property
     def parameters(self) -> tuple[FloatArray, ...]:
-        """The arrays that decide."""
         clauses = self.clauses
         scores = [self.scores] if clauses is None else [self.scores, clauses.conditions]
         return (*scores, self.all_outputs) if self.continuous else tuple(scores)
 
     @property
     def in_loops(self) -> InLoops | None:
-        """How compiled loops decide by it; None where actions are continuous."""
         if self.continuous:
             return None
         if self.clauses is None:
@@ -268,32 +256,23 @@ class RulePolicy(Stored):
 
     @property
     def tables(self) -> CellTables:
-        """Tables for export."""
-        values = np.eye(self.n_actions)[self.actions]
+        origin, values = np.zeros(self.scores.shape[1] - 1), np.eye(self.n_actions)[self.actions]
         affine = self.all_outputs if self.continuous else None
-        return CellTables(
-            np.zeros(self.scores.shape[1] - 1),
-            0.0 - self.scores,
-            values,
-            affine=affine,
-            clauses=self.clauses,
-        )
+        return CellTables(origin, 0.0 - self.scores, values, affine=affine, clauses=self.clauses)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All arrays, for a file."""
-        own = {name: getattr(self, name) for name in ("scores", "outputs", "codevectors")}
         edited = {} if self.clauses is None else self.clauses.arrays
-        return own | {f"clauses_{name}": array for name, array in edited.items()}
+        return super().arrays | {f"clauses_{name}": array for name, array in edited.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
-        """Make one of what :attr:`arrays` returned, or raise InvalidFileError."""
         own = {name: arrays[name] for name in arrays if not name.startswith("clauses_")}
         rule = super().from_arrays(own)
         check_outputs(rule.outputs, rule.scores.shape[1])
-        said = arrays.keys() - own.keys()
-        edited = {name.removeprefix("clauses_"): arrays[name] for name in said}
+        edited = {
+            name.removeprefix("clauses_"): arrays[name] for name in arrays.keys() - own.keys()
+        }
         if edited:
             d, size = rule.scores.shape[1] - 1, rule.outputs.shape[1:]
             rule = replace(rule, clauses=Clauses.from_arrays(edited, d, size))
@@ -309,12 +288,10 @@ class RulePolicy(Stored):
 
     def pieces_within(self, low: FloatArray, high: FloatArray) -> list[Piece]:
         """Return the pieces within a box with bounds of shape (d,)."""
-        actions, edited = self.actions, self.clauses
-        forbids = [] if edited is None else edited.forbids
-        says = [] if edited is None else edited.says
-        later = [(one[0], int(a)) for one, a in zip(says, actions[len(self.scores) :], strict=True)]
-        own = actions[: len(self.scores)]
-        return Splitter(self.scores, own, forbids, later, low, high).pieces()
+        actions, edited, n = self.actions, self.clauses, len(self.scores)
+        forbids, says = ([], []) if edited is None else (edited.forbids, edited.says)
+        later = [(one[0], int(a)) for one, a in zip(says, actions[n:], strict=True)]
+        return split(self.scores, actions[:n], forbids, later, low, high)
 
     def edit(
         self,
@@ -398,29 +375,16 @@ class RulePolicy(Stored):
         if not self.continuous:
             known = self._action_names(action_names, "action {}")
         ends = checked_box(box, [components, without_units(components)], space)
-        pieces = self.pieces_within(*ends)
-        return proof(pieces, self.actions, self.choices, ends, components, known)
-
-    def regions(self, space: tuple[FloatArray, FloatArray] | None = None) -> list[Region]:
-        """Return the polyhedra in which each cell, or clause, decides.
-
-        Parameters
-        ----------
-        space : (low, high), optional
-            Bounds of the observation space, shape (d,) each; by default none.
-
-        Examples
-        --------
-        >>> scores = np.array([[0.0, 0.0], [-1.0, 2.0]])
-        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 1)))
-        >>> for region in rule.regions((np.array([0.0]), np.array([2.0]))):
-        ...     print(region.choice, region.low.round(6), region.high.round(6))
-        0 [0.] [0.5]
-        1 [0.5] [2.]
-        """
-        unbounded = np.full(self.scores.shape[1] - 1, np.inf)
-        box = (-unbounded, unbounded) if space is None else space
-        return regions(self.pieces_within(*box), self.actions, self.cells, *box)
+        states: dict[int, FloatArray] = {}
+        pieces, actions = self.pieces_within(*ends), self.actions.tolist()
+        for piece in pieces:
+            choice = actions[piece.cell]
+            if choice not in states and self.choices(piece.inside[None])[0] == choice:
+                states[choice] = piece.inside
+        possible = {actions[piece.cell] for piece in pieces}
+        at_most = tuple(sorted(possible - states.keys()))
+        never = tuple(a for a in range(self.n_actions) if a not in possible)
+        return Proof(*ends, tuple(sorted(states)), never, at_most, states, components, tuple(known))
 
     def rules(
         self,

@@ -1,5 +1,6 @@
 """Editing rules: clauses that forbid actions or fix them where conditions hold."""
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,13 +17,6 @@ from oda_rl.files.schema import Member, check, real, require, whole
 if TYPE_CHECKING:
     from oda_rl.agents.policies.rules import RulePolicy
 
-_AND = re.compile(r"\s+and\s+|\s*&+\s*")
-_COMPARED = re.compile(r"^(.*?)(<=|>=|<|>)(.*)$")
-_TERM = re.compile(  # sign, number and name
-    r"\s*([+-]?)\s*(?:((?:\d+\.?\d*|\.\d+)(?:e-?\d+)?)\s*[*·]?)?\s*([^+-]*?)\s*(?=[+-]|$)",
-    re.IGNORECASE,
-)
-
 
 def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
     """Parse a condition into rows, shape (m, 1 + d), that are positive where it holds.
@@ -35,54 +29,54 @@ def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
     array([[-0.1,  1. ,  0. ],
            [ 3. , -1. , -2. ]])
     """
-    short, marks = _marked(text, calls)
+    numbers = {name: j for names in calls for j, name in enumerate(names)}
+    longest_first = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
+    named = rf"(?<![\w\[])({longest_first})(?![\w\[\]])"  # names may hold any characters
+    code = re.sub(named, lambda name: f" x[{numbers[name[1]]}] ", text.replace("·", "*"))
+    refused = ValueError(f"where is {text!r}: it must be comparisons, as in 'x[2] > .1'")
+    try:
+        body = ast.parse(code.strip(), mode="eval").body
+    except SyntaxError:
+        raise refused from None
     rows = []
-    for part in _AND.split(short.strip()):
-        found = _COMPARED.match(part)
-        if found is None:
-            raise ValueError(f"where is {text!r}: it must be comparisons, as in 'x[2] > .1'")
-        left, relation, right = found.groups()
-        row = _sum(left, text, marks, calls[0]) - _sum(right, text, marks, calls[0])
-        if not row[1:].any():
-            raise ValueError(f"where is {text!r}: it must depend on the observation")
-        rows.append(row if ">" in relation else 0.0 - row)
+    joined = isinstance(body, ast.BoolOp) and isinstance(body.op, ast.And)
+    for part in body.values if isinstance(body, ast.BoolOp) and joined else [body]:
+        if not isinstance(part, ast.Compare):
+            raise refused
+        terms = [_sum(term, text, calls[0]) for term in (part.left, *part.comparators)]
+        for left, relation, right in zip(terms, part.ops, terms[1:], strict=False):
+            if not isinstance(relation, ast.Gt | ast.GtE | ast.Lt | ast.LtE):
+                raise refused
+            row = left - right if isinstance(relation, ast.Gt | ast.GtE) else right - left
+            if not row[1:].any():
+                raise ValueError(f"where is {text!r}: it must depend on the observation")
+            rows.append(row)
     return np.array(rows)
 
 
-def _marked(text: str, calls: Sequence[Sequence[str]]) -> tuple[str, list[int]]:
-    """Replace component names, which may hold any characters, by marks, the longest name first."""
-    known = {name: j for names in calls for j, name in enumerate(names)}
-    marks: list[int] = []
-    for name in sorted(known, key=len, reverse=True):
-        pattern = rf"(?<![\w\[]){re.escape(name)}(?![\w\]])"
-        if re.search(pattern, text):
-            text = re.sub(pattern, f"@{len(marks)}@", text)
-            marks.append(known[name])
-    return text, marks
-
-
-def _sum(part: str, text: str, marks: Sequence[int], names: Sequence[str]) -> FloatArray:
-    """Parse a sum into offset and slopes, shape (1 + d,)."""
-    row, at, part = np.zeros(1 + len(names)), 0, part.strip()
-    while at < len(part):
-        found = _TERM.match(part, at)
-        if found is None or not (found[2] or found[3]):
-            raise ValueError(f"where is {text!r}: {part!r} must be a sum, as in '6*x[2] + x[3]'")
-        sign, number, name = found.groups()
-        size, column = float(number or 1.0) * (-1.0 if sign == "-" else 1.0), 0
-        if name.startswith("@") and name.endswith("@"):
-            column = 1 + marks[int(name.strip("@"))]
-        elif name:  # else it is a number alone
-            try:
-                column = 1 + component_number(name, [names])
-            except ValueError as error:
-                raise ValueError(
-                    f"where is {text!r}, with {name!r}: it must name one of {list(names)}, or x[0] "
-                    f"to x[{len(names) - 1}]"
-                ) from error
-        row[column] += size
-        at = found.end()
-    return row
+def _sum(node: ast.expr, text: str, names: Sequence[str]) -> FloatArray:
+    """Return a sum's offset and slopes, shape (1 + d,)."""
+    units = np.eye(1 + len(names))
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return np.asarray(value * units[0])
+        case ast.Subscript(value=ast.Name("x" | "observation"), slice=ast.Constant(int() as j)):
+            if j < len(names):
+                return np.asarray(units[1 + j])
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return 0.0 - _sum(operand, text, names)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+            first, second = _sum(left, text, names), _sum(right, text, names)
+            if isinstance(op, ast.Add):
+                return first + second
+            if isinstance(op, ast.Sub):
+                return first - second
+            if not first[1:].any() or not second[1:].any():  # a number times a sum
+                return np.asarray(first[0] * second if not first[1:].any() else second[0] * first)
+    raise ValueError(
+        f"where is {text!r}, with {ast.unparse(node)!r}: it must name one of {list(names)}, or "
+        f"x[0] to x[{len(names) - 1}], in sums as '6*x[2] + x[3]'"
+    )
 
 
 SCHEMA: dict[str, Member] = {

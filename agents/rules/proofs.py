@@ -4,7 +4,7 @@ A rule with clauses is a set of polyhedra; in each, one cell or one clause decid
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -56,6 +56,8 @@ def point_in(
     >>> point_in(np.array([[-1.0, 1.0], [1.0, -1.0]])) is None
     True
     """
+    from scipy.optimize import linprog
+
     d = rows.shape[1] - 1
     hard = np.ones(len(rows), dtype=np.bool_) if strict is None else strict
     norms = np.linalg.norm(rows[:, 1:], axis=1)
@@ -63,45 +65,18 @@ def point_in(
     if np.where(hard, rows[:, 0] <= 0.0, rows[:, 0] < 0.0)[flat].any():
         return None
     unit, hard = rows[~flat] / norms[~flat, None], hard[~flat]
-    ends = _ends(low, high, d)
+    low = np.full(d, -np.inf) if low is None else low
+    high = np.full(d, np.inf) if high is None else high
+    bounds = [*zip(low.tolist(), high.tolist(), strict=True), (0.0, 1.0)]
+    cost = np.append(np.zeros(d), -1.0)
     for slack in (np.ones(len(unit)), hard.astype(np.float64)):
         matrix = np.column_stack([-unit[:, 1:], slack])
-        found = _solved(np.append(np.zeros(d), -1.0), matrix, unit[:, 0], [*ends, (0.0, 1.0)])
-        if found is None:
+        found = linprog(cost, matrix, unit[:, 0], bounds=bounds, method="highs", options=_OPTIONS)
+        if found.status != 0:
             return None
-        if found[-1] > _TINY or not slack.any():
-            return np.asarray(np.clip(found[:-1], *np.array(ends, dtype=np.float64).T))
+        if found.x[-1] > _TINY or not slack.any():
+            return np.asarray(np.clip(found.x[:-1], low, high))
     return None
-
-
-def range_over(
-    row: FloatArray, rows: FloatArray, low: FloatArray | None, high: FloatArray | None
-) -> tuple[float, float]:
-    """Return the minimum and maximum of an affine function over a polyhedron's closure.
-
-    >>> range_over(np.array([1.0, 2.0]), np.array([[0.0, 1.0]]), None, np.array([3.0]))
-    (1.0, 7.0)
-    """
-    ends = _ends(low, high, len(row) - 1)
-    values = []
-    for sign in (1.0, -1.0):
-        found = _solved(sign * row[1:], -rows[:, 1:], rows[:, 0], ends)
-        values.append(-sign * np.inf if found is None else float(row[0] + row[1:] @ found))
-    return values[0], values[1]
-
-
-def _ends(low: FloatArray | None, high: FloatArray | None, d: int) -> list[tuple[float, float]]:
-    first = np.full(d, -np.inf) if low is None else low
-    last = np.full(d, np.inf) if high is None else high
-    return list(zip(first.tolist(), last.tolist(), strict=True))
-
-
-def _solved(cost: FloatArray, matrix: FloatArray, upper: FloatArray, ends: Any) -> Any:
-    """Return the x that minimises cost @ x where ``matrix @ x <= upper``; None without one."""
-    from scipy.optimize import linprog
-
-    found = linprog(cost, matrix, upper, bounds=ends, method="highs", options=_OPTIONS)
-    return found.x if found.status == 0 else None
 
 
 class Piece(NamedTuple):
@@ -117,81 +92,72 @@ class Piece(NamedTuple):
     """A point of the piece."""
 
 
-@dataclass(frozen=True)
-class Splitter:
-    """Splits a rule into polyhedra, within bounds."""
+def split(
+    scores: FloatArray,
+    actions: IntArray,
+    forbids: Sequence[tuple[FloatArray, int]],
+    says: Sequence[tuple[FloatArray, int]],
+    low: FloatArray,
+    high: FloatArray,
+) -> list[Piece]:
+    """Split a rule into polyhedra within bounds; return those that are not empty.
 
-    scores: FloatArray
-    """Shape (K, 1 + d)."""
-    actions: IntArray
-    """Of the cells, shape (K,)."""
-    forbids: list[tuple[FloatArray, int]]
-    """Clauses that forbid: (rows, action)."""
-    says: list[tuple[FloatArray, int]]
-    """Clauses that fix an action, in order of precedence."""
-    low: FloatArray
-    """Shape (d,)."""
-    high: FloatArray
+    ``forbids`` and ``says``, clauses in order of precedence, are (rows, action).
 
-    def pieces(self) -> list[Piece]:
-        """Return all pieces that are not empty; they do not overlap.
+    >>> scores = np.array([[0.0, 0.0], [0.0, 1.0]])
+    >>> above_2, all_x = [(np.array([[-2.0, 1.0]]), 0)], np.full(1, np.inf)
+    >>> [piece.cell for piece in split(scores, np.array([0, 1]), [], above_2, -all_x, all_x)]
+    [2, 0, 1]
+    """
 
-        >>> scores = np.array([[0.0, 0.0], [0.0, 1.0]])
-        >>> high = [(np.array([[-2.0, 1.0]]), 0)]
-        >>> all_x = np.full(1, np.inf)
-        >>> split = Splitter(scores, np.array([0, 1]), [], high, -all_x, all_x)
-        >>> [piece.cell for piece in split.pieces()]
-        [2, 0, 1]
-        """
-        no_rows, d = np.zeros((0, self.scores.shape[1])), self.scores.shape[1] - 1
-        piece = Piece(no_rows, np.zeros(0, dtype=np.bool_), -1, np.zeros(d))
-        parts: list[tuple[Piece, frozenset[int]]]
-        parts = [(whole, frozenset()) for whole, _ in self._cut(piece, no_rows)]
-        for rows, action in self.forbids:
-            parts = [
-                (part, barred | {action} if holds else barred)
-                for piece, barred in parts
-                for part, holds in self._cut(piece, rows)
-            ]
-        for cell, (rows, action) in enumerate(self.says, len(self.scores)):
-            parts = [
-                (part._replace(cell=cell) if holds else part, barred)
-                for piece, barred in parts
-                for part, holds in (
-                    [(piece, False)]
-                    if piece.cell >= 0 or action in barred
-                    else self._cut(piece, rows)
-                )
-            ]
+    def restricted(piece: Piece, rows: FloatArray, strict: Any, cell: int = -1) -> list[Piece]:
+        """Return the part of a piece where rows are positive, if it is not empty."""
+        rows, strict = np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict])
+        inside = point_in(rows, strict, low, high)
+        return [] if inside is None else [Piece(rows, strict, cell, inside)]
+
+    def within(piece: Piece, rows: FloatArray, cell: int = -1) -> list[Piece]:
+        return restricted(piece, rows, np.ones(len(rows), dtype=np.bool_), cell)
+
+    def without(piece: Piece, rows: FloatArray) -> list[Piece]:
+        """Return the parts where a clause does not hold."""
         return [
-            one
-            for piece, barred in parts
-            for one in ([piece] if piece.cell >= 0 else self._by_cells(piece, barred))
+            part
+            for r in range(len(rows))
+            for part in restricted(
+                piece, np.concatenate([rows[:r], -rows[r : r + 1]]), np.arange(r + 1) < r
+            )
         ]
 
-    def _cut(self, piece: Piece, rows: FloatArray) -> Iterator[tuple[Piece, bool]]:
-        """Yield the part of a piece where a clause holds, then those where it does not."""
-        within = self._restricted(piece, rows, np.ones(len(rows), dtype=np.bool_))
-        if within is not None:
-            yield within, True
-        for r in range(len(rows)):
-            more = np.concatenate([rows[:r], -rows[r : r + 1]])
-            part = self._restricted(piece, more, np.arange(r + 1) < r)
-            if part is not None:
-                yield part, False
-
-    def _restricted(self, piece: Piece, rows: FloatArray, strict: BoolArray) -> Piece | None:
-        rows, strict = np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict])
-        inside = point_in(rows, strict, self.low, self.high)
-        return None if inside is None else Piece(rows, strict, piece.cell, inside)
-
-    def _by_cells(self, piece: Piece, barred: frozenset[int]) -> Iterator[Piece]:
-        allowed = [k for k in range(len(self.scores)) if int(self.actions[k]) not in barred]
-        for k in allowed:
-            others = np.array([j for j in allowed if j != k], dtype=np.int64)
-            part = self._restricted(piece, self.scores[k] - self.scores[others], others < k)
-            if part is not None:
-                yield part._replace(cell=k)
+    no_rows = np.zeros((0, scores.shape[1]))
+    everywhere = Piece(no_rows, np.zeros(0, dtype=np.bool_), -1, no_rows[:, 0])
+    parts: list[tuple[Piece, frozenset[int]]]
+    parts = [(piece, frozenset()) for piece in within(everywhere, no_rows)]
+    for rows, action in forbids:
+        parts = [
+            one
+            for piece, barred in parts
+            for one in (
+                *((part, barred | {action}) for part in within(piece, rows)),
+                *((part, barred) for part in without(piece, rows)),
+            )
+        ]
+    found: list[Piece] = []
+    for cell, (rows, action) in enumerate(says, len(scores)):
+        undecided = []
+        for piece, barred in parts:
+            if action in barred:
+                undecided.append((piece, barred))
+            else:
+                found += within(piece, rows, cell)
+                undecided += [(part, barred) for part in without(piece, rows)]
+        parts = undecided
+    for piece, barred in parts:
+        allowed = np.array([k for k in range(len(scores)) if actions[k] not in barred])
+        for k in allowed.tolist():
+            others = allowed[allowed != k]
+            found += restricted(piece, scores[k] - scores[others], others < k, k)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,63 +195,6 @@ class Proof:
         lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
         return "\n".join(lines)
-
-
-@dataclass(frozen=True, eq=False)
-class Region:
-    """A polyhedron in which one cell or clause decides."""
-
-    cell: int
-    """Index of the cell, or of the clause, counted from the number of cells."""
-    choice: int
-    """Its action, or where actions are continuous its index."""
-    rows: FloatArray
-    """Affine functions that are not negative in it, shape (m, 1 + d)."""
-    low: FloatArray
-    """Lower bounds of its bounding box, shape (d,)."""
-    high: FloatArray
-    inside: FloatArray
-    """A point in it, shape (d,)."""
-
-
-def proof(
-    pieces: Sequence[Piece],
-    actions: IntArray,
-    choices: Callable[[FloatArray], IntArray],
-    box: tuple[FloatArray, FloatArray],
-    names: Sequence[str],
-    choice_names: Sequence[str],
-) -> Proof:
-    """Prove which choices are made in the pieces of a rule within a box.
-
-    ``actions`` are those of cells and clauses; ``choices`` maps points to choices.
-    """
-    states: dict[int, FloatArray] = {}
-    for piece in pieces:
-        choice = int(actions[piece.cell])
-        if choice not in states and choices(piece.inside[None])[0] == choice:
-            states[choice] = piece.inside
-    possible = {int(actions[piece.cell]) for piece in pieces}
-    occurs, at_most = tuple(sorted(states)), tuple(sorted(possible - states.keys()))
-    never = tuple(a for a in range(len(choice_names)) if a not in possible)
-    return Proof(*box, occurs, never, at_most, states, tuple(names), tuple(choice_names))
-
-
-def regions(
-    pieces: Sequence[Piece],
-    actions: IntArray,
-    cells: Callable[[FloatArray], IntArray],
-    low: FloatArray,
-    high: FloatArray,
-) -> list[Region]:
-    """Return the pieces that are more than a boundary, with bounding boxes, sorted by cell."""
-    found = []
-    for rows, _, cell, inside in sorted(pieces, key=lambda one: one.cell):
-        if cells(inside[None])[0] == cell:
-            ends = [range_over(row, rows, low, high) for row in np.eye(len(low) + 1)[1:]]
-            first, last = np.array(ends).T
-            found.append(Region(cell, int(actions[cell]), rows, first, last, inside))
-    return found
 
 
 def checked_box(

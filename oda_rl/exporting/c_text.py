@@ -13,6 +13,7 @@ from oda_rl.files.schema import printable
 
 _TYPES = {
     np.dtype(np.float32): "float",
+    np.dtype(np.float64): "double",
     np.dtype(np.int8): "int8_t",
     np.dtype(np.int16): "int16_t",
     np.dtype(np.int32): "int32_t",
@@ -56,7 +57,7 @@ def table(name: str, array: npt.NDArray[Any]) -> str:
     <BLANKLINE>
     """
     size = "".join(f"[{n}]" for n in array.shape)
-    write = number if array.dtype == np.float32 else str
+    write = number if array.dtype == np.float32 else repr
     items = [f"{_items(value, write)}," for value in array.tolist()]
     rows = items if array.ndim > 1 else [" ".join(items)]
     fill = textwrap.TextWrapper(100, "    ", "     ", break_on_hyphens=False).fill

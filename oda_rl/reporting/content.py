@@ -24,7 +24,7 @@ from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.agents.policies.joint import JointPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.rules import number as short
-from oda_rl.agents.policies.table import TablePolicy
+from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
 from oda_rl.files.archive import MAX_JSON, parsed

@@ -1,21 +1,24 @@
-"""Certificates: no episode that begins in a box ends within a number of steps."""
+"""Certificates: no episode that begins in a box ends within a number of steps.
+
+Sets of states are propagated in affine arithmetic, in coordinates of the motion that is left where
+actions hold the rule's scores equal (sliding motion).
+"""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.certifying.dynamics import ROUNDING, Affine, CartPole
-from oda_rl.agents.policies.export_tables import decisive
 from oda_rl.agents.policies.rules import RulePolicy
 
+ROUNDING = 1e-12  # relative
 _BINS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 _SINGLE = 2.0**-23  # relative: the rule sees the state in single precision
 _WORST_FRAME = 1e4  # condition number
@@ -23,6 +26,137 @@ _MAX_FRAMES = 3  # beside the components
 _HALVINGS = 7
 _SETS = 400
 _PARTS = 0.25  # share of the sets into which the first box is divided
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    """n affine forms over m shared noise symbols, each symbol in [-1, 1].
+
+    Examples
+    --------
+    >>> x = Affine(np.array([1.0]), np.array([[0.5]]), np.zeros(1))
+    >>> [end.round(9).tolist() for end in (x * x - 2.0 * x).ends]
+    [[-1.0], [-0.75]]
+    """
+
+    centre: FloatArray
+    """Shape (n,)."""
+    shared: FloatArray
+    """Coefficients of the noise symbols, shape (n, m)."""
+    remainder: FloatArray
+    """Radius of each form's independent noise, shape (n,)."""
+
+    __array_ufunc__ = None
+
+    @property
+    def radius(self) -> FloatArray:
+        """Largest distance from the centre, shape (n,)."""
+        return np.asarray(np.abs(self.shared).sum(axis=1) + self.remainder)
+
+    @property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bounds, shape (n,) each."""
+        radius = self.radius
+        radius = radius + ROUNDING * (np.abs(self.centre) + radius)
+        return self.centre - radius, self.centre + radius
+
+    def __add__(self, other: Any) -> "Affine":
+        if not isinstance(other, Affine):
+            return Affine(self.centre + other, self.shared, self.remainder)
+        remainder = self.remainder + other.remainder
+        return Affine(self.centre + other.centre, self.shared + other.shared, remainder)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Affine":
+        return Affine(-self.centre, -self.shared, self.remainder)
+
+    def __sub__(self, other: Any) -> "Affine":
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Any) -> "Affine":
+        return (-self).__add__(other)
+
+    def __mul__(self, other: Any) -> "Affine":
+        if not isinstance(other, Affine):
+            return Affine(self.centre * other, self.shared * other, self.remainder * abs(other))
+        remainder = np.abs(self.centre) * other.remainder + np.abs(other.centre) * self.remainder
+        shared = self.centre[:, None] * other.shared + other.centre[:, None] * self.shared
+        squares = self.shared * other.shared  # a squared symbol is in [0, 1], not in [-1, 1]
+        middle = 0.5 * squares.sum(axis=1)
+        remainder = remainder + self.radius * other.radius - 0.5 * np.abs(squares).sum(axis=1)
+        return Affine(self.centre * other.centre + middle, shared, remainder)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Affine") -> "Affine":
+        """Divide; where the other can be 0 the remainder is infinite."""
+        lower = np.abs(other.centre) - other.radius
+        safe = lower > 0.0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            bend = np.where(safe, 2.0 / np.where(safe, lower, 1.0) ** 3, np.inf)
+            value = np.where(safe, 1.0 / np.where(safe, other.centre, 1.0), 0.0)
+            return self * _by_tangent(other, value, -(value**2), bend)
+
+
+def _by_tangent(x: Affine, value: FloatArray, slope: FloatArray, bend: FloatArray) -> Affine:
+    """Enclose a function by its tangent at the centre and a bound on its second derivative."""
+    remainder = np.abs(slope) * x.remainder + 0.5 * bend * x.radius**2
+    return Affine(value, slope[:, None] * x.shared, remainder)
+
+
+def sine_and_cosine(x: Any) -> tuple[Any, Any]:
+    """Return sine and cosine of affine forms, or of numbers."""
+    if not isinstance(x, Affine):
+        return np.sin(x), np.cos(x)
+    sine, cosine = np.sin(x.centre), np.cos(x.centre)
+    bend = np.minimum(1.0, np.abs(x.centre) + x.radius)
+    return _by_tangent(x, sine, cosine, bend), _by_tangent(x, cosine, -sine, np.ones_like(sine))
+
+
+@dataclass(frozen=True)
+class CartPole:
+    """Dynamics of Gymnasium's CartPole-v1, whose constants are the defaults."""
+
+    gravity: float = 9.8
+    cart_mass: float = 1.0
+    pole_mass: float = 0.1
+    half_length: float = 0.5
+    push: float = 10.0
+    tau: float = 0.02
+    limits: tuple[float, float] = (2.4, 12 * 2 * math.pi / 360)
+    """Of position (m) and angle (rad)."""
+
+    description = "the dynamics of CartPole-v1, exact but for rounding"
+
+    def step(self, state: Sequence[Any], output: FloatArray) -> list[Any]:
+        """Return the next state: d affine forms or arrays of numbers, of shape (n,) each.
+
+        ``output`` is a one-hot column, shape (2, 1): push left or push right.
+        """
+        x, speed, angle, turning = state
+        force = self.push if output[1, 0] > 0.0 else -self.push
+        mass = self.cart_mass + self.pole_mass
+        moment = self.pole_mass * self.half_length
+        sine, cosine = sine_and_cosine(angle)
+        pull = (turning * turning * sine * moment + force) * (1.0 / mass)
+        below = (4.0 / 3.0 - cosine * cosine * (self.pole_mass / mass)) * self.half_length
+        swing = (sine * self.gravity - cosine * pull) / below
+        push = pull - swing * cosine * (moment / mass)
+        return [
+            x + speed * self.tau,
+            speed + push * self.tau,
+            angle + turning * self.tau,
+            turning + swing * self.tau,
+        ]
+
+    def may_end(self, state: Sequence[Affine]) -> BoolArray:
+        """Whether position or angle may be beyond their limits, shape (n,)."""
+        beyond = np.zeros(len(state[0].centre), dtype=np.bool_)
+        for component, limit in zip((state[0], state[2]), self.limits, strict=True):
+            low, high = component.ends
+            beyond |= (low < -limit) | (high > limit)
+        return beyond
 
 
 def merged(sets: FloatArray, n_max: int) -> FloatArray:
@@ -59,12 +193,14 @@ class Reach:
     """Shape (F, d, d); the first decides which sets are merged."""
 
     def start(self, low: FloatArray, high: FloatArray, parts: int) -> FloatArray:
-        """Divide a box into about ``parts`` sets."""
+        """Divide a box into at most ``parts`` sets."""
         d = len(low)
-        each = _shares(parts, d)
-        grid = np.indices(each).reshape(d, -1).T
+        each, j = [1] * d, 0
+        while np.prod(each) // each[j % d] * (each[j % d] + 1) <= parts:
+            each[j % d] += 1
+            j += 1
         width = (high - low) / np.array(each)
-        first = low + grid * width
+        first = low + np.indices(each).reshape(d, -1).T * width
         return self._boxed(_affine(first, first + width, np.eye(d), 0.0))
 
     def step(self, sets: FloatArray) -> tuple[FloatArray, bool]:
@@ -86,14 +222,14 @@ class Reach:
             after.append(np.stack([low, high], axis=1)[(low <= high).all(axis=(1, 2))])
         return np.concatenate(after), False
 
-    def steps_without_end(self, sets: FloatArray, steps: int, n_max: int) -> int:
-        """Return the number of steps, at most ``steps``, after which no episode can have ended."""
+    def goes_on(self, sets: FloatArray, steps: int, n_max: int) -> bool:
+        """Whether no episode ends within some steps."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite may have ended
-            for t in range(steps):
+            for _ in range(steps):
                 sets, ended = self.step(merged(sets, n_max))
                 if ended:
-                    return t
-        return steps
+                    return False
+        return True
 
     @cached_property
     def _backs(self) -> FloatArray:
@@ -142,15 +278,6 @@ def _tighten(
     return total
 
 
-def _shares(parts: int, d: int) -> tuple[int, ...]:
-    """Return the number of parts along each of d sides; their product is at most ``parts``."""
-    each, j = [1] * d, 0
-    while np.prod(each) // each[j % d] * (each[j % d] + 1) <= parts:
-        each[j % d] += 1
-        j += 1
-    return tuple(each)
-
-
 def _affine(
     low: FloatArray, high: FloatArray, back: FloatArray, rounding: float = ROUNDING
 ) -> list[Affine]:
@@ -171,78 +298,39 @@ def frames(
 
     The motion is linearised at ``centre``, shape (d,), in units of ``scale``, shape (d,).
     """
+
+    def moved(point: FloatArray, output: FloatArray) -> FloatArray:
+        return np.array([float(one[0]) for one in world.step(list(point[:, None]), output)])
+
     found: list[FloatArray] = []
-    for rows, output in pieces:
-        for _, other in pieces:
-            if np.array_equal(output, other):
-                continue
-            effect = _moved(world, centre, output) - _moved(world, centre, other)
-            for row in rows:
-                through = float(row[1:] @ effect)
-                if abs(through) > 1e-9 * np.abs(row[1:]) @ np.abs(effect):
-                    found += _sliding(world, output, centre, scale, row[1:], effect / through)
-    unlike: list[FloatArray] = []
-    for frame in found:
-        if np.linalg.cond(frame * scale) < _WORST_FRAME and not any(
-            np.allclose(np.abs(frame), np.abs(one), rtol=1e-3, atol=1e-6) for one in unlike
-        ):
-            unlike.append(frame)
-    return np.array([*unlike[:_MAX_FRAMES], np.diag(1.0 / scale)])
+    for (rows, output), (_, other) in permutations(pieces, 2):
+        effect = moved(centre, output) - moved(centre, other)
+        steps = np.diag(1e-4 * scale)
+        jacobian = np.column_stack([
+            (moved(centre + step, output) - moved(centre - step, output)) / (2.0 * step.max())
+            for step in steps
+        ])  # fmt: skip
+        for slopes in rows[:, 1:]:
+            through = float(slopes @ effect)
+            if abs(through) > 1e-9 * np.abs(slopes) @ np.abs(effect):
+                sliding = (np.eye(len(centre)) - np.outer(effect / through, slopes)) @ jacobian
+                frame = _schur_frame(sliding * scale / scale[:, None], slopes * scale) / scale
+                if np.linalg.cond(frame * scale) < _WORST_FRAME and not any(
+                    np.allclose(np.abs(frame), np.abs(one), rtol=1e-3, atol=1e-6) for one in found
+                ):
+                    found.append(frame)
+    return np.array([*found[:_MAX_FRAMES], np.diag(1.0 / scale)])
 
 
-def _sliding(
-    world: CartPole, output: FloatArray, centre: FloatArray, scale: FloatArray, slopes: FloatArray,
-    effect: FloatArray,
-) -> list[FloatArray]:  # fmt: skip
-    """Return frames of the motion that is left where the action holds ``slopes @ x`` at 0."""
-    from scipy.linalg import eig, schur
+def _schur_frame(motion: FloatArray, slopes: FloatArray) -> FloatArray:
+    """Return Schur vectors of a motion's transpose, one of which is replaced by the slopes."""
+    from scipy.linalg import schur
 
-    d = len(centre)
-    step = 1e-4 * scale
-    jacobian = np.column_stack([
-        (_moved(world, centre + step[j] * e, output) - _moved(world, centre - step[j] * e, output))
-        / (2.0 * step[j])
-        for j, e in enumerate(np.eye(d))
-    ])  # fmt: skip
-    held = (np.eye(d) - np.outer(effect, slopes)) @ jacobian
-    unit = held * scale / scale[:, None]
-    first = slopes * scale / np.linalg.norm(slopes * scale)
-    values, left, _ = eig(unit, left=True)
-    rows, done = [first], np.zeros(d, dtype=np.bool_)
-    done[np.abs(values).argmin()] = True
-    for k in np.argsort(np.abs(values)):
-        if done[k]:
-            continue
-        done[k] = True
-        rows.append(left[:, k].real)
-        if abs(values[k].imag) > 0.0:
-            done[np.abs(values - values[k].conj()).argmin()] = True
-            rows.append(left[:, k].imag)
-    by_vectors = np.array(rows[:d])
-    _, rotated, _ = schur(unit.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
-    by_schur = rotated.T.copy()
-    by_schur[np.abs(by_schur @ first).argmax()] = first
-    complete = [
-        one for one in (by_vectors, by_schur, _apart(first, effect / scale)) if len(one) == d
-    ]
-    return [one / np.linalg.norm(one, axis=1, keepdims=True) / scale for one in complete]
-
-
-def _apart(first: FloatArray, effect: FloatArray) -> FloatArray:
-    """Return the first row, and sparse rows that the action does not change."""
-    pivot = int(np.abs(effect).argmax())
-    rows = [first]
-    for j in range(len(effect)):
-        if j != pivot:
-            row = np.eye(len(effect))[j]
-            row[pivot] = -effect[j] / effect[pivot]
-            rows.append(row)
-    return np.array(rows)
-
-
-def _moved(world: CartPole, point: FloatArray, output: FloatArray) -> FloatArray:
-    """Return the state after one step, shape (d,)."""
-    return np.array([float(one[0]) for one in world.step(list(point[:, None]), output)])
+    first = slopes / np.linalg.norm(slopes)
+    _, rotated, _ = schur(motion.T, sort=lambda re, im=0.0: abs(complex(re, im)) < 0.5)
+    frame = rotated.T.copy()
+    frame[np.abs(frame @ first).argmax()] = first
+    return np.asarray(frame)
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,33 +348,17 @@ class Certificate:
     """Description of the dynamics."""
     names: tuple[str, ...]
     """Of the components."""
-    policy: dict[str, npt.NDArray[Any]]
-    """Arrays of the rule."""
 
-    @property
-    def lines(self) -> list[str]:
-        """The certificate in words."""
+    def __str__(self) -> str:
         if self.share == 0.0:
-            text = f"from no box that was tried does it stay up {self.steps} steps."
-            return [f"Not certified: {text}"]
+            return f"Not certified: no box was found from which it stays up {self.steps} steps"
         ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
-        return [
+        return "\n".join([
             f"Certified: no episode that begins in this box ends within {self.steps} steps",
             *(f"    {name} from {a:.6g} to {b:.6g}" for name, a, b in ends),
             f"in {self.world}.",
             "It is a proof about that world, and not about any other.",
-        ]
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """The certificate for JSON."""
-        return {
-            "low": self.low.tolist(), "high": self.high.tolist(), "steps": self.steps,
-            "share": self.share, "world": self.world,
-        }  # fmt: skip
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines)
+        ])  # fmt: skip
 
 
 @one_thread()
@@ -308,7 +380,7 @@ def certify(
     ----------
     policy : RulePolicy
     worlds : sequence of CartPole
-        As :class:`~oda_rl.agents.certifying.dynamics.CartPole`.
+        Dynamics, with the constants of each.
     low, high : array_like, shape (d,)
         The box that is asked for.
     steps : int
@@ -325,11 +397,10 @@ def certify(
 
     Examples
     --------
-    >>> from oda_rl.agents.certifying.dynamics import CartPole
     >>> scores = np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]])
     >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 4)))
     >>> found = certify(rule, [CartPole()], [-0.05] * 4, [0.05] * 4, steps=50, sets=50)
-    >>> print(found.lines[0])
+    >>> print(str(found).splitlines()[0])
     Certified: no episode that begins in this box ends within 50 steps
     """
     first, last = (np.array(end, dtype=np.float64) for end in (low, high))
@@ -339,8 +410,7 @@ def certify(
     if not np.isfinite([first, last]).all():
         raise ValueError(f"low is {low!r} and high {high!r}: they must be finite")
     count, n_max = checked_count("steps", steps), checked_count("sets", sets)
-    output = policy.all_outputs
-    pieces = [(one.rows, output[one.cell]) for one in policy.pieces]
+    pieces = [(one.rows, policy.all_outputs[one.cell]) for one in policy.pieces]
     centre, half = 0.5 * (first + last), 0.5 * (last - first)
     scale = np.where(half > 0.0, half, 1.0)
     follow = [Reach(one, pieces, frames(one, pieces, centre, scale)) for one in worlds]
@@ -348,26 +418,13 @@ def certify(
     def proved(share: float) -> bool:
         box = centre - share * half, centre + share * half
         parts = max(int(_PARTS * n_max), 1)
-        return all(
-            one.steps_without_end(one.start(*box, parts), count, n_max) == count for one in follow
-        )
+        return all(one.goes_on(one.start(*box, parts), count, n_max) for one in follow)
 
-    share = _greatest(proved)
+    share, beyond = (1.0, 1.0) if proved(1.0) else (0.0, 1.0)
+    for _ in range(_HALVINGS if share == 0.0 else 0):  # to within 1 %
+        middle = 0.5 * beyond if share == 0.0 else math.sqrt(share * beyond)
+        share, beyond = (middle, beyond) if proved(middle) else (share, middle)
     return Certificate(
         centre - share * half, centre + share * half, count, share, worlds[0].description,
-        tuple(names or (f"observation[{j}]" for j in range(d))), decisive(policy),
+        tuple(names or (f"observation[{j}]" for j in range(d))),
     )  # fmt: skip
-
-
-def _greatest(proved: Callable[[float], bool]) -> float:
-    """Return the largest share that is proved, to within 1 %; 0 if none is."""
-    if proved(1.0):
-        return 1.0
-    share, beyond = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = 0.5 * beyond if share == 0.0 else math.sqrt(share * beyond)
-        if proved(middle):
-            share = middle
-        else:
-            beyond = middle
-    return share
