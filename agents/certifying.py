@@ -30,14 +30,7 @@ _PARTS = 0.25  # share of the sets into which the first box is divided
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """n affine forms over m shared noise symbols, each symbol in [-1, 1].
-
-    Examples
-    --------
-    >>> x = Affine(np.array([1.0]), np.array([[0.5]]), np.zeros(1))
-    >>> [end.round(9).tolist() for end in (x * x - 2.0 * x).ends]
-    [[-1.0], [-0.75]]
-    """
+    """n affine forms over m shared noise symbols, each symbol in [-1, 1]."""
 
     centre: FloatArray
     """Shape (n,)."""

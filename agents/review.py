@@ -37,11 +37,7 @@ class Bounds:
     """Share of the states in the set that are within the bounds."""
 
     def said(self, names: Sequence[str]) -> str:
-        """Return it in words, by the names of the components.
-
-        >>> Bounds(((1, ">", 0.5),), 1.0, 0.9).said(["x", "speed (m/s)"])
-        'speed > 0.5'
-        """
+        """Return it in words, by the names of the components."""
         short = without_units(names)
         parts = [f"{short[j]} {side} {number(value)}" for j, side, value in self.bounds]
         return " and ".join(parts) or "everywhere"
@@ -55,13 +51,6 @@ def where(states: FloatArray, members: BoolArray) -> Bounds:
     states : ndarray, shape (n, d)
     members : ndarray of bool, shape (n,)
         Which states are in the set.
-
-    Examples
-    --------
-    >>> states = np.linspace(0.0, 1.0, 101)[:, None]
-    >>> found = where(states, states[:, 0] > 0.755)
-    >>> found.said(["x"]), found.precision, found.recall
-    ('x > 0.755', 1.0, 1.0)
     """
     if members.all() or not members.any():
         return Bounds((), float(members.all()), 1.0)

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from test_cell_policy import random_policy
+from test_rules import continuous, discrete
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.policies import CodevectorPolicy, TablePolicy
@@ -38,7 +39,15 @@ def joint(n_cells, d, n_actions):
     return JointPolicy(rng.normal(size=d), levels, transform, places, slopes, worth, 0.7, 4)
 
 
-KINDS = (table, blend, six_blended, codevectors, joint)
+def rule(n_cells, d, n_actions):
+    return discrete(n_cells, d, n_actions)
+
+
+def rule_in_box(n_cells, d, n_actions):
+    return continuous(n_cells, d, 2)
+
+
+KINDS = (table, blend, six_blended, codevectors, joint, rule, rule_in_box)
 SIZES = [(1, 1, 2), (2, 3, 4), (12, 2, 3)]
 
 
@@ -66,6 +75,9 @@ def by_its_tables(tables, point):
         common = weights @ (tables.common[near, 0] + tables.common[near, 1:] @ x)
     values = common + weights @ tables.values[near]
     best = values.argmax()
+    if tables.affine is not None:
+        rows = tables.affine[near[0]]
+        return near[0], values, np.clip(rows[:, 0] + rows[:, 1:] @ x, -1.0, 1.0)
     return near[0], values, best if tables.parts is None else weights @ tables.parts[near, best]
 
 
@@ -75,7 +87,8 @@ def test_it_does_what_its_tables_say(policy, points):
     told = [by_its_tables(policy.tables, point) for point in points]
     cells, values, acts = (np.array(part) for part in zip(*told, strict=True))
     np.testing.assert_array_equal(policy.cells(points), cells)
-    np.testing.assert_allclose(policy.values(points), values, rtol=1e-9, atol=1e-12)
+    if policy.value_name == "value":
+        np.testing.assert_allclose(policy.values(points), values, rtol=1e-9, atol=1e-12)
     np.testing.assert_array_equal(policy.choices(points), values.argmax(axis=1))
     np.testing.assert_allclose(policy.act(points), acts, rtol=1e-9, atol=1e-12)
 
@@ -86,6 +99,7 @@ def test_sizes(policy, points):
     assert policy.q_values.shape == (k, n_actions)
     assert policy.values(points).shape == (len(points), n_actions)
     assert sum(array.size for array in policy.parameters) >= k * (1 + points.shape[1])
+    assert policy.choice_name in ("action", "codevector", "level", "cell")
     for empty in (policy.cells, policy.choices, policy.values, policy.act):
         assert len(empty(points[:0])) == 0
 

@@ -83,45 +83,6 @@ def test_loops_do_what_it_does_in_a_box():
         np.testing.assert_allclose(room[0], [2.0 * units[0], 1.5 + 1.5 * units[1]], atol=1e-12)
 
 
-@policies
-def test_it_has_what_a_policy_has(policy):
-    k, d = policy.codevectors.shape
-    points = points_of(policy)
-    assert policy.n_cells == k
-    assert policy.q_values.shape == (k, policy.n_actions)
-    assert policy.values(points).shape == (len(points), policy.n_actions)
-    assert policy.choice_name == ("cell" if policy.continuous else "action")
-    expected = policy.scores.size + (policy.outputs.size if policy.continuous else 0)
-    assert sum(array.size for array in policy.parameters) == expected
-    for empty in (policy.cells, policy.choices, policy.values, policy.act):
-        assert len(empty(np.zeros((0, d)))) == 0
-
-
-@policies
-def test_its_tables_say_the_same(policy):
-    tables, points = policy.tables, points_of(policy)
-    scores = tables.diagram[:, 0] + (points - tables.origin) @ tables.diagram[:, 1:].T
-    cells = scores.argmin(axis=1)
-    np.testing.assert_array_equal(cells, policy.cells(points))
-    np.testing.assert_array_equal(tables.values[cells].argmax(axis=1), policy.choices(points))
-    if policy.continuous:
-        rows = tables.affine[cells]
-        units = rows[:, :, 0] + np.einsum("npd,nd->np", rows[:, :, 1:], points - tables.origin)
-        np.testing.assert_allclose(policy.act(points), np.clip(units, -1.0, 1.0), rtol=1e-12)
-
-
-@policies
-def test_it_comes_back_from_its_arrays(policy, tmp_path):
-    np.savez(tmp_path / "rule.npz", **policy.arrays)
-    with np.load(tmp_path / "rule.npz") as arrays:
-        again = RulePolicy.from_arrays(dict(arrays))
-    points = points_of(policy)
-    for question in ("cells", "choices", "values", "act"):
-        expected = getattr(policy, question)(points)
-        np.testing.assert_array_equal(getattr(again, question)(points), expected)
-    assert again.rules() == policy.rules()
-
-
 def test_of_equal_scores_the_first_decides():
     policy = RulePolicy(np.zeros((3, 2)), ONE_HOT[[1, 0, 2]], np.zeros((3, 1)))
     assert policy.act(np.array([[4.0]]))[0] == 1

@@ -43,9 +43,6 @@ def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
     """Return the shortest z, (d,), with ``gaps + slopes @ z <= 0``, (m,); None if there is none.
 
     The dual is a problem of non-negative least squares.
-
-    >>> smallest_step(np.array([[-1.0, 0.0], [0.0, -2.0]]), np.array([3.0, 8.0])).round(9)
-    array([3., 4.])
     """
     from scipy.optimize import nnls
 
@@ -74,10 +71,6 @@ def nearest_of(
 
     Polyhedra are (slopes, gaps) with ``gaps + slopes @ z <= 0``, shapes (m, d) and (m,). With the
     distance comes a step, shape (d,), just beyond the boundary, so a little longer.
-
-    >>> sides = [(np.array([[-1.0]]), np.array([3.0])), (np.array([[1.0]]), np.array([2.0]))]
-    >>> [round(distance, 9) for distance, _ in nearest_of(sides)]
-    [2.0, 3.0]
     """
     queue: list[tuple[float, int, FloatArray | None]] = []
     for i, (slopes, gaps) in enumerate(polyhedra):
@@ -98,11 +91,7 @@ def nearest_of(
 
 
 def hyperplane_distances(gaps: FloatArray, norms: FloatArray) -> FloatArray:
-    """Return the distance that closes each gap alone, given the norms of the slopes.
-
-    >>> hyperplane_distances(np.array([6.0, -1.0, 1.0, 0.0]), np.array([2.0, 1.0, 0.0, 0.0]))
-    array([ 3.,  0., inf,  0.])
-    """
+    """Return the distance that closes each gap alone, given the norms of the slopes."""
     flat = norms <= _NOTHING * norms.max(initial=0.0)
     crossed = np.maximum(gaps, 0.0) / np.where(flat, 1.0, norms)
     return np.asarray(np.where(flat, np.where(gaps > 0.0, np.inf, 0.0), crossed))
@@ -115,12 +104,6 @@ def alternative_of_cells(
 
     ``actions``, shape (K,), are those of the cells, and ``action`` is that at the point. ``scale``,
     shape (d,), has inverse standard deviations of the components; those with 0 are not moved.
-
-    >>> codevectors = np.array([[0.0], [2.0]])
-    >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
-    >>> found = alternative_of_cells(diagram, np.array([0, 1]), np.array([3.0]), 1, np.ones(1))
-    >>> round(found.distance, 9), found.point.round(4)
-    (2.0, array([1.]))
     """
     scores, slopes = _scores_and_slopes(diagram, point, scale)
     own, others = np.flatnonzero(actions == action), np.flatnonzero(actions != action)

@@ -217,14 +217,6 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     ------
     ValueError
         If the agent has learned nothing yet.
-
-    Examples
-    --------
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
-    >>> table = overview(agent, agent.visited_states(1000, seed=1))
-    >>> len(table.cells) == agent.n_cells, float(table.shares.sum().round(6))
-    (True, 1.0)
     """
     scale = _require_learned(agent)
     policy, interface, actions = agent.policy, agent.interface, choice_names(agent)
@@ -265,11 +257,7 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
 
 
 def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
-    """Return each row's value of its action minus the best of the others, at least 0.
-
-    >>> margins_of(np.array([[1.0, 3.0, 2.5]]), np.array([1]))
-    array([0.5])
-    """
+    """Return each row's value of its action minus the best of the others, at least 0."""
     rows = np.arange(len(values))
     others = values.copy()
     others[rows, actions] = -np.inf
@@ -277,11 +265,7 @@ def margins_of(values: FloatArray, actions: IntArray) -> FloatArray:
 
 
 def value_text(value: float) -> str:
-    """Return a value to four digits.
-
-    >>> value_text(12.3456), value_text(-np.inf)
-    ('12.35', 'never')
-    """
+    """Return a value to four digits."""
     return "never" if value == -np.inf else f"{value:.4g}"
 
 

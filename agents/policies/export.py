@@ -172,18 +172,14 @@ def export_policy(
 
 
 def default_file(run: Path, kind: str) -> Path:
-    """Return the path for the policy of a run folder, or of an agent's file.
-
-    >>> default_file(Path("run.zip"), "json").name
-    'run.json'
-    """
+    """Return the path for the policy of a run folder, or of an agent's file."""
     suffix = SUFFIXES.get(kind, "")
     return run / f"policy{suffix}" if run.is_dir() else run.with_suffix(suffix)
 
 
 def json_document(export: Export) -> str:
     """Return a policy as JSON that explains itself."""
-    cells, box = export.cells, export.box
+    cells, box, interface = export.cells, export.box, export.interface
     edited = cells.clauses is not None
     document: dict[str, Any] = {
         "format": "oda_rl policy",
@@ -191,8 +187,8 @@ def json_document(export: Export) -> str:
         "kind": "nearest cell",
         "how_to_decide": [*(_EDITED if edited else _NEAREST), _GREATEST],
         "env_id": export.env_id,
-        "observation": {"shape": list(export.observation_shape), "names": export.names},
-        "actions": {"first": export.first_action, "names": export.action_names},
+        "observation": {"shape": interface.observation_shape, "names": interface.names},
+        "actions": {"first": interface.first_action, "names": export.action_names},
         "origin": cells.origin.tolist(),
         "diagram": cells.diagram.tolist(),
         "values": cells.values.tolist(),
@@ -259,13 +255,13 @@ def onnx_model(export: Export) -> bytes:
             "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, among "
             "which actions are looked for"
         )
-    box, graph = export.box, _Graph()
+    box, observed, graph = export.box, export.interface.names, _Graph()
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
     graph.add("Identity", _action(graph, export), output="action")
     made = helper.make_graph(
         [helper.make_node(name, *ends, **settings) for name, ends, settings in graph.nodes],
         "policy",
-        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["batch", len(export.names)])],
+        [helper.make_tensor_value_info("obs", TensorProto.FLOAT, ["batch", len(observed)])],
         [helper.make_tensor_value_info("action", kind, ["batch", *shape])],
         [numpy_helper.from_array(array, name) for name, array in graph.constants.items()],
     )
@@ -276,7 +272,7 @@ def onnx_model(export: Export) -> bytes:
         opset_imports=[helper.make_opsetid("", _OPSET)],
         doc_string=f"A policy that oda_rl has learned for {export.env_id or 'an environment'}.",
     )
-    names = {"observation": export.names, "actions": export.action_names}
+    names = {"observation": observed, "actions": export.action_names}
     helper.set_model_props(model, {key: ", ".join(value) for key, value in names.items()})
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
@@ -310,7 +306,8 @@ def _action(graph: _Graph, export: Export) -> str:
     add = graph.add
     if export.numbered is not None:
         first, acts = export.numbered
-        acts = acts + export.first_action if export.box is None else acts.astype(np.float32)
+        discrete = export.box is None
+        acts = acts + export.interface.first_action if discrete else acts.astype(np.float32)
         number = add("Squeeze", add("Cast", add("Round", "obs"), to=_INT64), np.array([1]))
         row = add("Clip", add("Sub", number, np.array(first)), np.array(0), np.array(len(acts) - 1))
         return add("Gather", acts, row)
@@ -339,7 +336,7 @@ def _action(graph: _Graph, export: Export) -> str:
             sums = add("Squeeze", products, np.array([2]))
             inner = add("Add", sums, add("Gather", tables["affine"][:, :, 0], cell))
     if export.box is None:
-        return add("Add", inner, np.array(export.first_action))
+        return add("Add", inner, np.array(export.interface.first_action))
     low, high = export.box.bounds.astype(np.float32)
     return add("Min", add("Max", inner, low), high)
 

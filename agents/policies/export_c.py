@@ -50,7 +50,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
                 "be; export in single precision, without fixed_point (--fixed-point), or with "
                 "allow_disagreement=True (--allow-disagreement)"
             )
-    constants = {"FEATURES": len(export.names), "CELLS": len(found.scores), **_actions(export)}
+    constants = {"FEATURES": len(found.origin), "CELLS": len(found.scores), **_actions(export)}
     blended, clauses = found.advantages is not None, export.cells.clauses
     arrays = found.in_floats() if integers is None else dict(integers.arrays)
     if integers is not None:
@@ -129,7 +129,7 @@ def _actions(export: Export) -> dict[str, Any]:
     constants: dict[str, Any] = {"ACTIONS": len(export.action_names)}
     if export.box is not None:
         return constants | {"COMPONENTS": len(export.box.low)}
-    return constants | {"FIRST_ACTION": f"({export.first_action})"}
+    return constants | {"FIRST_ACTION": f"({export.interface.first_action})"}
 
 
 def _unsigned(numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
@@ -207,13 +207,14 @@ def _about(export: Export, about: Sequence[str]) -> list[str]:
 
 def _interface(export: Export) -> list[str]:
     """Return the meaning of observations and actions."""
-    observed = [f"    obs[{j}]  {name}" for j, name in enumerate(export.names)]
+    observed = [f"    obs[{j}]  {name}" for j, name in enumerate(export.interface.names)]
     if export.box is None:
-        names = enumerate(export.action_names, export.first_action)
+        names = enumerate(export.action_names, export.interface.first_action)
         return [*observed, "and returns an action:", *(f"    {a}  {name}" for a, name in names)]
     bounds = zip(export.box.low, export.box.high, strict=True)
     ranges = [f"action[{i}]  from {low:g} to {high:g}" for i, (low, high) in enumerate(bounds)]
-    known = [name if not name.startswith("action[") else "" for name in export.parts]
+    parts = export.interface.action_names
+    known = [name if not name.startswith("action[") else "" for name in parts]
     return [
         *observed,
         "and writes an action, flattened:",
@@ -288,7 +289,7 @@ def _learner_constants(export: Export, settings: Any, steps: int) -> dict[str, A
 
 
 def _about_learner(export: Export, table_bytes: int) -> list[str]:
-    cells, actions, d = len(export.cells.diagram), len(export.action_names), len(export.names)
+    cells, actions, d = *export.cells.values.shape, len(export.cells.origin)
     near = min(export.cells.n_nearest, cells)
     size = 8 * cells * (actions + d) + 2 * cells + 4 * near * (2 + d)
     return [

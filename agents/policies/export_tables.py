@@ -18,7 +18,6 @@ they stay in double precision, in an order in which the first of these cells is 
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -62,17 +61,10 @@ class Export:
     codevectors: FloatArray
     """In the observation's units, shape (K, d)."""
     extent: Extent
-    env_id: str | None
-    observation_shape: tuple[int, ...]
-    names: list[str]
+    interface: Interface
     action_names: list[str]
     """Names of the actions, or of the action codevectors."""
-    first_action: int
-    """The environment's number of action 0."""
-    box: ActionBox | None = None
-    """Bounds of continuous actions."""
-    parts: Sequence[str] = ()
-    """Names of their components."""
+    env_id: str | None = None
     numbered: Numbered | None = None
     """The policy as a table, if states are numbered."""
     recent: FloatArray | None = None
@@ -83,6 +75,11 @@ class Export:
     """Whether states are whole numbers, so that cells can be equally near."""
     joint: JointPolicy | None = None
     """The policy, if its cells are of states and actions; ``cells`` do not decide then."""
+
+    @property
+    def box(self) -> ActionBox | None:
+        """Bounds of continuous actions."""
+        return self.interface.box
 
     @property
     def actions(self) -> FloatArray | None:
@@ -98,9 +95,8 @@ class Export:
 
         Shape (K, p, 1 + d); None if actions are not affine.
         """
-        if self.cells.affine is None or self.box is None:
-            return None
-        return in_box(self.cells.affine, self.box.low, self.box.high)
+        affine, box = self.cells.affine, self.box
+        return None if box is None or affine is None else in_box(affine, *box.bounds)
 
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
@@ -108,7 +104,8 @@ class Export:
         shift, clauses = cells.origin - centre, cells.clauses
         actions = np.asarray(cells.values.argmax(axis=1))
         diagram = _moved(cells.diagram, shift)
-        blended = cells.common is not None and (self.box is not None or cells.values.shape[1] > 1)
+        choosing = self.box is not None or cells.values.shape[1] > 1
+        blended = cells.common is not None and choosing
         if cells.common is not None and not blended:  # all cells have the only action
             diagram, actions = diagram[:1], actions[:1]
         in_order = blended or clauses is not None or self.whole
@@ -262,11 +259,6 @@ def export_of(agent: Trained) -> Export:
 
     Raises ValueError if it is no agent, has learned nothing yet, or has spaces that cannot be
     exported.
-
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> export = export_of(TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000))
-    >>> export.cells.n_nearest > 1, export.action_names
-    (True, ['push left', 'push right'])
     """
     if not hasattr(agent, "policy"):
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
@@ -291,13 +283,9 @@ def export_of(agent: Trained) -> Export:
         cells=cells._replace(diagram=ordered(cells.diagram)) if whole else cells,
         codevectors=policy.codevectors,
         extent=agent.extent,
-        env_id=agent.env_id,
-        observation_shape=interface.observation_shape,
-        names=list(interface.names),
+        interface=interface,
         action_names=list(choice_names(agent)),
-        first_action=interface.first_action,
-        box=interface.box,
-        parts=() if interface.box is None else interface.action_names,
+        env_id=agent.env_id,
         numbered=_numbered(policy, interface),
         recent=None if choices is None else recent,
         choices=choices,

@@ -299,7 +299,7 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
     ) -> Editor:
-        """Begin to edit: lock, forbid, merge and set actions, and add clauses.
+        """Begin to edit: lock cells, forbid actions, and fix actions where conditions hold.
 
         Parameters
         ----------
@@ -428,12 +428,17 @@ class RulePolicy(Stored):
         text = self._decided(said[:n], components)
         if self.clauses is None:
             return text
-        forbids = [(rows, f"never {named[a]}") for rows, a in self.clauses.forbids]
-        says = [
+        clauses = [(rows, f"never {named[a]}") for rows, a in self.clauses.forbids]
+        clauses += [
             (rows, f"locked: {what}" if locked else what)
             for (rows, _, locked), what in zip(self.clauses.says, said[n:], strict=True)
         ]
-        return "\n".join([*clause_lines([*forbids, *says], components), f"otherwise {text}"])
+        lines = []
+        for rows, what in clauses:
+            moving = rows[rows[:, 1:].any(axis=1)]
+            where = " and ".join(half_space(row, components) for row in moving)
+            lines.append(f"{what} where {where}" if where else what)
+        return "\n".join([*lines, f"otherwise {text}"])
 
     def _decided(self, said: Sequence[str], components: Sequence[str]) -> str:
         if len(set(said)) == 1:
@@ -459,11 +464,7 @@ class RulePolicy(Stored):
 
 
 def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
-    """Return offsets and slopes, shape (K, p, 1 + d), in an action's own units.
-
-    >>> in_box(np.array([[[0.5, 1.0]]]), [0.0], [4.0])
-    array([[[3., 2.]]])
-    """
+    """Return offsets and slopes, shape (K, p, 1 + d), in an action's own units."""
     low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     own = 0.5 * (high - low)[:, None] * units
     own[:, :, 0] += 0.5 * (low + high)
@@ -475,8 +476,6 @@ def reduced(rule: RulePolicy, states: FloatArray) -> RulePolicy:
 
     A rule with clauses stays as it is: they may need any cell.
 
-    Examples
-    --------
     >>> scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
     >>> rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
     >>> reduced(rule, np.array([[0.5], [2.0]])).scores.tolist()
@@ -500,13 +499,6 @@ def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     The codevector of a cell is the mean of the states in it (or the state nearest to that, where
     the mean is in another cell); without any a point deep inside the cell, within the bounding box
     of all states if possible; and where it decides nowhere the mean of all states.
-
-    Examples
-    --------
-    >>> scores = np.array([[0.0, 0.0], [-1.0, 1.0]])
-    >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 1)))
-    >>> placed(rule, np.array([[-1.0], [0.0], [0.5]])).codevectors.round(6).tolist()
-    [[-0.166667], [2.0]]
     """
     cells = rule.cells(states)
     codevectors = np.tile(states.mean(axis=0), (rule.n_cells, 1))
@@ -530,11 +522,7 @@ def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
 
 
 def affine(row: FloatArray, names: Sequence[str]) -> str:
-    """Return offset and slopes, shape (1 + d,), as a sum.
-
-    >>> affine(np.array([0.5, -1.0, 2.5]), ["x", "speed"])
-    '-x + 2.5·speed + 0.5'
-    """
+    """Return offset and slopes, shape (1 + d,), as a sum."""
     text = ""
     for value, name in zip([*row[1:].tolist(), float(row[0])], [*names, ""], strict=True):
         if value == 0.0:
@@ -556,20 +544,6 @@ def half_space(row: FloatArray, names: Sequence[str]) -> str:
     first = short[1:][np.flatnonzero(short[1:])[0]]
     short, relation = (short, ">") if first > 0.0 else (-short, "<")
     return f"{affine(np.append(0.0, short[1:]), names)} {relation} {number(-short[0])}"
-
-
-def clause_lines(clauses: Sequence[tuple[FloatArray, str]], components: Sequence[str]) -> list[str]:
-    """Say clauses, of which each is rows, shape (m, 1 + d), that are positive, and what is done.
-
-    >>> clause_lines([(np.array([[0.5, 1.0]]), "coast"), (np.zeros((0, 2)), "never brake")], ["x"])
-    ['coast where x > -0.5', 'never brake']
-    """
-    lines = []
-    for rows, what in clauses:
-        moving = rows[rows[:, 1:].any(axis=1)]
-        where = " and ".join(half_space(row, components) for row in moving)
-        lines.append(f"{what} where {where}" if where else what)
-    return lines
 
 
 def number(value: float) -> str:

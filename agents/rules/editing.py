@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.rules.proofs import component_number, point_in
+from oda_rl.agents.rules.proofs import point_in
 from oda_rl.files.schema import Member, check, real, require, whole
 
 if TYPE_CHECKING:
@@ -91,15 +91,7 @@ SCHEMA: dict[str, Member] = {
 
 @dataclass(frozen=True, eq=False)
 class Clauses:
-    """C clauses: the first F forbid an action where they hold, the others fix it.
-
-    >>> high = np.array([[-0.1, 1.0]])  # where x - 0.1 > 0
-    >>> clauses = Clauses.of([(high, 0)], [(-high, np.eye(2)[:, 1:], False)], np.eye(2)[:, :, None])
-    >>> clauses.at(np.array([[0.0], [0.2]]))[0].tolist()
-    [[False, False], [True, False]]
-    >>> clauses.at(np.array([[0.0], [0.2]]))[1].tolist()
-    [0, -1]
-    """
+    """C clauses: the first F forbid an action where they hold, the others fix it."""
 
     conditions: FloatArray
     """Rows of all clauses, offsets and slopes, shape (R, 1 + d)."""
@@ -240,28 +232,6 @@ def done_at(
     return np.asarray(np.concatenate([outputs, clauses.outputs, last])[rows])
 
 
-def completed(clauses: Clauses, outputs: FloatArray) -> Clauses:
-    """Add clauses that fix an action where all cells of a rule are forbidden.
-
-    Raises ValueError if all actions are forbidden somewhere.
-    """
-    n_actions = outputs.shape[1]
-    if len(clauses.forbidden) == 0:
-        return clauses
-    for _, where in _all_forbidden(clauses, range(n_actions)):
-        raise ValueError(
-            f"every action is forbidden at {where.round(4).tolist()}: one must be left"
-        )
-    actions = np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
-    more = [
-        (rows, np.eye(n_actions)[:, a : a + 1], False)
-        for rows, _ in _all_forbidden(clauses, actions)
-        for a in range(n_actions)
-        if a not in actions
-    ]
-    return Clauses.of(clauses.forbids, [*clauses.says, *more], outputs) if more else clauses
-
-
 def _all_forbidden(
     clauses: Clauses, actions: Iterable[int]
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -279,7 +249,7 @@ class Editor:
 
     A forbidden action is never taken. Of clauses that fix an action the latest decides, except that
     a later clause does not override a lock. Methods raise ValueError for unknown cells, components
-    or actions, locked cells, and numbers that are not finite.
+    or actions.
 
     Parameters
     ----------
@@ -300,19 +270,17 @@ class Editor:
         bounds: FloatArray | None = None,
     ) -> None:
         self._policy, self._calls, self._action_names = policy, calls, action_names
-        self._bounds = bounds
-        self._scores, self._outputs = policy.scores.copy(), policy.outputs.copy()
-        edited = policy.clauses
+        self._bounds, edited = bounds, policy.clauses
         self._forbids = [] if edited is None else edited.forbids
         self._says = [] if edited is None else edited.says
-        self._locked: set[int] = set()
 
     def lock(self, cell: int) -> Self:
         """Lock a cell: its output stays where its score is greatest now."""
-        k = self._cell("cell", cell)
-        rows = np.delete(self._scores[k] - self._scores, k, axis=0)
-        self._says.append((rows[rows.any(axis=1)], self._outputs[k].copy(), True))
-        self._locked.add(k)
+        scores, outputs = self._policy.scores, self._policy.outputs
+        if int(cell) != cell or not 0 <= cell < len(scores):
+            raise ValueError(f"cell is {cell!r}: it must be an integer from 0 to {len(scores) - 1}")
+        rows = np.delete(scores[cell] - scores, cell, axis=0)
+        self._says.append((rows[rows.any(axis=1)], outputs[cell].copy(), True))
         return self
 
     def forbid(self, action: str | int, where: str | None = None) -> Self:
@@ -325,7 +293,7 @@ class Editor:
         where : str, optional
             As in ``"pole angle > .1 and x[0] < 2"``.
         """
-        if self._outputs.shape[2] > 1:
+        if self._policy.continuous:
             raise ValueError(
                 f"forbid({action!r}): actions are continuous; fix the action with where(...)"
             )
@@ -346,44 +314,15 @@ class Editor:
         self._says.insert(first, (self._rows(condition), self._output(do), False))
         return self
 
-    def merge(self, cell: int, other: int) -> Self:
-        """Give the cell ``other`` the output of ``cell``."""
-        k, j = self._cell("cell", cell), self._open("other", other)
-        self._outputs[j] = self._outputs[k]
-        return self
-
-    def set(self, cell: int, coefficients: Mapping[str | int, float]) -> Self:
-        """Set coefficients of a cell's score: slopes by component, and ``"offset"``."""
-        k = self._open("cell", cell)
-        for name, value in coefficients.items():
-            if not np.isfinite(value):
-                raise ValueError(f"coefficients[{name!r}] is {value!r}: it must be finite")
-            at = 0 if name == "offset" else 1 + component_number(name, self._calls)
-            self._scores[k, at] = value
-        return self
-
     def done(self) -> "RulePolicy":
         """Return the edited policy; raise ValueError if all actions are forbidden somewhere."""
-        rule = replace(self._policy, scores=self._scores, outputs=self._outputs)
         if not self._forbids and not self._says:
-            return rule
-        return within(rule, Clauses.of(self._forbids, self._says, self._outputs))
-
-    def _cell(self, name: str, cell: int) -> int:
-        n = len(self._scores)
-        if int(cell) != cell or not 0 <= cell < n:
-            raise ValueError(f"{name} is {cell!r}: it must be an integer from 0 to {n - 1}")
-        return int(cell)
-
-    def _open(self, name: str, cell: int) -> int:
-        k = self._cell(name, cell)
-        if k in self._locked:
-            raise ValueError(f"{name} is {cell!r}, which is locked: it must be another one")
-        return k
+            return self._policy
+        return within(self._policy, Clauses.of(self._forbids, self._says, self._policy.outputs))
 
     def _rows(self, where: str | None) -> FloatArray:
         if where is None:
-            return np.zeros((0, self._scores.shape[1]))
+            return np.zeros((0, self._policy.scores.shape[1]))
         rows = condition_rows(where, self._calls)
         if point_in(rows) is None:
             raise ValueError(f"where is {where!r}, which holds nowhere: it must hold somewhere")
@@ -402,7 +341,7 @@ class Editor:
 
     def _output(self, do: Any) -> FloatArray:
         """Encode an action as an output of the rule."""
-        _, n, width = self._outputs.shape
+        _, n, width = self._policy.outputs.shape
         if width == 1:
             return np.eye(n)[:, self._action(do)][:, None]
         parts = np.atleast_1d(np.asarray(do, dtype=np.float64))
@@ -417,12 +356,28 @@ class Editor:
 
 
 def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
-    """Return a rule within clauses; raise ValueError if all actions are forbidden somewhere."""
-    full = completed(clauses, rule.outputs)
+    """Return a rule within clauses; raise ValueError if all actions are forbidden somewhere.
+
+    Where all actions of its cells are forbidden, clauses fix another one.
+    """
+    outputs, says = rule.outputs, clauses.says
+    if len(clauses.forbidden):
+        n_actions, used = rule.n_actions, np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
+        for _, where in _all_forbidden(clauses, range(n_actions)):
+            raise ValueError(
+                f"every action is forbidden at {where.round(4).tolist()}: one must be left"
+            )
+        says += [
+            (rows, np.eye(n_actions)[:, a : a + 1], False)
+            for rows, _ in _all_forbidden(clauses, used)
+            for a in range(n_actions)
+            if a not in used
+        ]
     codevectors = list(rule.codevectors[: len(rule.scores)])
     middle = np.mean(codevectors, axis=0)
-    for rows, _, _ in full.says:
+    for rows, _, _ in says:
         holds = (rows[:, 0] + rows[:, 1:] @ middle > 0.0).all()
         inside = None if holds else point_in(rows)
         codevectors.append(middle if inside is None else inside)
+    full = Clauses.of(clauses.forbids, says, outputs)
     return replace(rule, clauses=full, codevectors=np.array(codevectors))

@@ -3,7 +3,6 @@
 A rule with clauses is a set of polyhedra; in each, one cell or one clause decides.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,31 +11,8 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 
-_INDEXED = re.compile(r"^(?:x|observation)\[(\d+)\]$")
 _TINY = 1e-9
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-
-
-def component_number(name: str | int, calls: Sequence[Sequence[str]]) -> int:
-    """Return the index of a component given by its name, ``x[2]`` or its index.
-
-    >>> component_number("speed", [["angle", "speed"]]), component_number("x[0]", [["angle"]])
-    (1, 0)
-    """
-    d = len(calls[0])
-    if isinstance(name, str):
-        for names in calls:
-            if name in names:
-                return list(names).index(name)
-        indexed = _INDEXED.match(name.strip())
-        number = int(indexed.group(1)) if indexed else d
-    else:
-        number = int(name)
-    if not 0 <= number < d:
-        raise ValueError(
-            f"component is {name!r}: it must be one of {list(calls[0])}, or a number below {d}"
-        )
-    return number
 
 
 def point_in(
@@ -103,11 +79,6 @@ def split(
     """Split a rule into polyhedra within bounds; return those that are not empty.
 
     ``forbids`` and ``says``, clauses in order of precedence, are (rows, action).
-
-    >>> scores = np.array([[0.0, 0.0], [0.0, 1.0]])
-    >>> above_2, all_x = [(np.array([[-2.0, 1.0]]), 0)], np.full(1, np.inf)
-    >>> [piece.cell for piece in split(scores, np.array([0, 1]), [], above_2, -all_x, all_x)]
-    [2, 0, 1]
     """
 
     def restricted(piece: Piece, rows: FloatArray, strict: Any, cell: int = -1) -> list[Piece]:
@@ -202,20 +173,21 @@ def checked_box(
     calls: Sequence[Sequence[str]],
     space: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the bounds of all components, shape (d,) each.
-
-    >>> checked_box({"speed": (-1, 1)}, [["place", "speed"]])
-    (array([-inf,  -1.]), array([inf,  1.]))
-    """
+    """Return the bounds of all components, shape (d,) each."""
     d = len(calls[0])
     low, high = np.full(d, -np.inf), np.full(d, np.inf)
     if space is not None:
         low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
+    numbers = {name: j for names in calls for j, name in enumerate(names)}
+    numbers |= {j: j for j in range(d)} | {f"x[{j}]": j for j in range(d)}
     for name, (first, last) in box.items():
         if not first <= last:
             raise ValueError(f"box[{name!r}] is {(first, last)!r}: it must be (lower, upper)")
-        j = component_number(name, calls)
-        low[j], high[j] = first, last
+        if name not in numbers:
+            raise ValueError(
+                f"component is {name!r}: it must be one of {list(calls[0])}, or a number below {d}"
+            )
+        low[numbers[name]], high[numbers[name]] = first, last
     return low, high
 
 

@@ -214,7 +214,7 @@ def report_of(
         versions=present_versions(),
         scale=tuple(scale.tolist()),
         value_name=agent.policy.value_name,
-        parts=tuple(export.parts),
+        parts=() if agent.interface.box is None else agent.interface.action_names,
         training=training,
     )
     player = report.player(trusting=not agent.named_by_file)
