@@ -1,4 +1,4 @@
-"""What an agent delivers: arrays that decide, explain themselves and can be written down in C.
+"""Policies, which agents deliver: arrays that decide, explain themselves and export to C.
 
 ``contract`` says what a policy is, and ``cells``, ``joint`` and ``rules`` are the kinds there are;
 ``explaining`` and ``export`` take any.

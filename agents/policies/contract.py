@@ -61,7 +61,7 @@ class CellTables(NamedTuple):
 
 
 class InLoops(NamedTuple):
-    """How compiled loops decide by a policy (:mod:`oda_rl.agents.base.compiled_loop`)."""
+    """Decisions by a policy in compiled loops (:mod:`oda_rl.agents.base.compiled_loop`)."""
 
     kind: str
     """Name of the kind of policy."""
@@ -72,7 +72,7 @@ class InLoops(NamedTuple):
 
 
 class Policy(Protocol):
-    """What an agent delivers; points have the shape (n, d)."""
+    """A policy, which an agent delivers; points have the shape (n, d)."""
 
     @property
     def codevectors(self) -> FloatArray:
@@ -88,11 +88,11 @@ class Policy(Protocol):
 
     @property
     def choice_name(self) -> str:
-        """What a choice is: "action", "codevector", "level" or "cell"."""
+        """Kind of choices: "action", "codevector", "level" or "cell"."""
 
     @property
     def value_name(self) -> str:
-        """What choices are compared by: "value" or "score"."""
+        """Name of the numbers by which choices are compared: "value" or "score"."""
 
     @property
     def q_values(self) -> FloatArray:
@@ -127,7 +127,7 @@ class Policy(Protocol):
 
     @property
     def in_loops(self) -> InLoops | None:
-        """How compiled loops decide by it; None if they cannot."""
+        """Decisions by it in compiled loops; None if these cannot."""
 
     @property
     def tables(self) -> CellTables:
@@ -198,7 +198,7 @@ class Trained(Protocol):
 
     @property
     def visits(self) -> FloatArray:
-        """How often each choice in each cell has been learned from, shape (K, A)."""
+        """Number of updates of each choice in each cell, shape (K, A)."""
 
     @property
     def extent(self) -> Extent:

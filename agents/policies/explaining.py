@@ -1,4 +1,4 @@
-"""What an agent does in a state, and why; and policies, cell by cell.
+"""Explanations of an agent's actions, and tables of policies, cell by cell.
 
 How far a state is from one in which the agent would act otherwise is in
 :mod:`oda_rl.agents.policies.alternatives`.

@@ -132,7 +132,7 @@ class Export:
 
 
 class Tables(NamedTuple):
-    """What decisions need, in double precision."""
+    """Tables that decisions need, in double precision."""
 
     scores: FloatArray
     """The diagram less the row of the cell at the origin, in units of the width, (K, 1 + d)."""
@@ -217,7 +217,7 @@ class Tables(NamedTuple):
 
 
 class IntegerTables(NamedTuple):
-    """What decisions need, in 16 bits, and offsets in 32.
+    """Tables that decisions need, in 16 bits, and offsets in 32.
 
     With ``x = round((observation - origin) * scale)``, the score of cell k is ``unit`` times
     ``offsets[k] * one + 2**shifts[k] * <slopes[k], x>``. A row of advantages is to be multiplied by

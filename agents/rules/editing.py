@@ -291,7 +291,7 @@ class Editor:
         action : str or int
             Its name, or its number from 0.
         where : str, optional
-            As in ``"pole angle > .1 and x[0] < 2"``.
+            As in ``"pole angle > 0.1 and x[0] < 2"``.
         """
         if self._policy.continuous:
             raise ValueError(

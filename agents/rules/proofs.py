@@ -178,7 +178,7 @@ def checked_box(
     low, high = np.full(d, -np.inf), np.full(d, np.inf)
     if space is not None:
         low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
-    numbers = {name: j for names in calls for j, name in enumerate(names)}
+    numbers: dict[Any, int] = {name: j for names in calls for j, name in enumerate(names)}
     numbers |= {j: j for j in range(d)} | {f"x[{j}]": j for j in range(d)}
     for name, (first, last) in box.items():
         if not first <= last:
