@@ -189,23 +189,17 @@ def test_the_wrapper_is_remade_from_a_spec():
 
 @pytest.mark.slow
 def test_the_cliff_is_learned_as_a_table():
-    # The benchmark finds the optimum with .65 of 20 seeds at 20 000 steps, and -200 otherwise; as a
-    # one-hot vector, with none.
-    returns = []
-    for seed in range(3):
-        agent = FittedQAgent(gym.make("CliffWalking-v1", max_episode_steps=200), seed=seed)
-        returns += agent.learn(20_000).evaluate(1, seed=0).tolist()
-    assert returns.count(-13.0) >= 1
+    # 13 of 20 seeds find the optimum, and the others -200; as a one-hot vector, none does.
+    env = gym.make("CliffWalking-v1", max_episode_steps=200)
+    agents = (FittedQAgent(env, seed=seed).learn(20_000) for seed in range(6))
+    assert any(agent.evaluate(1, seed=0)[0] == -13.0 for agent in agents)
 
 
 @pytest.mark.parametrize(
     ("kind", "env_id"),
-    [
-        *((kind, env_id) for kind in KINDS for env_id in ("FrozenLake-v1", "Pendulum-v1")),
-        (TwoTimescaleAgent, "Blackjack-v1"),
-        (FittedQAgent, "Blackjack-v1"),
-    ],
-)
+    [(TwoTimescaleAgent, "FrozenLake-v1"), (FittedQAgent, "Blackjack-v1"),
+     (TwoTimescaleAgent, "Pendulum-v1"), (quick_rule, "Pendulum-v1")],
+)  # fmt: skip
 def test_files_and_users_loops(kind, env_id, tmp_path):
     env = gym.make(env_id)
     agent = kind(env, seed=0, action_bins=3).learn(steps_for(kind, 1000, 400))
@@ -232,29 +226,28 @@ def test_files_and_users_loops(kind, env_id, tmp_path):
 
 @pytest.mark.slow
 def test_continuous_actions_train_from_the_command_line(tmp_path, capsys):
-    for env_id in ("Pendulum-v1", "MountainCarContinuous-v0"):
-        out = tmp_path / env_id
-        arguments = ["--env-id", env_id, "--total-timesteps", "1000", "--action-bins", "3"]
-        assert main(["train", *arguments, "--out", str(out)]) == 0
-        assert main(["evaluate", str(out), "--episodes", "2"]) == 0
+    out = tmp_path / "run"
+    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--action-bins", "3"]
+    assert main(["train", *arguments, "--out", str(out)]) == 0
+    assert main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert "return over 2 greedy episodes" in capsys.readouterr().out
 
 
 @kinds
-def test_gymnasiums_wrappers(kind, tmp_path):
+def test_gymnasiums_wrappers(kind):
     env = gym.wrappers.RecordEpisodeStatistics(gym.make(BARTO), buffer_length=10_000)
-    agent = kind(env, seed=0).learn(steps_for(kind, 1500))
+    agent = kind(env, seed=0).learn(300)
     np.testing.assert_array_equal(list(env.return_queue), agent.episodes.rows[:, 0])
     short = gym.wrappers.TimeLimit(gym.make(BARTO), 7)
-    agent = kind(short, seed=0).learn(steps_for(kind, 700))
-    assert agent.episodes.rows[:, 1].max() == 7
+    assert kind(short, seed=0).learn(300).episodes.rows[:, 1].max() == 7
     assert kind(gym.wrappers.NormalizeObservation(gym.make(BARTO)), seed=0).learn(300).n_cells
+
+
+def test_a_training_is_filmed(tmp_path):
     place = gym.make("CartPole-v1", render_mode="rgb_array")
-    filmed = gym.wrappers.RecordVideo(
-        place, f"{tmp_path}/film", video_length=20, disable_logger=True
-    )
-    agent = kind(filmed, seed=0).learn(60)
-    filmed.close()
+    film = gym.wrappers.RecordVideo(place, f"{tmp_path}/film", video_length=20, disable_logger=True)
+    TwoTimescaleAgent(film, seed=0).learn(60)
+    film.close()
     assert list(tmp_path.glob("film/*.mp4"))
 
 

@@ -34,22 +34,6 @@ def test_registration():
     assert envs.observation_space.shape == (3, 4)
 
 
-def test_dynamics_agree_with_the_oracle_over_random_play():
-    env = BartoCartPoleEnv()
-    rng = np.random.default_rng(0)
-    env.reset(seed=0)
-    for _ in range(10_000):
-        action = int(rng.integers(2))
-        expected, failed = oracles.cartpole_step(env.state, action)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        # Both do the same arithmetic in another order: a few units in the last place.
-        np.testing.assert_allclose(env.state, expected, rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(observation, env.state.astype(np.float32))
-        assert (reward, terminated, truncated) == (1.0, failed, False)
-        if terminated:
-            env.reset()
-
-
 def test_dynamics_agree_with_the_oracle_at_random_states():
     env = BartoCartPoleEnv(friction_cart=0.3, friction_pole=0.01)
     env.reset(seed=0)
@@ -59,9 +43,12 @@ def test_dynamics_agree_with_the_oracle_at_random_states():
         state[rng.integers(4)] *= rng.integers(2)  # zeros too: sgn(0) = 0
         action = int(rng.integers(2))
         env.state, env.steps_beyond_terminated = state, None
-        env.step(action)
-        expected, _ = oracles.cartpole_step(state, action, 0.3, 0.01)
+        observation, reward, terminated, truncated, _ = env.step(action)
+        expected, failed = oracles.cartpole_step(state, action, 0.3, 0.01)
+        # Both do the same arithmetic in another order: a few units in the last place.
         np.testing.assert_allclose(env.state, expected, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(observation, env.state.astype(np.float32))
+        assert (reward, terminated, truncated) == (1.0, failed, False)
 
 
 @pytest.mark.parametrize("integrator", ["euler", "semi-implicit euler"])
@@ -80,19 +67,6 @@ def test_without_friction_it_is_gymnasiums_cartpole(integrator):
             np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
 
 
-def test_time_limit_truncates():
-    env = gym.make(ID)
-    env.reset(seed=0)
-    gains = np.array([0.02, 0.05, 1.0, 0.3])  # of a linear controller that keeps the pole up
-    steps = 0
-    while True:
-        _, _, terminated, truncated, _ = env.step(int(gains @ env.unwrapped.state > 0))
-        steps += 1
-        if terminated or truncated:
-            break
-    assert (steps, terminated, truncated) == (1000, False, True)
-
-
 def test_vector_env_agrees_with_single_envs():
     n = 6
     envs = BartoCartPoleVectorEnv(num_envs=n, max_episode_steps=25)
@@ -105,7 +79,7 @@ def test_vector_env_agrees_with_single_envs():
     over = np.zeros(n, dtype=bool)
     lengths = np.zeros(n, dtype=int)
     resets = 0
-    for _ in range(400):
+    for _ in range(300):
         actions = rng.integers(2, size=n)
         observations, rewards, terminated, truncated, _ = envs.step(actions)
         for i, env in enumerate(singles):
@@ -174,12 +148,15 @@ def test_bad_vector_action():
         envs.step(np.array([0, 1, 1]))
 
 
-@pytest.mark.parametrize("name", ["friction_cart", "friction_pole"])
-@pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 @pytest.mark.parametrize("kind", [BartoCartPoleEnv, BartoCartPoleVectorEnv])
-def test_bad_friction(kind, name, value):
-    with pytest.raises(ValueError, match=f"{name} is .*at least 0"):
-        kind(**{name: value})
+def test_bad_friction(kind):
+    for name, value in (
+        ("friction_cart", -0.1),
+        ("friction_pole", np.nan),
+        ("friction_cart", np.inf),
+    ):
+        with pytest.raises(ValueError, match=f"{name} is .*at least 0"):
+            kind(**{name: value})
 
 
 def test_steps_after_the_end_warn_and_earn_nothing():

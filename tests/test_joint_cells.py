@@ -186,8 +186,5 @@ def test_a_grid_is_offered_where_one_is_asked_for():
 @pytest.mark.slow
 def test_it_learns_to_swing_up():
     # 18 of 20 seeds reach -200 in 100,000 steps.
-    means = [
-        TwoTimescaleAgent("Pendulum-v1", seed=seed).learn(60_000).evaluate(20, seed=seed).mean()
-        for seed in range(2)
-    ]
-    assert max(means) > -250.0
+    agents = (TwoTimescaleAgent("Pendulum-v1", seed=seed).learn(60_000) for seed in range(2))
+    assert any(agent.evaluate(20, seed=0).mean() > -250.0 for agent in agents)

@@ -1,6 +1,5 @@
 """The order of a Dict space's keys changes nothing: learning, files, exports, explanations."""
 
-import itertools
 import json
 import zipfile
 from collections import OrderedDict
@@ -12,7 +11,6 @@ from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy, load_agent
-from oda_rl.agents.environments.spaces import canonical
 
 PARTS = [("speed", spaces.Box(-1.0, 1.0, (2,))), ("gear", spaces.Discrete(3))]
 ARM = [("reach", spaces.Box(0.0, 1.0, ())), ("held", spaces.MultiBinary(1))]
@@ -24,14 +22,12 @@ def keyed(order):
     make = [
         lambda pairs: spaces.Dict(dict(pairs)),  # which Gymnasium sorts
         spaces.Dict,
-        lambda pairs: spaces.Dict(OrderedDict(pairs)),
-        lambda pairs: spaces.Dict(**dict(pairs)),
         lambda pairs: spaces.Dict(OrderedDict(pairs[::-1])),
     ][order]
     return make([*PARTS, ("arm", spaces.Tuple([make(ARM)]))])
 
 
-ORDERS = range(5)
+ORDERS = range(3)
 REFUSED = "env has .* the agent was trained with"
 
 
@@ -72,23 +68,14 @@ def actions(agent):
     return [int(agent.predict(one)[0]) for one in observations()]
 
 
-def learned(kind, env, steps=1500):
-    return kind(env, seed=0, gamma=0.1).learn(steps)
+def learned(kind, env):
+    return kind(env, seed=0, gamma=0.1).learn(1000)
 
 
 @pytest.fixture(scope="module", params=[TwoTimescaleAgent, FittedQAgent])
 def agents(request):
     """Agents of a class, each trained in another order."""
     return [learned(request.param, Keyed(order)) for order in ORDERS]
-
-
-def test_orders_of_gymnasium():
-    assert [list(keyed(order)) for order in ORDERS] == [
-        ["arm", "gear", "speed"], *3 * [["speed", "gear", "arm"]], ["arm", "gear", "speed"]
-    ]  # fmt: skip
-    assert list(keyed(4)["arm"][0]) == ["held", "reach"]
-    assert [list(canonical(keyed(order))["arm"][0]) for order in ORDERS] == 5 * [["held", "reach"]]
-    assert all(keyed(a) == keyed(b) for a, b in itertools.combinations(ORDERS, 2))
 
 
 def test_what_is_learned_is_the_same(agents):
@@ -156,7 +143,7 @@ def by_name(observation):
 
 
 def test_logs_may_have_their_keys_in_any_order():
-    seen = observations(400)
+    seen = observations()
     arms = [one["arm"][0] for one in seen]
     rows = {
         "speed": np.array([one["speed"] for one in seen]),
@@ -169,7 +156,7 @@ def test_logs_may_have_their_keys_in_any_order():
     after = {key: next_rows(part) for key, part in rows.items()}
     over = np.arange(len(seen)) % 10 == 9
     policies = set()
-    for order, log in itertools.product((0, 1, 3), (rows, backwards)):
+    for order, log in ((0, rows), (1, backwards)):
         agent = FittedQAgent((keyed(order), spaces.Discrete(2)), seed=0, gamma=0.1)
         policies.add(tuple(actions(agent.fit((log, decided, gains, after, over)))))
     assert len(policies) == 1

@@ -5,8 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from oda_rl import InvalidFileError, ODAClassifier
-from oda_rl.agents import load_agent
+from oda_rl import ODAClassifier
 from oda_rl.command.cli import _Console, main
 from oda_rl.exporting import export_c
 from oda_rl.files.schema import printable
@@ -30,8 +29,8 @@ def set_in(*keys):
 @pytest.mark.parametrize(
     "keys",
     [
-        *[(key,) for key in ("kind", "format", "env_id", "partition", "training_seconds", HOSTILE)],
-        *[("env_spec", key) for key in ("id", "name", "module", "max_episode_steps", HOSTILE)],
+        *[(key,) for key in ("kind", "env_id", "training_seconds", HOSTILE)],
+        *[("env_spec", key) for key in ("id", "module", "max_episode_steps", HOSTILE)],
         ("env_spec", "kwargs", HOSTILE),
         ("env_spec", "kwargs", "gravity"),
         ("config", HOSTILE),
@@ -58,12 +57,6 @@ def test_faults_of_environments_are_escaped(small_agent, changed, capfd):
     error = capfd.readouterr().err[:-1]
     assert "which" in error
     assert printable(error) == error
-
-
-def test_exceptions_of_files_are_escaped(small_agent, changed):
-    with pytest.raises(InvalidFileError) as caught:
-        load_agent(changed(small_agent, set_in("env_spec", "name")))
-    assert printable(str(caught.value)) == str(caught.value)
 
 
 def test_tables_and_lines_are_escaped_and_are_no_markup():
