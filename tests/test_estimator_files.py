@@ -10,21 +10,23 @@ from sklearn.datasets import make_moons
 import oda_rl
 from oda_rl import InvalidFileError, SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl.files.archive import load_archive, save_archive
-from oda_rl.files.schema import Floats, _check
-from oda_rl.files.schema import InvalidFileError as Refused
 
 MOONS, LABELS = make_moons(300, noise=0.15, random_state=0)
 MOONS += 5.0  # in the domain of every divergence
 
-KINDS = [getattr(oda_rl, name) for name in oda_rl.__all__]
-KINDS = [kind for kind in KINDS if issubclass(kind, BaseEstimator)]
+EXPORTED = [getattr(oda_rl, name) for name in oda_rl.__all__]
+KINDS = [kind for kind in EXPORTED if issubclass(kind, BaseEstimator)]
 SETTINGS = {
     "BatchDeterministicAnnealing": {"n_clusters": 5},
     "ConvexClustering": {"bandwidth": 0.3},
+    "DistributedODAClusterer": {"n_clusters": 4},
     "DistributedGaussianMixture": {"n_components": 4},
     "INFEX": {"bandwidth": 0.3},
     "KernelVectorQuantization": {"max_distortion": 0.5},
     "LVQ": {"n_prototypes": 3},
+    "ODAClassifier": {"n_clusters": 4},
+    "ODAClusterer": {"n_clusters": 4},
+    "ODARegressor": {"n_clusters": 4},
     "SGDGaussianMixture": {"n_components": 4},
     "SOM": {"shape": [3, 4]},
     "StochasticEMGaussianMixture": {"n_components": 4},
@@ -32,17 +34,17 @@ SETTINGS = {
 STREAMED = [
     (kind, {}) for kind in KINDS if hasattr(kind, "partial_fit") and "ODA" not in kind.__name__
 ] + [
-    (SGDGaussianMixture, {"batch_size": 7, "covariance_type": "full"}),
+    (SGDGaussianMixture, {"batch_size": 30, "covariance_type": "full"}),
     (SGDGaussianMixture, {"update": "sgd", "covariance_type": "tied_spherical"}),
     (SGDGaussianMixture, {"forgetting": 0.01, "batch_size": 64}),
-    (StochasticEMGaussianMixture, {"batch_size": 9, "covariance_type": "full"}),
+    (StochasticEMGaussianMixture, {"batch_size": 50, "covariance_type": "full"}),
 ]
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
 def made(kind, **more):
-    seed = {"random_state": 0} if hasattr(kind, "random_state") else {}
+    seed = {"random_state": 0} if "random_state" in kind().get_params() else {}
     return kind(**{**SETTINGS.get(kind.__name__, {}), **seed, **more})
 
 
@@ -92,8 +94,7 @@ def test_unfitted_estimators(kind, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "more"), STREAMED)
-@pytest.mark.parametrize("steps", [20, 150])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("steps", "dtype"), [(20, np.float64), (150, np.float32)])
 def test_streams_continue_to_the_same_bits(kind, more, steps, dtype, tmp_path):
     points = MOONS.astype(dtype)
     model = made(kind, **more).partial_fit(points[:steps])
@@ -102,20 +103,6 @@ def test_streams_continue_to_the_same_bits(kind, more, steps, dtype, tmp_path):
     for one in (model, loaded):
         one.partial_fit(points[steps:])
     assert_same(model, loaded)
-
-
-def test_accumulated_statistics_are_saved(tmp_path):
-    model = made(StochasticEMGaussianMixture).partial_fit(MOONS[:200])
-    for seen, apart in ((5, True), (200, False)):
-        model._seen, model._accumulate = seen, 20
-        if apart:
-            model._statistics = model._mixture._replace(means=model._mixture.means + 1.0)
-        else:
-            model._statistics = model._mixture
-        model.save(tmp_path / "model.zip")
-        loaded = StochasticEMGaussianMixture.load(tmp_path / "model.zip")
-        assert (loaded._statistics is loaded._mixture) is not apart
-        np.testing.assert_array_equal(loaded._statistics.means, model._statistics.means)
 
 
 def test_settings_of_scikit_learn_are_saved(tmp_path):
@@ -149,17 +136,6 @@ def put(**values):
     return change
 
 
-def noted(**values):
-    """Return a change of how far the mixture has learned."""
-
-    def change(model):
-        learned = oda_rl.mixtures.state.Progress(model._mixture.progress)
-        for name, value in values.items():
-            setattr(learned, name, value)
-
-    return change
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -170,9 +146,6 @@ def noted(**values):
         (put(precisions=lambda a: a[:, :1]), "must have 2 columns"),
         (put(precisions=lambda a: -a), "must be a number in"),
         (put(progress=lambda a: a[:-8]), "another size"),
-        (noted(freed=4.0, crowded=0.0), "freed"),
-        (noted(freed=0.5, crowded=0.0), "for 0.0"),
-        (noted(freed=-1.0, crowded=0.0), "for 0.0"),
         (lambda model: delattr(model, "_rules"), "only some"),
         (lambda model: setattr(model, "more", 1), "unknown attribute"),
         (lambda model: setattr(model, "_rules", model._rules._replace(period=0)), "period is 0"),
@@ -195,17 +168,9 @@ def test_invalid_grid_of_a_map(tmp_path):
 def test_infinite_codevectors(kind, tmp_path):
     made(kind).fit(MOONS, LABELS).save(tmp_path / "model.zip")
     metadata, arrays = load_archive(tmp_path / "model.zip")
-    for name in arrays:
-        if arrays[name].dtype == float and arrays[name].shape[1:] == (2,) and arrays[name].size:
-            others = {**arrays, name: np.full_like(arrays[name], np.inf)}
-            save_archive(tmp_path / "other.zip", metadata, others)
-            with pytest.raises(InvalidFileError, match="is inf|are not|out of|another"):
-                kind.load(tmp_path / "other.zip")
-
-
-def test_precision_of_floats():
-    for dtype in (np.float32, np.float64):
-        _check(np.zeros((2, 3), dtype), Floats("n, d"), {"d": 3}, "it")
-    for dtype in (np.float16, np.int64, ">f4"):
-        with pytest.raises(Refused, match="must be of float"):
-            _check(np.zeros((2, 3), dtype), Floats("n, d"), {"d": 3}, "it")
+    names = [n for n, a in arrays.items() if a.dtype == float and a.shape[1:] == (2,) and a.size]
+    for name in names[:: max(1, len(names) // 5)]:
+        others = {**arrays, name: np.full_like(arrays[name], np.inf)}
+        save_archive(tmp_path / "other.zip", metadata, others)
+        with pytest.raises(InvalidFileError, match="is inf|are not|out of|another"):
+            kind.load(tmp_path / "other.zip")

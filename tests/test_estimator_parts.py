@@ -6,21 +6,13 @@ import pytest
 from sklearn.base import clone
 
 from oda_rl import ODAClusterer
-from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.base import log_cell_volumes
 from oda_rl.annealing.bifurcation import critical_temperature
-from oda_rl.annealing.classifier import (
-    best_temperature,
-)
-from oda_rl.annealing.levels import AnnealingConstants, Schedule
+from oda_rl.annealing.classifier import best_temperature
+from oda_rl.annealing.levels import AnnealingConstants
 from oda_rl.annealing.regressor import fit_local_models
 from oda_rl.divergences import (
     BregmanDivergence,
-    Divergence,
-    IDivergence,
-    ItakuraSaito,
-    Mahalanobis,
-    SquaredEuclidean,
 )
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
@@ -30,8 +22,7 @@ from oda_rl.quantization.metric_learning import cross_entropy, learn_metric
 
 @pytest.mark.parametrize(
     ("divergence", "seed"),
-    [("squared_euclidean", seed) for seed in range(20)]
-    + [(name, seed) for name in ("i_divergence", "itakura_saito") for seed in range(3)],
+    [("squared_euclidean", 0), ("squared_euclidean", 1), ("i_divergence", 2), ("itakura_saito", 3)],
 )
 def test_a_codevector_splits_at_its_critical_temperature(divergence, seed):
     points = np.random.default_rng(seed).normal(size=(1000, 3)) * [1.0, 0.8, 0.1]
@@ -96,67 +87,6 @@ def test_constants_are_those_of_the_annealing(tmp_path):
     assert ODAClusterer.load(tmp_path / "model").constants == constants
 
 
-def begun(points, divergence=None, *, init=None, seed=0, **changed):
-    """An annealer that has seen some points of one class, of equal weights."""
-    schedule = {
-        "max_codevectors": 50, "min_temperature": 1e-3, "cooling": 0.8, "ends_full": False,
-        "samples_per_codevector": 50.0, "max_samples": np.inf, "target_distortion": 0.0,
-        "target_error": 0.0, "forgetting": 0.0, **changed,
-    }  # fmt: skip
-    own = SquaredEuclidean() if divergence is None else divergence
-    found = Annealer(Schedule(**schedule), own, points.shape[1], np.random.default_rng(seed))
-    found.begin(own.embed(points), *of_one_class(points), init=init)
-    return found
-
-
-def of_one_class(points):
-    return np.zeros(len(points), dtype=np.int64), np.ones(len(points))
-
-
-def end_level(annealer, points):
-    """Show it as many of its points as end a temperature level."""
-    points = np.resize(points, (annealer.room, points.shape[1]))
-    annealer.observe(points, *of_one_class(points))
-
-
-@pytest.mark.parametrize(
-    "divergence",
-    [SquaredEuclidean(), Mahalanobis([[4.0, 1.0], [1.0, 0.5]]), IDivergence(), ItakuraSaito()],
-)
-def test_split_codevectors_stand_apart_in_units_of_the_temperature(divergence: Divergence):
-    # Each half diverges from the whole by .1² T: by so much that the pair, 2 .1 √T apart, is far
-    # closer than the √.3 √T within which codevectors are one.
-    points = 5.0 + np.random.default_rng(0).uniform(-1.0, 1.0, size=(500, 2))
-    annealer = begun(points, divergence)
-    embedded = divergence.embed(points)
-    for _ in range(8):
-        whole = divergence.embed(annealer.history[-1].codevectors)
-        assert len(annealer.codevectors) == 2 * len(whole)
-        gaps = divergence.between(annealer.codevectors, whole).min(axis=1)
-        # Only a quadratic divergence is the same in all places.
-        np.testing.assert_allclose(gaps, 0.01 * annealer.temperature, rtol=0.05)
-        end_level(annealer, embedded)
-
-
-def test_levels_begin_at_twice_the_variance_and_cool_by_the_factor():
-    points = np.random.default_rng(0).normal(size=(400, 3)) * [1.0, 2.0, 0.5]
-    annealer = begun(points, cooling=0.7)
-    for level in range(4):
-        expected = 2.0 * points.var(axis=0).sum() * 0.7**level
-        assert annealer.temperature == pytest.approx(expected)
-        end_level(annealer, points)
-    assert annealer.history[2].temperature == annealer.history[1].temperature * 0.7
-
-
-@pytest.mark.parametrize(
-    ("n_points", "refined", "expected"),
-    [(3000, True, 100), (2000, True, 100), (1500, True, 75), (600, True, 50), (600, False, 100)],
-)
-def test_a_codebook_of_few_points_grows_less_before_it_is_refined(n_points, refined, expected):
-    schedule = begun(np.zeros((5, 1)), max_codevectors=50, ends_full=refined).schedule
-    assert schedule.grown(n_points * 0.5) == expected
-
-
 @pytest.mark.parametrize(
     ("n_points", "refine", "factor"), [(200, True, 0.6), (199, True, 0.5), (199, False, 0.8)]
 )
@@ -169,42 +99,11 @@ def test_few_points_are_cooled_faster_where_that_is_made_good_for(n_points, refi
         np.testing.assert_allclose(temperatures[1:] / temperatures[:-1], factor)
 
 
-@pytest.mark.parametrize(("gap", "expected"), [(0.5, 1), (0.6, 2)])
-def test_codevectors_closer_than_the_root_of_a_third_of_the_temperature_are_one(gap, expected):
-    # At |x - y|² of .25 T and .36 T: .3 T is in between.
-    places = np.array([[-1.0], [1.0]])
-    annealer = begun(np.tile(places, (50, 1)), init=places)
-    annealer.temperature = (2.0 / gap) ** 2
-    annealer._merge_close()
-    assert len(annealer.codevectors) == expected
-    assert annealer.codevectors.mean() == pytest.approx(0.0)
-
-
-@pytest.mark.parametrize(("mass", "expected"), [(0.9e-5, 1), (1.1e-5, 2)])
-def test_codevectors_that_stand_for_next_to_nothing_are_dropped(mass, expected):
-    points = np.array([[0.0], [10.0]] * 50)
-    annealer = begun(points, init=np.array([[0.0], [10.0]]))
-    annealer.temperature = 1.0
-    annealer.masses = np.array([mass, 1.0 - mass])
-    annealer._merge_close()
-    assert len(annealer.codevectors) == expected
-    assert annealer.masses.sum() == pytest.approx(1.0)
-    assert annealer.codevectors[-1, 0] == 10.0
-
-
 def test_volumes_are_those_of_the_cells():
     corners = np.zeros(3), np.array([2.0, 3.0, 1.0])
     volumes = log_cell_volumes(lambda x: (x[:, 0] + x[:, 1] > 2.0).astype(int), 2, *corners)
     # Below the diagonal lies a triangle of area 2 out of 6. Sobol points err by less than 1e-3.
     np.testing.assert_allclose(np.exp(volumes), [2.0, 4.0], rtol=1e-3)
-
-
-def test_constant_features_have_no_volume():
-    corners = np.array([0.0, 5.0]), np.array([4.0, 5.0])
-    volumes = log_cell_volumes(lambda x: (x[:, 0] > 1.0).astype(int), 2, *corners)
-    np.testing.assert_allclose(np.exp(volumes), [1.0, 3.0], rtol=1e-3)
-    point = np.ones(2), np.ones(2)
-    assert log_cell_volumes(lambda x: np.zeros(len(x), int), 1, *point).tolist() == [0.0]
 
 
 def test_local_models_are_least_squares_where_points_are_many():
@@ -225,14 +124,6 @@ def test_a_cell_without_points_keeps_its_value_and_takes_the_common_slopes():
     )
     assert models.values[1] == 9.0
     assert models.slopes[0] == pytest.approx(2.0)
-
-
-def test_constant_features_and_tiny_scales_have_models():
-    points = np.column_stack([np.linspace(0, 1e-9, 50), np.ones(50)])
-    models = fit_local_models(
-        points, points[:, 0] * 1e9, np.ones(50), np.zeros(50, int), np.zeros(1), linear=True
-    )
-    np.testing.assert_allclose(models.slopes, [[1e9, 0.0]])
 
 
 def test_the_temperature_of_prediction_is_the_most_likely_one():
@@ -294,24 +185,6 @@ class Thing(Filed):
 
 
 Thing._stored = {"Thing": Thing}
-
-
-def test_files_hold_what_was_written_and_nothing_else(tmp_path):
-    thing = Thing()
-    thing.numbers = [1, 2.5, None, True, "text", (np.arange(3), {"key": np.float64(2.0)})]
-    thing.words = np.array(["a", "b"], dtype=object)
-    thing.rng = np.random.default_rng(3)
-    thing.save(tmp_path / "thing.zip")
-    loaded = Thing.load(tmp_path / "thing.zip")
-    assert loaded.numbers[:5] == thing.numbers[:5]
-    assert loaded.numbers[5][0].tolist() == [0, 1, 2]
-    assert loaded.numbers[5][1] == {"key": 2.0}
-    assert loaded.words.tolist() == ["a", "b"]
-    assert loaded.rng.random() == thing.rng.random()
-    thing.code = print
-    with pytest.raises(TypeError, match="Thing.code can't be saved"):
-        thing.save(tmp_path / "other.zip")
-    assert not (tmp_path / "other.zip").exists()
 
 
 def test_classes_that_are_not_listed_do_not_come_out_of_a_file(tmp_path):

@@ -1,11 +1,14 @@
 """Data frames of pandas and polars: names go in and come out, and nobody is warned for nothing."""
 
+from itertools import cycle
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.datasets import make_moons
+from test_estimator_files import KINDS, made
 
 import oda_rl
 
@@ -13,15 +16,7 @@ POINTS, LABELS = make_moons(200, noise=0.1, random_state=0)
 POINTS += 5.0  # in the domain of every divergence
 FRAMES = {"pandas": pd.DataFrame, "polars": pl.DataFrame}
 
-KINDS = [getattr(oda_rl, name) for name in oda_rl.__all__]
-SETTINGS = {
-    "BatchDeterministicAnnealing": {"n_clusters": 4},
-    "INFEX": {"bandwidth": 0.5},
-    "KernelVectorQuantization": {"max_distortion": 0.5},
-}
-MODELS = [
-    kind(**SETTINGS.get(kind.__name__, {})) for kind in KINDS if issubclass(kind, BaseEstimator)
-]
+MODELS = [made(kind) for kind in KINDS]
 TRANSFORMERS = [model for model in MODELS if hasattr(model, "transform")]
 
 
@@ -29,15 +24,10 @@ def framed(library, points=POINTS):
     return FRAMES[library]({"east": points[:, 0], "north": points[:, 1]})
 
 
-def seeded(model):
-    return clone(model).set_params(**{"random_state": 0} if hasattr(model, "random_state") else {})
-
-
-@pytest.mark.parametrize("library", FRAMES)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(("model", "library"), list(zip(MODELS, cycle(FRAMES))))
 def test_frames_are_arrays_with_names(model, library):
     # Warnings are errors here: also those about names that are there.
-    plain, named = seeded(model).fit(POINTS, LABELS), seeded(model).fit(framed(library), LABELS)
+    plain, named = clone(model).fit(POINTS, LABELS), clone(model).fit(framed(library), LABELS)
     assert named.feature_names_in_.tolist() == ["east", "north"]
     for method in ("predict", "predict_proba", "transform", "score_samples", "apply"):
         if hasattr(plain, method):
@@ -52,10 +42,9 @@ def test_frames_are_arrays_with_names(model, library):
         named.predict(framed(library)[["north", "east"]])
 
 
-@pytest.mark.parametrize("library", FRAMES)
-@pytest.mark.parametrize("model", TRANSFORMERS)
+@pytest.mark.parametrize(("model", "library"), list(zip(TRANSFORMERS, cycle(FRAMES))))
 def test_what_is_transformed_is_a_frame_if_asked_for(model, library):
-    own = seeded(model).set_output(transform=library).fit(POINTS, LABELS)
+    own = clone(model).set_output(transform=library).fit(POINTS, LABELS)
     out = own.transform(POINTS)
     assert isinstance(out, FRAMES[library])
     names = own.get_feature_names_out().tolist()
