@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
+from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE
 from oda_rl.agents.policies.joint import Codebook
 from oda_rl.agents.two_timescale import cells
-from oda_rl.agents.two_timescale.engine import NEAREST
+from oda_rl.agents.two_timescale.engine import HEATING, NEAREST
 
 K, D, A = 40, 3, 4
 
@@ -141,59 +142,82 @@ def test_values_follow_their_codevector_up_the_slope():
     np.testing.assert_allclose(values, before)
 
 
-def test_a_merged_cell_has_the_mean_plane():
+@pytest.fixture
+def engine():
+    """An engine with 20 cells at random."""
     rng = np.random.default_rng(4)
-    arrays, policy = some_policy(rng, n_cells=2)
-    policy.traces[:] = rng.normal(size=(2, K, D + A))
-    masses = policy.masses[:2].copy()
-    codevectors, slopes = policy.codevectors[:2].copy(), policy.slopes[:2].copy()
-    values, summed = policy.values[:2].copy(), policy.traces[:, :2].sum(axis=1)
-    cells.merge(*arrays, 1, 0)
+    engine = TwoTimescaleAgent("CartPole-v1", seed=0, max_cells=K)._engine
+    engine.live.head[:] = 20, 0.5
+    for rows in engine._rows:
+        rows[:20] = rng.uniform(0.5, 1.5, size=rows[:20].shape)
+    return engine
+
+
+def test_a_merged_cell_has_the_mean_plane(engine):
+    codevectors, slopes, values = engine.live.places.T, engine.slopes[0], engine.values[0]
+    before = [array[[3, 19]].copy() for array in (codevectors, slopes, values)]
+    masses = engine.statistics[cells.MASS, [3, 19]].copy()
+    traces, last = engine.traces[0, [3, 19], cells.TRACE :].sum(axis=0), codevectors[18].copy()
+    engine._merge(np.array([3]), np.array([19]))
+    assert engine.n_cells == 19
     shares = masses / masses.sum()
-    assert policy.head[0] == 1
-    np.testing.assert_allclose(policy.codevectors[0], shares @ codevectors)
-    np.testing.assert_allclose(policy.slopes[0], shares @ slopes)
-    planes = values + ((policy.codevectors[0] - codevectors) * slopes).sum(axis=1)[:, None]
-    np.testing.assert_allclose(policy.values[0], shares @ planes)
-    assert policy.masses[0] == pytest.approx(masses.sum())
-    np.testing.assert_allclose(policy.traces[:, 0], summed)
+    centre, slope = shares @ before[0], shares @ before[1]
+    np.testing.assert_allclose(codevectors[3], centre)  # the last cell takes the number
+    np.testing.assert_allclose(slopes[3], slope)
+    planes = before[2] + ((centre - before[0]) * before[1]).sum(axis=1)[:, None]
+    np.testing.assert_allclose(values[3], shares @ planes)
+    assert engine.statistics[cells.MASS, 3] == pytest.approx(masses.sum())
+    np.testing.assert_allclose(engine.traces[0, 3, cells.TRACE :], traces)
+    np.testing.assert_array_equal(codevectors[18], last)
+    assert not any(rows[19:, cells.TRACE :].any() for rows in engine._rows)
 
 
-def test_cells_whose_values_disagree_are_far_apart():
-    rng = np.random.default_rng(5)
-    (arrays, *_), policy = some_policy(rng)
-    n, squared_error = 20, 0.3
-    best = (np.inf, 0, 0)
-    for k in range(n):
+def test_cells_whose_values_disagree_are_far_apart(engine):
+    engine.state.squared_error = 0.3
+    codevectors, slopes, values = engine.live.places.T, engine.slopes[0], engine.values[0]
+    expected = {}
+    for k in range(20):
         for other in range(k):
-            gap = policy.codevectors[k] - policy.codevectors[other]
-            along = 0.5 * (policy.slopes[k] + policy.slopes[other]) @ gap
-            disagreement = ((policy.values[k] - policy.values[other] - along) ** 2).mean()
-            cost = gap @ gap / policy.head[1] * (1.0 + disagreement / squared_error)
-            best = min(best, (cost, k, other))
-    first, second, cost = cells.cheapest_pair(arrays, squared_error, np.zeros(K))
-    assert (first, second) == best[1:]
-    assert cost == pytest.approx(best[0])
+            gap = codevectors[k] - codevectors[other]
+            along = 0.5 * (slopes[k] + slopes[other]) @ gap
+            disagreement = ((values[k] - values[other] - along) ** 2).mean()
+            cost = gap @ gap / engine.temperature * (1.0 + disagreement / 0.3)
+            if cost < cells.BIRTH:
+                expected[k, other] = cost
+    assert 0 < len(expected) < 190
+    found = [tuple(pair) for pair in engine._cheap_pairs().tolist()]
+    assert found == sorted(expected, key=expected.get)
 
 
-def test_a_cell_is_born_with_the_values_there_or_heats_the_others():
+def test_slow_steps_make_room_for_births(engine):
+    engine.live.head[:] = K, 0.5
+    for rows in engine._rows:
+        rows[:] = np.random.default_rng(5).normal(size=rows.shape)
+    engine.statistics[:] = 1.0
+    placed, values = engine.live.places.T, engine.values[0]
+    placed *= 100.0  # no pair is cheap
+    engine.state.refused = 2
+    engine._prune()
+    assert engine.n_cells == K
+    assert engine.live.head[1] == pytest.approx(0.5 * HEATING**2)
+    placed[[3, 20]] = placed[[11, 30]] + 0.2  # two are
+    values[[3, 20]] = values[[11, 30]]
+    engine.slopes[0, [3, 20]] = engine.slopes[0, [11, 30]] = 0.0
+    engine.state.refused = 1
+    engine._prune()
+    assert engine.n_cells == K - 1
+    engine._prune()  # nothing asks for more
+    assert engine.n_cells == K - 1
+
+
+def test_a_cell_is_born_with_the_values_there():
     rng = np.random.default_rng(6)
-    arrays, policy = some_policy(rng)
+    (arrays, moments, _), policy = some_policy(rng)
     observation, blend, values = np.full(D, 5.0), no_blend(), np.zeros(A)
-    cells.evaluate(arrays[0], observation, blend, values)
-    assert cells.give_birth(*arrays, blend, values, 1.0, 7)
+    cells.evaluate(arrays, observation, blend, values)
+    cells.give_birth(arrays, moments, blend, values, 7)
     assert policy.head[0] == 21
     x = policy.transform @ (observation - policy.mean)
     np.testing.assert_allclose(policy.codevectors[20], x)
     np.testing.assert_array_equal(policy.values[20], values)
     assert policy.born[20] == 7
-    # Without room, and with no pair that is cheap: the temperature rises.
-    policy.head[:] = K, 1e-6
-    assert not cells.give_birth(*arrays, blend, values, 1.0, 8)
-    assert policy.head[1] == pytest.approx(1e-6 * cells.HEATING)
-    # With one, that is merged.
-    policy.codevectors[3] = policy.codevectors[11]
-    policy.values[3], policy.slopes[3] = policy.values[11], policy.slopes[11]
-    assert cells.give_birth(*arrays, blend, values, 1.0, 9)
-    assert policy.head[0] == K
-    np.testing.assert_allclose(policy.codevectors[K - 1], blend.point)

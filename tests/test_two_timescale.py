@@ -15,6 +15,7 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
 )
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.contest import CONSTANT, REPLAY, SNAPSHOT, Contest
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
@@ -237,7 +238,7 @@ def test_what_is_delivered_is_the_snapshot_that_did_best():
     def note(agent):
         contest = agent._engine.contest
         if not scores or scores[-1][0] != contest.version:
-            scores.append((contest.version, contest.best_n, contest.best_score))
+            scores.append((contest.version, contest.best.n, contest.best_score))
 
     agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(40_000, callback=note)
     confirmed = [score for _, n, score in scores if n > 0]
@@ -245,6 +246,36 @@ def test_what_is_delivered_is_the_snapshot_that_did_best():
     assert confirmed == sorted(confirmed)
     assert agent._engine.contest.trial_steps <= 0.2 * 40_000 + 10 * 500
     assert agent.evaluate(20, seed=0).mean() >= 475.0
+
+
+def play(contest, steps, kind, returns):
+    """Play the trial that is due, and return whether it was won."""
+    assert contest.begin(steps) == kind
+    won = False
+    for episode_return in returns:
+        won = contest.note_trial(contest.next_episode(), episode_return, 10, steps)
+    return won
+
+
+def test_constant_actions_contend_but_do_not_starve_snapshots():
+    contest = Contest(2)
+    for episode_return in (1.0, 2.0, 3.0, 4.0):
+        contest.note_learning(episode_return, bold=False)
+    assert play(contest, 1000, SNAPSHOT, [2.0] * 10)  # the first one wins
+    assert not play(contest, 2000, CONSTANT, [2.0])  # no better
+    assert play(contest, 3000, CONSTANT, [9.0])
+    assert contest.delivered == 1
+    assert contest.best.mean == 9.0
+    for _ in range(20):
+        contest.note_learning(8.9, bold=False)
+    assert not play(contest, 4000, REPLAY, [9.0] * 3)
+    kinds = []
+    for steps in range(5000, 20_000, 1000):
+        kinds.append(contest.begin(steps))
+        while trial := contest.next_episode():
+            contest.note_trial(trial, 8.9, 10, steps)
+    assert kinds.count(SNAPSHOT) >= 5
+    assert contest.delivered == 1
 
 
 def test_two_timescales_and_their_ratio():

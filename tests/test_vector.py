@@ -401,7 +401,7 @@ def test_trials_take_the_episodes_that_begin_in_any_environment():
     contest = agent._engine.contest
     assert played == set(range(6))
     assert contest.trials > 3
-    assert contest.best_n >= 10
+    assert contest.best.n >= 10
     # What has begun is played to its end: at most ten episodes, and one of each environment.
     assert contest.trial_steps <= 0.2 * agent.num_timesteps + 16 * 30
     assert agent.evaluate(20, seed=0).mean() > 27.0  # random play has 20

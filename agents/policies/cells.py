@@ -36,6 +36,24 @@ from oda_rl.files.schema import Member, real, whole
 
 
 @spliced
+def squared_distances(
+    columns: FloatArray, point: FloatArray, n: int, distances: FloatArray
+) -> None:
+    """Write the squared distances of a point, shape (d,), from the first n columns of (d, K).
+
+    Coordinate by coordinate: so it is done in vector instructions.
+    """
+    for k in range(n):
+        gap = point[0] - columns[0, k]
+        distances[k] = gap * gap
+    for i in range(1, columns.shape[0]):
+        x = point[i]
+        for k in range(n):
+            gap = x - columns[i, k]
+            distances[k] += gap * gap
+
+
+@spliced
 def insert_cell(near: IntArray, scores: FloatArray, last: int, k: int, score: float) -> None:
     """Put a cell among the nearest, whose scores ascend, in place of number ``last``."""
     i = last

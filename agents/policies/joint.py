@@ -28,7 +28,7 @@ import numpy.typing as npt
 from oda_rl._compile import compiled, integer
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_by_search
-from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
+from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import Alternative, CellTables, Stored
 from oda_rl.diagram import assign_batch, ordered
 from oda_rl.files.schema import Member, real, whole
@@ -164,12 +164,7 @@ def value_at(book: Codebook, search: Search, n: int, action: FloatArray) -> floa
         for c in range(p):
             total += frame[i, d - p + c] * action[c]
         point[i] = total
-    for j in range(n):
-        distances[j] = 0.0
-    for i in range(d):
-        total = point[i]
-        for j in range(n):
-            distances[j] += (total - places[i, j]) ** 2
+    squared_distances(places, point, n, distances)
     m = integer(0)
     for j in range(n):
         if m < best.shape[0] or distances[j] < weights[m - 1]:

@@ -28,6 +28,7 @@ from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
+from oda_rl.agents.two_timescale import paper
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
@@ -39,7 +40,9 @@ from oda_rl.files.schema import Member, check_fields, require
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS.items()}
 _BINS = 5  # values of a component of a continuous action
-_OF_ANNEALING = {"max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every"}
+_OF_ANNEALING = {
+    "max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every", "paper",
+}  # fmt: skip
 
 
 class TwoTimescaleAgent(Simplifiable, Agent):
@@ -132,7 +135,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         **config: Any,
     ) -> None:
         own = {name: config.pop(name) for name in _OF_AGENT & config.keys()}
-        self.config = TwoTimescaleConfig(**own)
+        preset = paper.SETTINGS if own.get("paper") else {}
+        self.config = TwoTimescaleConfig(**{**preset, **own})
         self.partition = _made(partition, config)
         if self.partition is not None and (foreign := sorted(_OF_ANNEALING & own.keys())):
             raise TypeError(f"{foreign[0]} is a setting of partition='oda': leave one of them out")
@@ -142,6 +146,11 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
+        if self.config.paper:
+            if "metric" not in own:
+                axes = tuple(map(tuple, np.eye(interface.n_features).tolist()))
+                self.config = replace(self.config, metric=axes)
+            self.partition = self.partition or _annealed(self.config)
         self._build(interface, self.config, seed)
         self.solved_return = reward_threshold(made)
 
@@ -163,7 +172,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     def _joins(self, env: AnyEnv) -> bool:
         """Whether cells are of states and actions."""
         observations, actions = spaces_of(env)
-        free = self.config.action_bins is None and self.partition is None
+        free = self.config.action_bins is None and self.partition is None and not self.config.paper
         boxed = isinstance(actions, spaces.Box) and np.issubdtype(actions.dtype, np.floating)
         return free and boxed and not isinstance(observations, spaces.Discrete)
 
@@ -311,7 +320,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
-        own = "oda" if self.partition is None else type(self.partition).__name__
+        annealed = self.partition is None or isinstance(self.partition, paper.Annealed)
+        own = "oda" if annealed else type(self.partition).__name__
         return {**super()._about(), "partition": names[0] if names else own}
 
     def _settings(self) -> dict[str, Any]:
@@ -350,7 +360,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def _can_be_rebuilt(self) -> bool:
-        return self.partition is None or isinstance(self.partition, BuiltIn)
+        return self.partition is None or isinstance(self.partition, BuiltIn | paper.Annealed)
 
     @property
     def _parts(self) -> tuple[Any, ...]:
@@ -366,13 +376,16 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         if partition is None:
             of_partition = _OF_PARTITION.get(name, set()) & settings.keys()
             partition = _made(name, {key: settings[key] for key in of_partition})
-        self.partition = partition
-        interface = Interface.from_json(metadata["interface"])
-        config = TwoTimescaleConfig(**own)
-        for one in (config, getattr(partition, "settings", config)):
-            check_fields(one)
+        interface, config = Interface.from_json(metadata["interface"]), TwoTimescaleConfig(**own)
+        check_fields(config)
+        self.partition = _annealed(config) if config.paper and partition is None else partition
+        check_fields(getattr(partition, "settings", config))
         self._build(interface, config, None)
         self._note_threshold(metadata)
+
+
+def _annealed(config: TwoTimescaleConfig) -> paper.Annealed:
+    return paper.Annealed(config.max_cells, config.cooling, config.observe_every)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition | None:

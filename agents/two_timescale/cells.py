@@ -16,12 +16,11 @@ values         θ ← θ + (δ + Q - Q') e - α (Q - Q') φ, Q' being what the l
 masses         p_k ← p_k + a (s_k - p_k), s_k = w_k⁴ / Σ: the memberships at T_o
 codevectors    m_k ← m_k + b_k (x - m_k), q_k ← q_k + b_k <g_k, x - m_k>, b_k = s_k b(n_k)
 covariances    C_k ← C_k + b_k ((x - m_k)(x - m_k)ᵀ - C_k)
-merge          the pair of least |m_k - m_l|²/T (1 + |q_k - q_l|²/E δ²) makes room for a birth
-birth          at x if |x - m_k|² > 6 T_o for all k, with Q(x, .) as values
+birth          at x if |x - m_k|² > 6 T_o for all k, with Q(x, .) as values, if there is room
 =============  ==================================================================================
 
-Splits, cooling and the metric are in :mod:`oda_rl.agents.two_timescale.engine`, in numpy: they come
-every 100 steps.
+Splits, merges, cooling and the metric are in :mod:`oda_rl.agents.two_timescale.engine`, in numpy:
+they come every 100 steps.
 
 References
 ----------
@@ -38,13 +37,12 @@ from typing import NamedTuple
 
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
+from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SMALLEST_TRACE
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook
 
 BLEND = 4.0  # T / T_o
 BIRTH = 6.0  # squared distance to the nearest cell, in T_o
-HEATING = 1.005  # where a birth finds no room and no cheap pair
 MASS_STEPS = 100_000.0  # samples of the running average of masses
 SMALLEST_SHARE = 1e-3
 MASS, COUNT, BORN, ANCESTOR = range(4)  # rows of Moments.statistics
@@ -76,23 +74,6 @@ class Blend(NamedTuple):
 
 
 @compiled
-def copy(target: Codebook, source: Codebook) -> None:
-    """Copy a policy."""
-    n = int(source.head[N_CELLS])
-    for i in range(source.head.shape[0]):
-        target.head[i] = source.head[i]
-    for i in range(source.frame.shape[0]):
-        for j in range(source.frame.shape[1]):
-            target.frame[i, j] = source.frame[i, j]
-    for i in range(source.places.shape[0]):
-        for k in range(n):
-            target.places[i, k] = source.places[i, k]
-    for k in range(n):
-        for j in range(source.models.shape[1]):
-            target.models[k, j] = source.models[k, j]
-
-
-@compiled
 def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
     """Write the blend of an observation and Q of all actions; return the least squared distance."""
     places, models, frame, near = policy.places, policy.models, policy.frame, blend.near
@@ -104,12 +85,7 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
         for j in range(d):
             total += frame[i, j] * (observation[j] - frame[d, j])
         point[i] = total
-    for k in range(n_cells):
-        distances[k] = 0.0
-    for i in range(d):  # by rows, which is quickest
-        total = point[i]
-        for k in range(n_cells):
-            distances[k] += (total - places[i, k]) ** 2
+    squared_distances(places, point, n_cells, distances)
     n = integer(0)
     for k in range(n_cells):
         if n < n_near or distances[k] < weights[n - 1]:
@@ -249,130 +225,15 @@ def observe(
 
 
 @compiled
-def move(policy: Codebook, moments: Moments, traces: FloatArray, source: int, target: int) -> None:
-    """Give cell ``target`` all that cell ``source`` has; traces are of all environments."""
-    d = policy.places.shape[0]
-    for i in range(d):
-        policy.places[i, target] = policy.places[i, source]
-        for j in range(d):
-            moments.covariances[target, i, j] = moments.covariances[source, i, j]
-    for i in range(policy.models.shape[1]):
-        policy.models[target, i] = policy.models[source, i]
-    for i in range(moments.statistics.shape[0]):
-        moments.statistics[i, target] = moments.statistics[i, source]
-    for env in range(traces.shape[0]):
-        for i in range(traces.shape[2]):
-            traces[env, target, i] = traces[env, source, i]
-
-
-@compiled
-def drop(policy: Codebook, moments: Moments, traces: FloatArray, k: int) -> None:
-    """Remove a cell; the last one takes its number."""
-    policy.head[N_CELLS] -= 1
-    move(policy, moments, traces, int(policy.head[N_CELLS]), k)
-
-
-@compiled
-def merge(policy: Codebook, moments: Moments, traces: FloatArray, k: int, into: int) -> None:
-    """Merge a cell into another, by masses; planes are carried to the new codevector."""
-    places, models, d = policy.places, policy.models, policy.places.shape[0]
-    masses, counts = moments.statistics[MASS], moments.statistics[COUNT]
-    n_actions = (models.shape[1] - d) // 2
-    share = (masses[k] + 1e-9) / (masses[k] + masses[into] + 2e-9)
-    first = second = 0.0  # how much the planes rise from each codevector to their mean
-    for i in range(d):
-        gap = places[i, into] - places[i, k]
-        first += (1.0 - share) * models[k, i] * gap
-        second -= share * models[into, i] * gap
-        places[i, into] -= share * gap
-        models[into, i] += share * (models[k, i] - models[into, i])
-        for j in range(d):
-            change = moments.covariances[k, i, j] - moments.covariances[into, i, j]
-            moments.covariances[into, i, j] += share * change
-    for a in range(d, d + n_actions):
-        value = models[into, a] + second
-        models[into, a] = value + share * (models[k, a] + first - value)
-        models[into, a + n_actions] += models[k, a + n_actions]  # visits
-    masses[into] += masses[k]
-    counts[into] += counts[k]
-    for env in range(traces.shape[0]):
-        traces[env, into, LAST] = max(traces[env, into, LAST], traces[env, k, LAST])
-        for i in range(TRACE, traces.shape[2]):
-            traces[env, into, i] += traces[env, k, i]
-    drop(policy, moments, traces, k)
-
-
-@compiled
-def cheapest_pair(
-    policy: Codebook, squared_error: float, distances: FloatArray
-) -> tuple[int, int, float]:
-    """Return the nearest two cells, and their distance, which grows as values disagree.
-
-    ``distances``, shape (K,), are overwritten.
-    """
-    best, first, second = math.inf, integer(0), integer(0)
-    places, models, d = policy.places, policy.models, policy.places.shape[0]
-    n_actions, temperature = (models.shape[1] - d) // 2, policy.head[TEMPERATURE]
-    for k in range(int(policy.head[N_CELLS])):
-        for other in range(k):
-            distances[other] = 0.0
-        for i in range(d):
-            total = places[i, k]
-            for other in range(k):
-                distances[other] += (total - places[i, other]) ** 2
-        for other in range(k):
-            cost = distances[other] / temperature
-            if cost >= best:
-                continue
-            along = disagreement = 0.0
-            for i in range(d):
-                gap = places[i, k] - places[i, other]
-                along += 0.5 * (models[k, i] + models[other, i]) * gap
-            for a in range(d, d + n_actions):
-                disagreement += (models[k, a] - models[other, a] - along) ** 2
-            if disagreement > 0.0:
-                cost *= 1.0 + disagreement / n_actions / squared_error
-            if cost < best:
-                best, first, second = cost, k, other
-    return first, second, best
-
-
-@compiled
 def give_birth(
-    policy: Codebook,
-    moments: Moments,
-    traces: FloatArray,
-    blend: Blend,
-    values: FloatArray,
-    squared_error: float,
-    step: int,
-) -> bool:
-    """Make a cell at a point; without room the cheapest pair is merged, or else T is raised.
-
-    Returns whether there is a new cell.
-    """
-    models, statistics, d = policy.models, moments.statistics, policy.places.shape[0]
-    ancestor = statistics[ANCESTOR, blend.near[0]]
-    if policy.head[N_CELLS] >= models.shape[0]:
-        first, second, cost = cheapest_pair(policy, squared_error, blend.distances)
-        if cost >= BIRTH / BLEND:
-            policy.head[TEMPERATURE] *= HEATING
-            return False
-        merge(policy, moments, traces, first, second)
-    k = int(policy.head[N_CELLS])
+    policy: Codebook, moments: Moments, blend: Blend, values: FloatArray, step: int
+) -> None:
+    """Make a cell at a point, with the values there; all else of an unused cell is 0."""
+    statistics, k, d = moments.statistics, int(policy.head[N_CELLS]), policy.places.shape[0]
     policy.head[N_CELLS] += 1
-    for i in range(models.shape[1]):
-        models[k, i] = 0.0
-    for a in range(values.shape[0]):
-        models[k, d + a] = values[a]
     for i in range(d):
         policy.places[i, k] = blend.point[i]
-        for j in range(d):
-            moments.covariances[k, i, j] = 0.0
-    statistics[MASS, k], statistics[COUNT, k] = 1e-4, 0.0
-    statistics[BORN, k], statistics[ANCESTOR, k] = step, ancestor
-    for env in range(traces.shape[0]):
-        traces[env, k, LAST] = -1.0
-        for i in range(TRACE, traces.shape[2]):
-            traces[env, k, i] = 0.0
-    return True
+    for a in range(values.shape[0]):
+        policy.models[k, d + a] = values[a]
+    statistics[MASS, k], statistics[BORN, k] = 1e-4, step
+    statistics[ANCESTOR, k] = statistics[ANCESTOR, blend.near[0]]

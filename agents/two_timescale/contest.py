@@ -1,13 +1,15 @@
-"""The contest of snapshots: which policy is delivered; compiled.
+"""The contest of snapshots and constant actions: which policy is delivered.
 
 =============  ==================================================================================
 bold           nine episodes of ten while their mean return is that of timid ones, less half a
                standard deviation, or more; else one of twenty
-trial          a snapshot of the policy plays ten episodes, while its mean return plus a standard
-               error reaches the incumbent's score; for at most a fifth of all steps. Given up
-               where an episode does not end
-contest        score: mean less a standard error; the snapshot of the best score is delivered,
-               and evaluated further: 10 episodes and one more for every four trials
+snapshot       the policy as it is plays ten episodes, while its mean return plus a standard error
+               reaches the incumbent's score; for at most a fifth of all steps. Given up where an
+               episode does not end
+constant       each numbered action plays one episode, and more while its mean return plus a
+               standard error exceeds that score; for at most a tenth of all steps
+score          mean return less a standard error: the greatest one wins, and is delivered
+replay         the incumbent's record grows: ten episodes, and one more for every four trials
 check          while returns of learning are below its mean, the incumbent plays an episode now and
                then, for at most a twentieth of all steps; after three in a row that are four
                standard deviations below its mean the world has changed: the contest begins anew
@@ -17,189 +19,207 @@ check          while returns of learning are below its mean, the incumbent plays
 import math
 from typing import Annotated
 
-from oda_rl._compile import spliced
-from oda_rl._state import State, reader
+import numpy as np
+
+from oda_rl._state import State
 from oda_rl.files.schema import COUNT, FINITE, Span
 
 BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
 TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
-TRIAL_SHARE, TRIAL_PAUSE = 0.2, 0.5  # of all steps; in episodes of the longest length
-CHECK_SHARE, CHECK_BELOW = 0.05, 0.5  # of all steps; in standard deviations
+TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.2, 0.1, 0.05  # of all steps
+TRIAL_PAUSE = 0.5  # in episodes of the longest length
+CHECK_BELOW = 0.5  # standard deviations
 FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
 MAX_LENGTH = 1_000.0  # of an episode, in that pause
+ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
+MAX_CONSTANTS = 17
+NONE, SNAPSHOT, CONSTANT, REPLAY, CHECK = range(5)  # what is tried
+
+
+class Returns(State):
+    """Returns of some episodes."""
+
+    n: Annotated[int, Span(COUNT)]
+    """Number of episodes."""
+    mean: Annotated[float, Span(FINITE)]
+    """Their (running) mean return."""
+    variance: Annotated[float, Span("[0, inf)")]
+    """Their (running) variance."""
+
+    def note(self, episode_return: float, memory: float = 0.0) -> None:
+        """Count one more, as at least this share of the running mean."""
+        self.n += 1
+        rate = max(memory, 1.0 / self.n)
+        surprise = episode_return - self.mean
+        self.mean += rate * surprise
+        self.variance += rate * (surprise * surprise * (1.0 - rate) - self.variance)
 
 
 class Contest(State):
-    """What the returns of episodes say."""
+    """What is tried at present, beside the returns of episodes."""
 
-    episodes: Annotated[int, Span(COUNT)]
-    """Episodes of learning that have ended."""
-    mean_return: Annotated[float, Span(FINITE)]
-    """Running mean of their returns."""
-    return_variance: Annotated[float, Span("[0, inf)")]
-    """Running variance of their returns."""
-    longest: Annotated[int, Span(COUNT)]
-    """Length of the longest episode."""
-    bold_mean: Annotated[float, Span(FINITE)]
-    """Running mean of the returns of bold episodes."""
-    bold_count: Annotated[int, Span(COUNT)]
-    """Bold episodes."""
-    timid_mean: Annotated[float, Span(FINITE)]
-    """Running mean of the returns of timid episodes."""
-    timid_variance: Annotated[float, Span("[0, inf)")]
-    """Running variance of their returns."""
-    timid_count: Annotated[int, Span(COUNT)]
-    """Timid episodes."""
-    trial: bool
-    """Whether a trial is under way."""
-    replay: bool
-    """Whether it is the incumbent's."""
-    check: bool
-    """Whether it is a single episode of the incumbent's, to see whether the world has changed."""
+    kind: Annotated[int, Span("[0, 4]")]
+    """NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK."""
+    previous: Annotated[int, Span("[0, 4]")]
+    """What was tried last."""
+    constant: Annotated[int, Span("[0, constants)")]
+    """Number of the latest constant action, in order of ``actions``."""
     trials: Annotated[int, Span(COUNT)]
     """Trials so far."""
+    begun: Annotated[int, Span(COUNT)]
+    """Episodes of the trial that have begun."""
+    played: Annotated[int, Span(COUNT)]
+    """Episodes of the trial that have ended."""
+    quota: Annotated[int, Span(COUNT)]
+    """Episodes that end it."""
+    last_trial: Annotated[int, Span(COUNT)]
+    """Steps when the last one ended."""
+    longest: Annotated[int, Span(COUNT)]
+    """Length of the longest episode."""
     trial_steps: Annotated[int, Span(COUNT)]
-    """Steps of all trials."""
+    """Steps of snapshots and replays."""
+    constant_steps: Annotated[int, Span(COUNT)]
+    """Steps of constant actions."""
     check_steps: Annotated[int, Span(COUNT)]
-    """Steps of all checks."""
+    """Steps of checks."""
     failures: Annotated[int, Span("[0, 3]")]
     """Checks in a row whose return was below ``floor``."""
     floor: Annotated[float, Span(FINITE)]
     """Four standard deviations below the incumbent's mean return."""
-    last_trial: Annotated[int, Span(COUNT)]
-    """Steps when the last one ended."""
-    begun: Annotated[int, Span(COUNT)]
-    """Episodes of the trial that have begun."""
-    quota: Annotated[int, Span(COUNT)]
-    """Episodes that end it."""
-    n: Annotated[int, Span(COUNT)]
-    """Episodes that the candidate has played."""
-    mean: Annotated[float, Span(FINITE)]
-    """Their mean return."""
-    squares: Annotated[float, Span("[0, inf)")]
-    """Sum of squared deviations from it."""
-    best_n: Annotated[int, Span(COUNT)]
-    """Episodes that the incumbent has played; 0: there is none."""
-    best_mean: Annotated[float, Span(FINITE)]
-    """Their mean return."""
-    best_squares: Annotated[float, Span("[0, inf)")]
-    """Sum of squared deviations from it."""
+    delivered: Annotated[int, Span("[-1, constants)")]
+    """Number of the constant action that is delivered; -1 if it is none."""
     best_score: Annotated[float, Span("[-inf, inf)")]
-    """Mean less a standard error; minus infinity where there is none."""
+    """The incumbent's mean less a standard error; minus infinity where there is none."""
     version: Annotated[int, Span(COUNT)]
     """How often the policy that is delivered has changed."""
 
+    def __init__(self, n_actions: int) -> None:
+        """Begin, with so many actions, of which a few are tried as constants."""
+        super().__init__(np.zeros(self.size, dtype=np.uint8))
+        n = min(n_actions, MAX_CONSTANTS)
+        self.actions = np.linspace(0, n_actions - 1, n).astype(int).tolist()
+        self.raw_returns = np.zeros((5 + n) * Returns.size, dtype=np.uint8)
+        self.returns = Returns.each(self.raw_returns)
+        self.learning, self.bold, self.timid, self.snapshot, self.best = self.returns[:5]
+        self.constants = self.returns[5:]
+        self.best_score, self.delivered = -math.inf, -1
 
-contest_of = reader(Contest)
+    @property
+    def may_be_bold(self) -> bool:
+        """Whether bold episodes cost little."""
+        cost = BOLD_COST * math.sqrt(self.timid.variance)
+        return self.bold.mean >= self.timid.mean - cost
 
+    def note_learning(self, episode_return: float, bold: bool) -> None:
+        """Note the return of an episode of learning."""
+        (self.bold if bold else self.timid).note(episode_return, BOLD_MEMORY)
+        self.learning.note(episode_return, RETURN_MEMORY)
 
-@spliced
-def may_be_bold(contest: Contest) -> bool:
-    """Whether bold episodes cost little."""
-    cost = BOLD_COST * math.sqrt(contest.timid_variance)
-    bold: bool = contest.bold_mean >= contest.timid_mean - cost
-    return bold
+    def begin(self, steps: int) -> int:
+        """Begin a trial if one is due after so many steps; returns its kind."""
+        learning, best = self.learning, self.best
+        if self.kind:
+            return NONE
+        rested = steps - self.last_trial > TRIAL_PAUSE * min(self.longest, MAX_LENGTH)
+        deviation = math.sqrt(learning.variance)
+        low = best.n > 0 and learning.mean + CHECK_BELOW * deviation < best.mean
+        if self.failures or (low and rested and self.check_steps < CHECK_SHARE * steps):
+            if not self.failures:
+                self.floor = best.mean - FAILURE * math.sqrt(best.n) * self._error(best)
+            self.kind, self.quota = CHECK, 1
+        elif not rested or learning.n <= 3:
+            return NONE
+        elif self._has_rival(steps):
+            self.kind, self.quota = CONSTANT, 1
+        elif self.trial_steps >= TRIAL_SHARE * steps:
+            return NONE
+        elif 0 < best.n < TRIAL_EPISODES + RETRIAL * self.trials:
+            self.kind, self.quota = REPLAY, REPLAYS
+        else:
+            self.kind, self.quota = SNAPSHOT, TRIAL_EPISODES
+            self.snapshot.n = 0
+        self.begun = self.played = 0
+        self.trials += 1
+        return self.kind
 
+    def _has_rival(self, steps: int) -> bool:
+        """Choose the constant action that could be best, if one could be better than the best."""
+        affordable = self.constant_steps < CONSTANT_SHARE * steps
+        if self.best.n == 0 or not (self.constants and affordable):
+            return False
+        tried = all(one.n for one in self.constants)
+        if tried and self.previous == CONSTANT:  # snapshots have their turn
+            return False
+        bounds = [one.mean + self._error(one) if one.n else math.inf for one in self.constants]
+        if self.delivered >= 0:
+            bounds[self.delivered] = -math.inf
+        self.constant = int(np.argmax(bounds))
+        return bounds[self.constant] > self.best_score
 
-@spliced
-def note_return(contest: Contest, episode_return: float, bold: bool) -> None:
-    """Update running means and variances of the returns of learning."""
-    if bold:
-        contest.bold_count += 1
-        rate = max(BOLD_MEMORY, 1.0 / contest.bold_count)
-        contest.bold_mean += rate * (episode_return - contest.bold_mean)
-    else:
-        contest.timid_count += 1
-        rate = max(BOLD_MEMORY, 1.0 / contest.timid_count)
-        surprise = episode_return - contest.timid_mean
-        contest.timid_mean += rate * surprise
-        contest.timid_variance += rate * (
-            surprise * surprise * (1.0 - rate) - contest.timid_variance
-        )
-    contest.episodes += 1
-    rate = max(RETURN_MEMORY, 1.0 / contest.episodes)
-    surprise = episode_return - contest.mean_return
-    contest.mean_return += rate * surprise
-    contest.return_variance += rate * (surprise * surprise * (1.0 - rate) - contest.return_variance)
+    def _error(self, record: Returns) -> float:
+        """Return the standard error of a mean return."""
+        return math.sqrt(record.variance * record.n + self.learning.variance) / record.n
 
+    def next_episode(self) -> int:
+        """Return the number of the trial that the next episode is part of; 0: of none."""
+        if self.kind == NONE or self.begun == self.quota:
+            return 0
+        self.begun += 1
+        return self.trials
 
-@spliced
-def begin_trial(contest: Contest, steps: int) -> bool:
-    """Begin a trial if one is due after so many steps; returns whether there is one."""
-    if contest.trial:
-        return False
-    pause = TRIAL_PAUSE * min(float(contest.longest), MAX_LENGTH)
-    rested = steps - contest.last_trial > pause
-    deviation = math.sqrt(contest.return_variance)
-    low = contest.best_n > 0 and contest.mean_return + CHECK_BELOW * deviation < contest.best_mean
-    affordable = contest.check_steps < CHECK_SHARE * steps
-    contest.check = contest.failures > 0 or (low and rested and affordable)
-    if contest.check:
-        if contest.failures == 0:
-            variance = (contest.best_squares + contest.return_variance) / contest.best_n
-            contest.floor = contest.best_mean - FAILURE * math.sqrt(variance)
-        begin_replay(contest, 1)
-        return True
-    affordable = contest.trial_steps < TRIAL_SHARE * steps
-    if contest.episodes <= 3 or not (rested and affordable):
-        return False
-    promising = contest.mean_return + deviation > contest.best_mean
-    contest.begun = 0
-    contest.trials += 1
-    if 0 < contest.best_n < TRIAL_EPISODES + RETRIAL * contest.trials:
-        begin_replay(contest, REPLAYS)
-    elif contest.best_n == 0 or promising:
-        contest.n, contest.mean, contest.squares = 0, 0.0, 0.0
-        contest.quota, contest.replay, contest.trial = TRIAL_EPISODES, False, True
-    else:
-        return False
-    return True
+    def note_trial(self, trial: int, episode_return: float, length: int, steps: int) -> bool:
+        """Note an episode of a trial, and end the trial when it has won or lost.
 
+        Returns whether another policy is delivered from now on.
+        """
+        if self.kind == NONE or trial != self.trials:
+            return False  # it was over before this episode was
+        self._count_steps(length)
+        kind = self.kind
+        contends = kind in (SNAPSHOT, CONSTANT)
+        candidate = self.best
+        if contends:
+            candidate = self.snapshot if kind == SNAPSHOT else self.constants[self.constant]
+        candidate.note(episode_return)
+        self.played += 1
+        error = self._error(candidate)
+        score, over = candidate.mean - error, self.played == self.quota
+        wins = contends and over and score > self.best_score
+        if kind == CONSTANT and candidate.mean <= self.best.mean:
+            wins = False  # with more episodes, perhaps, but no better
+        if kind == CHECK:
+            self.failures = self.failures + 1 if episode_return < self.floor else 0
+        if over or (contends and candidate.mean + error < self.best_score):
+            self.end(steps)
+        if wins:
+            self.best.restore(candidate.record)
+            self.delivered = self.constant if kind == CONSTANT else -1
+            self.version += 1
+        if wins or not contends:
+            self.best_score = score
+        if self.failures == FAILURES:  # deliver what learns, until the next trial
+            for record in (self.best, *self.constants):
+                record.n = 0
+            self.failures = self.trial_steps = self.trials = 0
+            self.best_score, self.delivered = -math.inf, -1
+        return wins
 
-@spliced
-def begin_replay(contest: Contest, n_episodes: int) -> None:
-    """Let the incumbent play episodes that are added to its record."""
-    contest.begun = 0
-    contest.n, contest.mean, contest.squares = (
-        contest.best_n,
-        contest.best_mean,
-        contest.best_squares,
-    )
-    contest.quota, contest.replay, contest.trial = n_episodes, True, True
+    def give_up(self, episode_return: float, length: int, steps: int) -> None:
+        """End the trial, whose running episode is too long, as lost."""
+        if self.kind == CONSTANT:
+            self.constants[self.constant].note(episode_return)
+        self._count_steps(length)
+        self.end(steps)
 
+    def end(self, steps: int) -> None:
+        """End the trial."""
+        self.previous, self.kind, self.last_trial = self.kind, NONE, steps
 
-@spliced
-def end_trial_episode(contest: Contest, episode_return: float, steps: int) -> bool:
-    """Update the candidate's record; end its trial when it has won or lost.
-
-    Returns whether it takes the place of the incumbent.
-    """
-    contest.n += 1
-    surprise = episode_return - contest.mean
-    contest.mean += surprise / contest.n
-    contest.squares += surprise * (episode_return - contest.mean)
-    error = math.sqrt((contest.squares + contest.return_variance) / contest.n / contest.n)
-    score, first = contest.mean - error, contest.best_n == 0
-    if contest.check:
-        contest.failures = contest.failures + 1 if episode_return < contest.floor else 0
-    if contest.replay:
-        over = keeps = contest.n >= contest.best_n + contest.quota
-    else:
-        over = contest.n >= contest.quota
-        keeps = over and (first or score > contest.best_score)
-        over = over or (not first and contest.mean + error < contest.best_score)
-    if keeps:
-        contest.best_n, contest.best_score = contest.n, score
-        contest.best_mean, contest.best_squares = contest.mean, contest.squares
-    if over:
-        contest.trial = False
-        contest.last_trial = steps
-    if contest.failures == FAILURES:  # deliver what learns, until the next trial
-        contest.failures = contest.best_n = contest.trial_steps = contest.trials = 0
-        contest.best_mean = 0.0
-        contest.best_score = -math.inf
-    wins = keeps and not contest.replay
-    if wins:
-        contest.version += 1
-    return wins
+    def _count_steps(self, length: int) -> None:
+        if self.kind == CHECK:
+            self.check_steps += length
+        elif self.kind == CONSTANT:
+            self.constant_steps += length
+        else:
+            self.trial_steps += length

@@ -1,6 +1,7 @@
 """The arrays of an online agent, and the slow timescale: splits, cooling, and the metric."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from oda_rl._compile import plain
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.state import UNIFORMS, EnvState, with_env_states
+from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
@@ -19,7 +20,16 @@ from oda_rl.agents.policies.contract import SLOPE_RATE
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook, levels_of, new_search
 from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.contest import Contest
+from oda_rl.agents.two_timescale.contest import (
+    BOLD,
+    CONSTANT,
+    ENDLESS,
+    NONE,
+    SNAPSHOT,
+    TIMID_SHARE,
+    Contest,
+    Returns,
+)
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, within
@@ -27,9 +37,11 @@ from oda_rl.files.schema import Member, check, real, require, within
 NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
-COINCIDENT = 0.1  # squared distance of cells that merge, in T_o
+ROUND, RARER = 100, 0.01  # steps from one slow step to the next, or share of all steps so far
 FULL = 0.9  # share of the cells that ends cooling
 SPLIT_SAMPLES = 30.0
+ROOM = 16  # one cell in so many is given up in a slow step, at most, for later births
+HEATING = 1.005  # where there is no such cell
 IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after birth
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
@@ -57,6 +69,7 @@ SCHEMA: dict[str, Member] = {
     "metric": real("m, m"),
     "state": Member(ql.OnlineState, "1"),
     "contest": Member(Contest, "1"),
+    "returns": Member(Returns, "returns"),
     "env_states": Member(EnvState, "env_states"),
     "running": Member(ql.Running, "env_states"),
 }
@@ -85,10 +98,8 @@ class OnlineEngine(Engine):
     state: ql.OnlineState
     rule = ql.RULE
     acts_together = True
-    own_events = UNIFORMS | ql.WARM | ql.SLOW
-    choose = staticmethod(ql.act)
-    step = staticmethod(ql.step)
-    update = staticmethod(ql.update)
+    arrays = ()
+    own_events = UNIFORMS | ql.WARM | ql.SLOW | ql.JUDGE
 
     def __init__(
         self,
@@ -128,13 +139,12 @@ class OnlineEngine(Engine):
             np.zeros((2, self.n_nearest, d)), np.zeros(k), np.zeros((3, a)),
         )  # fmt: skip
         self._search = new_search(d, k, levels_of(p), self.n_nearest) if p else None
-        self._raw_contest = np.zeros(Contest.size, dtype=np.uint8)
-        self.contest = Contest(self._raw_contest)
-        self.contest.best_score = -np.inf
+        self.contest = Contest(a if interface.box is None else 0)
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
-        rate = JOINT_SLOPE_RATE if p else SLOPE_RATE
+        rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
+        self.state.paper = config.paper
         self.state.first_action = int(rng.integers(a))
         self._open()
 
@@ -157,16 +167,16 @@ class OnlineEngine(Engine):
         self.live = Codebook(self.places[0], self.models[0], self.frames[0], self.heads[0])
         continuous, box = None, self.interface.box
         self.room: npt.NDArray[Any] = np.zeros(0)  # the environments' next actions
+        self._given: FloatArray = np.zeros(self.interface.n_components)  # one done instead
         if box is not None and self._search is not None:
             self.room = np.zeros((self.n_envs, len(box.low)), box.dtype)
-            self._given = np.zeros(len(box.low))
-            continuous = ql.Continuous(self._search, box.bounds, self.room, self._given)
+            continuous = ql.Continuous(self._search, box.bounds, self.room)
             self._refresh_room()
-        self.arrays = ((
-            self.raw, self._workspace.uniforms, self._raw_contest, self._raw_running, self.places,
-            self.models, self.frames, self.heads, *self.moments, self.traces, *self._scratch,
+        self._views = (
+            self.raw, self._workspace.uniforms, self._raw_running, self.places, self.models,
+            self.frames, self.heads, *self.moments, self.traces, *self._scratch,
             self.vectors, self.points, self.recent, continuous,
-        ),)  # fmt: skip
+        )  # fmt: skip
 
     def _refresh_room(self) -> None:
         box = self.interface.box
@@ -177,6 +187,38 @@ class OnlineEngine(Engine):
     def _planned(self) -> FloatArray:
         """The environments' next actions, in units of the box, shape (n, p)."""
         return self.points[:, self.interface.n_features :]
+
+    def act(self, vector: npt.NDArray[Any]) -> int:
+        while (code := self._advance(vector, 0.0, False, False, False)) < 0:
+            self.attend(-code, "observation")
+        return code
+
+    def step(
+        self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
+    ) -> int:
+        return self._advance(vector, reward, terminated, truncated, True)
+
+    def update(
+        self,
+        vector: npt.NDArray[Any],
+        action: int,
+        reward: float,
+        after: npt.NDArray[Any],
+        terminated: bool,
+        truncated: bool,
+    ) -> int:
+        units = self._planned[0]
+        if self.act(vector) != action or (units != self._given).any():
+            self.running[0].begins = True  # what the planned action was worth says nothing
+        self.env_states[0].action, units[:] = action, self._given
+        return max(-self._advance(after, reward, terminated, truncated, True), 0)
+
+    def _advance(
+        self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool,
+        learns: bool,
+    ) -> int:  # fmt: skip
+        point = np.array(vector, dtype=np.float64)  # compiled for one type
+        return ql.advance(point, reward, terminated, truncated, self._views, 0, learns)
 
     def replace(self, action: npt.ArrayLike) -> None:
         """Note that another action is performed; raise ValueError if it is not in the box."""
@@ -189,8 +231,7 @@ class OnlineEngine(Engine):
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
         """The arrays that the rule opens in a compiled loop."""
-        arrays: tuple[Any, ...] = self.arrays[0]
-        return arrays
+        return self._views
 
     @property
     def env_states(self) -> list[EnvState]:
@@ -209,7 +250,9 @@ class OnlineEngine(Engine):
             self._make_envs(count)
             self.state.record[:] = before.record
             self._open()
-        self.contest.trial = False  # its running episodes are lost
+        self.contest.kind, self.state.ended = NONE, 0  # the trial's running episodes are lost
+        for running in self.running:
+            running.trial = 0
 
     def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
@@ -219,8 +262,6 @@ class OnlineEngine(Engine):
     def begin_episode(self) -> None:
         """Forget episodes that were not finished."""
         for env_state, running in zip(self.env_states, self.running, strict=True):
-            if running.trial and env_state.episode_length and self.contest.trial:
-                self.contest.begun -= 1
             env_state.episode_return, env_state.episode_length = 0.0, 0
             running.planned = False
 
@@ -235,22 +276,25 @@ class OnlineEngine(Engine):
         """
         n = len(step.rewards)
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
-        actions, ended = np.zeros(n, dtype=np.int64), np.zeros((n, 2))
-        taken = tuple(step)  # numba is slow to name named ones
+        actions, ended = np.zeros(n, dtype=np.int64), np.zeros((0, 2))
+        flags = np.array([step.terminated, step.truncated, step.learns, step.acts])
+        points = [array.astype(np.float64) for array in (step.after, step.observations)]
         env, learned = 0, False
         while env < n:
             events, env, learned = ql.step_together(
-                env, learned, taken, actions, ended, *self.arrays
+                env, learned, *points, step.rewards, flags, actions, self._views
             )
+            if events & EPISODE_END:
+                ended = np.vstack([ended, [self.state.last_return, self.state.last_length]])
             if events:
                 self.attend(events, BAD_STEP)
         if self.interface.box is not None:
             actions = np.arange(n)
-        return actions, ended[ended[:, 1] > 0.0]
+        return actions, ended
 
     @property
     def delivered_return(self) -> float:
-        return float(self.contest.best_mean) if self.contest.best_n else np.nan
+        return self.contest.best.mean if self.contest.best.n else np.nan
 
     @property
     def epsilon(self) -> float:
@@ -300,6 +344,8 @@ class OnlineEngine(Engine):
         return np.asarray(transform.T @ transform)
 
     def _attend(self, events: int) -> None:
+        if events & ql.JUDGE:
+            self._judge()
         if events & ql.WARM:
             self._begin()
         if events & ql.SLOW:
@@ -332,18 +378,20 @@ class OnlineEngine(Engine):
 
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
-        state = self.state
+        state, grows = self.state, self.partition is None
+        state.next_slow = state.steps + max(ROUND, int(grows * RARER * state.steps))
+        self._end_endless_trials()
         if self.config.metric == "learned" and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
             self._learn_metric()
         self._measure()
-        if self.partition is None:
+        if grows:
             self._prune()
             if self.n_cells < FULL * self.capacity:
                 self.live.head[TEMPERATURE] *= self.config.cooling
             self._split()
         else:
-            rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
+            rows = np.arange(state.seen - ROUND, state.seen) % RECENT
             lineage = self.partition.observe(self._raw(self.recent[rows]))
             if lineage is not None:
                 self._place(lineage)
@@ -352,14 +400,55 @@ class OnlineEngine(Engine):
         if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
             ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
             self._note(np.eye(len(last.codevectors))[ancestors])
-        if self.contest.best_n == 0:
+        if self.contest.best.n == 0:
             self._deliver()
 
     def _deliver(self) -> None:
         """Deliver the policy that learns, until a snapshot has won a trial."""
-        for array in (self.places, self.models, self.frames, self.heads):
-            array[ql.BEST] = array[ql.LIVE]
+        self._copy(ql.BEST, ql.LIVE)
         self.contest.version += 1
+
+    def _copy(self, target: int, source: int) -> None:
+        """Copy a policy."""
+        for array in (self.places, self.models, self.frames, self.heads):
+            array[target] = array[source]
+
+    def _judge(self) -> None:
+        """Note the return of the episode that has ended, and what follows from it."""
+        state, contest, running = self.state, self.contest, self.running[self.state.ended]
+        uniform = self._workspace.uniforms[state.next_uniform]
+        state.next_uniform += 1
+        outcome = state.last_return, state.last_length, state.steps
+        contest.longest = max(contest.longest, state.last_length)
+        if state.phase == ql.WARMUP or self.config.paper:
+            return
+        if running.trial == 0:
+            contest.note_learning(state.last_return, running.bold)
+            kind = contest.begin(state.steps)
+            if kind == CONSTANT:
+                self._take_always(contest.actions[contest.constant])
+            elif kind != NONE:
+                self._copy(ql.CANDIDATE, ql.LIVE if kind == SNAPSHOT else ql.BEST)
+        elif contest.note_trial(running.trial, *outcome):
+            self._copy(ql.BEST, ql.CANDIDATE)
+        bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
+        running.bold = bold or self.interface.box is not None  # whose actions are always held
+        running.trial = contest.next_episode()
+
+    def _take_always(self, action: int) -> None:
+        """Make the candidate a policy of one cell, which always takes an action."""
+        self._copy(ql.CANDIDATE, ql.LIVE)
+        self.models[ql.CANDIDATE, 0] = 0.0
+        self.values[ql.CANDIDATE, 0, action] = 1.0
+        self.heads[ql.CANDIDATE, N_CELLS] = 1.0
+
+    def _end_endless_trials(self) -> None:
+        for env_state, running in zip(self.env_states, self.running, strict=True):
+            length = env_state.episode_length
+            if running.trial and length > 2 * self.contest.longest + ENDLESS:
+                if running.trial == self.contest.trials:
+                    self.contest.give_up(env_state.episode_return, length, self.state.steps)
+                running.trial = 0
 
     def _note(self, lineage: Lineage | None) -> None:
         """Add the present cells to the history."""
@@ -441,21 +530,81 @@ class OnlineEngine(Engine):
         )
 
     def _prune(self) -> None:
-        """Drop idle cells, and merge coincident ones."""
-        own, state = (self.live, self.moments, self.traces), self.state
-        masses, born = self.statistics[cells.MASS], self.statistics[cells.BORN]
+        """Drop idle cells, and merge cheap pairs where births need room."""
+        state, masses, born = self.state, *self.statistics[[cells.MASS, cells.BORN], : self.n_cells]
         idle = (masses < IDLE / self.capacity) & (state.steps - born > GRACE)
-        for k in np.flatnonzero(idle[: self.n_cells])[::-1]:
-            if self.n_cells > 1:
-                cells.drop(*own, int(k))
-        while True:
-            placed = self.live.places[:, : self.n_cells]
-            squares = (placed**2).sum(axis=0)
-            gaps = squares[:, None] + squares - 2.0 * placed.T @ placed
-            close = gaps < COINCIDENT * self.temperature
-            if np.count_nonzero(close) == self.n_cells:  # each with itself
-                break
-            cells.merge(*own, *np.argwhere(np.tril(close, -1))[0].tolist())
+        idle[masses.argmax()] = False
+        self._drop(np.flatnonzero(idle))
+        wanted, state.refused = min(state.refused, self.capacity // ROOM + 1), 0
+        if wanted == 0:
+            return
+        pairs: list[list[int]] = []
+        for pair in self._cheap_pairs().tolist():
+            if len(pairs) < wanted and set(pair).isdisjoint(chain(*pairs)):
+                pairs.append(pair)
+        self._merge(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+        self.live.head[TEMPERATURE] *= HEATING ** (wanted - len(pairs))
+
+    def _cheap_pairs(self) -> IntArray:
+        """Return pairs of cells to merge, shape (n, 2), the cheapest first.
+
+        That is the least squared distance, in T_o, which grows as values disagree.
+        """
+        n, values, slopes = self.n_cells, self.values[ql.LIVE], self.slopes[ql.LIVE]
+        placed = self.live.places[:, :n].T
+        squares = (placed**2).sum(axis=1)
+        gaps = (squares[:, None] + squares - 2.0 * placed @ placed.T) / self.temperature
+        near = np.flatnonzero(gaps < cells.BIRTH)
+        k, other = near // n, near % n
+        k, other = k[k > other], other[k > other]
+        along = 0.5 * ((slopes[k] + slopes[other]) * (placed[k] - placed[other])).sum(axis=1)
+        disagreement = ((values[k] - values[other] - along[:, None]) ** 2).mean(axis=1)
+        with np.errstate(over="ignore"):
+            factors = 1.0 + disagreement / max(self.state.squared_error, np.finfo(float).tiny)
+        costs = gaps[k, other] * factors
+        order = np.argsort(costs)[: np.count_nonzero(costs < cells.BIRTH)]
+        return np.column_stack([k, other])[order]
+
+    def _merge(self, gone: IntArray, into: IntArray) -> None:
+        """Merge cells into others, by masses; planes are carried to the new codevectors."""
+        placed, slopes = self.live.places.T, self.slopes[ql.LIVE]
+        values, visits, traces = self.values[ql.LIVE], self.visits[ql.LIVE], self.traces
+        masses = self.statistics[cells.MASS]
+        share = ((masses[gone] + 1e-9) / (masses[gone] + masses[into] + 2e-9))[:, None]
+        gap = placed[into] - placed[gone]
+        rise = ((1.0 - share) * slopes[gone] * gap).sum(axis=1, keepdims=True)
+        fall = (share * slopes[into] * gap).sum(axis=1, keepdims=True)
+        values[into] += share * (values[gone] + rise - values[into]) - (1.0 - share) * fall
+        slopes[into] += share * (slopes[gone] - slopes[into])
+        placed[into] -= share * gap
+        differences = self.covariances[gone] - self.covariances[into]
+        self.covariances[into] += share[:, :, None] * differences
+        visits[into] += visits[gone]
+        self.statistics[: cells.COUNT + 1, into] += self.statistics[: cells.COUNT + 1, gone]
+        last = np.maximum(traces[:, gone, cells.LAST], traces[:, into, cells.LAST])
+        traces[:, into] += traces[:, gone]
+        traces[:, into, cells.LAST] = last
+        self._drop(gone)
+
+    def _drop(self, gone: IntArray) -> None:
+        """Remove cells; the last ones take their numbers."""
+        n = self.n_cells
+        m = n - len(gone)
+        self._copy_cells(np.setdiff1d(np.arange(m, n), gone), gone[gone < m])
+        for rows in self._rows:
+            rows[m:n] = 0.0
+        self.traces[:, m:n, cells.LAST] = -1.0
+        self.live.head[N_CELLS] = m
+
+    def _copy_cells(self, sources: IntArray, targets: IntArray) -> None:
+        for rows in self._rows:
+            rows[targets] = rows[sources]
+
+    @property
+    def _rows(self) -> tuple[FloatArray, ...]:
+        """All that cells have, each along the first axis."""
+        live, traces = self.live, self.traces.swapaxes(0, 1)
+        return live.places.T, live.models, self.statistics.T, self.covariances, traces
 
     def _split(self) -> None:
         """Split cells at their critical temperature, along the direction of greatest variance."""
@@ -464,20 +613,20 @@ class OnlineEngine(Engine):
         if n == self.capacity or not len(due):
             return
         variances, directions = np.linalg.eigh(self.covariances[due])
-        for k, variance, direction in zip(due, variances[:, -1], directions[:, :, -1], strict=True):
-            if self.n_cells == self.capacity or 2.0 * variance <= self.temperature:
-                continue
-            new, offset = self.n_cells, 0.7 * np.sqrt(variance) * direction
-            live.head[N_CELLS] += 1
-            self.covariances[k] -= np.outer(offset, offset)
-            statistics[cells.MASS, k] *= 0.5
-            statistics[[cells.COUNT, cells.BORN], k] = 0.0, self.state.steps
-            self.visits[ql.LIVE, k] *= 0.5
-            self.traces[:, k, cells.TRACE :] *= 0.5
-            cells.move(live, self.moments, self.traces, int(k), new)
-            for cell, shift in ((new, offset), (k, -offset)):
-                live.places[:, cell] += shift
-                self.values[ql.LIVE, cell] += self.slopes[ql.LIVE, cell] @ shift
+        over = np.flatnonzero(2.0 * variances[:, -1] > self.temperature)[: self.capacity - n]
+        split, new = due[over], np.arange(n, n + len(over))
+        offsets = 0.7 * np.sqrt(variances[over, -1:]) * directions[over, :, -1]
+        live.head[N_CELLS] += len(over)
+        self.covariances[split] -= offsets[:, :, None] * offsets[:, None]
+        statistics[cells.MASS, split] *= 0.5
+        statistics[cells.COUNT, split], statistics[cells.BORN, split] = 0.0, self.state.steps
+        self.visits[ql.LIVE, split] *= 0.5
+        self.traces[:, split, cells.TRACE :] *= 0.5
+        self._copy_cells(split, new)
+        for own, shifts in ((new, offsets), (split, -offsets)):
+            live.places[:, own] += shifts.T
+            rises = (self.slopes[ql.LIVE, own] * shifts).sum(axis=1)
+            self.values[ql.LIVE, own] += rises[:, None]
 
     def _place(self, lineage: Lineage | None) -> None:
         """Take over the cells of the partition, with values along the lineage."""
@@ -502,7 +651,7 @@ class OnlineEngine(Engine):
     def _fixed_temperature(self, codevectors: FloatArray) -> float:
         """Return the temperature at which cells of this spacing are critical.
 
-        Cells that stand for values of a Discrete observation are hard.
+        Cells that stand for values of a Discrete observation are hard, as those of the paper are.
         """
         if len(codevectors) == 1:
             return 0.5 * float(codevectors.shape[1])
@@ -510,7 +659,8 @@ class OnlineEngine(Engine):
 
         gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
         spacing = float(np.median(gaps)) ** 2
-        share = DISTINCT if self.interface.n_values > 0 else cells.BLEND / cells.BIRTH
+        hard = self.interface.n_values > 0 or self.config.paper
+        share = DISTINCT if hard else cells.BLEND / cells.BIRTH
         return max(share * spacing, float(np.finfo(float).tiny))
 
     @property
@@ -539,6 +689,7 @@ class OnlineEngine(Engine):
             "metric": self.metric,
             "state": self.state.record,
             "contest": self.contest.record,
+            "returns": self.contest.raw_returns.view(Returns.dtype),
             "env_states": self.raw[ql.OnlineState.size :].view(EnvState.dtype).copy(),
             "running": self._raw_running.view(ql.Running.dtype).copy(),
             **{f"partition_{name}": array for name, array in placed.items()},
@@ -560,6 +711,7 @@ class OnlineEngine(Engine):
         self.metric = np.array(own["metric"])
         self.state.restore(own["state"])
         self.contest.restore(own["contest"])
+        self.contest.raw_returns.view(Returns.dtype)[:] = own["returns"]
         for i, (env_state, running) in enumerate(zip(self.env_states, self.running, strict=True)):
             env_state.restore(own["env_states"][i : i + 1])
             running.restore(own["running"][i : i + 1])
@@ -577,7 +729,8 @@ class OnlineEngine(Engine):
         sizes = {
             "env_states": count, "A": self.interface.n_actions, "d": d, "p": p, "K": k,
             "actions": self.interface.n_actions, "rows": RECENT,
-            "uniforms": len(self._workspace.uniforms),
+            "uniforms": len(self._workspace.uniforms), "returns": len(self.contest.returns),
+            "constants": max(len(self.contest.constants), 1),
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
@@ -591,10 +744,14 @@ class OnlineEngine(Engine):
         visits = arrays["models"][:, :, d + p + sizes["A"] :]
         require((visits >= 0.0).all(), "models has visits that are negative")
         state = arrays["state"][0]
+        needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
+        enough = state["next_uniform"] + needed <= sizes["uniforms"]
+        require(enough, f"state.next_uniform is {state['next_uniform']}: it must leave {needed}")
         for name in _SETTINGS:
             value = getattr(self.config, name)
             require(state[name] == value, f"state.{name} is {state[name]}: the setting is {value}")
         require(bool(state["grows"]) == (self.partition is None), "state.grows is wrong")
+        require(bool(state["paper"]) == self.config.paper, "state.paper is wrong")
         numbers = arrays["env_states"]["number"]
         require((numbers == np.arange(count)).all(), "env_states are not numbered from 0")
         if state["phase"] == ql.LEARNING:

@@ -1,13 +1,14 @@
-"""The fast timescale, exploration, and the contest of snapshots; compiled.
+"""The fast timescale, and exploration; compiled.
 
-A step of the environment is one call of :func:`learn_step`, which also plans the next action; a
-trajectory begins with :func:`enter`. The loop in Python makes these calls through :func:`act`,
-:func:`update` and :func:`step`, the compiled loop through :func:`start`, :func:`choose` and
-:func:`learn`, several environments through :func:`step_together`.
+A step of the environment is one call of :func:`advance`, and so is the beginning of a trajectory.
+The compiled loop makes these calls through :func:`start` and :func:`learn`, several environments
+through :func:`step_together`.
 
 =============  ==================================================================================
-warm-up        random steps for means and deviations: now and then a random action, else the first
+warm-up        random steps for means and deviations: now and then a random action, else the first;
+               continuous ones are held
 exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps
+continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held
 =============  ==================================================================================
 
 Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
@@ -19,44 +20,32 @@ What compiled code cannot do itself it reports as events, bits of one integer.
 
 from typing import Annotated, Any, NamedTuple
 
-from oda_rl._compile import compiled, integer, spliced
+from oda_rl._compile import boolean, compiled, integer, larger, spliced
 from oda_rl._state import State, reader
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.state import (
     EPISODE_END,
     UNIFORMS,
     Counters,
     EnvState,
-    Observations,
     end_episode,
 )
 from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies import joint
-from oda_rl.agents.policies.joint import TEMPERATURE, Codebook, Search
+from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook, Search
 from oda_rl.agents.two_timescale.cells import (
     BIRTH,
     BLEND,
     LAST,
     Blend,
     Moments,
-    copy,
     evaluate,
     give_birth,
     observe,
 )
 from oda_rl.agents.two_timescale.cells import (
     update as update_values,
-)
-from oda_rl.agents.two_timescale.contest import (
-    BOLD,
-    TIMID_SHARE,
-    Contest,
-    begin_trial,
-    contest_of,
-    end_trial_episode,
-    may_be_bold,
-    note_return,
 )
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Span
@@ -66,15 +55,14 @@ WARMUP, LEARNING = range(2)
 # Further events.
 WARM = 2  # random play is over
 SLOW = 4  # the slow timescale is due
+JUDGE = 8  # an episode has ended, in the environment ``state.ended``
 LIVE, BEST, CANDIDATE = range(3)  # policies
 # Rows of vectors: what the last step led to, running mean and sum of squared deviations, origin and
 # inverse units of observations, and two points in the metric.
 AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
-ROUND = 100  # steps from one slow step in numpy to the next
 UNIFORMS_PER_STEP = 8  # at most, of act and learn, and for each component of an action:
 UNIFORMS_PER_COMPONENT = 4
-ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
@@ -87,10 +75,16 @@ class OnlineState(Counters):
     """What random play mostly does."""
     n_features: Annotated[int, Span("[1, inf)")]
     """Components of an observation: points have those of a continuous action, too."""
+    ended: Annotated[int, Span("[0, env_states)")]
+    """The environment whose episode has ended last."""
     seen: Annotated[int, Span(COUNT)]
     """Observations so far, those that episodes begin with among them."""
     observed: Annotated[int, Span(COUNT)]
     """Observations that the codevectors were moved by."""
+    refused: Annotated[int, Span(COUNT)]
+    """Births since the last slow step that found no room."""
+    next_slow: Annotated[int, Span(COUNT)]
+    """Steps at which the next slow step is due."""
     next_metric: Annotated[int, Span(COUNT)]
     """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
@@ -98,13 +92,15 @@ class OnlineState(Counters):
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
+    paper: bool
+    """Whether targets are those of Q-learning; otherwise of Sarsa."""
     grows: bool
     """Whether cells are born and die; otherwise another partition places them."""
     gamma: Annotated[float, Span("(0, 1]")]
     """Discount factor."""
     trace_decay: Annotated[float, Span("[0, 1]")]
     """λ."""
-    slope_rate: Annotated[float, Span("(0, inf)")]
+    slope_rate: Annotated[float, Span("[0, inf)")]
     """Step size of slopes beside that of values, at a distance of √T."""
     step_size: Annotated[float, Span("(0, 1]")]
     """Initial step size a_0 of the values."""
@@ -168,8 +164,6 @@ class Continuous(NamedTuple):
     """Of the box of actions, shape (2, p)."""
     room: Array
     """The environments' next actions, shape (n, p), in the type of the box."""
-    given: FloatArray
-    """What was done instead, in units, shape (p,)."""
 
 
 class Online(NamedTuple):
@@ -180,7 +174,6 @@ class Online(NamedTuple):
     """
 
     state: OnlineState
-    contest: Contest
     env_state: EnvState
     running: Running
     live: Codebook
@@ -212,13 +205,11 @@ running_of = reader(Running)
 def unpack(arrays: tuple[Any, ...], env: int) -> Online:
     """Name the arrays of an agent, as one of its environments sees them."""
     (
-        raw, uniforms, raw_contest, raw_running, places, models, frames, heads, statistics,
-        covariances, traces, near, weights, offsets, distances, values, vectors, points, recent,
-        continuous,
+        raw, uniforms, raw_running, places, models, frames, heads, statistics, covariances, traces,
+        near, weights, offsets, distances, values, vectors, points, recent, continuous,
     ) = arrays  # fmt: skip
     return Online(
-        state_of(raw, 0), contest_of(raw_contest, 0), env_state_of(raw, env),
-        running_of(raw_running, env),
+        state_of(raw, 0), env_state_of(raw, env), running_of(raw_running, env),
         Codebook(places[0], models[0], frames[0], heads[0]),
         Codebook(places[1], models[1], frames[1], heads[1]),
         Codebook(places[2], models[2], frames[2], heads[2]),
@@ -230,7 +221,7 @@ def unpack(arrays: tuple[Any, ...], env: int) -> Online:
 
 
 @spliced
-def read(agent: Online, observation: Observations) -> int:
+def read(agent: Online, observation: FloatArray) -> int:
     """Write an observation, in units, to row ``AFTER``; return an event if it is bad."""
     vectors, n = agent.vectors, agent.state.n_features
     if observation.shape[0] != n:
@@ -275,12 +266,11 @@ def draw(state: OnlineState, uniforms: FloatArray) -> float:
 
 
 @spliced
-def short_of_uniforms(arrays: tuple[Any, ...]) -> bool:
+def short_of_uniforms(state: OnlineState, agent: Online) -> bool:
     """Whether there may be too few random numbers for the next step."""
-    state, uniforms, points = state_of(arrays[0], 0), arrays[1], arrays[-3]
-    components = points.shape[1] - state.n_features
+    components = agent.points.shape[1] - state.n_features
     needed = UNIFORMS_PER_STEP + UNIFORMS_PER_COMPONENT * components
-    short: bool = state.next_uniform + needed > uniforms.shape[0]
+    short: bool = state.next_uniform + needed > agent.uniforms.shape[0]
     return short
 
 
@@ -305,7 +295,7 @@ def random_action(
 def aim(policy: Codebook, point: FloatArray, continuous: Continuous | None) -> None:
     """Write the greedy continuous action to the point; other actions are told by their values."""
     if continuous is not None:
-        first = point.shape[0] - continuous.given.shape[0]
+        first = point.shape[0] - continuous.room.shape[1]
         joint.choose(policy, continuous.search, point, point[first:])
 
 
@@ -319,22 +309,6 @@ def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
             unit = point[first + c]
             action = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
             room[env, c] = min(max(action, low[c]), high[c])
-
-
-@compiled
-def differs(
-    env_state: EnvState, action: int, point: FloatArray, continuous: Continuous | None
-) -> bool:
-    """Note the action that was done; returns whether it is another than was planned."""
-    if continuous is None:
-        other: bool = env_state.action != action
-        env_state.action = action
-        return other
-    changed, first = False, point.shape[0] - continuous.given.shape[0]
-    for c in range(continuous.given.shape[0]):
-        changed = changed or point[first + c] != continuous.given[c]
-        point[first + c] = continuous.given[c]
-    return changed
 
 
 @spliced
@@ -369,7 +343,7 @@ def step_size_of(state: OnlineState) -> float:
 def plan(agent: Online, point: FloatArray) -> None:
     """Choose the learner's action at a point, and evaluate the cells that learn (``there``).
 
-    A cell is born there if all are far. In a trial the greedy action is taken.
+    A cell is born there if all are far, and there is room. In a trial the greedy action is taken.
     """
     state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
     values, n_actions, explores = agent.values[1], agent.values.shape[1], False
@@ -387,8 +361,10 @@ def plan(agent: Online, point: FloatArray) -> None:
         aim(live, point, agent.continuous)
     distance = evaluate(live, point, agent.there, values)
     if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
-        error, step = state.squared_error, state.steps
-        if give_birth(live, agent.moments, agent.traces, agent.there, values, error, step):
+        if live.head[N_CELLS] == live.models.shape[0]:
+            state.refused += 1
+        else:
+            give_birth(live, agent.moments, agent.there, values, state.steps)
             evaluate(live, point, agent.there, values)
     if not explores:
         env_state.action = greedy(values)
@@ -403,126 +379,14 @@ def follow_candidate(agent: Online, point: FloatArray) -> None:
     agent.env_state.action = greedy(values)
 
 
-@compiled
-def enter(observation: Observations, arrays: tuple[Any, ...], env: int) -> int:
-    """Go on from an observation; returns an event if it is bad.
-
-    Where the last step led there, its action is planned already; otherwise a trajectory begins.
-    """
-    agent = unpack(arrays, env)
-    event = read(agent, observation)
-    if event:
-        return event
-    state, contest, env_state, running = agent.state, agent.contest, agent.env_state, agent.running
-    point, after = agent.points[env], agent.vectors[AFTER]
-    same = running.planned > 0
-    for i in range(state.n_features):
-        same = same and point[i] == after[i]
-        point[i] = after[i]
-    if same:
-        return 0
-    agent.traces[env] = 0.0
-    agent.traces[env, :, LAST] = -1.0
-    env_state.held = 0
-    running.planned = running.begins = True
-    if env_state.episode_length == 0:
-        running.trial = 0
-        if contest.trial and contest.begun < contest.quota:
-            contest.begun += 1
-            running.trial = contest.trials
-    note(agent)
-    if state.phase == WARMUP:
-        env_state.action = random_action(
-            state, agent.uniforms, agent.values.shape[1], point, agent.continuous
-        )
-    else:
-        plan(agent, point)
-        if running.trial:
-            follow_candidate(agent, point)
-    perform(point, env, agent.continuous)
-    return 0
-
-
-@compiled
-def learn_step(
-    observation: Observations,
-    reward: float,
-    terminated: bool,
-    truncated: bool,
-    arrays: tuple[Any, ...],
-    env: int,
-) -> int:
-    """Learn from what the planned action led to, and plan the next; returns events.
-
-    A bad value changes nothing.
-    """
-    agent = unpack(arrays, env)
-    state, env_state, running = agent.state, agent.env_state, agent.running
-    event = read(agent, observation)
-    if event:
-        return event
-    if not abs(reward) <= LARGEST_REWARD:  # NaN too
-        return NOT_FINITE
-    state.steps += 1
-    env_state.episode_length += 1
-    env_state.episode_return += reward
-    events = integer(0)
-    note(agent)
-    point, after = agent.points[env], agent.vectors[AFTER]
-    if state.phase == WARMUP:
-        state.mean_reward += (reward - state.mean_reward) / state.steps
-        env_state.action = state.first_action
-        for i in range(state.n_features, after.shape[0]):
-            after[i] = point[i]
-        if draw(state, agent.uniforms) < 0.1:
-            env_state.action = random_action(
-                state, agent.uniforms, agent.values.shape[1], after, agent.continuous
-            )
-        if state.steps >= state.warmup_steps:
-            events = WARM
-    else:
-        learn_values(agent, reward, terminated)
-        if state.grows and state.steps % state.observe_every == 0:
-            state.observed += 1
-            observe(
-                agent.live, agent.moments, agent.there, state.observed,
-                state.slow_exponent, state.min_slow_step,
-            )  # fmt: skip
-        if running.trial:
-            follow_candidate(agent, after)
-        if state.steps % ROUND == 0:
-            events = SLOW
-    for i in range(after.shape[0]):
-        point[i] = after[i]
-    perform(point, env, agent.continuous)
-    running.begins = False
-    if terminated or truncated:
-        bold = after.shape[0] > state.n_features  # continuous actions are always held
-        judge_episode(
-            state, agent.contest, env_state, running, agent.live, agent.best, agent.candidate,
-            -1.0 if bold else draw(state, agent.uniforms),
-        )  # fmt: skip
-        events |= EPISODE_END
-    return events
-
-
 @spliced
-def learn_values(agent: Online, reward: float, terminated: bool) -> None:
-    """Fast timescale: the next action, birth, target, traces and values."""
-    state, contest, env_state, running = agent.state, agent.contest, agent.env_state, agent.running
+def learn_values(agent: Online, reward: float, terminated: bool, action: int) -> None:
+    """Fast timescale: target, traces and values of the action that has been done."""
+    state, env_state, running = agent.state, agent.env_state, agent.running
     point, after = agent.points[env_state.number], agent.vectors[AFTER]
     live, values, next_values = agent.live, agent.values[0], agent.values[1]
-    action = env_state.action
-    plan(agent, after)
-    if running.trial:
-        if contest.check:
-            contest.check_steps += 1
-        else:
-            contest.trial_steps += 1
-        if env_state.episode_length > 2 * contest.longest + ENDLESS:
-            running.trial, contest.trial, contest.last_trial = 0, False, state.steps
     evaluate(live, point, agent.here, values)
-    future = next_values[env_state.action]
+    future = next_values[greedy(next_values) if state.paper else env_state.action]
     error = reward - values[action]
     if not terminated:
         error += state.gamma * future
@@ -544,33 +408,86 @@ def learn_values(agent: Online, reward: float, terminated: bool) -> None:
 
 
 @compiled
-def judge_episode(
-    state: OnlineState,
-    contest: Contest,
-    env_state: EnvState,
-    running: Running,
-    live: Codebook,
-    best: Codebook,
-    candidate: Codebook,
-    uniform: float,
-) -> None:
-    """Note the return of the episode that ends, and what follows from it."""
-    episode_return = env_state.episode_return
-    contest.longest = max(contest.longest, env_state.episode_length)
-    if state.phase == LEARNING:
-        if running.trial == 0:
-            note_return(contest, episode_return, running.bold > 0)
-            if begin_trial(contest, state.steps):
-                copy(candidate, best if contest.replay else live)
-        elif (
-            running.trial == contest.trials
-            and contest.trial
-            and end_trial_episode(contest, episode_return, state.steps)
-        ):
-            copy(best, candidate)
-        running.bold = uniform < (BOLD if may_be_bold(contest) else TIMID_SHARE)
-    running.planned = False
-    end_episode(state, env_state)
+def advance(
+    observation: FloatArray,
+    reward: float,
+    terminated: bool,
+    truncated: bool,
+    arrays: tuple[Any, ...],
+    env: int,
+    learns: bool,
+) -> int:
+    """Go on from an observation: return the next action there, or minus events to attend to first.
+
+    Either it ``learns`` from what the last action led to, or a trajectory begins, unless the last
+    step led there: then the action is planned already. One function does both, because what a
+    function calls is compiled anew for each caller. A bad value changes nothing.
+    """
+    agent = unpack(arrays, env)
+    state, env_state, running = agent.state, agent.env_state, agent.running
+    if not learns and short_of_uniforms(state, agent):
+        return -UNIFORMS
+    event = read(agent, observation)
+    if event:
+        return -event
+    point, after, action = agent.points[env], agent.vectors[AFTER], env_state.action
+    if learns:
+        if not abs(reward) <= LARGEST_REWARD:  # NaN too
+            return -NOT_FINITE
+        state.steps += 1
+        env_state.episode_length += 1
+        env_state.episode_return += reward
+    else:
+        same = running.planned > 0
+        for i in range(state.n_features):
+            same = same and point[i] == after[i]
+        if same:
+            return action
+        agent.traces[env] = 0.0
+        agent.traces[env, :, LAST] = -1.0
+        env_state.held = 0
+        running.planned = running.begins = True
+    note(agent)
+    events = integer(0)
+    if state.phase == WARMUP:
+        if learns:
+            state.mean_reward += (reward - state.mean_reward) / state.steps
+            env_state.action = state.first_action
+            for i in range(state.n_features, after.shape[0]):
+                after[i] = point[i]
+        if not learns or draw(state, agent.uniforms) < 0.1:
+            env_state.action = random_action(
+                state, agent.uniforms, agent.values.shape[1], after, agent.continuous
+            )
+        if learns and state.steps >= state.warmup_steps:
+            events = WARM
+    else:
+        plan(agent, after)
+        if learns:
+            learn_values(agent, reward, terminated, action)
+            if state.grows and state.steps % state.observe_every == 0:
+                state.observed += 1
+                observe(
+                    agent.live, agent.moments, agent.there, state.observed,
+                    state.slow_exponent, state.min_slow_step,
+                )  # fmt: skip
+            if state.steps >= state.next_slow:
+                events = SLOW
+        if running.trial:
+            follow_candidate(agent, after)
+    for i in range(after.shape[0]):
+        point[i] = after[i]
+    perform(point, env, agent.continuous)
+    if learns:
+        running.begins = False
+        if terminated or truncated:
+            running.planned = False
+            end_episode(state, env_state)
+            state.ended = env
+            events |= EPISODE_END | JUDGE
+    if short_of_uniforms(state, agent):
+        events |= UNIFORMS
+    return -events if events else env_state.action
 
 
 @spliced
@@ -581,82 +498,39 @@ def in_loop(arrays: tuple[Any, ...], env: int) -> InLoop:
 
 
 @spliced
-def start(agent: InLoop, observation: Observations) -> int:
+def start(agent: InLoop, observation: FloatArray) -> int:
     """Go on from an observation; returns events."""
-    if short_of_uniforms(agent.arrays):
-        return UNIFORMS
-    return enter(observation, agent.arrays, 0)
+    no = boolean(False)  # literals would have the function compiled once more
+    return larger(-advance(observation, 0.0, no, no, agent.arrays, integer(0), no), 0)
 
 
 @spliced
 def choose(agent: InLoop) -> int:
-    """Return the planned action, or minus the event that prevents it."""
-    if short_of_uniforms(agent.arrays):
-        return -UNIFORMS
+    """Return the planned action."""
     return agent.trajectory.env_state.action
 
 
 @spliced
 def learn(
-    agent: InLoop, observation: Observations, reward: float, terminated: bool, truncated: bool
+    agent: InLoop, observation: FloatArray, reward: float, terminated: bool, truncated: bool
 ) -> int:
     """Learn from what the action led to; returns events."""
-    return learn_step(observation, reward, terminated, truncated, agent.arrays, 0)
+    env, yes = integer(0), boolean(True)
+    return larger(-advance(observation, reward, terminated, truncated, agent.arrays, env, yes), 0)
 
 
 RULE = Rule("online", in_loop, start, choose, learn)
 
 
 @compiled
-def act(observation: Observations, arrays: tuple[Any, ...]) -> int:
-    """Choose an action for an observation; negative: minus the event that prevents it."""
-    agent = in_loop(arrays, 0)
-    event = start(agent, observation)
-    return -event if event else choose(agent)
-
-
-@compiled
-def update(
-    observation: Observations,
-    action: int,
-    reward: float,
-    next_observation: Observations,
-    terminated: bool,
-    truncated: bool,
-    arrays: tuple[Any, ...],
-) -> int:
-    """Learn from one transition; returns events."""
-    event = enter(observation, arrays, 0)
-    if event:
-        return event
-    if differs(env_state_of(arrays[0], 0), action, arrays[-3][0], arrays[-1]):
-        running_of(arrays[3], 0).begins = True  # what the planned action was worth says nothing
-    return learn_step(next_observation, reward, terminated, truncated, arrays, 0)
-
-
-@compiled
-def step(
-    next_observation: Observations,
-    reward: float,
-    terminated: bool,
-    truncated: bool,
-    arrays: tuple[Any, ...],
-) -> int:
-    """Learn from the last action's outcome and return the next action.
-
-    Negative: minus the events to attend to first; then :func:`act` chooses.
-    """
-    events = learn_step(next_observation, reward, terminated, truncated, arrays, 0)
-    return -events if events else choose(in_loop(arrays, 0))
-
-
-@compiled
 def step_together(
     first: int,
     learned: bool,
-    taken: tuple[Any, ...],
+    after: FloatArray,
+    observations: FloatArray,
+    rewards: FloatArray,
+    flags: BoolArray,
     actions: IntArray,
-    ended: FloatArray,
     arrays: tuple[Any, ...],
 ) -> tuple[int, int, bool]:
     """Learn from a step of all environments, and choose the next actions, one after the other.
@@ -666,12 +540,12 @@ def step_together(
     first, learned
         The environment to begin with, and whether its step has been learned from already: so it
         goes on after events.
-    taken
-        A :class:`~oda_rl.agents.base.engine.VectorStep`.
+    after, observations, rewards
+        As in :class:`~oda_rl.agents.base.engine.VectorStep`.
+    flags : ndarray, shape (4, n)
+        Its ``terminated``, ``truncated``, ``learns`` and ``acts``.
     actions : ndarray, shape (n,)
         Written to.
-    ended : ndarray, shape (n, 2)
-        Return and length of an episode that ends are written here.
 
     Returns
     -------
@@ -679,26 +553,15 @@ def step_together(
         Events to attend to, in which environment, and whether its step has been learned from; or
         0, n and False.
     """
-    after, observations, rewards, terminated, truncated, learns, acts, _ = taken
-    n, state = rewards.shape[0], state_of(arrays[0], 0)
-    for i in range(first, n):
-        resumed = learned and i == first
-        if short_of_uniforms(arrays):
-            return UNIFORMS, i, resumed
-        if learns[i] and not resumed:
-            events = learn_step(after[i], rewards[i], terminated[i], truncated[i], arrays, i)
-            if events & EPISODE_END:
-                events -= EPISODE_END
-                ended[i, 0], ended[i, 1] = state.last_return, state.last_length
-            if events:
-                return events, i, True
-        if acts[i]:  # with the checks of start and choose, so that one environment has their bits
-            if short_of_uniforms(arrays):
-                return UNIFORMS, i, True
-            events = enter(observations[i], arrays, i)
-            if events == 0 and short_of_uniforms(arrays):
-                events = UNIFORMS
-            if events:
-                return events, i, True
-            actions[i] = env_state_of(arrays[0], i).action
-    return 0, n, False
+    no = boolean(False)
+    for i in range(first, rewards.shape[0]):
+        if flags[2, i] and not (learned and i == first):
+            code = advance(after[i], rewards[i], flags[0, i], flags[1, i], arrays, i, flags[2, i])
+            if code < 0:
+                return -code, i, True
+        if flags[3, i]:
+            code = advance(observations[i], 0.0, no, no, arrays, i, no)
+            if code < 0:
+                return -code, i, True
+            actions[i] = code
+    return 0, rewards.shape[0], False

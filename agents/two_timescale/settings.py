@@ -102,5 +102,10 @@ class TwoTimescaleConfig(Checked):
     """Values of each component of a continuous action, least to greatest; at least 2. None: cells
     are of states and actions together, or, where another partition places them, five values."""
 
+    paper: bool = False
+    """Algorithm 2 as it is printed, with cells by Algorithm 1: one-step Q-learning of constant
+    values in hard cells, Euclidean distances, random actions that are not held, and no contest:
+    what learns is delivered. Some defaults change (``oda_rl.agents.two_timescale.paper``)."""
+
     warmup_steps: Annotated[int, at_least(2)] = 500
     """Random steps before learning, which give means and deviations; at least 2."""

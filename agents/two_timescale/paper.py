@@ -1,0 +1,130 @@
+"""Algorithms 1 and 2 of Mavridis and Baras, as they are printed: ``TwoTimescaleAgent(paper=True)``.
+
+Algorithm 2 is one-step Q-learning over the cells of codevectors that Algorithm 1, online
+deterministic annealing, places meanwhile, on a slower timescale. The action part of a codevector is
+exact where actions are numbered, so that there is one value for each action and codevector of
+states. Corrected are the misprints of the temperature, T = λ/(1 - λ), and of the mass of halves.
+
+References
+----------
+C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+approximation", IEEE Transactions on Automatic Control 68 (2023).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from oda_rl._types import Array, FloatArray
+from oda_rl.agents.partitions.base import Lineage
+from oda_rl.files.schema import check, real
+
+SETTINGS: dict[str, Any] = {
+    "trace_decay": 0.0,
+    "step_size": 0.5,
+    "step_size_steps": 2_000.0,
+    "step_exponent": 2.0 / 3.0,
+    "min_step_size": 0.0,
+    "slow_exponent": 1.0,
+    "min_slow_step": 0.0,
+    "observe_every": 4,
+    "cooling": 0.5,
+    "hold": 1,
+}
+"""Defaults in place of the agent's: steps fall as n^(-2/3) and 1/n, as the paper suggests."""
+
+SAMPLES, MIN_SAMPLES = 10, 300  # of a level: for each codevector, and at least
+SHIFT = 0.1  # δ, in √T
+MERGED, IDLE = 0.3, 1e-4  # ε_n, in T, and ε_r
+
+
+class Annealed:
+    """Codevectors of states by Algorithm 1, as a :class:`~oda_rl.agents.Partition`.
+
+    Parameters
+    ----------
+    capacity : int
+        K_max: above half of it codevectors no longer split.
+    cooling : float
+        γ.
+    every : int
+        N: it learns from every so manyth state.
+    """
+
+    def __init__(self, capacity: int, cooling: float, every: int) -> None:
+        self.capacity, self.cooling, self.every = capacity, cooling, every
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> None:
+        """Make its arrays."""
+        self._rng = rng
+        self._placed: FloatArray = np.zeros((self.capacity, n_features))
+        self._masses: FloatArray = np.zeros(self.capacity)
+        self._level: FloatArray = np.zeros(3)  # number of codevectors, T, samples at it
+
+    @property
+    def codevectors(self) -> FloatArray:
+        """The codevectors, shape (n_cells, d)."""
+        return self._placed[: int(self._level[0])].copy()
+
+    def start(self, observations: FloatArray) -> None:
+        """Begin with one codevector, far above the first critical temperature."""
+        self._level[:] = 1, 4.0 * observations.var(axis=0).sum(), 0
+        self._placed[0], self._masses[0] = observations.mean(axis=0), 1.0
+
+    def observe(self, observations: FloatArray) -> Lineage | None:
+        """Learn from every N-th observation; at the end of a level merge, drop, cool and split."""
+        before, n = self.codevectors, int(self._level[0])
+        placed, masses = self._placed[:n], self._masses[:n]
+        for x in observations[:: self.every]:
+            offsets = x - placed
+            distances = (offsets**2).sum(axis=1)
+            shares = masses * np.exp((distances.min() - distances) / max(self._level[1], 1e-300))
+            shares /= shares.sum()
+            self._level[2] += 1
+            rate = 1.0 / (self._level[2] + 1.0)
+            masses += rate * (shares - masses)
+            placed += (rate * shares / np.maximum(masses, 1e-300))[:, None] * offsets  # = σ / p
+        if self._level[2] >= max(MIN_SAMPLES, SAMPLES * n):
+            self._end_level(n)
+        gaps = ((self.codevectors[:, None] - before) ** 2).sum(axis=2)
+        return np.eye(n)[gaps.argmin(axis=1)] if len(gaps) != n else np.eye(n)
+
+    def _end_level(self, n: int) -> None:
+        placed, masses, temperature = self._placed[:n].copy(), self._masses[:n], self._level[1]
+        effective: list[int] = []
+        for k in np.argsort(-masses, kind="stable"):
+            gaps = ((placed[effective] - placed[k]) ** 2).sum(axis=1)
+            if not effective or (masses[k] >= IDLE and gaps.min() >= MERGED * temperature):
+                effective.append(k)
+            elif gaps.min() < MERGED * temperature:
+                masses[effective[int(gaps.argmin())]] += masses[k]
+        placed, masses = placed[effective], masses[effective].copy()
+        temperature *= self.cooling
+        if 2 * len(placed) <= self.capacity:
+            shift = (
+                SHIFT * np.sqrt(temperature / placed.shape[1]) * self._rng.normal(size=placed.shape)
+            )
+            placed, masses = (
+                np.concatenate([placed + shift, placed - shift]),
+                np.tile(0.5 * masses, 2),
+            )
+        n = len(placed)
+        self._placed[:n], self._masses[:n] = placed, masses / masses.sum()
+        self._level[:] = n, temperature, 0
+
+    def state(self) -> Mapping[str, Array]:
+        """Return all that has to be saved."""
+        return {"placed": self._placed, "masses": self._masses, "level": self._level}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Take over what :meth:`state` returned, or raise InvalidFileError."""
+        k, d = self._placed.shape
+        schema = {
+            "placed": real("K, d"),
+            "masses": real("K", "[0, 1]"),
+            "level": real("3", "[0, inf)"),
+        }
+        check(state, schema, {"K": k, "d": d})
+        for name, array in self.state().items():
+            array[:] = state[name]
