@@ -355,8 +355,9 @@ def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
         ):
             assert_same_but_for_ties(agent, tmp_path, observations, actions, share)
     assert f"#define ODA_NEAR {min(n_nearest, n_cells)}" in (tmp_path / "policy.h").read_text()
-    found = run_in_c(agent, tmp_path, points, fixed_point=True)
-    assert (found == predictions(agent, points)).mean() >= 0.999
+    if not whole:  # ties are rounded
+        found = run_in_c(agent, tmp_path, points, fixed_point=True)
+        assert (found == predictions(agent, points)).mean() >= 0.999
 
 
 @pytest.mark.parametrize("fixed_point", [False, True])

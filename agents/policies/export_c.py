@@ -6,6 +6,7 @@ Sarsa(λ) with exploration, over cells that stay where they are.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         return _table_of_states(export, export.numbered)
     if export.joint is not None:
         return _joint_header(export, export.joint, fixed_point)
+    if fixed_point:
+        export = replace(export, whole=False)
     found, agreement = export.tables(), []
     integers = found.in_integers(export.extent.reach) if fixed_point else None
     if integers is not None and export.recent is not None:
@@ -83,7 +86,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     )
     size = sum(array.nbytes for array in tables.values())
     precision = "16-bit fixed point" if fixed_point else "single precision"
-    if found.whole and not fixed_point:
+    if found.whole:
         precision += ", scores in double"
     about = [
         f"Policy: {len(export.cells.diagram)} cells; {near}",

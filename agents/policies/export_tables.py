@@ -101,6 +101,8 @@ class Export:
     def tables(self) -> "Tables":
         """Leave out what decisions do not need."""
         cells, (centre, reach), affine = self.cells, self.extent, self.affine
+        if self.whole:  # sums of whole numbers have no rounding errors
+            centre = np.zeros(len(centre))
         shift, clauses = cells.origin - centre, cells.clauses
         actions = np.asarray(cells.values.argmax(axis=1))
         diagram = _moved(cells.diagram, shift)
@@ -112,7 +114,8 @@ class Export:
         apart = not in_order and len(np.unique(actions)) == len(actions)
         order = actions.argsort() if apart else np.arange(len(diagram))
         row = order[0] if apart else diagram[:, 0].argmin()
-        scores = ((diagram - diagram[row]) / cells.width)[order]
+        scores = ordered(diagram) if self.whole else (diagram - diagram[row])[order]
+        scores = scores / cells.width
         used = np.asarray(scores[:, 1:].any(axis=0))
         if affine is not None:
             affine = _moved(affine, shift)
@@ -121,7 +124,7 @@ class Export:
         if conditions is not None:
             used |= conditions[:, 1:].any(axis=0)
         # Far from 0, a + <g, x> would be a small difference of large numbers.
-        near = self.whole or bool((np.abs(centre) <= reach)[used].all())
+        near = bool((np.abs(centre) <= reach)[used].all())
         found = Tables(scores, centre, near, self.whole, apart, affine=affine)
         if blended:
             n, advantages = min(cells.n_nearest, len(diagram)), _advantages(cells.values)
@@ -167,7 +170,7 @@ class Tables(NamedTuple):
         scores = _moved(self.scores, offsets)
         arrays = {
             "origin": origin,
-            "diagram": ordered(scores) if self.whole else single(scores),
+            "diagram": scores if self.whole else single(scores),
             "codevectors": single(self.parts),
             "affine": None if self.affine is None else single(_moved(self.affine, offsets)),
             "conditions": None,
