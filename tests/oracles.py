@@ -751,18 +751,6 @@ def pcg32(seed, count, stream=54):
     return found
 
 
-def nearest_of_the_first(gaps, end):
-    """Of each row of gaps the least of the first so many, and where it is; infinite, and 0."""
-    found = []
-    for row in gaps.tolist():
-        least, which = np.inf, 0
-        for i in range(end):
-            if row[i] < least:
-                least, which = row[i], i
-        found.append((least, which))
-    return tuple(np.array(found).T)
-
-
 def conditional_normal(point, mean, covariance):
     """Log density of what is observed of a point (the rest is NaN); mean and covariance given it.
 

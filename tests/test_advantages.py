@@ -1,13 +1,10 @@
 """Baseline and advantages of the fitted agent against least squares, and where they matter."""
 
-import threading
-
 import numpy as np
 import oracles
 import pytest
 from test_fitting import DISCOUNT, LEFT, RIGHT, best_value, corridor, small_problem
 
-from oda_rl import metric
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.base.memory import (
     CUT,
@@ -17,11 +14,10 @@ from oda_rl.agents.base.memory import (
     TERMINAL,
     discounted_returns,
 )
-from oda_rl.agents.fitting import advantages, cells, joint
-from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, finer, width_of
+from oda_rl.agents.fitting import advantages, joint
+from oda_rl.agents.fitting.cells import Assigned, Cells, Experience
 from oda_rl.agents.fitting.placed import Moments, Placed, Rows
 from oda_rl.agents.fitting.regression import Belief, Reach, moments_of
-from oda_rl.annealing import cells as annealing
 
 
 def labels_of(steps):
@@ -73,9 +69,10 @@ def taken_by(own, models):
     return (own.weights.astype(float) * models[own.cells, own.labels]).sum(axis=1)
 
 
-@pytest.mark.parametrize("trace_decay", [0.0, 0.7, 1.0])
-@pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("d", [3, 8])
+@pytest.mark.parametrize(
+    ("d", "first", "trace_decay"),
+    [(3, True, 0.7), (3, False, 0.0), (8, False, 0.7), (3, False, 1.0)],
+)
 def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first, trace_decay, d):
     (own, near, weights, _), _, rng = problem(d=d)
     n, going = len(own.points), own.steps[:, MARK] == GOES_ON
@@ -189,39 +186,6 @@ def test_what_a_state_explains_is_not_taken_for_an_action():
     assert right[1] < 0.6  # where cos 4 pi x is curved within a cell
 
 
-def test_the_finer_cells_are_those_of_one_level_further():
-    rng = np.random.default_rng(0)
-    points = rng.normal(size=(3000, 2))
-    coarse = annealing.anneal(points, 12, rng)
-    widths = [width_of(points, coarse)]
-    for _ in range(2):
-        further = annealing.anneal_further(coarse, points, widths[-1], rng)
-        assert len(coarse) < len(further) <= 2 * len(coarse)
-        widths.append(width_of(points, further))
-        coarse = further
-    assert widths[0] > 1.4 * widths[1] > 1.96 * widths[2]
-    alone = annealing.anneal_further(np.ones((1, 2)), np.ones((50, 2)), 1e-12, rng)
-    np.testing.assert_allclose(alone, 1.0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("d", "n", "levels"), [(4, 20_000, 1), (5, 900, 1), (5, 1600, 2), (5, 20_000, 3)]
-)
-def test_the_baseline_has_more_levels_in_many_dimensions_if_there_are_rows_enough(d, n, levels):
-    # Models of 6 numbers: 32 cells split again with 64 x 6 x 4 = 1536 rows, 64 with 3072.
-    rng = np.random.default_rng(d)
-    observations = rng.normal(size=(n, d))
-    steps = np.tile([0.0, 0.0, GOES_ON], (n, 1))
-    seen = Experience(observations, steps, 2)
-    units = metric.Units(np.ones(d))
-    points = annealing.anneal(observations[:3000], 16, rng)
-    at = Cells(np.zeros(d), units, np.eye(d), points, width_of(observations[:1000], points))
-    fine = finer(seen, at, rng)
-    n_cells = len(fine.codevectors)
-    assert len(points) * 2 ** (levels - 1) < n_cells <= len(points) * 2**levels
-    assert fine.width == pytest.approx(width_of(observations[-1000:], fine.codevectors), rel=0.1)
-
-
 def test_it_finds_the_best_way_out_of_a_corridor():
     observations, steps = corridor()
     inside, grid = steps[:, MARK] == GOES_ON, np.linspace(0.01, 0.99, 99)[:, None]
@@ -251,8 +215,9 @@ def test_values_lie_between_the_returns(sign):
         np.testing.assert_array_equal(found.values[steps[:, MARK] == TERMINAL], 0)
 
 
-@pytest.mark.parametrize("way", [fit, fit_in_joint])
-@pytest.mark.parametrize("unit", [2.0**40, 2.0**-40, 1e9, 1e-9])
+@pytest.mark.parametrize(
+    ("way", "unit"), [(fit, 2.0**40), (fit, 1e-9), (fit_in_joint, 2.0**-40), (fit_in_joint, 1e9)]
+)
 def test_the_unit_of_rewards_is_a_factor_and_changes_no_action(unit, way):
     usual, other = (way(*corridor(n_episodes=100, unit=factor)) for factor in (1.0, unit))
     grid = np.linspace(0, 1, 1001)[:, None]
@@ -278,31 +243,6 @@ def walk(n=4000, seed=0):
     steps[ends] = np.column_stack([-np.ones(ends.sum()), np.zeros(ends.sum()),
                                    rng.choice([TERMINAL, CUT], size=ends.sum())])  # fmt: skip
     return rng.normal(size=(n, 2)).cumsum(axis=0).astype(np.float32), steps
-
-
-def test_rows_that_are_divided_among_threads_are_assigned_to_the_same_bits(monkeypatch):
-    observations, steps = walk(n=40_000)
-    seen = Experience(observations, steps, 3)
-    placed = Placed.among(seen, None, FittedQConfig(), np.random.default_rng(1))
-    own, working, sizes = cells.write_three, threading.Barrier(4, timeout=60), []
-
-    def watched(observations, *others):
-        sizes.append(len(observations))
-        working.wait()  # until all four are at it
-        own(observations, *others)
-
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    expected = placed.assign(seen, 39_999)
-    placed.forget_rows()
-    monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    monkeypatch.setattr(cells, "_ROWS_OF_A_THREAD", 10_000)
-    monkeypatch.setattr(cells, "write_three", watched)
-    found = placed.assign(seen, 39_999)
-    assert sizes == [10_000] * 8  # for both partitions
-    for one, other in zip(found.coarse, expected.coarse, strict=True):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(found.near, expected.near)
-    np.testing.assert_array_equal(found.weights, expected.weights)
 
 
 def test_rows_that_are_known_are_not_assigned_again_and_the_bits_are_the_same():

@@ -8,15 +8,10 @@ from environments import ODD, Toy, play
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, FittedQConfig, load_agent
-from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD
-from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.fitted.codevectors import (
-    CodevectorEngine,
-    common_codevectors,
-    random_actions,
-)
-from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label, place
+from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
+from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK
+from oda_rl.agents.environments.spaces import ActionBox
+from oda_rl.agents.fitting.action_codevectors import TakenActions, place
 from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main
@@ -86,48 +81,6 @@ def test_an_action_is_blended_as_values_are(n_nearest, n_cells):
             diagram, parts, 0.7, state - origin, number, n_nearest
         )  # fmt: skip
         np.testing.assert_allclose(action, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize(("n", "p"), [(2, 1), (5, 1), (9, 1), (10, 2)])
-def test_common_codevectors_cover_the_box_evenly(n, p):
-    found = common_codevectors(n, p, np.random.default_rng(0))
-    assert found.shape == (n, p)
-    sample = random_actions(4000, p, np.random.default_rng(1))
-    labels = np.zeros((len(sample), 1), dtype=np.int16)
-    label(sample, np.zeros((len(sample), 1), np.uint16), found[None], labels)
-    shares = np.bincount(labels[:, 0], minlength=n) / len(sample)
-    # Optimal quantisers of a uniform density have cells of equal size in one dimension; in two
-    # they differ somewhat in shape.
-    assert shares.min() > (0.8 if p == 1 else 0.5) / n
-    if p == 1:  # the middles of n equal parts of the widened box
-        middles = WIDENED * (2.0 * np.arange(n) + 1.0 - n) / n
-        # Lloyd's iteration is slow to even out the last tenths of a cell.
-        np.testing.assert_allclose(found[:, 0], middles, atol=0.4 * 2.0 * WIDENED / n)
-
-
-def test_units_of_a_box_and_back():
-    box = ActionBox.of(
-        spaces.Box(np.array([[-3.0, 0.0]]), np.array([[1.0, 0.5]]), dtype=np.float64)
-    )
-    units = np.array([[-1.0, 1.0], [0.0, 0.0], [0.5, -0.5], [1.2, -7.0]])
-    actions = box.actions(units)
-    expected = [[[-3.0, 0.5]], [[-1.0, 0.25]], [[0.0, 0.125]], [[1.0, 0.0]]]
-    np.testing.assert_allclose(actions, expected)
-    found = [box.units(action) for action in actions]
-    np.testing.assert_allclose(found, np.clip(units, -1.0, 1.0))
-    with pytest.raises(ValueError, match=r"action is .* it must have shape \(1, 2\)"):
-        box.units([-3.0, 0.5])
-    for action in ([[-3.1, 0.0]], [[0.0, 0.51]], [[np.nan, 0.0]]):
-        with pytest.raises(ValueError, match="lie between"):
-            box.units(action)
-
-
-def test_a_component_with_one_value_has_units_too():
-    low, high = np.array([[0.3, -1.0], [0.3, 1.0]], dtype=np.float32)
-    box = ActionBox.of(spaces.Box(low, high))
-    actions = box.actions(np.array([[0.9, 0.5], [-1.2, 0.0]]))
-    np.testing.assert_array_equal(actions[:, 0], np.float32(0.3))
-    np.testing.assert_allclose(box.units(actions[0]), [0.0, 0.5])
 
 
 @pytest.mark.parametrize(
@@ -254,24 +207,6 @@ def test_it_goes_on_from_a_file_as_if_nothing_had_been(tmp_path, max_transitions
         FittedQAgent.load(tmp_path / "run")
 
 
-@pytest.mark.parametrize("max_transitions", [None, 300])
-def test_what_was_done_is_remembered_with_what_it_led_to(max_transitions):
-    env = Aim([[0.5]], -2.0, 2.0, length=7)
-    agent = CodevectorAgent(env, seed=0, max_transitions=max_transitions).learn(1000)
-    core = agent._engine
-    n = core.memory.rows(core.env_state)
-    steps, observations = core.memory.steps[:n], core.memory.observations[:n, 0]
-    goes_on = steps[:, MARK] == GOES_ON
-    taken = np.clip(2.0 * steps[goes_on, COMPONENTS], -2.0, 2.0)
-    rewards = -((taken - 0.5 * observations[goes_on]) ** 2)
-    np.testing.assert_allclose(steps[goes_on, REWARD], rewards, rtol=1e-4, atol=1e-5)
-    if max_transitions is None:
-        assert goes_on.sum() == 1000
-    else:  # a refit, at an episode's end, drops what came in since the last one
-        assert 200 < goes_on.sum() <= max_transitions + 100 + 7
-    assert agent.visits.sum() == goes_on.sum()
-
-
 def test_an_action_of_ones_own_is_remembered():
     agent = CodevectorAgent(Aim([[0.5]], -2.0, 2.0), seed=0)
     observation, after = np.zeros(1, np.float32), np.ones(1, np.float32)
@@ -373,17 +308,10 @@ def test_the_command_refuses_what_cannot_be(arguments, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-def test_before_the_first_fit_codevectors_are_the_common_ones():
-    interface = Interface.of(gym.make("Pendulum-v1"), 4)
-    rngs = [np.random.default_rng(i) for i in range(3)]
-    core = CodevectorEngine(interface, FittedQConfig(), *rngs)
-    assert core.policy.parts.shape == (1, 4, 1)
-    middles = [-0.94, -0.31, 0.31, 0.94]  # of four parts of the widened box
-    np.testing.assert_allclose(core.policy.parts.ravel(), middles, atol=0.1)
-
-
-@pytest.mark.parametrize("name", ["constant", "duplicate", "scales", "one-hot", "equal rewards"])
-@pytest.mark.parametrize("length", [None, 1, 10])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("constant", 10), ("duplicate", None), ("scales", 10), ("one-hot", 1), ("equal rewards", 10)],
+)
 def test_it_trains_on_odd_environments(name, length):
     env = ODD[name](Toy)
     env.length, env.action_space = length, spaces.Box(-1.0, 1.0, (2,))

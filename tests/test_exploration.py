@@ -8,11 +8,9 @@ import pytest
 from oracles import middle_ranks
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
-from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, FittedQConfig
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import GOES_ON, REWARD, TERMINAL
-from oda_rl.agents.fitted import engine as fitted_core
 from oda_rl.agents.fitted import exploration
 from oda_rl.agents.fitting.cells import Experience
 
@@ -60,19 +58,6 @@ def test_what_has_become_better_is_found_out():
     assert np.mean(np.array(played[500:]) == 2) > 0.7
 
 
-def test_only_ranks_of_explored_episodes_count():
-    played, returns = turns(lambda scheme, noise: noise.normal() - scheme, n=60)
-    squeezed = [1e-9 * np.arctan(one) - 3e-7 for one in returns]
-    others = (exploration.NONE, 1e6), (exploration.NOVELTY, -1e6)
-    between = [(scheme, one) for pair in zip(played, returns, strict=True)
-               for scheme, one in (pair, *others)]  # fmt: skip
-    with_others = tuple(zip(*between, strict=True))
-    for seed in range(20):
-        drawn = exploration.draw(played, returns, np.random.default_rng(seed))
-        assert drawn == exploration.draw(played, squeezed, np.random.default_rng(seed))
-        assert drawn == exploration.draw(*with_others, np.random.default_rng(seed))
-
-
 def test_draws_are_those_of_thompson_sampling_on_ranks():
     rng = np.random.default_rng(0)
     for seed in range(50):
@@ -96,28 +81,6 @@ def test_an_agent_explores_by_schemes_unless_told_how_much():
     assert len(engine.exploration.schemes) == len(engine.exploration.returns)
     fixed = FittedQAgent(CARTPOLE, seed=0, exploration=0.4).learn(3000)
     assert set(fixed._engine.exploration.schemes) == {exploration.NONE}
-
-
-def test_the_present_scheme_says_how_often_and_how_long(monkeypatch):
-    rare, held = exploration.Scheme(0.0, 7), exploration.Scheme(1e9, 3)
-    monkeypatch.setattr(exploration, "SCHEMES", (rare, held))
-    monkeypatch.setattr(exploration, "draw", lambda played, returns, rng: len(played) % 2)
-    monkeypatch.setattr(fitted_core, "_CONSTANT_SHARE", 0.0)
-    agent = FittedQAgent(CARTPOLE, seed=0, confirm_episodes=0).learn(300)
-    seen = set()
-
-    def note(agent):
-        seen.add((agent._engine.state.longest_hold, agent.epsilon))
-
-    agent.learn(4000, callback=note)
-    assert seen == {(7, 0.0), (3, 1.0)}
-
-
-def test_schemes_of_many_copies_are_each_their_own():
-    envs = gym.make_vec(CARTPOLE, num_envs=8)
-    agent = FittedQAgent(envs, seed=0).learn(15_000)
-    explored = np.array(agent._engine.exploration.schemes)
-    assert set(explored.tolist()) >= set(range(N))
 
 
 def test_files_hold_what_has_been_explored(tmp_path):
@@ -204,17 +167,3 @@ def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
     agent.learn(4000)
     np.testing.assert_array_equal(loaded.learn(4000).q_values, agent.q_values)
     assert loaded._engine.exploration.schemes == engine.exploration.schemes
-
-
-def test_a_file_without_the_policy_of_novelty_has_no_episode_of_it(tmp_path):
-    agent = FittedQAgent("CliffWalking-v1", seed=0).learn(3000)
-    arrays = agent._engine.state_arrays()
-    arrays["scheme"] = np.array(exploration.NOVELTY)
-    fresh = FittedQAgent("CliffWalking-v1", seed=0)._engine
-    fresh.restore(arrays)
-    without = {k: v for k, v in arrays.items() if not k.startswith("novelty_")}
-    with pytest.raises(InvalidFileError, match="scheme"):
-        FittedQAgent("CliffWalking-v1", seed=0)._engine.restore(without)
-    arrays["scheme"] = np.array(exploration.NONE)
-    with pytest.raises(InvalidFileError, match="novelty"):
-        FittedQAgent("CliffWalking-v1", seed=0, exploration=1.0)._engine.restore(arrays)

@@ -8,20 +8,11 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import (
-    BARTO,
-    Plain,
-    Recording,
-    Toy,
-    Varied,
-    play,
-)
+from environments import BARTO, Plain, Recording, Toy, Varied, play
 from gymnasium.vector import SyncVectorEnv
 
-from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, load_agent
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK
-from oda_rl.agents.fitted import engine as fitted_core
 from oda_rl.agents.fitted.changes import Record
 
 
@@ -58,7 +49,7 @@ def trained():
     return FittedQAgent("CartPole-v1", seed=0).learn(5000)
 
 
-@pytest.mark.parametrize("steps", range(37, 47))
+@pytest.mark.parametrize("steps", [37, 40, 43, 46])
 def test_what_follows_learning_does_not_depend_on_the_loop(steps):
     # An exploring action may be held beyond the last step of learn.
     agents = [
@@ -237,21 +228,7 @@ def test_a_doubtful_policy_is_played_again_without_exploration():
     assert len(agent.history) > fits
 
 
-def test_equals_are_drawn_by_lot_only_while_the_agent_explores():
-    agent = FittedQAgent("FrozenLake-v1", seed=0, exploration=1.0).learn(2000)
-    core, states = agent._engine, np.arange(16).repeat(20)
-    policy = replace(agent.newest, models=np.zeros_like(agent.newest.models))
-    core._latest, core.exploration.epsilon = Record(policy), 1e-9
-    core._open()
-    assert {agent.act(state) for state in states} == {0, 1, 2, 3}
-    # A policy that is put to the proof is played as it would be delivered.
-    core._confirming = Record(policy)
-    core._open()
-    actions = [agent.act(state) for state in states]
-    assert actions == policy.evaluate(states[:, None].astype(float))[1].tolist() == [0] * 320
-
-
-@pytest.mark.parametrize("kept_policies", [2, 5, 15])
+@pytest.mark.parametrize("kept_policies", [2, 15])
 def test_no_more_policies_compete_than_are_wanted(kept_policies):
     counts = []
 
@@ -302,32 +279,16 @@ def test_without_an_end_it_plays_at_random_until_rewards_differ():
 
 
 def test_random_actions_are_held_for_one_over_a_uniform_number_of_steps():
-    agent = FittedQAgent(Toy(length=None, n_actions=50), seed=0, longest_hold=20).learn(30_000)
+    agent = FittedQAgent(Toy(length=None, n_actions=50), seed=0, longest_hold=20).learn(12_000)
     actions = rows(agent)[1][:-1, 0]
     lengths = np.diff(np.flatnonzero(np.diff(np.concatenate([[-1], actions, [-1]]))))
-    # Some 7000 runs; one in fifty joins two decisions.
+    # Some 2800 runs; one in fifty joins two decisions.
     for length in (2, 3, 5, 10, 20):
         assert np.mean(lengths >= length) == pytest.approx(1 / length, abs=0.03)
     assert np.mean(lengths > 20) < 0.03
     shares = np.bincount(actions.astype(int), minlength=50) / len(actions)
     assert (shares > 0.008).all()
     assert (shares < 0.04).all()
-
-
-def test_no_action_is_held_beyond_the_end_of_an_episode():
-    agent = FittedQAgent(Toy(n_actions=50), seed=0).learn(10_000)
-    _, steps = rows(agent)
-    (ends,) = np.flatnonzero(steps[:-1, MARK] != GOES_ON)[None]
-    repeated = steps[ends - 1, 0] == steps[ends + 1, 0]
-    assert len(ends) == 999
-    assert repeated.mean() < 0.05  # one in fifty
-
-
-def test_without_holding_random_actions_are_independent():
-    agent = FittedQAgent(Toy(length=None, n_actions=4), seed=0, longest_hold=1).learn(8000)
-    actions = rows(agent)[1][:-1, 0].astype(int)
-    pairs = np.bincount(4 * actions[:-1] + actions[1:], minlength=16) / (len(actions) - 1)
-    np.testing.assert_allclose(pairs, 1 / 16, atol=0.015)  # standard error .003
 
 
 def test_so_many_random_decisions_an_episode():
@@ -356,9 +317,9 @@ def test_while_all_returns_are_equal_it_plays_at_random():
 @pytest.mark.parametrize(
     ("env_id", "steps", "settings", "good", "seeds"),
     [
-        ("CartPole-v1", 10_000, {}, 400, 6),  # 20 other seeds all reached more than 450 of 500
-        ("CartPole-v1", 10_000, {"max_transitions": 3000}, 390, 8),
-        ("MountainCar-v0", 30_000, {}, -150, 3),  # random: -200; 12 other seeds: -121 to -95
+        ("CartPole-v1", 10_000, {}, 400, 3),  # 20 other seeds all reached more than 450 of 500
+        ("CartPole-v1", 10_000, {"max_transitions": 3000}, 390, 3),
+        ("MountainCar-v0", 30_000, {}, -150, 2),  # random: -200; 12 other seeds: -121 to -95
     ],
 )
 def test_it_learns(env_id, steps, settings, good, seeds):
@@ -380,66 +341,6 @@ def test_it_learns_the_metric_and_scale_of_what_it_visits():
     assert matrix.trace() == pytest.approx(4)
     np.testing.assert_allclose(matrix, matrix.T)
     assert np.linalg.eigvalsh(matrix)[0] > 0
-
-
-def test_a_refit_measures_cells_by_the_metric_that_was_learned_before():
-    agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
-    core = agent._engine
-    before = core.metric.copy()
-    core._placed = None  # cells are placed anew
-    core.refit()
-    matrix = (before + 0.02 * np.eye(4)) * np.outer(core.scale, core.scale)
-    policy = agent.newest
-    expected = oracles.diagram(matrix, policy.codevectors - policy.origin)
-    np.testing.assert_allclose(policy.diagram, expected, rtol=1e-9, atol=1e-9)
-    # Half of it is forgotten then: the new half alone has trace 4, too, and no negative direction.
-    new = 2.0 * core.metric - before
-    assert new.trace() == pytest.approx(4)
-    assert np.linalg.eigvalsh(new)[0] >= -1e-9
-    learned, codevectors = core.metric.copy(), agent.newest.codevectors.copy()
-    core.refit()
-    np.testing.assert_array_equal(core.metric, learned)  # as long as cells stay where they are
-    np.testing.assert_array_equal(agent.newest.codevectors, codevectors)
-
-
-def test_cells_stay_until_a_fifth_more_has_been_seen():
-    agent = FittedQAgent("CartPole-v1", seed=0).learn(6000)
-    steps = np.array([level.step for level in agent.history])
-    cells = [level.codevectors for level in agent.history]
-    same = [np.array_equal(one, other) for one, other in zip(cells[1:], cells, strict=False)]
-    placed = steps[0]
-    for step, stays in zip(steps[1:], same, strict=True):
-        assert stays == (step - placed < 0.2 * step)
-        placed = placed if stays else step
-    assert 5 < sum(same) < len(same) - 5
-
-
-def test_cells_that_stay_are_saved(tmp_path):
-    agent = FittedQAgent("CartPole-v1", seed=0).learn(2000)
-    agent.save(tmp_path / "agent.zip")
-    loaded = load_agent(tmp_path / "agent.zip", "CartPole-v1")
-    for one in (agent, loaded):
-        one._engine.refit()
-    np.testing.assert_array_equal(loaded.newest.codevectors, agent.newest.codevectors)
-    np.testing.assert_array_equal(loaded.newest.models, agent.newest.models)
-    core = agent._engine
-    arrays = {name: np.array(array) for name, array in core.state_arrays().items()}
-    for name, wrong, match in (
-        ("placed_cells_finer", np.zeros((0, 4)), "finer"),
-        ("placed_cells_codevectors", np.zeros((9, 3)), "codevectors"),
-        ("placed_cells_width", np.array(0.0), "width"),
-        ("placed_cells_transform", np.full((4, 4), np.nan), "transform"),
-        ("placed_cells_parts", np.zeros((9, 2, 1)), "parts"),
-        ("placed_cells_finer", np.zeros((65_536, 4)), "65,535"),
-        ("placed_at", np.array(10**6), "placed_at"),
-    ):
-        with pytest.raises(InvalidFileError, match=match):
-            core.restore({**arrays, name: wrong})
-    with pytest.raises(InvalidFileError, match="placed_at"):
-        core.restore({name: array for name, array in arrays.items() if name != "placed_at"})
-    core.restore({k: a for k, a in arrays.items() if not k.startswith("placed_cells_")})
-    core.refit()
-    assert not np.array_equal(agent.newest.codevectors, loaded.newest.codevectors)
 
 
 def test_the_memory_is_a_bounded_sample_of_whole_episodes():
@@ -467,32 +368,6 @@ def test_the_memory_is_a_bounded_sample_of_whole_episodes():
     assert places == sorted(places)
     assert places[0] < 0.2  # not only the latest
     assert np.isfinite(agent.q_values).all()
-
-
-@pytest.mark.parametrize("max_transitions", [300, None])
-def test_a_fit_begins_with_the_values_of_the_last_one(monkeypatch, max_transitions):
-    known, policies, shared = [], [], []
-    fit = fitted_core.fit_advantages
-
-    def watched(seen, placed, settled, values, *others):
-        observations = seen.observations
-        if known:
-            old = np.array([tuple(x) in known[-1] for x in observations])
-            expected = policies[-1].evaluate(observations)[2]
-            expected[old] = [known[-1][tuple(x)] for x in observations[old]]
-            np.testing.assert_array_equal(values, expected)
-            shared.append(old.mean())
-        else:
-            assert values is None
-        found = fit(seen, placed, settled, values, *others)
-        known.append(dict(zip(map(tuple, observations), found.values.tolist(), strict=True)))
-        policies.append(found.policy)
-        return found
-
-    monkeypatch.setattr(fitted_core, "fit_advantages", watched)
-    FittedQAgent(Varied(), seed=0, max_transitions=max_transitions).learn(3000)
-    assert len(shared) > 10
-    assert 0.4 < np.mean(shared) < 1
 
 
 def test_predict_and_cell_take_one_or_a_batch(trained):
@@ -525,12 +400,11 @@ def test_predict_explores_as_training_would():
     assert np.mean(draws != greedy) == pytest.approx(epsilon / 2, abs=0.03)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_it_can_be_saved_while_it_confirms(tmp_path, seed):
+def test_it_can_be_saved_while_it_confirms(tmp_path):
     def callback(agent):
         return agent._engine._confirming is None or agent.num_timesteps < 800
 
-    agent = FittedQAgent("CartPole-v1", seed=seed).learn(20_000, callback=callback)
+    agent = FittedQAgent("CartPole-v1", seed=0).learn(20_000, callback=callback)
     assert agent.num_timesteps < 20_000
     agent.save(tmp_path / "a.zip")
     other = load_agent(tmp_path / "a.zip")

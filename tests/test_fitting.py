@@ -9,7 +9,6 @@ from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.fitting import joint
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, n_cells
 from oda_rl.agents.fitting.regression import Belief, Reach, Regression, hopes_of, moments_of
-from oda_rl.annealing import cells as annealing
 
 DISCOUNT = 0.8
 LEFT, RIGHT = 0, 1
@@ -170,18 +169,6 @@ def test_the_metric_finds_the_component_that_matters():
     assert spread[0][:3].max() < spread[1][:3].min()
 
 
-def test_cells_are_measured_by_the_learned_metric_itself():
-    observations, steps = corridor(n_episodes=100)
-    wide = np.column_stack([observations, np.random.default_rng(1).normal(size=(len(steps), 1))])
-    learned = np.array([[1.7, 0.4], [0.4, 0.3]])
-    found = fit(wide, steps, None, learned)
-    # Power 1/2: |L S x|² is xᵀ S (M + .02 I) S x.
-    matrix = (learned + 0.02 * np.eye(2)) * np.outer(found.scale, found.scale)
-    centred = found.policy.codevectors - found.policy.origin
-    expected = oracles.diagram(matrix, centred)
-    np.testing.assert_allclose(found.policy.diagram, expected, rtol=1e-9, atol=1e-9)
-
-
 def test_number_of_cells_grows_as_the_root_of_the_rows_and_with_dimensions_from_four_to_eight():
     for n_rows, expected in ((1, 4), (100, 4), (10_000, 40), (10**6, 256)):
         assert n_cells(n_rows, 4, FittedQConfig()) == expected
@@ -198,35 +185,6 @@ def test_no_more_cells_than_are_allowed(max_cells):
     assert policy.n_cells <= max_cells
     assert policy.q_values.shape == (policy.n_cells, 2)
     assert policy.codevectors.shape == policy.diagram[:, 1:].shape == (policy.n_cells, 1)
-
-
-def test_annealing_finds_separate_clusters():
-    rng = np.random.default_rng(0)
-    centres = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [4.0, 4.0]])
-    points = rng.normal(size=(2000, 2)) * 0.2 + centres[rng.integers(4, size=2000)]
-    codevectors = annealing.anneal(points, 4, rng)
-    assert len(codevectors) == 4
-    for centre in centres:  # it ends with four cells at hand, and they are still soft
-        assert np.linalg.norm(codevectors - centre, axis=1).min() < 1.0
-
-
-def test_split_cells_stand_apart_in_units_of_what_is_left_of_the_variance(monkeypatch):
-    # So many features of equal variance that the cell stays one: 2 λ_max is 1/250 of 2 tr C.
-    d, halves, split = 500, [], annealing.split
-
-    def record(cells, n_cells, shifts):
-        split(cells, n_cells, shifts)
-        halves.append(cells[: 2 * n_cells, 1:].copy())
-
-    monkeypatch.setattr(annealing, "split", record)
-    points = 3.0 * np.random.default_rng(0).normal(size=(1000, d))
-    annealing.anneal(points, 4, np.random.default_rng(1))
-    variance = points.var(axis=0).sum()
-    temperatures = 2.0 * variance * 0.4 ** np.arange(4)
-    for (one, other), temperature in zip(halves[:4], temperatures, strict=True):
-        left = min(variance, 0.5 * temperature)
-        # The norm of 500 normal numbers varies by 3 %.
-        assert np.linalg.norm(one - other) == pytest.approx(0.1 * np.sqrt(left), rel=0.12)
 
 
 def test_codevectors_are_in_the_observations_units():

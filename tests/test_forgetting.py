@@ -4,22 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Plain
-from oracles import nearest_of_the_first
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
-from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL, Memory
-from oda_rl.agents.base.state import Counters, with_env_states
+from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.fitted.changes import (
-    Record,
-    Returns,
-    _nearer,
-    _Nearest,
-    _nearest_older,
-    _Steps,
-    ended_in,
-    far_below,
     steps_that_agree,
 )
 from oda_rl.agents.fitting.action_codevectors import TakenActions
@@ -100,92 +89,6 @@ def test_a_world_in_which_nothing_happens_contradicts_nothing():
     assert steps_that_agree(seen, 300) == 0
 
 
-def made_up(n, rng):
-    """Steps on a grid, so that many are as near as others."""
-    places = rng.integers(-2, 3, size=(n, 2)).astype(float)
-    actions = rng.integers(3, size=n).astype(float)
-    return _Steps(places, actions, np.zeros((n, 3)), np.sort(rng.integers(4, size=n)))
-
-
-def gaps_of(steps, asked, others, apart):
-    """Squared distances, infinite where actions differ, or where trajectories do not."""
-    places = steps.places
-    gaps = ((places[asked][:, None] - places[others]) ** 2).sum(axis=2)
-    for i, j in np.ndindex(gaps.shape):
-        one, other = asked[i], others[j]
-        alike = steps.trajectories[one] == steps.trajectories[other]
-        if steps.actions[one] != steps.actions[other] or (apart and alike):
-            gaps[i, j] = np.inf
-    return gaps
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_nearest_steps_are_those_of_the_oracle(seed):
-    rng = np.random.default_rng(seed)
-    steps = made_up(80, rng)
-    steps.actions[40:][steps.actions[40:] == 2.0] = 0.0  # of action 2 there are no old ones
-    old, asked, peers = np.arange(79, 39, -1), np.arange(0, 40, 2), np.arange(0, 40, 3)
-    ends = [40, 21, 21, 9, 0]
-    gaps = gaps_of(steps, asked, old, apart=False)
-    among_old = [
-        (found, old, nearest_of_the_first(gaps, end))
-        for found, end in zip(_nearest_older(steps, asked, old, ends), ends, strict=True)
-    ]
-    near = _Nearest.none(len(asked))
-    _nearer(steps, steps.trajectories, asked, peers, near)
-    expected = nearest_of_the_first(gaps_of(steps, asked, peers, apart=True), len(peers))
-    assert np.isfinite(near.gap).any()
-    for found, others, (gap, which) in [*among_old, (near, peers, expected)]:
-        np.testing.assert_array_equal(found.gap, gap)
-        known = np.isfinite(gap)
-        np.testing.assert_array_equal(found.which[known], others[which.astype(int)][known])
-
-
-def test_returns_are_compared_by_what_they_scatter():
-    record = Record(FittedQAgent("CartPole-v1").newest)
-    for one in (3.0, 5.0, 10.0, 20.0):
-        record.add(one)
-    before = Returns(2, 4.0)
-    now = record.returns.since(before)
-    assert now == (2, 15.0)
-    assert now == Returns.latest([3.0, 5.0, 10.0, 20.0], 2)
-    assert Returns.latest([3.0, 5.0], 7) == before
-    # The difference of two means of two has a standard error of 1 spread.
-    assert far_below(before, now, 2.7)
-    assert not far_below(before, now, 2.8)
-    assert not far_below(now, before, 0.1)
-    assert not far_below(Returns.latest([], 3), now, 0.0)
-
-
-def filled(lengths, **options):
-    memory = Memory(1, "float64", None, np.random.default_rng(0), **options)
-    _, (env_state,) = with_env_states(Counters, 1)
-    for k, length in enumerate(lengths):
-        steps = np.zeros((length + 1, 3))
-        steps[:length, MARK], steps[length, MARK] = GOES_ON, TERMINAL
-        memory.append(np.full((length + 1, 1), float(k)), steps, env_state)
-    return memory, env_state
-
-
-@pytest.mark.parametrize(("most", "kept"), [(100, 4), (12, 3), (11, 2), (7, 2), (6, 1), (1, 1)])
-def test_a_memory_forgets_its_oldest_trajectories(most, kept):
-    lengths = [6, 5, 4, 3]
-    memory, env_state = filled(lengths)
-    assert memory.forget(most, env_state) == (kept, sum(lengths[4 - kept :]))
-    n = memory.rows(env_state)
-    assert n == sum(lengths[4 - kept :]) + kept
-    numbers = np.repeat(np.arange(4 - kept, 4), np.array(lengths[4 - kept :]) + 1)
-    np.testing.assert_array_equal(memory.observations[:n, 0], numbers)
-    ends = np.flatnonzero(memory.steps[:n, MARK] == TERMINAL)
-    np.testing.assert_array_equal(np.diff(np.append(-1, ends)) - 1, lengths[4 - kept :])
-
-
-def test_trajectories_that_ended_in_the_newest_steps_are_counted():
-    memory, env_state = filled([6, 5, 4, 3])
-    steps = memory.steps[: memory.rows(env_state)]
-    assert [ended_in(steps, n) for n in (1, 3, 4, 7, 8, 12, 13, 18)] == [1, 1, 2, 2, 3, 3, 4, 4]
-
-
 def swapped(env):
     """Swap the meanings of its actions."""
     env.unwrapped.force_mag *= -1.0
@@ -263,15 +166,6 @@ def test_in_several_environments_what_began_before_counts_for_nobody():
     assert all(record.mean < 501.0 for record in agent._engine.records)
     agent.learn(6_000)
     assert mean_return(agent) > 400.0
-
-
-def test_levels_that_leave_a_long_history_are_no_forgotten_steps():
-    engine = FittedQAgent("CartPole-v1", seed=0)._engine
-    point = np.zeros((1, 4))
-    for step in range(1_500):
-        engine.note_level(Level(step, np.nan, point, None))
-    assert engine._forgotten == 0
-    assert engine._n_levels == 1_500
 
 
 def test_nothing_is_forgotten_where_nothing_changes():
