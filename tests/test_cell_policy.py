@@ -1,13 +1,10 @@
 """A policy's compiled values against the nearest cells in plain NumPy."""
 
-from dataclasses import replace
-
 import numpy as np
 import oracles
 import pytest
 
 from oda_rl.agents.policies.cells import CellPolicy, action_values, best_action
-from oda_rl.divergences import quadratic_diagram
 
 
 def random_policy(n_cells, n_features, n_actions, seed=0, n_nearest=3):
@@ -25,8 +22,9 @@ def write_values(policy, x, values):
 
 
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (5, 2)])
-@pytest.mark.parametrize("n_cells", [1, 2, 3, 4, 40])
-@pytest.mark.parametrize("n_nearest", [1, 3, 6])
+@pytest.mark.parametrize(
+    ("n_nearest", "n_cells"), [(1, 1), (1, 40), (3, 2), (3, 3), (3, 4), (6, 40)]
+)
 def test_values_are_those_of_the_nearest_cells(n_nearest, n_cells, d, n_actions):
     policy, rng = random_policy(n_cells, d, n_actions, n_nearest=n_nearest)
     arrays = policy.diagram, policy.models, policy.width
@@ -40,8 +38,9 @@ def test_values_are_those_of_the_nearest_cells(n_nearest, n_cells, d, n_actions)
 
 
 @pytest.mark.parametrize(("d", "n_actions"), [(1, 1), (2, 3), (9, 2)])
-@pytest.mark.parametrize("n_cells", [1, 2, 3, 8, 9, 40])
-@pytest.mark.parametrize("n_nearest", [3, 6])
+@pytest.mark.parametrize(
+    ("n_nearest", "n_cells"), [(3, 1), (3, 2), (6, 3), (6, 8), (3, 9), (6, 40)]
+)
 def test_many_points_are_evaluated_as_each_by_itself(n_nearest, n_cells, d, n_actions):
     policy, rng = random_policy(n_cells, d, n_actions, n_nearest=n_nearest)
     if n_cells > 8:  # some are as near as others
@@ -54,33 +53,6 @@ def test_many_points_are_evaluated_as_each_by_itself(n_nearest, n_cells, d, n_ac
         cell = write_values(policy, x, room)
         action = best_action(room, n_actions, 0.0)
         assert found == [cell, action, room[action]]
-
-
-@pytest.mark.parametrize("n_nearest", [3, 6])
-def test_a_narrow_width_leaves_the_nearest_cell_and_a_wide_one_the_mean(n_nearest):
-    policy, rng = random_policy(9, 2, 3, n_nearest=n_nearest)
-    x, values = rng.normal(size=2), np.zeros(3)
-    order = np.argsort(policy.diagram[:, 0] + policy.diagram[:, 1:] @ x)[:n_nearest]
-    each = policy.models[:, :1] + policy.models[:, 1:3] @ x[:, None] + policy.models[:, 3:]
-    write_values(replace(policy, width=1e-9), x, values)
-    np.testing.assert_allclose(values, each[order[0]])
-    write_values(replace(policy, width=1e9), x, values)
-    np.testing.assert_allclose(values, each[order].mean(axis=0))
-
-
-def test_weights_are_gibbs_probabilities_of_squared_distances_in_a_metric():
-    rng = np.random.default_rng(3)
-    metric_root, origin, temperature = rng.normal(size=(2, 4)), rng.normal(size=4), 0.3
-    codevectors, q = rng.normal(size=(20, 4)), rng.normal(size=(20, 3))
-    diagram = quadratic_diagram(metric_root.T @ metric_root, codevectors)
-    models = np.column_stack([np.zeros((20, 5)), q])
-    policy = CellPolicy(origin, diagram, models, temperature, 6, codevectors + origin)
-    points = origin + rng.normal(size=(300, 4))
-    for values, x in zip(policy.values(points), points - origin, strict=True):
-        squares = (((x - codevectors) @ metric_root.T) ** 2).sum(axis=1)
-        near = np.argsort(squares)[:6]
-        weights = np.exp(-squares[near] / temperature)
-        np.testing.assert_allclose(values, weights @ q[near] / weights.sum(), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -106,16 +78,6 @@ def test_ties_are_broken_evenly_by_the_number_that_is_given(values, equals):
     assert best_action(room, len(values), np.nextafter(1.0, 0.0)) == equals[-1]
 
 
-def test_q_values_are_each_cells_own_at_its_codevector():
-    policy, _ = random_policy(7, 3, 2)
-    assert policy.q_values.shape == (7, 2)
-    for k, row in enumerate(policy.q_values):
-        x = policy.codevectors[k] - policy.origin
-        alone = policy.diagram[k : k + 1], policy.models[k : k + 1]
-        expected = oracles.cell_values(*alone, policy.width, x)[1]
-        np.testing.assert_allclose(row, expected, rtol=1e-9, atol=1e-12)
-
-
 def test_evaluate_on_a_batch_equals_one_by_one():
     policy, rng = random_policy(9, 4, 3)
     batch = 3 * rng.normal(size=(300, 4)) + policy.origin
@@ -132,14 +94,6 @@ def test_evaluate_on_a_batch_equals_one_by_one():
     assert [part.shape for part in policy.evaluate(np.empty((0, 4)))] == [(0,)] * 3
     single = policy.evaluate(batch.astype(np.float32))
     np.testing.assert_allclose(single[2], values, rtol=1e-4, atol=1e-4)
-
-
-def test_evaluate_takes_the_first_of_equal_actions():
-    policy = CellPolicy.blank(3, 4, 6)
-    assert (policy.n_cells, policy.n_actions, policy.n_nearest) == (1, 4, 6)
-    np.testing.assert_array_equal(policy.q_values, np.zeros((1, 4)))
-    for part in policy.evaluate(np.random.default_rng(0).normal(size=(5, 3))):
-        np.testing.assert_array_equal(part, 0)
 
 
 def test_a_policy_comes_back_from_its_arrays():

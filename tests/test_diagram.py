@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 from oda_rl.diagram import assign, assign_batch, scores
-from oda_rl.divergences import quadratic_diagram, quadratic_gradient
+from oda_rl.divergences import quadratic_diagram
 
 
 def random_codevectors(rng, n, d):
@@ -41,11 +41,3 @@ def test_score_differences_are_divergence_differences():
 def test_a_tie_goes_to_the_first():
     diagram = np.zeros((3, 3))
     assert assign(diagram, 3, np.array([0.4, -2.0])) == 0
-
-
-def test_gradient():
-    rng = np.random.default_rng(1)
-    codevectors, metric = random_codevectors(rng, 3, 4)
-    out = np.zeros(4)
-    quadratic_gradient(metric, codevectors[1], out)
-    np.testing.assert_allclose(out, -2 * metric @ codevectors[1], rtol=1e-12)

@@ -12,8 +12,7 @@ from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import NotConvergedError, rule_of_thumb
-from oda_rl.exemplars.column_generation import Problem, Search
-from oda_rl.exemplars.pricing import KERNELS, Samples, leaders
+from oda_rl.exemplars.pricing import KERNELS, Samples
 from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
 from oda_rl.plotting.estimators import plot_exemplar_density
 
@@ -60,65 +59,7 @@ def test_weights_are_those_of_clarabel(objective, n, m):
             assert found.prices.min() < 0.0
 
 
-def test_equal_and_useless_columns_do_no_harm():
-    responses = np.array([[1.0, 1.0, 0.1, 0.0], [0.2, 0.2, 1.0, 0.0]])
-    for objective in OBJECTIVES:
-        found = best_proportions(responses, objective)
-        assert found.weights[3] == 0.0
-        half = best_proportions(responses[:, [0, 2]], objective)
-        assert found.value == pytest.approx(half.value, abs=1e-9)
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_weights_that_do_not_converge_have_a_valid_bound(monkeypatch, objective):
-    responses = np.random.default_rng(0).random((30, 10))
-    best = best_proportions(responses, objective).value
-    monkeypatch.setattr("oda_rl.exemplars.weights._MAX_STEPS", 2)
-    found = best_proportions(responses, objective)
-    assert not found.converged
-    assert found.weights.sum() == pytest.approx(1.0)
-    assert (
-        found.value <= best + 1e-9 <= found.value + (found.prices @ responses).max() - found.bound
-    )
-
-
 # Pricing.
-
-
-def test_climbs_end_where_mean_shift_ends():
-    points = blobs(100, 3, 0)
-    samples = Samples(points, KERNELS["gaussian"])
-    prices = np.random.default_rng(1).random(100)
-    modes, heights = samples.modes(prices, samples.points)
-    modes, heights = samples.finished(prices, modes, heights, 0.0)
-    ends = np.array([oracles.mean_shift(samples.points, prices, x) for x in samples.points])
-    ends = ends[leaders(ends, 0.05)]
-    tops = samples.heights(ends, prices)
-    assert len(modes) == len(ends)
-    np.testing.assert_allclose(np.sort(heights), np.sort(tops), rtol=1e-6)
-
-
-@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
-def test_climbs_with_prices_of_both_signs_end_at_maxima(kernel):
-    points = blobs(100, 2, 3)
-    samples = Samples(points, KERNELS[kernel])
-    prices = np.random.default_rng(2).normal(size=100)
-    modes, heights = samples.modes(prices, samples.points)
-    modes, heights = samples.finished(prices, modes, heights, -np.inf)
-    grid = np.stack(np.meshgrid(*[np.linspace(-7.0, 7.0, 200)] * 2), axis=-1).reshape(-1, 2)
-    best = samples.heights(grid, prices).max()
-    assert heights[0] >= best - 1e-3 * abs(best)
-    around = modes[0] + 0.02 * np.random.default_rng(3).normal(size=(200, 2))
-    assert samples.heights(around, prices).max() <= heights[0] + 1e-9
-
-
-def test_leaders_are_apart_and_all_are_near_one():
-    points = np.random.default_rng(0).random((300, 2))
-    chosen = points[leaders(points, 0.2)]
-    distances = np.linalg.norm(points[:, None] - chosen, axis=2)
-    assert distances.min(axis=1).max() <= 0.2
-    between = np.linalg.norm(chosen[:, None] - chosen, axis=2)
-    assert between[~np.eye(len(chosen), dtype=bool)].min() > 0.2
 
 
 # What the estimators find.
@@ -209,20 +150,6 @@ def test_the_gap_is_what_is_missed_where_the_bound_is_tight(objective, kernel, s
     assert early.history_[-1].gap == pytest.approx(early.duality_gap_, rel=1e-12)
 
 
-@pytest.mark.parametrize("apart", [4.0, 5.0, 6.0])
-@pytest.mark.parametrize("stopped", [{"init": [[0.0]], "max_rounds": 1}, {"max_exemplars": 1}])
-@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
-def test_one_exemplar_between_two_places_misses_its_whole_gap(apart, stopped):
-    # By symmetry the density of the two best exemplars is what the first of them is worth.
-    points = np.repeat([[-apart / 2.0], [apart / 2.0]], 10, axis=0)
-    middle = fitted(INFEX(bandwidth=1.0, random_state=0, **stopped), points)
-    assert middle.objective_value_ == pytest.approx(-(apart**2) / 8.0)
-    best = INFEX(bandwidth=1.0, random_state=0).fit(points)
-    missed = best.objective_value_ - middle.objective_value_
-    assert missed == pytest.approx(apart**2 / 8.0 - np.log(2.0), abs=1e-3)
-    assert middle.duality_gap_ == pytest.approx(missed, rel=1e-6)
-
-
 @pytest.mark.parametrize("bandwidth", [0.4, 0.7, 1.0])
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_the_gap_of_the_likelihood_is_the_logarithm_of_the_dearest_price(bandwidth, rounds):
@@ -272,11 +199,11 @@ def test_the_gap_of_discs_is_what_a_disc_over_all_samples_adds():
 @pytest.mark.parametrize("kernel", KERNEL_NAMES)
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_it_is_never_worse_than_the_exemplars_it_began_with(objective, kernel):
-    # Theorem 2, on random sets that hold the samples or not, whatever else may go wrong.
+    # Theorem 2, on random sets that hold the samples or not, and with a bound on their number.
     for seed in range(3):
-        points = blobs(60, 3, seed)
+        points = blobs(40, 3, seed)
         rng = np.random.default_rng(seed)
-        start = points[rng.permutation(60)[:30]] if seed % 2 else points
+        start = points[rng.permutation(40)[:20]] if seed % 2 else points
         start = start + (0.2 * rng.normal(size=start.shape) if seed == 2 else 0.0)
         bandwidth, penalty = 3.5, 2.0
         samples = Samples(points / bandwidth, KERNELS[kernel])
@@ -286,9 +213,10 @@ def test_it_is_never_worse_than_the_exemplars_it_began_with(objective, kernel):
         fixed = best_proportions(responses, objective, penalty=penalty)
         model = INFEX(
             objective, kernel=kernel, bandwidth=bandwidth, C=penalty, init=start, tol=1e-3,
-            max_rounds=5, random_state=0,
+            max_rounds=5, max_exemplars=len(start) if seed == 1 else None, random_state=0,
         )  # fmt: skip
         model = fitted(model, points)
+        assert seed != 1 or len(model.weights_) <= len(start)
         assert model.objective_value_ >= fixed.value - 1e-8
         gamma = samples.responses(model.exemplars_ / bandwidth - samples.origin)
         own = objective_value(objective, gamma @ model.weights_, penalty)
@@ -379,7 +307,7 @@ def test_bandwidth_rules_have_scipys_factors(shape):
 
 
 def test_bandwidth_rules():
-    points = blobs(300, 2, 10, spread=4.0)
+    points = blobs(150, 2, 10, spread=4.0)
     scott = INFEX(tol=1e-3).fit(points)
     assert scott.bandwidth_ == rule_of_thumb(points, "scott")
     chosen = INFEX(bandwidth="cv", tol=1e-3, random_state=0).fit(points)
@@ -429,33 +357,6 @@ def test_many_samples_far_from_all_of_few_exemplars():
     np.testing.assert_allclose(model.exemplars_[np.argmin(model.exemplars_[:, 1])], [0.0, -1e7])
 
 
-def test_a_tenth_of_the_samples_is_a_better_density_than_all():
-    points = blobs(1000, 16, 19)
-    train, held = points[:500], points[500:]
-    bandwidth = 0.75 * rule_of_thumb(train, "silverman")
-    kernels = KernelDensity(bandwidth=bandwidth).fit(train)
-    model = INFEX(bandwidth=bandwidth, max_exemplars=50, random_state=0).fit(train)
-    assert len(model.weights_) == 50
-    assert model.score(held) > kernels.score_samples(held).mean()
-
-
-@pytest.mark.parametrize("kernel", KERNEL_NAMES)
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_with_a_bound_too_it_is_never_worse_than_what_it_began_with(objective, kernel):
-    points = blobs(60, 2, 20)
-    start = points[leaders(points, 0.8)]
-    samples = Samples(points, KERNELS[kernel])
-    responses = samples.responses(start - samples.origin)
-    fixed = best_proportions(responses, objective, penalty=2.0)
-    model = INFEX(
-        objective, kernel=kernel, bandwidth=1.0, C=2.0, init=start, max_exemplars=len(start),
-        tol=1e-3, max_rounds=20, random_state=0,
-    )  # fmt: skip
-    model = fitted(model, points)
-    assert len(model.weights_) <= len(start)
-    assert model.objective_value_ >= fixed.value - 1e-8
-
-
 @pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
 def test_a_bound_is_kept_for_other_objectives(objective):
     points = blobs(150, 2, 21)
@@ -468,18 +369,6 @@ def test_a_bound_is_kept_for_other_objectives(objective):
     assert len(model.weights_) <= limit
     assert model.objective_value_ <= free.objective_value_ + free.duality_gap_
     assert free.objective_value_ <= model.objective_value_ + model.duality_gap_
-
-
-@pytest.mark.parametrize("objective", ["margin", "margin_variance", "mean_variance"])
-@pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning")
-def test_the_gap_of_one_exemplar_for_two_places_is_what_two_would_gain(objective):
-    points = np.repeat([[0.0], [3.0]], [20, 10], axis=0)
-    free = INFEX(objective, bandwidth=1.0, random_state=0).fit(points)
-    model = INFEX(objective, bandwidth=1.0, max_exemplars=1, random_state=0).fit(points)
-    assert len(free.weights_) == 2
-    missed = free.objective_value_ - model.objective_value_
-    assert missed > 0.01
-    assert model.duality_gap_ == pytest.approx(missed, abs=2e-6)
 
 
 def test_warm_start_keeps_the_heaviest_if_there_may_be_fewer():
@@ -502,8 +391,8 @@ def test_fewer_discs_than_cover_the_samples_are_refused():
 
 @pytest.mark.slow
 def test_a_bandwidth_for_which_the_bound_is_too_low_is_not_chosen():
-    points = np.random.default_rng(23).normal(size=(60, 1))
-    model = INFEX("margin", kernel="disc", bandwidth="cv", max_exemplars=4, random_state=0)
+    points = np.linspace(-2.0, 2.0, 16)[:, None]  # 4 discs cover them from a bandwidth of 0.47 on
+    model = INFEX("margin", kernel="disc", bandwidth="cv", max_exemplars=4, tol=0.1, random_state=0)
     with pytest.raises(ValueError, match="max_exemplars is 4"):
         clone(model).set_params(bandwidth=0.3).fit(points)
     assert model.fit(points).bandwidth_ > 0.3
@@ -513,8 +402,9 @@ def test_a_bandwidth_for_which_the_bound_is_too_low_is_not_chosen():
 # Bad input.
 
 
-@pytest.mark.parametrize("bandwidth", [1e-3, 1e-9, 1e-60])
-@pytest.mark.parametrize("kernel", KERNEL_NAMES)
+@pytest.mark.parametrize(
+    ("kernel", "bandwidth"), [("gaussian", 1e-9), ("epanechnikov", 1e-3), ("disc", 1e-60)]
+)
 def test_a_bandwidth_may_be_tiny(bandwidth, kernel):
     points = blobs(40, 2, 11)
     with pytest.warns(UserWarning, match="every sample is its own exemplar"):
@@ -594,14 +484,6 @@ def test_bad_parameters(model, message):
         model.fit([[0.0], [1.0]])
     with pytest.raises(ValueError, match="n_samples is 0: it must be at least 1"):
         INFEX(bandwidth=9.0).fit([[0.0], [1.0]]).sample(0)
-
-
-def test_without_a_certificate_it_is_called_local():
-    search = Search(blobs(100, 2, 13), Problem(), np.random.default_rng(0), 1e-3, certified=False)
-    search.begin(None)
-    search.run(300)
-    assert search.solution().certificate == "local"
-    assert search.solution().gap <= 1e-3
 
 
 # Figures.
