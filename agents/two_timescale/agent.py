@@ -315,8 +315,12 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         return 1.0 if config.slow_exponent == config.step_exponent else float("inf")
 
     def _facts(self) -> dict[str, str]:
-        ratio = self.timescale_ratio
-        return {**super()._facts(), "slow / fast step size": f"tends to {ratio:.3g}"}
+        contest, ratio = self._engine.contest, self.timescale_ratio
+        facts = {**super()._facts(), "slow / fast step size": f"tends to {ratio:.3g}"}
+        if contest.delivered >= 0:
+            action = self.action_names[contest.actions[contest.delivered]]
+            facts["delivered"] = f"always {action}: no snapshot has returned more"
+        return facts
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]

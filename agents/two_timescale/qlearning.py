@@ -96,34 +96,21 @@ class OnlineState(Counters):
     """Whether targets are those of Q-learning; otherwise of Sarsa."""
     grows: bool
     """Whether cells are born and die; otherwise another partition places them."""
+    # As in TwoTimescaleConfig; slope_rate is that of slopes beside values, at a distance of √T.
     gamma: Annotated[float, Span("(0, 1]")]
-    """Discount factor."""
     trace_decay: Annotated[float, Span("[0, 1]")]
-    """λ."""
     slope_rate: Annotated[float, Span("[0, inf)")]
-    """Step size of slopes beside that of values, at a distance of √T."""
     step_size: Annotated[float, Span("(0, 1]")]
-    """Initial step size a_0 of the values."""
     step_size_steps: Annotated[float, Span("(0, inf)")]
-    """Steps after which it has halved, with the exponent 1."""
     step_exponent: Annotated[float, Span("[0, 1]")]
-    """a_t = step_size (1 + t / step_size_steps)^-step_exponent."""
     min_step_size: Annotated[float, Span("[0, 1]")]
-    """Lower bound of a_t."""
     exploration: Annotated[float, Span("[0, 1]")]
-    """Probability of a random decision at the start."""
     exploration_decay: Annotated[float, Span("(0, inf)")]
-    """Steps after which it has halved."""
     hold: Annotated[float, Span("[1, inf)")]
-    """A random action is held for fewer steps than this."""
     slow_exponent: Annotated[float, Span("[0, 1]")]
-    """The n-th sample of a codevector has step size (n + 1)^-slow_exponent."""
     min_slow_step: Annotated[float, Span("[0, 1]")]
-    """Lower bound of that step size."""
     observe_every: Annotated[int, Span("[1, inf)")]
-    """Steps from one observation that codevectors move by to the next."""
     warmup_steps: Annotated[int, Span(COUNT)]
-    """Steps of random play."""
 
 
 class Running(State):
