@@ -16,6 +16,7 @@ from oda_rl.agents import (
 )
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import CONSTANT, REPLAY, SNAPSHOT, Contest
+from oda_rl.agents.two_timescale.paper import Annealed
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
@@ -276,6 +277,46 @@ def test_constant_actions_contend_but_do_not_starve_snapshots():
             contest.note_trial(trial, 8.9, 10, steps)
     assert kinds.count(SNAPSHOT) >= 5
     assert contest.delivered == 1
+
+
+def test_algorithm_1_splits_at_critical_temperatures():
+    rng = np.random.default_rng(0)
+    centres = np.array([[-5.0, 0.0], [5.0, 0.0], [0.0, 8.0]])
+    cells = Annealed(16, 0.5, 1)
+    cells.prepare(2, rng)
+    cells.start(np.repeat(centres, 10, axis=0))
+    counts = []
+    for _ in range(60):
+        samples = centres[rng.integers(3, size=100)] + 0.1 * rng.normal(size=(100, 2))
+        before, lineage = len(cells.codevectors), cells.observe(samples)
+        assert lineage.shape == (len(cells.codevectors), before)
+        np.testing.assert_array_equal(lineage.sum(axis=1), 1.0)
+        counts.append(len(cells.codevectors))
+    assert counts[0] == 1
+    assert max(counts) <= 16
+    gaps = np.linalg.norm(centres[:, None] - cells.codevectors, axis=2).min(axis=1)
+    assert (gaps < 0.3).all()
+
+
+def test_algorithm_2_is_one_step_q_learning_in_hard_cells(tmp_path):
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0, paper=True, max_cells=32).learn(8000)
+    engine = agent._engine
+    assert 2 <= engine.n_cells <= 32
+    assert not engine.slopes.any()
+    assert engine.contest.trials == 0
+    assert agent.timescale_ratio == 0.0
+    assert (agent.config.trace_decay, agent.config.hold) == (0.0, 1)
+    point = agent.recent[-1]  # in the cell that is nearest by Euclidean distance
+    gaps = ((agent.learning_policy.codevectors - point) ** 2).sum(axis=1)
+    np.testing.assert_allclose(
+        agent.learning_policy.values(point[None])[0], engine.values[ql.LIVE, gaps.argmin()]
+    )
+    agent.save(tmp_path / "agent.npz")
+    back = TwoTimescaleAgent.load(tmp_path / "agent.npz", "CartPole-v1")
+    np.testing.assert_array_equal(back.partition.codevectors, agent.partition.codevectors)
+    assert np.isfinite(back.learn(500).q_values).all()
+    with pytest.raises(TypeError, match="paper is a setting of partition='oda'"):
+        TwoTimescaleAgent("CartPole-v1", paper=True, partition="grid")
 
 
 def test_two_timescales_and_their_ratio():

@@ -49,7 +49,7 @@ class Annealed:
     cooling : float
         γ.
     every : int
-        N: it learns from every so manyth state.
+        N: it learns from one state in so many.
     """
 
     def __init__(self, capacity: int, cooling: float, every: int) -> None:

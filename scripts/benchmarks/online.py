@@ -26,9 +26,10 @@ from oda_rl.agents import TwoTimescaleAgent
 EXPERIMENT = Experiment("benchmark_online")
 CHECKPOINTS = (100_000, 200_000)
 TILES = "tile coding"
-# 256 cells each, or as near as a grid comes to that.
+# 256 cells each, or as near as a grid comes to that; "paper" is Algorithm 2 as it is printed.
 CELLS: dict[str, dict[str, Any]] = {
     "oda": {},
+    "paper": {"paper": True},
     "grid": {},
     "som": {"map_shape": (16, 16)},
     "gmm": {"mixture_components": 256},
@@ -54,7 +55,8 @@ def train(method: str, task: str, seed: int, checkpoints: list[int], episodes: i
         if method == "grid":
             d = env.observation_space.shape[0]  # type: ignore[index]
             settings["bins"] = int(256 ** (1.0 / d) + 1e-9)
-        agent = TwoTimescaleAgent(env, partition=method, seed=seed, **settings)
+        partition = "oda" if method == "paper" else method
+        agent = TwoTimescaleAgent(env, partition=partition, seed=seed, **settings)
         returns = np.empty((len(checkpoints), episodes))
         for i, steps in enumerate(checkpoints):
             agent.learn(steps - agent.num_timesteps)
