@@ -305,7 +305,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def timescale_ratio(self) -> float:
-        """What b_n / a_n, slow over fast step size, tends to: 0 as the theory asks for, or more."""
+        """Limit of b_n / a_n, slow over fast step size: 0 as the theory asks for, or more."""
         config = self.config
         if config.min_slow_step > 0.0:
             slowest = config.min_slow_step

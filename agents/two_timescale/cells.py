@@ -50,7 +50,7 @@ LAST, TRACE = range(2)  # columns of traces: step of the episode of its last act
 
 
 class Moments(NamedTuple):
-    """What the slow timescale knows of K cells."""
+    """Statistics of K cells for the slow timescale."""
 
     statistics: FloatArray
     """Rows MASS, COUNT, BORN and ANCESTOR, shape (4, K)."""

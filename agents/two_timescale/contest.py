@@ -57,7 +57,7 @@ class Returns(State):
 
 
 class Contest(State):
-    """What is tried at present, beside the returns of episodes."""
+    """The present trial, beside the returns of episodes."""
 
     kind: Annotated[int, Span("[0, 4]")]
     """NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK."""

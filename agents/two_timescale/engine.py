@@ -235,7 +235,7 @@ class OnlineEngine(Engine):
 
     @property
     def env_states(self) -> list[EnvState]:
-        """What belongs to each environment."""
+        """State of each environment."""
         return self._env_states
 
     @property

@@ -67,7 +67,7 @@ WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
 class OnlineState(Counters):
-    """What an online agent counts, and its settings, which do not change."""
+    """Counters of an online agent, and its settings, which do not change."""
 
     phase: Annotated[int, Span("[0, 1]")]
     """``WARMUP`` or ``LEARNING``."""
@@ -129,7 +129,7 @@ class Running(State):
 
 
 class Place(NamedTuple):
-    """What the compiled loop reads of a trajectory."""
+    """The part of a trajectory that the compiled loop reads."""
 
     env_state: EnvState
 
@@ -143,7 +143,7 @@ class InLoop(NamedTuple):
 
 
 class Continuous(NamedTuple):
-    """What continuous actions, of p components, need besides."""
+    """Arrays for continuous actions of p components."""
 
     search: Search
     """Scratch for greedy actions."""

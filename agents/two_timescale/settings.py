@@ -1,4 +1,4 @@
-"""What can be set about the online agent; partitions other than its own have their settings."""
+"""Settings of the online agent; partitions other than its own have theirs."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
