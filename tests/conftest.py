@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +24,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 ROOT = Path(__file__).parent.parent
-APART = {  # half of what is compiled
-    "ModelAgent", "mixtures", "exemplars", "maps and comparators", "clusterers",
-    "classifiers and regressors",
-}  # fmt: skip
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 
@@ -59,22 +57,30 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def compile_in_two_processes() -> None:
-    # Workers that all begin with nothing would compile the same. What either process does shares
-    # little with the other's, and takes as long.
-    from oda_rl.command.warming import WORK
+    # Workers that all begin with nothing would compile the same. One process begins at the list's
+    # front and the other at its end, as what lies far apart in it shares little.
+    with tempfile.TemporaryDirectory() as claims:
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-c", f"import conftest as c; c.compile_from{step, claims, file}"],
+                cwd=ROOT / "tests",
+            )
+            for step, file in zip((1, -1), map(str, COMPILED), strict=True)
+        ]
+        assert [process.wait() for process in processes] == [0, 0]
 
-    halves = [[name for name in WORK if (name in APART) == apart] for apart in (False, True)]
-    code = (
-        "import conftest, oda_rl.command.warming as w; w.warm({names}); "
-        "conftest.write_called({file!r})"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", code.format(names=own, file=str(file))], cwd=ROOT / "tests"
-        )
-        for own, file in zip(halves, COMPILED, strict=True)
-    ]
-    assert [process.wait() for process in processes] == [0, 0]
+
+def compile_from(step: int, claims: str, file: str) -> None:
+    """Compile pieces from one end of the list (``step`` 1 or -1) until the other process's."""
+    from rich.console import Console
+
+    from oda_rl.command.warming import WORK, warm
+
+    with suppress(FileExistsError):
+        for name in [*WORK][::step]:
+            Path(claims, name).touch(exist_ok=False)
+            warm([name], Console(quiet=True))
+    write_called(file)
 
 
 def write_called(file: str) -> None:
@@ -103,6 +109,28 @@ def read_called(file: Path) -> set[tuple[str, str, str]]:
 def root() -> Path:
     """The project's folder."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two Dask workers; one that is killed is started anew, and its tasks are run again once."""
+    import dask
+    from distributed import LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    allowed = dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    with allowed, LocalCluster(**options) as own:
+        yield own
+
+
+@pytest.fixture
+def victim(cluster):
+    """The process of one of the cluster's workers."""
+    from distributed import Client
+
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2)
+        return next(iter(client.run(os.getpid).values()))
 
 
 @pytest.fixture(scope="session")

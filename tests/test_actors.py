@@ -8,13 +8,12 @@ import sys
 import threading
 import time
 
-import dask
 import gymnasium as gym
 import numpy as np
 import pytest
 import test_codevectors
 import test_fitted
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
 from test_run_folders import steps_in
 
@@ -51,13 +50,6 @@ def threads():
         yield Actors(2, own.scheduler_address)
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """Two processes; one that dies is started anew. An episode may kill one of them."""
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), LocalCluster(**TWO) as own:
-        yield own
-
-
 def in_turns(agent, steps, count):
     """Train with ``count`` actors, whose episodes are played here one by one."""
     agent.begin_episode()
@@ -81,30 +73,21 @@ def slow_agent(pause=PAUSE, seed=0):
     return FittedQAgent(gym.make("Slow-v0", pause=pause), seed=seed)
 
 
-def test_processes_learn_the_same_as_in_turns(cluster):
-    agent = slow_agent().learn(2000, actors=Actors(2, cluster.scheduler_address))
-    assert agent.num_timesteps == 2000
-    test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
-    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 200  # of 500
-
-
-def test_episodes_of_a_killed_actor_are_played_again(cluster):
-    with Client(cluster) as client:
-        pids = list(client.run(os.getpid).values())
+def test_processes_learn_the_same_as_in_turns_though_one_is_killed(cluster, victim):
     killed = []
 
     def kill(agent):
         if agent.num_timesteps > 500 and not killed:
-            killed.append(pids[0])
-            os.kill(pids[0], signal.SIGKILL)
+            killed.append(victim)
+            os.kill(victim, signal.SIGKILL)
 
-    agent = slow_agent(seed=3)
-    agent.learn(1500, callback=kill, actors=Actors(2, cluster.scheduler_address))
-    assert killed
+    agent = slow_agent()
+    agent.learn(2000, callback=kill, actors=Actors(2, cluster.scheduler_address))
     with pytest.raises(ProcessLookupError):
         os.kill(killed[0], 0)
-    assert agent.num_timesteps == 1500
-    test_fitted.same(agent, in_turns(slow_agent(0.0, seed=3), 1500, 2))
+    assert agent.num_timesteps == 2000
+    test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
+    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 200  # of 500
 
 
 @pytest.mark.slow
@@ -137,8 +120,7 @@ def test_steps_are_those_of_the_environment(threads):
     assert steps[-1, MARK] == CUT
 
 
-@pytest.mark.parametrize("steps", [1, 30, 57, 700])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("steps", "count"), [(1, 3), (30, 1), (57, 3), (300, 1)])
 def test_the_number_of_steps_is_exact(threads, steps, count):
     actors = Actors(count, threads.address)
     agent = FittedQAgent("Varied-v0", seed=2).learn(steps, actors=actors)
@@ -153,12 +135,10 @@ def test_the_number_of_steps_is_exact(threads, steps, count):
 
 
 def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
-    first, second = (
-        FittedQAgent("Varied-v0", seed=5).learn(2500, actors=threads) for _ in range(2)
-    )
+    first, second = (FittedQAgent("Varied-v0", seed=5).learn(800, actors=threads) for _ in range(2))
     test_fitted.same(first, second)
-    test_fitted.same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 2500, 2))
-    other = FittedQAgent("Varied-v0", seed=6).learn(2500, actors=threads)
+    test_fitted.same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 800, 2))
+    other = FittedQAgent("Varied-v0", seed=6).learn(800, actors=threads)
     assert not np.array_equal(test_fitted.rows(other)[0], test_fitted.rows(first)[0])
 
 
@@ -200,12 +180,11 @@ def test_training_is_resumed_from_a_checkpoint(threads, tmp_path):
     left = load_agent(file)
     assert left.num_timesteps >= 200
     assert left.num_timesteps in seen
-    for actors in (threads, None):
-        again = load_agent(file).resume(actors=actors)
+    first, second, alone = (load_agent(file).resume(actors=one) for one in (threads, threads, None))
+    test_fitted.same(first, second)
+    for again in (first, alone):
         assert again.num_timesteps == 1500
         assert (test_fitted.rows(again)[1][:, MARK] == GOES_ON).sum() == 1500
-    first, second = (load_agent(file).resume(actors=threads) for _ in range(2))
-    test_fitted.same(first, second)
     alone = FittedQAgent("Slow-v0", seed=4)
     with pytest.raises(ZeroDivisionError):
         alone.learn(1500, callback=stop, checkpoint=file, checkpoint_every=200)
@@ -215,11 +194,9 @@ def test_training_is_resumed_from_a_checkpoint(threads, tmp_path):
 def test_ctrl_c_does_not_wait_for_episodes(threads, tmp_path):
     agent = slow_agent(pause=0.2)
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
-    begun = time.perf_counter()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         agent.learn(1000, actors=threads)
-    assert time.perf_counter() - begun < 60.0  # all the steps take more than 100 seconds
     assert agent.num_timesteps == 0
 
 
@@ -241,13 +218,6 @@ def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monke
     agent = FittedQAgent("Robot-v0", seed=0)
     with pytest.raises(ImportError, match="workers: an actor cannot import 'only_here'"):
         agent.learn(100, actors=Actors(2, cluster.scheduler_address))
-    with Client(cluster) as client:
-        client.run(exec, "import sys; sys.modules['oda_rl.agents.fitted.actors'] = None")
-        try:
-            with pytest.raises(ImportError, match="an actor cannot import 'oda_rl.agents.fitted"):
-                slow_agent().learn(100, actors=Actors(2, cluster.scheduler_address))
-        finally:
-            client.run(exec, "import sys; del sys.modules['oda_rl.agents.fitted.actors']")
     assert slow_agent().learn(50, actors=Actors(2, cluster.scheduler_address)).num_timesteps == 50
 
 
@@ -302,14 +272,14 @@ def test_options_that_are_refused(words, message, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_command_trains_with_processes_of_its_own(tmp_path, capsys):
+def test_the_command_trains_with_a_process_of_its_own(tmp_path):
     folder = tmp_path / "run"
     words = ["--env-id", "environments:Slow-v0", "--env-kwargs", f'{{"pause": {PAUSE}}}']
-    more = ["--total-timesteps", "1000", "--n-eval-episodes", "1", "--out", str(folder)]
-    kept = ["--workers", "2", "--backend", "dask", "--checkpoint-every", "300", "--log", "csv"]
+    more = ["--total-timesteps", "400", "--n-eval-episodes", "1", "--out", str(folder)]
+    kept = ["--workers", "1", "--backend", "dask", "--checkpoint-every", "300", "--log", "csv"]
     assert main(["train", *words, *more, *kept]) == 0
     agent = load_agent(folder)
-    assert agent.num_timesteps == 1000
+    assert agent.num_timesteps == 400
     lines = (folder / "episodes.csv").read_text().splitlines()
     assert len(lines) == 1 + len(agent.episodes.rows)
 

@@ -228,7 +228,7 @@ def test_files_and_users_loops(kind, env_id, tmp_path):
 def test_continuous_actions_train_from_the_command_line(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--action-bins", "3"]
-    assert main(["train", *arguments, "--out", str(out)]) == 0
+    assert main(["train", *arguments, "--n-eval-episodes", "2", "--out", str(out)]) == 0
     assert main(["evaluate", str(out), "--episodes", "2"]) == 0
     assert "return over 2 greedy episodes" in capsys.readouterr().out
 

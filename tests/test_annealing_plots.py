@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 from sklearn.datasets import make_moons
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KernelDensity
+from sklearn.mixture import GaussianMixture
 
 from oda_rl import ODAClassifier, ODAClusterer, plotting
 from oda_rl.command.reporting import save_figure
@@ -32,7 +32,7 @@ def clusterer(moons):
 @pytest.fixture(scope="module")
 def short(moons):
     """A classifier with few levels."""
-    return ODAClassifier(12, min_temperature=0.7, random_state=0).fit(*moons)
+    return ODAClassifier(12, min_temperature=0.5, cooling=0.5, random_state=0).fit(*moons)
 
 
 def sizes_drawn(ax):
@@ -138,7 +138,7 @@ def test_trade_off_compares_distortions_over_samples(clusterer, moons):
 @pytest.mark.slow
 def test_animation_has_a_frame_for_each_level(short, moons, tmp_path):
     points, classes = moons
-    clusterer = ODAClusterer(2, min_temperature=0.7, random_state=0).fit(points)
+    clusterer = ODAClusterer(2, min_temperature=0.7, cooling=0.5, random_state=0).fit(points)
     for model, given in ((short, classes), (clusterer, None)):
         path = annealing_plots.animate_annealing(model, points, tmp_path / "a.gif", given, fps=10)
         with Image.open(path) as gif:
@@ -162,9 +162,7 @@ def test_other_than_two_features(classifier, clusterer, moons, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "model", [KernelDensity(bandwidth=0.5), ODAClusterer(6, random_state=0)], ids=str
-)
+@pytest.mark.parametrize("model", [GaussianMixture(2), ODAClusterer(6, random_state=0)], ids=str)
 def test_a_density_of_any_model(model, moons):
     X = moons[0]
     ax = annealing_plots.plot_density(model.fit(X), X)

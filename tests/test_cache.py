@@ -8,12 +8,10 @@ import sys
 import time
 
 import numba
-import numpy as np
 import pytest
 
 from oda_rl import _cache
 from oda_rl._cache import sources
-from oda_rl._compile import compiled
 
 # As many processes compile the same functions, each for numbers of another kind, at one time.
 MANY = """
@@ -40,7 +38,7 @@ def added(x):
 
 FUNCTIONS = [compiled(bound_copy(added, str(i))) for i in range(6)]
 """
-KINDS = "float64", "int64", "float32", "int16"
+KINDS = "float64", "int64", "float32"
 
 
 def run(folder, code, *arguments, cache=None):
@@ -76,19 +74,19 @@ def test_processes_compile_at_once(tmp_path):
     # With numba's list of files, one of them often is nonsense for another kind of numbers.
     begin = str(time.time() + 5.0)
     processes = [run_many(tmp_path, kind, begin) for kind in KINDS]
-    assert results(processes) == [[28.0] * 6] * 4
+    assert results(processes) == [[28.0] * 6] * 3
     files = times(tmp_path)
-    assert len(files) == 24
-    assert results([run_many(tmp_path, kind) for kind in KINDS]) == [[28.0] * 6] * 4
+    assert len(files) == 18
+    assert results([run_many(tmp_path, kind) for kind in KINDS]) == [[28.0] * 6] * 3
     # Nothing was lost: nothing has been compiled again.
     assert times(tmp_path) == files
 
 
-@pytest.mark.parametrize("ending", ["nbi", "nbc"])
-def test_what_is_damaged_is_compiled_anew(tmp_path, ending):
+def test_what_is_damaged_is_compiled_anew(tmp_path):
     results([run_many(tmp_path)])
-    for path in tmp_path.rglob(f"*.{ending}"):
-        path.write_bytes(path.read_bytes()[:-9])
+    for i, path in enumerate(sorted(tmp_path.rglob("*.nb?"))):
+        if i % 3 == 0:  # of a function the code, the list of its code, or neither
+            path.write_bytes(path.read_bytes()[:-9])
     assert results([run_many(tmp_path)]) == [[28.0] * 6]
     files = times(tmp_path)
     assert len(files) == 6
@@ -165,31 +163,18 @@ def test_sources_are_all_of_the_package(root, tmp_path, monkeypatch, inside):
     assert len(known) == len(files[:: len(files) // 20]) + 3
 
 
-def test_a_function_may_be_compiled_anew():
-    @compiled
-    def twice(x):
-        return 2.0 * x
-
-    assert twice(1.5) == 3.0
-    twice.recompile()
-    assert twice(np.float64(2.5)) == 5.0
-
-
 PUCK = """
-import sys
 import gymnasium as gym
 import numba
 import numpy as np
-{looking}
+{pushing}
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.envs import Dynamics
 
 
 @numba.njit
-def push(parameters, state, action):
-    state[1] += parameters[0] * (2 * action - 1)
-    state[0] += state[1]
-    return 1.0, abs(state[0]) > 1.0
+def look(parameters, state, observation):
+    observation[0], observation[1] = state[0], state[1]
 
 
 class Puck(gym.Env):
@@ -200,47 +185,35 @@ class Puck(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.state = self.np_random.uniform(-0.3, 0.3, size=2)
-        return self.seen(), {{}}
+        return self.state.copy(), {{}}
 
     def step(self, action):
         reward, terminated = push(self.force, self.state, action)
-        return self.seen(), reward, terminated, False, {{}}
-
-    def seen(self):
-        observation = np.zeros(2)
-        look(self.force, self.state, observation)
-        return observation
+        return self.state.copy(), reward, terminated, False, {{}}
 
     def dynamics(self):
         return Dynamics(push, look, lambda rng, n: rng.uniform(-0.3, 0.3, size=(n, 2)), self.force)
 
 
-agent = TwoTimescaleAgent(gym.wrappers.TimeLimit(Puck(), 50), seed=0).learn(500)
-print(float(agent.extent[0][0]))
+agent = TwoTimescaleAgent(gym.wrappers.TimeLimit(Puck(), 50), seed=0)
+print(float(agent.evaluate(1, seed=0)[0]))
 """
-LOOK = """
+PUSH = """
 import numba
 
 
 @numba.njit
-def look(parameters, state, observation):
-    observation[0], observation[1] = state[0], state[1]
+def push(parameters, state, action):
+    state[1] += parameters[0] * (2 * action - 1)
+    state[0] += state[1]
+    return 1.0, abs(state[0]) > 1.0
 """
 
 
-def test_a_users_functions_are_compiled_anew_when_one_has_changed(tmp_path):
-    code = PUCK.format(looking="from looking import look")
-    file = tmp_path / "looking.py"
-    least = []
-    for text in (LOOK, LOOK.replace("= state[0], state[1]", "= state[0] - 100.0, state[1]")):
-        file.write_text(text)
-        least += results([run(tmp_path, code)])
-    assert least[0] > -2.0
-    assert least[1] < -100.0
-
-
-def test_functions_without_a_file_are_compiled(tmp_path):
-    code = PUCK.format(looking=LOOK)
-    assert -2.0 < results([run(tmp_path, code)])[0] < 0.0
-    moved = code.replace("= state[0], state[1]", "= state[0] - 100.0, state[1]")
-    assert results([run(tmp_path, moved)])[0] < -100.0
+@pytest.mark.parametrize("pushing", ["from pushing import push", ""], ids=["a module", "no file"])
+def test_a_users_functions_are_compiled_anew_when_one_has_changed(pushing, tmp_path):
+    returns = []
+    for text in (PUSH, PUSH.replace("return 1.0", "return 20.0")):
+        (tmp_path / "pushing.py").write_text(text)
+        returns += results([run(tmp_path, PUCK.format(pushing=pushing or text))])
+    assert returns[1] == 20.0 * returns[0] > 0.0

@@ -278,7 +278,8 @@ def test_the_overview_says_what_is_done_at_every_codevector():
 def test_the_command_trains_it(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--out", str(out)]
-    assert main(["train", *arguments, "--algo", "codevector", "--action-bins", "3"]) == 0
+    few = ["--action-bins", "3", "--n-eval-episodes", "2"]
+    assert main(["train", *arguments, "--algo", "codevector", *few]) == 0
     agent = load_agent(out)
     assert type(agent) is CodevectorAgent
     assert agent.action_codevectors.shape == (agent.n_cells, 3, 1)

@@ -34,7 +34,7 @@ from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
 SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
-FEW = (*OWN, "PPO")
+FEW = ("FittedQAgent", "PPO")
 FILES = ["comparison.csv", "comparison.md", "comparison.png", "runs.jsonl"]
 ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 900,
          "predict_us": 7.0, "startup": 1.5}  # fmt: skip
@@ -60,6 +60,7 @@ def by_hand(plan, times, threshold=475.0):
 def compare_few(out):
     with pytest.MonkeyPatch.context() as patch:  # each run is a process, which may import torch
         patch.setattr(comparison, "COMPETITORS", FEW)
+        patch.setattr(comparison, "OWN", {"FittedQAgent": FittedQAgent})
         return main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)])
 
 
@@ -82,8 +83,7 @@ def test_files(folder):
     text = (folder / "comparison.md").read_text(encoding="utf-8")
     for name in FEW:
         assert f"| {name} | " in text
-        if name != "ModelAgent":  # which may well be
-            assert f"- {name}: not within 400 steps (1 seed)" in text
+        assert f"- {name}: not within 400 steps (1 seed)" in text
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_measurements(folder):
         assert 8.0 <= float(row["least"]) <= float(row["mean"]) <= 500.0
         assert int(row["solved"]) == (float(row["mean"]) >= 475.0)
         assert min(float(row[name]) for name in ("seconds", "startup", "predict_us")) > 0.0
-        looped = row["algorithm"] in ("FittedQAgent", "TwoTimescaleAgent")
+        looped = row["algorithm"] == "FittedQAgent"
         assert (float(row["loop_seconds"]) != float(row["seconds"])) == looped
         assert 20.0 < float(row["peak_mb"]) < 2000.0
         assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
@@ -146,7 +146,7 @@ def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
     def pause(steps, seconds):
         pauses.append((steps, baseline.model.num_timesteps, seconds))
 
-    checkpoints = [300, 310, 2000]
+    checkpoints = [300, 310, 1400]  # DQN learns from step 1,000 on
     baseline = Baseline(algorithm, "CartPole-v1", 5)
     baseline.learn(checkpoints, pause)
     assert [steps for steps, _, _ in pauses] == checkpoints
@@ -155,29 +155,9 @@ def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
     seconds = [s for _, _, s in pauses]
     assert seconds == sorted(seconds)
     alone = Baseline(algorithm, "CartPole-v1", 5)
-    alone.learn([2000], lambda *_: None)
+    alone.learn([1400], lambda *_: None)
     ours, theirs = (one.model.policy.state_dict() for one in (baseline, alone))
     assert all(bool((ours[key] == theirs[key]).all()) for key in ours)
-
-
-def test_pauses_are_not_counted():
-    counted = []
-
-    def pause(_, elapsed):
-        counted.append(elapsed)
-        time.sleep(0.5)
-
-    baseline = Baseline("A2C", "CartPole-v1", 0)
-    began = time.perf_counter()
-    baseline.learn([8, 16, 24], pause)
-    assert counted[-1] <= time.perf_counter() - began - 3 * 0.5
-
-
-def test_normalized_baseline():
-    baseline = Baseline("PPO", "MountainCar-v0", 0)
-    baseline.learn([300], lambda *_: None)
-    assert baseline._normalizer.obs_rms.count > 100
-    assert baseline.predict(np.zeros((3, 2), np.float32)).shape == (3,)
 
 
 def test_memory_is_that_of_the_process():
@@ -269,16 +249,6 @@ def test_without_a_threshold():
     assert "| PPO | rl-zoo's | 1 | 2,000 | 500.0 | 500.0 | - | - | - | 2 | 6 |" in markdown(found)
     left, right = plot_comparison([found])
     assert len(left.lines) == len(right.lines) == len(COMPETITORS)
-
-
-def test_figure_has_medians():
-    plan = Plan(seeds=3, own_seeds=3, total_timesteps=1000)
-    rows = [row("PPO", seed, 1000, 2.0 + seed, 100.0 * seed) for seed in range(3)]
-    left, right, *_ = plot_comparison([Comparison(plan, 475.0, rows, [])] * 2)
-    assert left.lines[0].get_xydata().tolist() == [[1000.0, 100.0]]
-    assert right.lines[0].get_xydata().tolist() == [[3.0, 100.0]]
-    assert left.get_xscale() == right.get_xscale() == "log"
-    assert left.lines[1].get_ydata() == [475.0, 475.0]
 
 
 def test_runs_that_fail_are_reported(tmp_path):

@@ -158,7 +158,7 @@ def test_files_have_densities_of_the_package_alone(tmp_path):
         DensityClassifier(GaussianMixture()).save(path)
     DensityClassifier(random_state=0).fit(MOONS, LABELS).save(path)
     metadata, arrays = load_archive(path)
-    for name in [name for name in arrays if arrays[name].shape == (4, 2)]:
+    for name in [name for name in arrays if arrays[name].shape == (4, 2)][:3]:
         others = {**arrays, name: arrays[name][:3]}
         save_archive(tmp_path / "other.zip", metadata, others)
         with pytest.raises(InvalidFileError, match=r"densities_\[[01]\].* has shape"):

@@ -15,7 +15,7 @@ import numpy as np
 import oracles
 import pandas
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_moons
 
@@ -295,26 +295,21 @@ def kill_when(scheduler, transitions, pid):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits():
+def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits(cluster, victim):
     model = DistributedODAClusterer(4, random_state=0)
     points = mixture(4_000, 4, d=2)
     wanted = clone(model).fit(lazy(points, n_blocks=4))
-    with (
-        dask.config.set(scheduler=None),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster) as client,
-    ):
+    with dask.config.set(scheduler=None), Client(cluster) as client:
         array = client.persist(lazy(points, n_blocks=4))
-        pids = list(client.run(os.getpid).values())
-        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, pids[0]
+        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, victim
         killer = threading.Thread(target=kill_when, args=arguments)
         killer.start()
         model.fit(array)
         killer.join()
-        assert pids[0] not in client.run(os.getpid).values()
+        assert victim not in client.run(os.getpid).values()
         labels = model.predict(array).compute()
     with pytest.raises(ProcessLookupError):
-        os.kill(pids[0], 0)
+        os.kill(victim, 0)
     for name in ("cluster_centers_", "weights_", "inertia_"):
         np.testing.assert_array_equal(getattr(model, name), getattr(wanted, name))
     np.testing.assert_array_equal(labels, wanted.predict(points))

@@ -6,6 +6,7 @@ from dataclasses import replace
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import QUICK
 from oracles import decide
 from test_export import by_rule, components_in_c, run_in_c, run_in_onnx
 from test_rules import continuous, discrete
@@ -14,7 +15,6 @@ from oda_rl.agents import ModelAgent, export_policy
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.policies.rules import RulePolicy, decide_by_clauses
 from oda_rl.agents.rules.editing import Clauses, condition_rows, within
-from oda_rl.agents.worlds.simulation import walk
 
 NAMES = ["cart position (m)", "cart velocity (m/s)", "pole angle (rad)", "angular velocity (rad/s)"]
 ACTIONS = ["push left", "push right"]
@@ -100,9 +100,9 @@ def test_the_distance_to_acting_otherwise_is_exact(policy):
         found = policy.alternative(point, choice, scale)
         assert policy.choices(found.point[None])[0] != choice
         assert found.distance <= np.linalg.norm((found.point - point) * scale) * (1 + 1e-9)
-        ways = rng.normal(size=(20_000, d))
+        ways = rng.normal(size=(5_000, d))
         ways /= np.linalg.norm(ways, axis=1, keepdims=True)
-        near = point + ways * rng.uniform(0.0, found.distance, size=(20_000, 1)) / scale
+        near = point + ways * rng.uniform(0.0, found.distance, size=(5_000, 1)) / scale
         assert (policy.choices(near) == choice).all()
         beyond = point + ways * 1.5 * found.distance / scale
         assert d > 3 or (policy.choices(beyond) != choice).any()
@@ -110,7 +110,7 @@ def test_the_distance_to_acting_otherwise_is_exact(policy):
 
 @policies
 def test_it_is_exported(policy, tmp_path):
-    points = points_of(policy, 10_000).astype(np.float32)
+    points = points_of(policy, 5_000).astype(np.float32)
     if policy.continuous:
         p = policy.outputs.shape[1]
         box = ActionBox((-2.0, -1.0)[:p], (2.0, 5.0)[:p], (p,), "float64")
@@ -243,7 +243,7 @@ class Watched(gym.Wrapper):
 @pytest.mark.parametrize("before", [0, 300])
 def test_learning_goes_on_within_edits(before, tmp_path):
     env = Watched(gym.make("CartPole-v1"))
-    agent = ModelAgent(env, seed=0, generations=5)
+    agent = ModelAgent(env, seed=0, **QUICK)
     if before:
         agent.learn(before)
     first = agent.policy
@@ -254,7 +254,7 @@ def test_learning_goes_on_within_edits(before, tmp_path):
     agent.constrain(edited)
     points = np.random.default_rng(0).normal(size=(500, 4)) * 0.2
     np.testing.assert_array_equal(agent.policy.act(points), edited.act(points))
-    agent.learn(600)
+    agent.learn(300)
     states, actions = (np.array(part) for part in zip(*env.seen, strict=True))
     high = states[:, 2] > 0.02
     said = (states[:, :2] > 0).all(axis=1) & ~high
@@ -269,30 +269,9 @@ def test_learning_goes_on_within_edits(before, tmp_path):
     agent.save(tmp_path / "agent.zip")
     again = ModelAgent.load(tmp_path / "agent.zip", env=gym.make("CartPole-v1"))
     assert again.rules() == agent.rules()
-    assert again.learn(200).policy.clauses is not None
+    assert again.learn(50).policy.clauses is not None
     assert "never push left where" in again.rules()
     agent.explain(points[0])
-
-
-def test_imagined_steps_are_within_clauses():
-    agent = ModelAgent("CartPole-v1", seed=0, generations=2).learn(300)
-    edited = agent.edit().forbid(0, "x[2] > .01").where("x[1] > .2", do=0).lock(0).done()
-    agent.constrain(edited)
-    planner = agent._engine.rules
-    where = planner._imagination()
-    starts = planner.draw_starts(30)
-    told = where.returns(edited.scores[None], edited.outputs[None], starts)[0]
-    world = where.world._replace(clauses=np.zeros((0, 2), dtype=np.int64))
-    expected = walk(
-        world, lambda points: np.eye(2)[edited.act(points)], lambda codes: codes.argmax(axis=1),
-        starts, where.horizon, np.random.default_rng(0),
-    )  # fmt: skip
-    lengths = np.where(expected.lost, np.nan, expected.lengths)
-    same = ~np.isnan(lengths)
-    assert same.any()
-    np.testing.assert_allclose(told[same], lengths[same])
-    free = where.returns(agent.policy.scores[None], agent.policy.outputs[None], starts)
-    assert free.shape == (1, 30)
 
 
 def test_what_cannot_be_constrained_says_so():

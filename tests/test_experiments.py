@@ -9,7 +9,6 @@ import time
 import joblib
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
 from test_results import fails, square, unsigned
 
 from oda_rl.agents import TwoTimescaleAgent
@@ -107,21 +106,18 @@ def test_bad_arguments(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path):
+def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path, cluster, victim):
     path = tmp_path / "cluster.jsonl"
-    settings = trainings(12, pause=0.2)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        with Client(cluster) as client:
-            pids = list(client.run(os.getpid).values())
-        killer = threading.Thread(target=kill_after, args=(path, 2, pids[0]))
-        killer.start()
-        execution = Execution(backend="dask", address=cluster.scheduler_address)
-        runs = run_all(training, settings, path, execution)
-        killer.join()
+    settings = trainings(6, pause=0.5)
+    killer = threading.Thread(target=kill_after, args=(path, 1, victim))
+    killer.start()
+    execution = Execution(backend="dask", address=cluster.scheduler_address)
+    runs = run_all(training, settings, path, execution)
+    killer.join()
     with pytest.raises(ProcessLookupError):
-        os.kill(pids[0], 0)
+        os.kill(victim, 0)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert sorted(line["setting"]["seed"] for line in lines) == list(range(12))
+    assert sorted(line["setting"]["seed"] for line in lines) == list(range(6))
     assert unsigned(rows_of(runs)) == [
         {**setting, **row} for setting in settings for row in training(**setting)
     ]
@@ -158,11 +154,9 @@ def test_imports_of_a_script_are_found(script):
 
 
 @pytest.mark.slow
-def test_a_script_and_its_imports_are_sent_to_a_cluster(tmp_path, request):
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        script = request.getfixturevalue("script")  # which the workers do not see
-        execution = Execution(backend="dask", address=cluster.scheduler_address)
-        (run,) = run_all(script.run, [{"x": 3}], tmp_path / "runs.jsonl", execution)
+def test_a_script_and_its_imports_are_sent_to_a_cluster(tmp_path, cluster, script):
+    execution = Execution(backend="dask", address=cluster.scheduler_address)
+    (run,) = run_all(script.run, [{"x": 3}], tmp_path / "runs.jsonl", execution)
     assert run.error is None
     (row,) = run.rows
     assert row["y"] == 7

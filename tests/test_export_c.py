@@ -70,16 +70,15 @@ def test_predictions_are_those_of_python(name, tmp_path):
     compare(model, tmp_path, around(X, 4000))
 
 
-@pytest.mark.parametrize(("size", "offset"), [(1e-15, 0.0), (1e14, 0.0), (1.0, 1e4), (1e-3, 30.0)])
 @pytest.mark.parametrize(
-    "model",
+    ("model", "size", "offset"),
     [
-        ODAClusterer(6, random_state=0),
-        ODAClassifier(12, random_state=0),
-        ODAClassifier(12, fine_tuning="mrslvq", random_state=0),
-        SGDGaussianMixture(4, tol=1e-2, random_state=0),
+        (ODAClusterer(6, random_state=0), 1e-15, 0.0),
+        (ODAClassifier(12, random_state=0), 1.0, 1e4),
+        (ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
+        (SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0),
     ],
-    ids=lambda model: type(model).__name__,
+    ids=lambda one: type(one).__name__,
 )
 def test_scale_and_offset_do_not_matter(model, size, offset, tmp_path):
     X = (MOONS * size + offset).astype(np.float32)

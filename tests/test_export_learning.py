@@ -7,7 +7,7 @@ import numpy as np
 import oracles
 import pytest
 from environments import BARTO, Grid, quick_rule
-from test_export import FLAGS, PROGRAMS, linked
+from test_export import PROGRAMS, linked
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, export_policy
 from oda_rl.agents.environments.making import make_env
@@ -43,22 +43,6 @@ int main(int argc, char **argv)
         fwrite(&learner.next_value, sizeof learner.next_value, 1, stdout);
     }
     fwrite(learner.values, sizeof learner.values, 1, stdout);
-    return 0;
-}
-"""
-RANDOM = """
-#include <stdio.h>
-#include <stdlib.h>
-#include "policy.h"
-
-int main(int argc, char **argv)
-{
-    static oda_learner learner;
-    oda_init(&learner, argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0, 1);
-    for (int i = 0; i < 1000; ++i) {
-        uint32_t bits = oda_random(&learner);
-        fwrite(&bits, sizeof bits, 1, stdout);
-    }
     return 0;
 }
 """
@@ -173,7 +157,7 @@ def learned_in_python(agent, rows, actions, learned):
 @pytest.mark.parametrize("name", CASES)
 def test_it_learns_what_the_agents_kernels_learn(name, tmp_path):
     env, learned, settings = CASES[name]
-    agent, steps = small_agent(env, **settings), 10_000
+    agent, steps = small_agent(env, **settings), 4_000
     rows, n_actions = recorded(agent, env, steps), agent.interface.n_actions
     told = run(exported(agent, tmp_path, REPLAY), rows.tobytes(), str(learned))
     decisions = np.frombuffer(told[: 8 * steps], [("action", np.int32), ("value", np.float32)])
@@ -198,26 +182,12 @@ def test_it_learns_what_the_agents_kernels_learn(name, tmp_path):
     assert 0 < n_random < steps
 
 
-def test_random_numbers_are_the_published_ones(tmp_path):
-    program = exported(small_agent(), tmp_path, RANDOM)
-    for seed in (0, 42, 2**32 - 1):
-        found = np.frombuffer(run(program, b"", str(seed)), dtype=np.uint32)
-        assert found.tolist() == oracles.pcg32(seed, 1000)
-        if seed == 42:  # of the generator's own demonstration
-            assert found[:4].tolist() == [0xA15C02B7, 0x7B47F409, 0xBA1D3330, 0x83D2F293]
-
-
-@pytest.mark.parametrize(
-    "compiler",
-    [["gcc", *FLAGS], ["g++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]],
-    ids=lambda command: command[0],
-)
-def test_bad_numbers_teach_nothing_and_it_is_as_large_as_it_says(compiler, tmp_path):
+def test_bad_numbers_teach_nothing_and_it_is_as_large_as_it_says(tmp_path):
     agent = small_agent()
     text = export_policy(agent, tmp_path / "policy.h", learn=True).read_text()
-    name = tmp_path / ("program.cpp" if compiler[0] == "g++" else "program.c")
-    name.write_text(BAD_STEP)
-    subprocess.run([*compiler, name, "-o", tmp_path / "program", "-lm"], check=True)
+    (tmp_path / "program.cpp").write_text(BAD_STEP)  # C++, too, can use it
+    command = ["g++", "-std=c++11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "program.cpp"]
+    subprocess.run([*command, "-o", "program", "-lm"], cwd=tmp_path, check=True)
     assert f"Cells: {agent.policy.n_cells}," in text
     for observed, reward, changes in (
         ("0", "2", [1, 1, 1]),

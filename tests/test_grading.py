@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from environments import Toy
 
-from oda_rl.agents.model.search import _SCORE_WEIGHT, GradedCoding, degrees_of
+from oda_rl.agents.model.search import degrees_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.envs.wrappers import ActionChoices
 
@@ -64,24 +64,3 @@ def test_of_two_actions_or_the_same_twice_there_are_none():
     assert degrees(gym.make("CartPole-v1"), 300, 2) is None
     twice = ActionChoices(gym.make("Pendulum-v1"), np.float32([[-2.0], [-2.0], [2.0]]))
     assert degrees(twice, 600, 3) is None
-
-
-@pytest.mark.parametrize("n_cells", [3, 6, 8])
-def test_the_nearest_degree_of_the_cell_is_done(n_cells):
-    rng = np.random.default_rng(1)
-    degrees, n_graded = np.array([-1.0, 0.3, 1.0]), n_cells // 3
-    coding = GradedCoding(np.zeros(2), np.ones(2), n_cells, 3, False, False, np.arange(2), degrees)
-    vectors = rng.normal(size=(5, coding.n_moving))
-    points = rng.normal(size=(400, 2))
-    ahead = np.column_stack([np.ones(400), points])
-    for vector, scores, outputs in zip(vectors, *coding.decoded(vectors), strict=True):
-        own, degree = vector.reshape(2, n_graded, 3) @ ahead.T
-        # of all pairs of a cell and an action, by the formula
-        pairs = _SCORE_WEIGHT * own[:, None] - (degree[:, None] - degrees[:, None]) ** 2
-        pairs += degree[:, None] ** 2
-        wanted = pairs.reshape(-1, 400).argmax(axis=0) % 3
-        found = outputs[(ahead @ scores.T).argmax(axis=1), :, 0].argmax(axis=1)
-        np.testing.assert_array_equal(found, wanted)
-        if n_graded == 1:
-            nearest = np.abs(degree[0][:, None] - degrees).argmin(axis=1)
-            np.testing.assert_array_equal(found, nearest)
