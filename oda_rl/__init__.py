@@ -25,9 +25,9 @@ if _TYPE_CHECKING:
     from oda_rl.distributed.estimators import DistributedODAClassifier as DistributedODAClassifier
     from oda_rl.distributed.estimators import DistributedODAClusterer as DistributedODAClusterer
     from oda_rl.distributed.mixture import DistributedGaussianMixture as DistributedGaussianMixture
-    from oda_rl.exemplars.candidates import ConvexClustering as ConvexClustering
-    from oda_rl.exemplars.candidates import KernelVectorQuantization as KernelVectorQuantization
-    from oda_rl.exemplars.infex import INFEX as INFEX
+    from oda_rl.exemplars.estimators import INFEX as INFEX
+    from oda_rl.exemplars.estimators import ConvexClustering as ConvexClustering
+    from oda_rl.exemplars.estimators import KernelVectorQuantization as KernelVectorQuantization
     from oda_rl.files.schema import InvalidFileError as InvalidFileError
     from oda_rl.mixtures.sgd import SGDGaussianMixture as SGDGaussianMixture
     from oda_rl.mixtures.stochastic_em import (
@@ -69,8 +69,7 @@ _SOURCES = {
     "densities": ["DensityClassifier", "DensityOutlierDetector"],
     "distributed.estimators": ["DistributedODAClassifier", "DistributedODAClusterer"],
     "distributed.mixture": ["DistributedGaussianMixture"],
-    "exemplars.candidates": ["ConvexClustering", "KernelVectorQuantization"],
-    "exemplars.infex": ["INFEX"],
+    "exemplars.estimators": ["INFEX", "ConvexClustering", "KernelVectorQuantization"],
     "files.schema": ["InvalidFileError"],
     "mixtures.sgd": ["SGDGaussianMixture"],
     "mixtures.stochastic_em": ["StochasticEMGaussianMixture"],

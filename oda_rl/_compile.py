@@ -1,4 +1,4 @@
-"""How this package compiles: numba's options, in one place."""
+"""Decorators for compiled code: numba's options, in one place."""
 
 from collections.abc import Callable
 from types import FunctionType

@@ -21,8 +21,7 @@ from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
-from oda_rl.exemplars.infex import INFEX
+from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.files.estimators import Filed, Seed, estimator, validated, within
 from oda_rl.files.schema import (
     ANYTHING,
@@ -38,8 +37,7 @@ from oda_rl.mixtures.base import StreamingMixture, deviations_of
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.samples import Weighted, counted, means_of, weighted
-from oda_rl.trees.base import BaseODATree
-from oda_rl.trees.estimators import ODATreeClusterer
+from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
 _COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
 _SIZES = ("n_components", "n_clusters")
@@ -134,7 +132,6 @@ class _OfDensities(Filed, TakesMissing):
     """Estimators that take missing values if their density is a Gaussian mixture."""
 
     estimator: Any
-    _missing_needs = "a Gaussian mixture of this package as estimator"
 
     def _takes_missing(self) -> bool:
         return self.estimator is None or isinstance(self.estimator, StreamingMixture)
@@ -169,10 +166,6 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
         The density of each class.
     temperature_ : float
         At least 1.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray, shape (d,)
-        Names of the features, where X had names.
 
     References
     ----------
@@ -309,8 +302,6 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
         Fitted to all samples.
     offset_ : float
         Log-density below which a sample is an outlier.
-    n_features_in_, feature_names_in_
-        As for :class:`oda_rl.DensityClassifier`.
 
     Examples
     --------
@@ -363,11 +354,7 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
 
 
 def _quantile(scores: FloatArray, weights: FloatArray, share: float) -> float:
-    """Score below which lies a share of the weight: half way between two of the scores.
-
-    >>> _quantile(np.array([4.0, 1.0, 2.0, 3.0]), np.ones(4), 0.25)
-    1.5
-    """
+    """Score below which lies a share of the weight: half way between two of the scores."""
     order = np.argsort(scores, kind="stable")
     ends = np.cumsum(weights[order])
     first = int(np.searchsorted(ends, share * ends[-1] * (1.0 + 1e-9), side="right"))

@@ -44,14 +44,7 @@ def quadratic_gradient(metric: FloatArray, point: FloatArray, out: FloatArray) -
 
 
 def quadratic_diagram(metric: FloatArray, codevectors: FloatArray) -> FloatArray:
-    """Diagram of codevectors, shape (n, d): rows [μᵀ M μ, −2 M μ], shape (n, 1 + d).
-
-    Examples
-    --------
-    >>> quadratic_diagram(np.eye(1), np.array([[-1.0], [3.0]]))
-    array([[ 1.,  2.],
-           [ 9., -6.]])
-    """
+    """Diagram of codevectors, shape (n, d): rows [μᵀ M μ, −2 M μ], shape (n, 1 + d)."""
     gradients = -2.0 * codevectors @ metric
     offsets = -0.5 * (gradients * codevectors).sum(axis=1)
     return np.concatenate([offsets[:, None], gradients], axis=1)
@@ -369,15 +362,14 @@ class BregmanDivergence(Divergence):
             values, gradients = self._potential(points), self._gradient(points)
         if np.shape(values) != (len(points),) or np.shape(gradients) != points.shape:
             raise ValueError(
-                f"for points of shape {points.shape} the potential must return shape "
-                f"({len(points)},) and the gradient {points.shape}, got {np.shape(values)} and "
-                f"{np.shape(gradients)}"
+                f"the potential must return shape ({len(points)},) and the gradient "
+                f"{points.shape}, got {np.shape(values)} and {np.shape(gradients)}"
             )
-        outside = ~(np.isfinite(values) & np.isfinite(gradients).all(axis=1))
-        if outside.any():
+        inside = np.isfinite(values) & np.isfinite(gradients).all(axis=1)
+        if not inside.all():
             raise ValueError(
-                f"the divergence is not defined at row {outside.argmax()} of X, "
-                f"{points[outside.argmax()]}: its potential or gradient is not finite there"
+                f"the potential or the gradient is not finite at row {inside.argmin()} of X, "
+                f"{points[inside.argmin()]}"
             )
 
     def potential(self, points: FloatArray) -> FloatArray:
@@ -396,11 +388,7 @@ NAMED: dict[str, type[Divergence]] = {
 
 
 def is_euclidean(divergence: "str | Divergence") -> bool:
-    """Whether it is the squared Euclidean one.
-
-    >>> is_euclidean("squared_euclidean"), is_euclidean(Mahalanobis([[1.0]]))
-    (True, False)
-    """
+    """Whether it is the squared Euclidean one."""
     return divergence == "squared_euclidean" or type(divergence) is SquaredEuclidean
 
 

@@ -60,12 +60,7 @@ class _Streamed(base.Estimator):
 
 
 class RiverClusterer(_Streamed, base.Clusterer):
-    """A clusterer, a mixture or a map that learns from a stream of dictionaries.
-
-    Parameters
-    ----------
-    estimator : estimator with ``partial_fit`` and ``predict``
-        ODAClusterer, SGDGaussianMixture or SOM, for example; a copy learns.
+    """A copy of a clusterer, a mixture or a map that learns from a stream of dictionaries.
 
     Examples
     --------
@@ -103,13 +98,7 @@ class RiverClusterer(_Streamed, base.Clusterer):
 
 
 class RiverClassifier(_Streamed, base.Classifier):
-    """A classifier that learns from a stream of dictionaries.
-
-    Parameters
-    ----------
-    estimator : estimator with ``partial_fit`` and ``predict_proba``
-        ODAClassifier or ODATreeClassifier; a copy learns.
-    """
+    """A copy of a classifier that learns from a stream of dictionaries."""
 
     @property
     def _multiclass(self) -> bool:
@@ -134,13 +123,7 @@ class RiverClassifier(_Streamed, base.Classifier):
 
 
 class RiverRegressor(_Streamed, base.Regressor):
-    """A regressor that learns from a stream of dictionaries.
-
-    Parameters
-    ----------
-    estimator : estimator with ``partial_fit`` and ``predict``
-        ODARegressor; a copy learns.
-    """
+    """A copy of a regressor that learns from a stream of dictionaries."""
 
     def learn_one(self, x: Mapping[Any, Any], y: float) -> None:
         """Learn from a sample and its target."""
@@ -158,24 +141,8 @@ class RiverRegressor(_Streamed, base.Regressor):
 
 
 def to_river(estimator: BaseEstimator) -> Any:
-    """Wrap an estimator with ``partial_fit`` as one of River's.
+    """Wrap a copy of an estimator with ``partial_fit`` as one of River's; TypeError without it.
 
-    Parameters
-    ----------
-    estimator : clusterer, mixture, map, classifier or regressor of this package
-        A copy learns.
-
-    Returns
-    -------
-    RiverClusterer, RiverClassifier or RiverRegressor
-
-    Raises
-    ------
-    TypeError
-        If it cannot learn from a stream.
-
-    Examples
-    --------
     >>> from oda_rl import SGDGaussianMixture
     >>> type(to_river(SGDGaussianMixture(4))).__name__
     'RiverClusterer'

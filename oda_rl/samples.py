@@ -32,12 +32,7 @@ _ROUNDING = 1e-9  # samples: less is missing by rounding
 
 
 def holes(points: Array) -> BoolArray | None:
-    """Mask of missing values, shape (n, d); None if there are none.
-
-    >>> holes(np.array([[1.0, np.nan], [2.0, 3.0]]))
-    array([[False,  True],
-           [False, False]])
-    """
+    """Mask of missing values, shape (n, d); None if there are none."""
     smallest = points.min(initial=0.0)  # NaN if any value is, and needs no memory
     return None if smallest == smallest else np.isnan(points)
 
@@ -49,11 +44,7 @@ def first_missing_row(points: Array) -> int:
 
 
 def means_of(points: Array, weights: FloatArray | None) -> Array:
-    """Weighted means of the observed values of each feature, shape (d,).
-
-    >>> means_of(np.array([[1.0, np.nan], [3.0, 5.0]]), np.array([3.0, 1.0]))
-    array([1.5, 5. ])
-    """
+    """Weighted means of the observed values of each feature, shape (d,)."""
     missing = holes(points)
     if missing is None:
         return np.average(points, axis=0, weights=weights)
@@ -62,22 +53,13 @@ def means_of(points: Array, weights: FloatArray | None) -> Array:
 
 
 def filled(points: Array, values: Array) -> Array:
-    """Return points with missing values replaced by ``values``, which broadcast.
-
-    >>> filled(np.array([[np.nan, 7.0]]), np.array([2.0, 3.0]))
-    array([[2., 7.]])
-    """
+    """Return points with missing values replaced by ``values``, which broadcast."""
     missing = holes(points)
     return points if missing is None else np.where(missing, values, points)
 
 
 def rows_with_values(points: Array) -> BoolArray | slice:
-    """Rows of points of which something is observed; a slice of all, if it is of all of them.
-
-    >>> points = np.array([[1.0, np.nan], [np.nan, np.nan]])
-    >>> points[rows_with_values(points)]
-    array([[ 1., nan]])
-    """
+    """Rows of points of which something is observed; a slice of all, if it is of all of them."""
     missing = holes(points)
     if missing is None or not missing.all(axis=1).any():
         return slice(None)
@@ -85,12 +67,7 @@ def rows_with_values(points: Array) -> BoolArray | slice:
 
 
 def observed_shares(points: Array) -> FloatArray | float:
-    """Share of the features of each point that is observed, shape (n, 1); 1 if all are.
-
-    >>> observed_shares(np.array([[np.nan, 7.0], [2.0, 3.0]]))
-    array([[0.5],
-           [1. ]])
-    """
+    """Share of the features of each point that is observed, shape (n, 1); 1 if all are."""
     missing = holes(points)
     return 1.0 if missing is None else 1.0 - missing.mean(axis=1, keepdims=True)
 
@@ -99,10 +76,6 @@ def partial_squares(points: FloatArray, codevectors: FloatArray, missing: BoolAr
     """Squared distances of points, shape (n, d), from codevectors, (m, d), expected of the whole.
 
     Shape (n, m).
-
-    >>> points = np.array([[3.0, np.nan]])
-    >>> partial_squares(points, np.array([[0.0, 9.0]]), np.isnan(points))
-    array([[18.]])
     """
     middle = codevectors.mean(axis=0)
     known, about = np.where(missing, 0.0, points - middle), codevectors - middle
@@ -117,10 +90,6 @@ def cell_means(
     """Weighted means of the observed values of each feature in each cell, shape (K, d).
 
     ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
-
-    >>> points = np.array([[1.0, np.nan], [3.0, np.nan]])
-    >>> cell_means(points, np.array([3.0, 1.0]), np.zeros(2, int), np.array([[7.0, 8.0]]))
-    array([[1.5, 8. ]])
     """
     known = ~np.isnan(points) * weights[:, None]
     values = filled(points, np.zeros(1)) * weights[:, None]
@@ -156,11 +125,7 @@ def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> I
 
 
 def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, Array, FloatArray]:
-    """Return the samples of positive weight.
-
-    >>> counted(np.array([[2.0], [7.0]]), np.array([0, 1]), np.array([0.0, 3.0]))
-    (array([[7.]]), array([1]), array([3.]))
-    """
+    """Return the samples of positive weight."""
     positive = weights > 0.0
     if positive.all():
         return points, classes, weights
@@ -171,9 +136,6 @@ def relative(weights: FloatArray) -> FloatArray:
     """Scale weights, shape (n,), to the sum (Σw)²/Σw², the effective sample size.
 
     Equal ones become 1.
-
-    >>> relative(np.array([3e9, 3e9, 0.0]))
-    array([1., 1., 0.])
     """
     shares = weights / weights.max()
     return np.asarray(shares * (shares.sum() / (shares @ shares)))
@@ -184,9 +146,6 @@ def relative_in_stream(weights: FloatArray, before: FloatArray) -> tuple[FloatAr
 
     ``before``, shape (2,), are the sum and the number of earlier ones; they are returned for later
     ones, too. The size of blocks makes no difference.
-
-    >>> relative_in_stream(np.array([3e9, 6e9]), np.array([3e9, 1.0]))
-    (array([1. , 1.5]), array([1.2e+10, 3.0e+00]))
     """
     totals = np.cumsum(np.append(before[0], weights))[1:]
     counts = before[1] + np.cumsum(weights > 0.0)
@@ -243,11 +202,6 @@ def weighted(
 
     ``classes``, shape (n,), are all 0 by default. Rows are sorted by the first ``n_features``
     columns, by default all.
-
-    >>> points = np.array([[2.0], [1.0], [2.0], [7.0]])
-    >>> data = weighted(points, np.array([1.0, 1.0, 1.0, 0.0]))
-    >>> data.points.ravel(), data.weights
-    (array([1., 2.]), array([1., 2.]))
     """
     owners = np.zeros(len(points), dtype=np.int64) if classes is None else classes
     width = points.shape[1] if n_features is None else n_features
@@ -269,9 +223,6 @@ def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:
     """Rows of a stream, shape (m,), each as often as it weighs, and the remaining fraction.
 
     Fractions add up: ``owed`` is that of the rows before.
-
-    >>> repeated(np.array([1.0, 0.5, 2.0, 0.5]), 0.0)
-    (array([0, 2, 2, 3]), 0.0)
     """
     ends = np.cumsum(weights) + owed
     shown = np.floor(ends + _ROUNDING)

@@ -66,7 +66,9 @@ def in_code(text: str) -> Iterator[Fault]:
             line = getattr(node, "lineno", 1)
             if FRONTED.match(docstring):
                 yield line, f"a docstring that begins with {docstring.split()[0]!r}"
-            for offset, fault in in_prose(re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)):
+            for offset, fault in in_prose(
+                re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)
+            ):
                 yield line + offset, fault
 
 

@@ -837,43 +837,18 @@ def partial_som(points, codevectors, shape, rates, widths):
     return codevectors, winners
 
 
-def association_sums(points, classes, weights, codevectors, labels, masses, temperature, between):
-    """Masses, moves and distortions of a codebook, one sample and one codevector at a time.
-
-    ``between(x, μ)`` is the divergence; at temperature 0 the nearest codevector has all.
-    """
-    n_classes = max(labels) + 1
-    totals, moves = np.zeros(len(codevectors)), np.zeros(np.shape(codevectors))
-    distortions = np.zeros(n_classes)
-    for point, c, weight in zip(points, classes, weights, strict=True):
-        own = [k for k in range(len(codevectors)) if labels[k] == c]
-        gaps = {k: between(point, codevectors[k]) for k in own}
-        least = min(gaps.values())
-        distortions[c] += weight * least
-        if temperature == 0.0:
-            shares = dict.fromkeys(own, 0.0)
-            shares[min(own, key=gaps.get)] = 1.0
-        else:
-            shares = {k: masses[k] * math.exp((least - gaps[k]) / temperature) for k in own}
-        for k in own:
-            gain = weight * shares[k] / sum(shares.values())
-            totals[k] += gain
-            moves[k] += gain * (point - codevectors[k])
-    return totals, moves, distortions
-
-
-def mixture_sums(points, weights, shares, means, covariances, beta=1.0):
+def mixture_sums(points, weights, shares, means, covariances):
     """What components with ``shares`` take of samples, one sample and one component at a time.
 
-    Returns Σ w r, Σ w r (x - μ), Σ w r (x - μ)(x - μ)ᵀ and Σ w log Σ exp of densities to the power
-    β; what is missing (NaN) is expected by each component, and densities are of what is observed.
+    Returns Σ w r, Σ w r (x - μ), Σ w r (x - μ)(x - μ)ᵀ and Σ w log p(x); what is missing (NaN) is
+    expected by each component, and densities are of what is observed.
     """
     masses, moves = np.zeros(len(means)), np.zeros(np.shape(means))
     spreads, total = np.zeros(np.shape(covariances)), 0.0
     for x, weight in zip(points, weights, strict=True):
         parts = [conditional_normal(x, *one) for one in zip(means, covariances, strict=True)]
         densities = [share * math.exp(part[0]) for share, part in zip(shares, parts, strict=True)]
-        densities = np.array(densities) ** beta
+        densities = np.array(densities)
         total += weight * math.log(densities.sum())
         for k, (_, expected, spread) in enumerate(parts):
             gain, gap = weight * densities[k] / densities.sum(), expected - means[k]

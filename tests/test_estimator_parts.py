@@ -6,10 +6,10 @@ import pytest
 from sklearn.base import clone
 
 from oda_rl import ODAClusterer
+from oda_rl.annealing.annealer import AnnealingConstants
 from oda_rl.annealing.base import log_cell_volumes
 from oda_rl.annealing.bifurcation import critical_temperature
-from oda_rl.annealing.classifier import best_temperature
-from oda_rl.annealing.levels import AnnealingConstants
+from oda_rl.annealing.classifier import best_temperature, cross_entropy, learn_metric
 from oda_rl.annealing.regressor import fit_local_models
 from oda_rl.divergences import (
     BregmanDivergence,
@@ -17,7 +17,6 @@ from oda_rl.divergences import (
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
 from oda_rl.files.schema import ANYTHING
-from oda_rl.quantization.metric_learning import cross_entropy, learn_metric
 
 
 @pytest.mark.parametrize(

@@ -180,10 +180,7 @@ def test_samples_that_sums_could_not_hold_are_refused(name, strict):
 def test_what_is_said_of_large_and_small_samples_is_finite_or_refused(name, unit, strict):
     far, near = samples(name, unit), samples(name)
     models = [estimator(name).fit(*near)]
-    if unit == 1e-300 and name.startswith("DistributedODA"):
-        with pytest.raises(ValueError, match=r"X varies by .*e-299: it must vary by 1e-140"):
-            estimator(name).fit(*far)
-    elif unit < 1e300:
+    if unit < 1e300:
         models.append(estimator(name).fit(*far))
     for model in models:
         for asked in ("predict", "transform", "predict_proba", "score"):

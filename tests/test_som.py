@@ -7,8 +7,7 @@ from minisom import MiniSom
 from sklearn.datasets import load_digits, make_blobs, make_circles
 
 from oda_rl import SOM
-from oda_rl.diagram import Codevectors
-from oda_rl.quantization.kernels import Grid, observe_map, write_pulls
+from oda_rl.quantization.kernels import Grid, write_pulls
 
 
 @pytest.mark.parametrize("shape", [(5, 4), (1, 7)])
@@ -66,22 +65,6 @@ def test_a_hexagonal_map_has_six_neighbours_at_one_step(periodic):
     assert 0.0 <= model.topographic_error(points) < 0.5
     with pytest.raises(ValueError, match="needs an even number of rows"):
         SOM((3, 4), topology="hexagonal", periodic=True).fit(points)
-
-
-def test_the_agents_kernel_pulls_in_any_metric():
-    rng = np.random.default_rng(2)
-    root = rng.normal(size=(3, 3))
-    metric, codevectors = root.T @ root, rng.normal(size=(12, 3))
-    cells = np.column_stack([np.zeros(12), codevectors])
-    diagram = oracles.diagram(metric, codevectors)
-    arrays = Codevectors(diagram, cells, metric, np.empty(12), np.empty(3))
-    for _ in range(50):
-        point = rng.normal(size=3)
-        codevectors = oracles.som_observe(codevectors, metric, (3, 4), True, point, 0.4, 1.1)
-        observe_map(arrays, Grid(3, 4, True), point, 0.4, 1.1)
-        np.testing.assert_allclose(cells[:, 1:], codevectors, rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(diagram, oracles.diagram(metric, codevectors), rtol=1e-8, atol=1e-8)
-    assert cells[:, 0].sum() == 50
 
 
 def test_one_by_one_equals_blocks():

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from oda_rl import ODAClusterer
 from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
 from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
-from oda_rl.trees.nodes import Cells
+from oda_rl.trees.tree import Cells
 
 BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])
 
@@ -122,7 +122,7 @@ def test_each_level_sees_its_own_features_only():
 def test_names_indices_and_functions_are_the_same():
     table = pd.DataFrame(positive(), columns=list("abcd"))
     by_name = ODATreeClusterer(resolutions=[["c"], ["a", "d"]], random_state=0).fit(table)
-    with pytest.raises(ValueError, match="has feature 'e', but X has a, b, c, d"):
+    with pytest.raises(ValueError, match="must have names of features, or indices .*'e'"):
         ODATreeClusterer(resolutions=[["e"]]).fit(table)
     points = table.to_numpy()
     for resolutions in (
@@ -312,9 +312,8 @@ def test_a_cut_tree_is_independent_and_grows_again(kind):
     for now, then in zip(states(model, points), before, strict=True):
         np.testing.assert_array_equal(now, then)
     assert model.at_level(0).n_leaves_ == 1
-    for depth in (-1, model.depth_ + 1):
-        with pytest.raises(ValueError, match="level must be from 0 to"):
-            model.at_level(depth)
+    with pytest.raises(ValueError, match="level must be below"):
+        model.at_level(model.depth_ + 1)
 
 
 @BOTH
@@ -377,19 +376,18 @@ def test_files_refuse_code_and_strangers(tmp_path):
 @pytest.mark.parametrize(
     ("resolutions", "error", "message"),
     [
-        ([[0], [4]], ValueError, r"resolutions\[1\] must have indices from 0 to 3, got 4"),
-        ([[0.0]], TypeError, r"resolutions\[0\] must have indices or names of features, got 0.0"),
-        ([[True]], TypeError, "indices or names of features, got True"),
-        ([["a"]], ValueError, "has feature 'a', but X has no names"),
+        ([[0], [4]], ValueError, r"resolutions\[1\] must have .* indices from 0 to 3, got \[4\]"),
+        ([[0.0]], ValueError, r"resolutions\[0\] must have names of features, or indices"),
+        ([["a"]], ValueError, r"must have names of features, .* got \['a'\]"),
         (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
         ([3], TypeError, "must be a function or a sequence of features, got 3"),
-        ([[]], ValueError, "must name at least one feature"),
+        ([[]], ValueError, "must have names of features"),
         ([], ValueError, "must have an entry for the first level"),
         ("ab", ValueError, "'resolutions' parameter"),
         ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
         ([lambda x: x[:, 0]], ValueError, r"must return shape \(600, d'\), got \(600,\)"),
         ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers"),
-        ([lambda x: x.astype(str) + "!"], ValueError, "must return numbers"),
+        ([lambda x: x.astype(str) + "!"], ValueError, "could not convert string"),
     ],
 )
 def test_resolutions_that_can_not_be(resolutions, error, message):
@@ -405,7 +403,7 @@ def test_views_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="must return 4 features as before, got 3"):
         model.fit(positive()).predict(positive(5))
     model = ODATreeClusterer(divergence=DIVERGENCES["mahalanobis"], resolutions=[[0]])
-    with pytest.raises(ValueError, match="at level 0 of the tree: the matrix .* is for 4 features"):
+    with pytest.raises(ValueError, match="the matrix .* is for 4 features"):
         model.fit(positive())
 
 
@@ -452,7 +450,7 @@ def test_numbers_that_can_not_be_are_refused(kind):
     model = kind().fit(points, labels)
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(points[:, :3])
-    with pytest.raises(ValueError, match="X has no value in rows 0, 1"):
+    with pytest.raises(ValueError, match="X has no value in row 0"):
         model.partial_fit(np.full((2, 4), np.nan), labels[:2])
     with pytest.raises(ValueError, match="infinity"):
         model.partial_fit(np.full((2, 4), np.inf), labels[:2])

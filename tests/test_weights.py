@@ -47,7 +47,6 @@ LEARNERS = [
     INFEX(bandwidth=1.0, random_state=0),
     INFEX("mean_variance", bandwidth=2.0, kernel="epanechnikov", C=0.3, random_state=0),
     INFEX("margin_variance", bandwidth=3.0, C=3.0, random_state=0),
-    INFEX(bandwidth=1.0, max_exemplars=5, random_state=0),
     ConvexClustering(1.0),
     KernelVectorQuantization(4.0),
 ]
@@ -110,11 +109,10 @@ def test_masses_are_repetitions_in_the_best_proportions(objective):
         np.testing.assert_allclose(repeated.prices, each, atol=1e-5)
 
 
-@pytest.mark.parametrize("limit", [None, 3])
-def test_exemplars_of_weighted_samples_have_a_certificate(limit):
+def test_exemplars_of_weighted_samples_have_a_certificate():
     # Columns are made of rows that stand there once: the sum over repeated ones is not made here.
     rows, weights = POINTS[:40], np.random.default_rng(3).exponential(size=40)
-    model = INFEX(bandwidth=1.5, max_exemplars=limit, random_state=0)
+    model = INFEX(bandwidth=1.5, random_state=0)
     model.fit(rows, sample_weight=weights)
     masses = weights / weights.sum()
 

@@ -11,7 +11,7 @@ from oda_rl.agents.base.settings import Checked, Range, at_least, within
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import Member, Sizes, real, require
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.state import Progress, Rules
+from oda_rl.mixtures.kernels import Progress, Rules
 
 _RATE = 0.5
 _MAX_PRECISION = 1e12  # of no effect: only distances count

@@ -9,19 +9,13 @@ from typing import TYPE_CHECKING
 from oda_rl._lazy import offer
 
 if TYPE_CHECKING:
+    from oda_rl.annealing.annealer import AnnealingConstants as AnnealingConstants
     from oda_rl.annealing.bifurcation import critical_temperature as critical_temperature
-    from oda_rl.annealing.classifier import ODAClassifier as ODAClassifier
-    from oda_rl.annealing.clusterer import ODAClusterer as ODAClusterer
-    from oda_rl.annealing.levels import AnnealingConstants as AnnealingConstants
-    from oda_rl.annealing.regressor import ODARegressor as ODARegressor
 
 __getattr__, __dir__ = offer(
     __name__,
     {
-        "AnnealingConstants": "levels",
-        "ODAClassifier": "classifier",
-        "ODAClusterer": "clusterer",
-        "ODARegressor": "regressor",
+        "AnnealingConstants": "annealer",
         "critical_temperature": "bifurcation",
     },
 )

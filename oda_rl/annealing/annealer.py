@@ -14,8 +14,8 @@ when that no longer lowers the distortion.
 Temperatures are relative to the data's scale, the mean divergence from the class mean.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,18 +23,25 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing.bifurcation import MAX_POINTS, Critical, critical
 from oda_rl.annealing.cells import merge, ward_merge
 from oda_rl.annealing.kernels import learn
-from oda_rl.annealing.levels import (
-    LEVEL_SAMPLES,
-    Codebook,
-    Distribution,
-    Level,
-    Schedule,
-    check_rising,
-)
 from oda_rl.divergences import TINY, Divergence
-from oda_rl.files.schema import MISSING, Each, Maybe, Several, Sizes, flags, real, require, whole
-from oda_rl.samples import cell_means, filled, first_missing_row, holes
+from oda_rl.files.schema import (
+    MISSING,
+    Each,
+    Maybe,
+    Several,
+    Sizes,
+    flags,
+    real,
+    require,
+    schema_of,
+    whole,
+)
+from oda_rl.samples import cell_means, filled, first_missing_row, holes, weighted
 
+LEVEL_SAMPLES = 100  # at least, at each temperature
+_OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
+FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
+FEW_POINTS = 20  # a codevector: with fewer, a codebook that is refined grows in proportion less
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
 _MAX_PASSES = 20  # of a level, while codevectors move
@@ -48,6 +55,238 @@ _LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing ha
 
 Samples = tuple[FloatArray, IntArray, FloatArray]
 """Points, classes and weights."""
+
+
+@dataclass(frozen=True)
+class AnnealingConstants:
+    """Constants of the slow timescale, with the papers' symbols.
+
+    Examples
+    --------
+    >>> from oda_rl import ODAClusterer
+    >>> model = ODAClusterer(constants=AnnealingConstants(movement=0.01))
+    """
+
+    max_temperature: Annotated[float, real("", "(0, inf)")] = 2.0
+    """T_max, over the largest mean divergence of a class from its mean; > 0."""
+    movement: Annotated[float, real("", "[0, inf]")] = np.inf
+    """ε_c: a level takes another pass, at most 20, while a codevector moved farther in the last
+    one; a divergence, in temperatures. Infinite: one pass."""
+    merge_below: Annotated[float, real("", "[0, inf)")] = 0.3
+    """ε_n: codevectors of a class whose divergence is below this, in temperatures, are one; below
+    1/300 of it, where it was measured which codevectors split."""
+    min_mass: Annotated[float, real("", "[0, 1)")] = 1e-5
+    """ε_r: a codevector with a smaller share of its class is idle, and dropped; in [0, 1)."""
+    shift: Annotated[float, real("", "(0, inf)")] = 0.1
+    """δ: length of the shift either way when a codevector splits, in square roots of the
+    temperature. Where critical temperatures are measured it is 0.7 standard deviations along the
+    direction in which the codevector splits."""
+    step_offset: Annotated[float, real("", "[0, inf)")] = 1.0
+    """a of the step size 1/(1 + b (n + a K)), at sample n of a class with K codevectors."""
+    step_slope: Annotated[float, real("", "(0, inf)")] = 0.9
+    """b of the step size."""
+
+    def __post_init__(self) -> None:
+        for name, member in schema_of(type(self)).items():
+            value = float(getattr(self, name))
+            member.check(name, np.array(value), {})
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When the annealing cools and when it ends."""
+
+    max_codevectors: Annotated[int, whole("", "[1, inf)")]
+    """Over all classes."""
+    min_temperature: Annotated[float, real("", "[0, inf)")]
+    """Relative to the mean divergence of the data from their class means."""
+    cooling: Annotated[float, real("", "(0, 1)")]
+    """Factor of the temperature from one level to the next."""
+    samples_per_codevector: Annotated[float, real("", "[0, inf)")]
+    """Samples of a level for each codevector."""
+    max_samples: Annotated[float, real("", "[0, inf]")]
+    """Annealing ends after this many."""
+    target_distortion: Annotated[float, real("", "[0, inf)")]
+    """Annealing ends when a level's mean divergence is at most this."""
+    target_error: Annotated[float, real("", "[-1, 1]")]
+    """Annealing ends when a level's accuracy is at least one minus this."""
+    ends_full: Annotated[bool, flags()]
+    """Whether annealing ends as soon as a full codebook no longer splits."""
+    forgetting: Annotated[float, real("", "[0, 1]")]
+    """Minimal step size of a codevector."""
+    constants: AnnealingConstants = AnnealingConstants()
+    """Of the slow timescale."""
+    class_competition: Annotated[bool, flags()] = True
+    """Whether codevectors compete with those of their class only."""
+    measures: Annotated[bool, flags()] = False
+    """Whether codevectors split at measured critical temperatures where that is possible."""
+
+    def grown(self, n_points: float) -> float:
+        """Return the number of codevectors at which a codebook of ``n_points`` points is full."""
+        growth = float(_OVERGROWTH)
+        if self.ends_full:
+            few = min(n_points / (self.max_codevectors * FEW_POINTS), 1.0)
+            growth = max(1.0, few * _OVERGROWTH)
+        return self.max_codevectors * growth
+
+
+@dataclass(frozen=True)
+class Level:
+    """The codebook as it was when a temperature level ended."""
+
+    temperature: Annotated[float, real("", "[0, inf)")]
+    """Temperature of the level, in units of the divergence."""
+    distortion: Annotated[float, real("", "[0, inf)")]
+    """Mean divergence of samples from the nearest codevector of their class, before it moved."""
+    n_samples_seen: Annotated[int, whole()]
+    """Samples learned from, earlier levels included."""
+    codevectors: Annotated[FloatArray, real("L, d")]
+    """Shape (K, d), in the units of the data."""
+    averages: Annotated[FloatArray, real("L, q")]
+    """Shape (K, q): averages of the columns after the features."""
+    weights: Annotated[FloatArray, real("L", "[0, inf)")]
+    """Shape (K,): share of the data of each."""
+    labels: Annotated[IntArray, whole("L", "[0, L)")]
+    """Shape (K,): the class of each, as an index."""
+    lineage: Annotated[FloatArray | None, Maybe(real("L, before", "[0, inf)"))]
+    """Shape (K, K of the level before): shares in which each comes from those; None at first."""
+    accuracy: Annotated[float | None, Maybe(real("", "[0, 1]"))] = None
+    """Share of recent samples whose nearest codevector is of their class; None with one class."""
+    critical: Annotated[float | None, Maybe(real("", "[0, inf)"))] = None
+    """Highest critical temperature of its codevectors; None where none was measured."""
+
+    def _check_contents(self, sizes: Any, where: str) -> None:
+        """Raise InvalidFileError if labels are not sorted."""
+        check_rising(self.labels, where)
+
+    @property
+    def n_clusters(self) -> int:
+        """Number K of codevectors."""
+        return len(self.codevectors)
+
+    @property
+    def step(self) -> int:
+        """Another name of ``n_samples_seen``, as the history of an agent has it."""
+        return self.n_samples_seen
+
+
+def check_rising(labels: IntArray, where: str) -> None:
+    """Raise InvalidFileError unless labels rise from 0 by steps of at most 1."""
+    steps = np.diff(labels, prepend=0)
+    right = len(labels) > 0 and ((steps == 0) | (steps == 1)).all() and labels[0] == 0
+    require(right, f"{where}.labels must rise from 0, one class after the other")
+
+
+class Codebook(NamedTuple):
+    """The codebook that predicts, with codevectors in the divergence's coordinates."""
+
+    codevectors: Annotated[FloatArray, real("M, D")]
+    """Shape (K, d + q)."""
+    weights: Annotated[FloatArray, real("M", "[0, inf)")]
+    """Shape (K,): share of the data of each."""
+    labels: Annotated[IntArray, whole("M", "[0, classes)")]
+    """Shape (K,): the class of each, as an index, rising."""
+
+    def _check_contents(self, sizes: Any, where: str) -> None:
+        """Raise InvalidFileError if labels are not sorted."""
+        check_rising(self.labels, where)
+
+
+class Distribution:
+    """Distinct weighted points of each class, to draw samples from.
+
+    The order of the rows makes no difference, nor whether a row is repeated or has a weight of 2.
+    Samples are drawn by strata of the cumulative weight.
+
+    ``points``, ``classes`` (0 to C - 1, none empty) and ``weights`` are the rows of positive
+    weight, sorted by class. The first ``n_features`` columns are features.
+    """
+
+    def __init__(
+        self,
+        points: FloatArray,
+        classes: IntArray,
+        weights: FloatArray,
+        rng: np.random.Generator,
+        n_features: int | None = None,
+    ) -> None:
+        self.points, self.classes, self.weights = weighted(points, weights, classes, n_features)
+        n_classes = int(self.classes.max()) + 1
+        self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
+        self._shown = [np.zeros(0, dtype=np.int64) for _ in range(n_classes)]
+        self._rng = rng
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self._shown)
+
+    @property
+    def class_weights(self) -> FloatArray:
+        """Sum of the weights of each class, shape (C,)."""
+        return np.add.reduceat(self.weights, self._bounds[:-1])
+
+    def draw(self, c: int, n: int) -> IntArray:
+        """Draw rows of class ``c`` by their weights, shape (n,).
+
+        A pass draws each stratum once, and there are as many as distinct rows: rows of equal weight
+        are drawn once each.
+        """
+        rows = [self._shown[c]]
+        while sum(map(len, rows)) < n:
+            rows.append(self._pass(c))
+        drawn = np.concatenate(rows)
+        self._shown[c] = drawn[n:]
+        return drawn[:n]
+
+    def max_draw(self, largest: int, budget: int | None) -> list[int]:
+        """Return how many rows of each class to draw: at most ``largest``, ``budget`` in total."""
+        sizes = np.minimum(np.diff(self._bounds), largest)
+        if budget is not None:
+            sizes = np.minimum(sizes, max(budget // self.n_classes, 1))
+        return [int(size) for size in sizes]
+
+    def spread(self, n: int) -> IntArray:
+        """Return n rows of all classes, evenly in proportion to their weights."""
+        return self._at((np.arange(n) + 0.5) / n)
+
+    def some(self, n: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Points, classes and weights of all rows, or of n that are spread over them."""
+        if len(self.points) <= n:
+            return self.points, self.classes, self.weights
+        rows = self.spread(n)
+        return self.points[rows], self.classes[rows], np.ones(n)
+
+    def stratified(self, n: int, fewest: int) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Like :meth:`some`, with ``fewest`` of each class if it has so many."""
+        if len(self.points) <= n:
+            return self.points, self.classes, self.weights
+        sizes, totals = np.diff(self._bounds), self.class_weights
+        wanted = np.maximum(n * totals / totals.sum(), fewest).astype(np.int64)
+        wanted = np.minimum(wanted, sizes)
+        rows = np.concatenate([self.draw(c, size) for c, size in enumerate(wanted)])
+        return self.points[rows], self.classes[rows], np.repeat(totals / wanted, wanted)
+
+    def shuffled(self) -> IntArray:
+        """Rows by their weights in random order, as many as there are distinct ones."""
+        n = len(self.points)
+        return self._at((self._rng.permutation(n) + 0.5) / n)
+
+    def _at(self, quantiles: FloatArray) -> IntArray:
+        shares = np.cumsum(self.weights) / self.weights.sum()
+        return np.minimum(np.searchsorted(shares, quantiles), len(shares) - 1)
+
+    def _pass(self, c: int) -> IntArray:
+        first, last = self._bounds[c : c + 2]
+        strata = self._rng.permutation(last - first)
+        weights = self.weights[first:last]
+        if (weights == weights[0]).all():
+            return np.asarray(strata + first)
+        shares = np.cumsum(weights) / weights.sum()
+        at = (strata + self._rng.random(len(strata))) / len(strata)
+        rows = np.searchsorted(shares, at, side="right")
+        return np.asarray(first + np.minimum(rows, len(strata) - 1))
 
 
 class Annealer:
@@ -120,28 +359,18 @@ class Annealer:
     ) -> None:
         """Start with the mean of each class of these points, which also give the scale.
 
-        Or with codevectors ``init``, shape (K, d): an equal number for each class.
+        Or with codevectors ``init``, shape (K, d): an equal number for each class. ``samples`` show
+        whether they split already.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
         means = class_means(points, classes, weights)
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
-        own = totals if class_weights is None else class_weights.copy()
-        self.begin_at(means, spreads, own, len(points), init, samples)
-
-    def begin_at(
-        self, means: FloatArray, spreads: FloatArray, class_weights: FloatArray, n_samples: int,
-        init: FloatArray | None, samples: Samples | None = None,
-    ) -> None:  # fmt: skip
-        """Start with the classes' means, shape (C, d + q), and mean divergences from them.
-
-        ``samples`` show whether they split already.
-        """
-        n_classes, d = len(means), self.n_features
-        self.class_weights = class_weights
+        class_weights = totals if class_weights is None else class_weights.copy()
+        self.class_weights, n_classes = class_weights, len(means)
         self.scale = float(spreads @ class_weights / class_weights.sum())
         self.temperature = self.schedule.constants.max_temperature * float(spreads.max())
-        self.n_samples_seen = n_samples
+        self.n_samples_seen = len(points)
         per_class = 1 if init is None else len(init) // n_classes
         self.labels = np.repeat(np.arange(n_classes), per_class)
         self.codevectors = means[self.labels]
@@ -213,11 +442,6 @@ class Annealer:
                 self._learn(data.points[rows], data.classes[rows], np.ones(len(rows)))
             if not self._moves():
                 self._end_level(data)
-
-    def end_level(self, distortion: float) -> None:
-        """End a level with a known mean divergence of its samples."""
-        self._seen[:] = distortion, 1.0
-        self._end_level()
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
@@ -345,7 +569,7 @@ class Annealer:
 
     @property
     def room(self) -> int:
-        """How many samples the temperature level still takes."""
+        """Number of samples that the temperature level still takes."""
         wanted = max(self.schedule.samples_per_codevector * len(self.labels), LEVEL_SAMPLES)
         remaining = max(self.schedule.max_samples - self.n_samples_seen, 0)
         return int(min(self._passes * np.ceil(wanted) - self._level_samples, remaining))

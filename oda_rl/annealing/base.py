@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,16 +24,17 @@ from oda_rl._validation import (
     chunks,
     fitted_points,
 )
-from oda_rl.annealing.annealer import PROBE, Annealer
-from oda_rl.annealing.bifurcation import MAX_POINTS
-from oda_rl.annealing.levels import (
+from oda_rl.annealing.annealer import (
     LEVEL_SAMPLES,
+    PROBE,
+    Annealer,
     AnnealingConstants,
     Codebook,
     Distribution,
     Level,
     Schedule,
 )
+from oda_rl.annealing.bifurcation import MAX_POINTS
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
@@ -72,8 +73,109 @@ _STORED: dict[str, type] = {
 }
 
 
+class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
+    """Estimators with a codevector in each cell of a box around the training data."""
+
+    divergence: Any
+    history_: Any
+    weights_: FloatArray
+    _low: FloatArray
+    _high: FloatArray
+
+    @property
+    def _divergence(self) -> Divergence:
+        raise NotImplementedError
+
+    def _embedded_codevectors(self) -> FloatArray:
+        """Codevectors in the divergence's coordinates, shape (K, d)."""
+        raise NotImplementedError
+
+    def _cells(self, points: FloatArray) -> IntArray:
+        """Cell of each point, shape (n,)."""
+        raise NotImplementedError
+
+    def _distortion(self) -> float:
+        """Mean divergence of the data from the codevectors of their cells, above 0."""
+        raise NotImplementedError
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._embedded_codevectors())
+
+    def transform(self, X: npt.ArrayLike) -> FloatArray:
+        """Distances of points, shape (n, d), from the codevectors, shape (n, K).
+
+        Divergences, if these are not squared distances. Where values are missing, squared distances
+        in the observed features are scaled up to all.
+        """
+        points = self._embedded(X)
+
+        def distances(points: FloatArray, divergences: FloatArray) -> FloatArray:
+            return np.sqrt(divergences) if self._divergence.kernel == QUADRATIC else divergences
+
+        return self._of_each(points, distances)
+
+    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
+        """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
+
+        Volumes are those inside the bounding box of the training data; outside the density is 0.
+        If more than 12 features vary, volumes can't be measured: the density is that of normal
+        distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
+
+        Raises
+        ------
+        ValueError
+            If values of X, shape (n, d), are missing, or if more than 12 features vary and the
+            divergence is neither squared Euclidean nor Mahalanobis.
+        """
+        embedded, points = self._embedded(X), checked_points(self, X, reset=False)
+        if is_wide(self._low, self._high) and self._divergence.kernel == QUADRATIC:
+            codevectors, distortion = self._embedded_codevectors(), self._distortion()
+            logs = normal_log_density(embedded, codevectors, self.weights_, distortion)
+            root = self._divergence.embed(np.eye(points.shape[1]))
+            return np.asarray(logs + np.linalg.slogdet(root)[1])
+        return log_density(points, self._cells, self.weights_, self._low, self._high)
+
+    def _takes_missing(self) -> bool:
+        return divergences.is_euclidean(self.divergence)
+
+    def _level_index(self, level: int | None, n_clusters: int | None) -> int:
+        """Index into ``history_`` of a level, or of the last with at most so many codevectors."""
+        check_is_fitted(self)
+        if (level is None) == (n_clusters is None):
+            raise ValueError("give either level or n_clusters")
+        sizes = [entry.n_clusters for entry in self.history_]
+        if n_clusters is not None:
+            if min(sizes) > n_clusters:
+                raise ValueError(f"n_clusters must be at least {min(sizes)}, got {n_clusters}")
+            return max(i for i, size in enumerate(sizes) if size <= n_clusters)
+        assert level is not None
+        if not -len(sizes) <= level < len(sizes):
+            raise ValueError(f"level must be below {len(sizes)}, got {level}")
+        return range(len(sizes))[level]
+
+    def _embedded(self, X: Any) -> FloatArray:
+        """Return points for a fitted model, in the divergence's coordinates."""
+        points = fitted_points(self, X)
+        self._divergence.check(points)
+        # Single precision remains, with a learned metric, too.
+        return np.asarray(self._divergence.embed(points), dtype=points.dtype)
+
+    def _of_each(
+        self, points: FloatArray, function: Callable[[FloatArray, FloatArray], FloatArray]
+    ) -> FloatArray:
+        """Call a function of embedded points and their divergences, shape (n, K), in blocks."""
+        between, codevectors = self._divergence.between, self._embedded_codevectors()
+        values = np.empty((len(points), len(codevectors)), dtype=points.dtype)
+        largest = np.finfo(points.dtype).max
+        for rows in chunks(len(points)):
+            block = function(points[rows], between(points[rows], codevectors))
+            values[rows] = np.minimum(block, largest)
+        return values
+
+
 @estimator
-class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
+class BaseODA(TakesSingle, CellEstimator):
     """Estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
@@ -91,7 +193,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     random_state: Seed = None
 
     _stored = _STORED
-    _missing_needs = "divergence='squared_euclidean'"
     _single = False  # whether samples came in single precision
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
@@ -126,44 +227,11 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return self.codevectors_
 
     @property
-    def _n_features_out(self) -> int:
-        return len(self.codevectors_)
+    def _divergence(self) -> Divergence:
+        return self._annealer.divergence
 
-    def transform(self, X: npt.ArrayLike) -> FloatArray:
-        """Distances of points, shape (n, d), from the codevectors, shape (n, K).
-
-        Divergences, if these are not squared distances. Where values are missing, squared distances
-        in the observed features are scaled up to all.
-        """
-        kernel = self._annealer.divergence.kernel if hasattr(self, "_annealer") else QUADRATIC
-
-        def distances(points: FloatArray, divergences: FloatArray) -> FloatArray:
-            return np.sqrt(divergences) if kernel == QUADRATIC else divergences
-
-        return self._of_each(self._embedded(X), distances)
-
-    def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
-
-        Volumes are those inside the bounding box of the training data; outside the density is 0.
-        If more than 12 features vary, volumes can't be measured: the density is that of normal
-        distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
-
-        Raises
-        ------
-        ValueError
-            If values of X, shape (n, d), are missing, or if more than 12 features vary and the
-            divergence is neither squared Euclidean nor Mahalanobis.
-        """
-        embedded, divergence = self._embedded(X), self._annealer.divergence
-        points, embed = checked_points(self, X, reset=False), divergence.embed
-        if is_wide(self._low, self._high) and divergence.kernel == QUADRATIC:
-            codevectors, distortion = self._embedded_codevectors(), self._distortion()
-            logs = normal_log_density(embedded, codevectors, self.weights_, distortion)
-            return np.asarray(logs + np.linalg.slogdet(embed(np.eye(points.shape[1])))[1])
-        return log_density(
-            points, lambda x: self._nearest(embed(x)), self.weights_, self._low, self._high
-        )
+    def _cells(self, points: FloatArray) -> IntArray:
+        return self._nearest(self._divergence.embed(points))
 
     def _distortion(self) -> float:
         """Mean divergence from the nearest codevector, above 0."""
@@ -186,22 +254,11 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         ValueError
             If not exactly one of the two is given, or there is no such level.
         """
-        check_is_fitted(self)
-        if (level is None) == (n_clusters is None):
-            raise ValueError("give either level or n_clusters")
-        levels = range(len(self.history_))
-        if n_clusters is not None:
-            sizes = [entry.n_clusters for entry in self.history_]
-            if min(sizes) > n_clusters:
-                raise ValueError(f"n_clusters must be at least {min(sizes)}, got {n_clusters}")
-            level = max(i for i in levels if sizes[i] <= n_clusters)
-        assert level is not None
-        if not -len(levels) <= level < len(levels):
-            raise ValueError(f"level must be below {len(levels)}, got {level}")
+        i = self._level_index(level, n_clusters)
         model = copy.copy(self)
         model._annealer = copy.deepcopy(self._annealer)
         model._annealer.measure_by(divergences.resolve(self.divergence))
-        model._annealer.return_to(levels[level])
+        model._annealer.return_to(i)
         model._publish()
         model._step_back()
         for name in {"labels_", "inertia_"} & set(vars(model)):
@@ -209,9 +266,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return model
 
     # Subclasses may override these.
-
-    def _takes_missing(self) -> bool:
-        return divergences.is_euclidean(self.divergence)
 
     def _takes_single(self) -> bool:
         return divergences.is_euclidean(self.divergence)
@@ -240,14 +294,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     # Validation.
 
-    def _embedded(self, X: Any) -> FloatArray:
-        """Return points for a fitted model, in the divergence's coordinates."""
-        points = fitted_points(self, X)
-        divergence = self._annealer.divergence
-        divergence.check(points)
-        # Single precision remains, with a learned metric, too.
-        return np.asarray(divergence.embed(points), dtype=points.dtype)
-
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError if a file's fields do not fit together."""
         names = ("_annealer", "_codebook", "_low", "_high", "_waiting", "codevectors_", "weights_",
@@ -266,16 +312,13 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
         if self.init is None:
             return None
-        init = np.array(self.init, dtype=np.float64)
-        if init.ndim != 2 or init.shape[1] != self.n_features_in_ or len(init) % n_classes:
+        init = check_array(self.init, dtype=np.float64, copy=True, input_name="init")
+        if init.shape[1] != self.n_features_in_ or len(init) % n_classes:
             raise ValueError(
                 f"init must have shape (k, {self.n_features_in_}) with k a multiple of "
                 f"{n_classes}, got {init.shape}"
             )
-        if not np.isfinite(init).all():
-            raise ValueError("init must be finite, got NaN or infinity")
-        bounded(init, "init")
-        divergence.check(init)
+        divergence.check(bounded(init, "init"))
         return divergence.embed(init)
 
     # The codebook.
@@ -289,18 +332,6 @@ class BaseODA(Filed, TakesSingle, ClassNamePrefixFeaturesOutMixin, TransformerMi
         between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
         parts = [between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))]
         return np.concatenate(parts)
-
-    def _of_each(
-        self, points: FloatArray, function: Callable[[FloatArray, FloatArray], FloatArray]
-    ) -> FloatArray:
-        """Call a function of embedded points and their divergences, shape (n, K), in blocks."""
-        between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
-        values = np.empty((len(points), len(codevectors)), dtype=points.dtype)
-        largest = np.finfo(points.dtype).max
-        for rows in chunks(len(points)):
-            block = function(points[rows], between(points[rows], codevectors))
-            values[rows] = np.minimum(block, largest)
-        return values
 
     # Learning.
 

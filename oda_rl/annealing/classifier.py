@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
+from itertools import product
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
+from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
     checked_labels,
@@ -19,13 +21,12 @@ from oda_rl._validation import (
     stream_labels,
     stream_weights,
 )
+from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.levels import Distribution
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
 from oda_rl.files.estimators import COUNT, POSITIVE, Flag, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
-from oda_rl.quantization.metric_learning import learn_metric
 from oda_rl.samples import counted, holes, observed_shares
 
 _STREAM_CLUSTERS = 40
@@ -33,6 +34,8 @@ _PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
 _SELECTION_PER_CLUSTER = 20
 _RARE = 10  # samples of a class at least, of those
+_METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
+_FLOOR = 1e-6  # relative ridge that keeps the metric positive definite
 _CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
 _TESTED = 2  # folds, where only that is to be chosen
 _METRIC_SAMPLES = 20_000
@@ -105,18 +108,9 @@ def candidates(
     An algorithm of fine-tuning is tried with three rates, or with three penalties.
     """
     sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
-    rates: tuple[float, ...] = (rate,)
-    penalties: tuple[float, ...] = (penalty,)
-    if algorithm == MATRIX:
-        penalties = _PENALTIES
-    elif algorithm is not None:
-        rates = _RATES
-    return [
-        Candidate(size, algorithm, one, other)
-        for size in sizes
-        for one in rates
-        for other in penalties
-    ]
+    rates = (rate,) if algorithm in (None, MATRIX) else _RATES
+    penalties = _PENALTIES if algorithm == MATRIX else (penalty,)
+    return [Candidate(n, algorithm, *both) for n, *both in product(sizes, rates, penalties)]
 
 
 def doubts(scores: FloatArray, classes: IntArray) -> FloatArray:
@@ -159,7 +153,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
         Algorithm by which ``fit`` moves the codevectors after annealing; None unless the divergence
         is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric
-        (:mod:`oda_rl.quantization.metric_learning`) and takes no missing values, then or later.
+        and takes no missing values, then or later.
         ``"auto"`` is ``"mrslvq"`` if ``n_clusters="auto"``, no values are missing and there are at
         most 200 features; else ``"rslvq"``, and None for other divergences.
     rate : float, default=0.05
@@ -198,7 +192,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         As for :class:`ODAClusterer`. The levels have an accuracy; their labels are indices in the
         order in which classes first appeared (sorted, for ``fit``).
     codevectors_, cluster_centers_, weights_, temperature_, n_samples_seen_
-        As for :class:`ODAClusterer`, as are ``n_features_in_`` and ``feature_names_in_``.
+        As for :class:`ODAClusterer`.
 
     References
     ----------
@@ -230,7 +224,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     class_competition: Flag = True
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
-    _missing_needs = "divergence='squared_euclidean' and without fine_tuning='mrslvq'"
     _LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODA._LEARNED,
         "classes_": Optional(ANYTHING),
@@ -269,9 +262,14 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
-        self._labels_are_objects = labels.dtype == object
         weights = fit_weights(self, sample_weight, points)
         points, labels, weights = counted(points, labels, weights)
+        self._learn(points, labels, weights)
+        return self
+
+    def _learn(self, points: FloatArray, labels: Array, weights: FloatArray) -> None:
+        """Choose the settings, anneal and fine-tune."""
+        self._labels_are_objects = labels.dtype == object
         self.classes_, classes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -285,7 +283,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         data = self._anneal(points, classes, weights)
         self._conclude(data, chosen, caution)
         self._publish()
-        return self
 
     @validated
     def partial_fit(
@@ -429,7 +426,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             if len(options) == 1 and k == _TESTED:
                 break
             model = copy.copy(self)
-            # Estimators of data in blocks have a thousand: drawn one by one that takes minutes.
             model.samples_per_cluster = min(self.samples_per_cluster, _SELECTION_PER_CLUSTER)
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
@@ -500,3 +496,102 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         current.replace(learned.codevectors, current.masses)
         current.measure_by(Mahalanobis(root @ learned.matrix @ root.T))
         self._codebook = current.view(None)
+
+
+# Matrix RSLVQ.
+
+
+class LearnedMetric(NamedTuple):
+    """Codevectors and metric, in the coordinates of the points."""
+
+    codevectors: FloatArray
+    """Shape (K, d)."""
+    matrix: FloatArray
+    """M, shape (d, d), symmetric and positive definite: a class's density at x is
+    Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as given."""
+
+
+def cross_entropy(
+    parameters: FloatArray,
+    places: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    points: FloatArray,
+    classes: IntArray,
+    shares: FloatArray,
+    penalty: float,
+) -> tuple[float, FloatArray]:
+    """Mean log loss of classes, plus the penalty, and its gradient.
+
+    The density of a class at x is Σ_k w_k exp(−|Ω (x − μ_k)|²) over its codevectors.
+
+    ``parameters``, shape (d (d + K),), are Ω, row by row, then the codevectors, which started at
+    ``places`` and have ``weights`` and ``labels``, rising from 0 to C - 1. ``shares`` of the
+    samples sum to 1. The penalty is on the sum of the squares of Ω, and on the weighted mean square
+    of the codevectors' moves. |Ω x|² is in all scores of x and cancels: they are affine in x.
+    """
+    d = points.shape[1]
+    omega, codevectors = parameters[: d * d].reshape(d, d), parameters[d * d :].reshape(-1, d)
+    images = codevectors @ omega.T
+    scores = points @ (2.0 * images @ omega).T
+    with np.errstate(divide="ignore"):
+        scores += np.log(weights) - (images * images).sum(axis=1)
+    scores -= scores.max(axis=1, keepdims=True)
+    parts = np.exp(scores, out=scores)
+    parts /= parts.sum(axis=1, keepdims=True)
+    starts = np.flatnonzero(np.diff(labels, prepend=-1))
+    right = np.add.reduceat(parts, starts, axis=1)[np.arange(len(points)), classes]
+    loss = -float(shares @ np.log(right + _MIN_PROBABILITY))
+
+    pulls = np.where(labels == classes[:, None], 1.0 - right[:, None], -right[:, None])
+    pulls *= parts * (-shares / (right + _MIN_PROBABILITY))[:, None]
+    of_slopes, of_offsets = 2.0 * pulls.T @ points, pulls.sum(axis=0)
+    of_images = of_slopes @ omega.T - 2.0 * of_offsets[:, None] * images
+    of_omega = images.T @ of_slopes + of_images.T @ codevectors + 2.0 * penalty * omega
+    moves = codevectors - places
+    pulled_back = weights[:, None] * moves
+    of_codevectors = of_images @ omega + 2.0 * penalty * pulled_back
+    cost = penalty * float((omega * omega).sum() + (moves * pulled_back).sum())
+    return loss + cost, np.concatenate([of_omega.ravel(), of_codevectors.ravel()])
+
+
+@one_thread()
+def learn_metric(
+    codevectors: FloatArray,
+    weights: FloatArray,
+    labels: IntArray,
+    temperature: float,
+    points: FloatArray,
+    classes: IntArray,
+    sample_weight: FloatArray,
+    penalty: float,
+) -> LearnedMetric:
+    """Learn a metric and move codevectors, shape (K, d), to separate classes, by L-BFGS.
+
+    The penalty on Ω removes directions that separate no classes; that on moves keeps codevectors
+    near the data, as a smaller Ω with codevectors farther away decides alike.
+
+    ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
+    that of the densities. The penalty, at least 0, is relative to a variance of 1 of each feature.
+    """
+    from scipy.optimize import minimize
+
+    d = points.shape[1]
+    shares = sample_weight / sample_weight.sum()
+    centre = shares @ points
+    gaps = points - centre
+    variances = shares @ (gaps * gaps)
+    units = np.sqrt(np.where(variances > 0.0, variances, 1.0))
+    gaps /= units
+    places = (codevectors - centre) / units
+    start = np.eye(d) * np.sqrt(variances.mean() / temperature)
+    first = np.concatenate([start.ravel(), places.ravel()])
+    fixed = places, weights, labels, gaps, classes, shares, penalty
+    best = minimize(
+        cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options={"maxiter": _METRIC_STEPS}
+    ).x
+    omega = best[: d * d].reshape(d, d)
+    matrix = omega.T @ omega
+    matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
+    matrix *= temperature / np.outer(units, units)
+    return LearnedMetric(best[d * d :].reshape(-1, d) * units + centre, 0.5 * (matrix + matrix.T))

@@ -19,9 +19,8 @@ from oda_rl._validation import (
     fit_weights,
     stream_weights,
 )
-from oda_rl.annealing.annealer import NEGLIGIBLE
+from oda_rl.annealing.annealer import FAST_COOLING, FEW_POINTS, NEGLIGIBLE, Level
 from oda_rl.annealing.base import BaseODA
-from oda_rl.annealing.levels import FAST_COOLING, FEW_POINTS, Level
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, TINY, resolve
 from oda_rl.files.estimators import (
@@ -114,14 +113,10 @@ class ODAClusterer(ClusterMixin, BaseODA):
         With ``n_clusters="auto"``: how long each number of clusters persisted, in log T.
     temperature_ : float
         Last temperature.
-    history_ : list of :class:`oda_rl.annealing.levels.Level`
+    history_ : list of :class:`oda_rl.annealing.annealer.Level`
         One for each temperature.
     n_samples_seen_ : int
         Samples learned from; one that is drawn twice counts twice.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray, shape (d,)
-        Names of the features, where X had names.
 
     References
     ----------
@@ -171,31 +166,36 @@ class ODAClusterer(ClusterMixin, BaseODA):
         points = checked_points(self, X, reset=True)
         self._check_enough(len(points))
         weights = fit_weights(self, sample_weight, points)
-        refines, chooses = self._refines(), self.n_clusters == "auto"
-        classes = np.zeros(len(points), dtype=np.int64)
-        if chooses:
-            limit = min(_MAX_CLUSTERS, max(int(weights.sum()) // _FEWEST_POINTS, 3))
-            data = self._anneal(points, classes, weights, refined=True, limit=limit)
-            self._choose(limit)
-        else:
-            data = self._anneal(points, classes, weights, refined=refines)
-        current = self._annealer
-        if refines:
-            rng = np.random.default_rng(len(data.points))
-            codevectors = refine(data.points, data.weights, current.codevectors, rng)
-            current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
+        n_distinct, current = self._learn(points, weights), self._annealer
         embedded = current.divergence.embed(points)
         self._codebook = current.view(None)
         self.labels_ = self._nearest(embedded)
-        if refines:
+        if self._refines():
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
             current.masses = masses / masses.sum()
         self._publish()
         distortion = float(self._distances(embedded, self.labels_) @ weights / weights.sum())
         self.inertia_ = distortion * float(self._weighed[0])
         current.settle(distortion)
-        self._warn_of_few(len(data.points))
+        self._warn_of_few(n_distinct)
         return self
+
+    def _learn(self, points: FloatArray, weights: FloatArray) -> int:
+        """Anneal, choose the number of clusters, refine; return the number of distinct points."""
+        limit, refines = None, self._refines()
+        if self.n_clusters == "auto":
+            limit = min(_MAX_CLUSTERS, max(int(weights.sum()) // _FEWEST_POINTS, 3))
+        classes = np.zeros(len(points), dtype=np.int64)
+        refined = refines or limit is not None
+        data = self._anneal(points, classes, weights, refined=refined, limit=limit)
+        current = self._annealer
+        if limit is not None:
+            self._choose(limit)
+        if refines:
+            rng = np.random.default_rng(len(data.points))
+            codevectors = refine(data.points, data.weights, current.codevectors, rng)
+            current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
+        return len(data.points)
 
     def _choose(self, limit: int) -> None:
         """Go back to the number of clusters below ``limit`` that persisted longest."""

@@ -153,7 +153,7 @@ def _best(
 
 @inlined
 def _n_near(cells: _Cells, i: int, limit: float) -> int:
-    """How many cells may have a rise below ``limit`` by their bounds: a loop without branches."""
+    """Count cells that may have a rise below ``limit`` by their bounds: a loop without branches."""
     n_near = integer(0)
     for k in range(cells.masses.shape[0]):
         bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)

@@ -1,6 +1,7 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -11,10 +12,10 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
+from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import folds
-from oda_rl.annealing.levels import Distribution
-from oda_rl.divergences import Mahalanobis, is_euclidean
+from oda_rl.divergences import Divergence, Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
 from oda_rl.samples import filled, holes, weighted
@@ -111,6 +112,51 @@ def _linear_model(
     return axes, (left[:, varying].T @ (targets * shares)) @ axes
 
 
+class LocalRegressor(RegressorMixin):
+    """Regressors with a model of the last samples in each cell."""
+
+    local_model: str
+    codevectors_: FloatArray
+    _recent: tuple[FloatArray, FloatArray]
+    _divergence: Divergence
+    _cells: Callable[[FloatArray], IntArray]
+
+    _LOCAL: ClassVar[dict[str, Any]] = {
+        "codevector_labels_": Optional(real("M")),
+        "slopes_": Optional(real("M, d")),
+        "_centres": Optional(real("M, d")),
+        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
+    }
+
+    def predict(self, X: npt.ArrayLike) -> FloatArray:
+        """Prediction of the model of each point's cell, shape (n,)."""
+        return self._predicted(fitted_points(self, X))
+
+    def _predicted(self, points: FloatArray) -> FloatArray:
+        self._divergence.check(points)
+        cells = self._cells(points)
+        models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
+        return models.predict(filled(points, self._centres[cells]), cells)
+
+    def _fit_models(self, pairs: FloatArray, weights: FloatArray, values: FloatArray) -> None:
+        """Fit the models to samples, shape (n, d + 1), and keep the last ones.
+
+        ``values``, shape (K,), are predictions of cells without samples.
+        """
+        points, linear = np.ascontiguousarray(pairs[:, :-1]), self.local_model == "linear"
+        cells = self._cells(points)
+        known = filled(points, self.codevectors_[cells])
+        models = fit_local_models(known, pairs[:, -1], weights, cells, values, linear=linear)
+        self.codevector_labels_, self.slopes_, self._centres = models
+        self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+
+    def _with_recent(self, pairs: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the last samples of these and those before."""
+        known, before = getattr(self, "_recent", (pairs[:0], weights[:0]))
+        together = np.concatenate([known, pairs]), np.concatenate([before, weights])
+        return together[0][-_RECENT:], together[1][-_RECENT:]
+
+
 class Candidate(NamedTuple):
     """Settings of a regressor."""
 
@@ -120,7 +166,7 @@ class Candidate(NamedTuple):
 
 
 @estimator
-class ODARegressor(RegressorMixin, BaseODA):
+class ODARegressor(LocalRegressor, BaseODA):
     """Regress by a local model in each cell of an annealed codebook.
 
     Parameters
@@ -145,7 +191,7 @@ class ODARegressor(RegressorMixin, BaseODA):
     best_params_ : dict
         Number of cells and metric, ``"given"`` or ``"learned"``, chosen by ``n_clusters="auto"``.
     codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
-        As for :class:`ODAClusterer`, as are ``n_features_in_`` and ``feature_names_in_``.
+        As for :class:`ODAClusterer`.
 
     References
     ----------
@@ -169,11 +215,8 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODA._LEARNED,
-        "codevector_labels_": Optional(real("M")),
-        "slopes_": Optional(real("M, d")),
-        "_centres": Optional(real("M, d")),
+        **LocalRegressor._LOCAL,
         "best_params_": Optional(ANYTHING),
-        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
     }
 
     @validated
@@ -291,25 +334,10 @@ class ODARegressor(RegressorMixin, BaseODA):
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
         weights = stream_weights(self, sample_weight, pairs, first=first)
-        recent = (pairs[:0], weights[:0]) if first else self._recent
         self._stream(pairs, np.zeros(len(pairs), dtype=np.int64), weights, labelled=False)
-        self._recent = (
-            np.concatenate([recent[0], pairs])[-_RECENT:],
-            np.concatenate([recent[1], weights])[-_RECENT:],
-        )
+        self._recent = self._with_recent(pairs, weights)
         self._publish(self._annealer.schedule.max_codevectors)
         return self
-
-    def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Prediction of the model of each point's cell, shape (n,)."""
-        return self._predicted(fitted_points(self, X))
-
-    def _predicted(self, points: FloatArray) -> FloatArray:
-        divergence = self._annealer.divergence
-        divergence.check(points)
-        cells = self._nearest(divergence.embed(points))
-        models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        return models.predict(filled(points, self._centres[cells]), cells)
 
     def _takes_missing(self) -> bool:
         learned = getattr(self, "best_params_", {}).get("metric") == "learned"
@@ -327,16 +355,5 @@ class ODARegressor(RegressorMixin, BaseODA):
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
-        pairs, weights = self._recent
-        d = self.n_features_in_
-        points = pairs[:, :d]
-        cells = self._nearest(self._annealer.divergence.embed(points))
-        models = fit_local_models(
-            filled(points, self.codevectors_[cells]),
-            pairs[:, d],
-            weights,
-            cells,
-            self._codebook.codevectors[:, d],
-            linear=self.local_model == "linear",
-        )
-        self.codevector_labels_, self.slopes_, self._centres = models
+        values = self._codebook.codevectors[:, self.n_features_in_]
+        self._fit_models(*self._recent, values)

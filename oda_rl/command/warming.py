@@ -14,13 +14,19 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from oda_rl import agents, quantization
-from oda_rl.annealing import ODAClassifier, ODAClusterer, ODARegressor
-from oda_rl.distributed.estimators import DistributedODAClusterer
+from oda_rl import (
+    LVQ,
+    SOM,
+    BatchDeterministicAnnealing,
+    ODAClassifier,
+    ODAClusterer,
+    ODARegressor,
+    StochasticVQ,
+    agents,
+)
 from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.divergences import Mahalanobis
-from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
-from oda_rl.exemplars.infex import INFEX
+from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
@@ -86,7 +92,6 @@ def _fit_clusterers() -> None:
     ):
         settings: Any = {"divergence": divergence, "random_state": 0}
         _fit(ODAClusterer(6, **settings), ODATreeClusterer(2, **settings))
-        _fit(DistributedODAClusterer(6, **settings))
     _fit(ODAClusterer(6, random_state=0), X=_TYPES[1])
 
 
@@ -115,17 +120,17 @@ def _fit_mixtures() -> None:
 def _fit_exemplars() -> None:
     X = _POINTS[:80]
     _fit(*(INFEX(kernel=kernel, random_state=0) for kernel in ("gaussian", "epanechnikov")), X=X)
-    _fit(INFEX(max_exemplars=3, random_state=0), ConvexClustering(), X=X)
+    _fit(ConvexClustering(), X=X)
     _fit(INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1), X=X)
     _fit(KernelVectorQuantization(max_distortion=3.0), X=X)
 
 
 def _fit_quantizers() -> None:
-    _fit(*(quantization.SOM(shape, random_state=0) for shape in (8, (3, 3))))
+    _fit(*(SOM(shape, random_state=0) for shape in (8, (3, 3))))
     for algorithm in ("lvq1", "glvq", "rslvq"):
-        _fit(quantization.LVQ(2, algorithm=algorithm, random_state=0))
-    _fit(quantization.StochasticVQ(4, random_state=0))
-    _fit(quantization.BatchDeterministicAnnealing(4, random_state=0))
+        _fit(LVQ(2, algorithm=algorithm, random_state=0))
+    _fit(StochasticVQ(4, random_state=0))
+    _fit(BatchDeterministicAnnealing(4, random_state=0))
 
 
 WORK: dict[str, Callable[[], None]] = {

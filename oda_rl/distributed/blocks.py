@@ -5,22 +5,26 @@ and whenever it is computed. Methods of fitted estimators are lazy for Dask's ar
 """
 
 import copy
-import operator
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from functools import wraps
+from dataclasses import dataclass, field
+from functools import partial, wraps
 from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import _check_feature_names, check_is_fitted
 
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import HEAVIEST, bounded, chunks
-from oda_rl.divergences import Divergence
+from oda_rl._validation import HEAVIEST, bounded, chunks, observed
+from oda_rl.divergences import Divergence, SquaredEuclidean
+from oda_rl.samples import filled
 
 _OF_ALL_ROWS = ("feature_names_in_", "history_", "labels_", "_sklearn_output_config")
+_MAX_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
+_PER_CODEVECTOR = 10
+_RARE = 10  # a class has at least a tenth of an equal share of the sample
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -29,23 +33,26 @@ class Rows(NamedTuple):
 
     points: Any
     """Shape (n, d): an array or a frame."""
-    labels: Any
+    labels: Any = None
     """Shape (n,), or None."""
-    weights: Any
+    weights: Any = None
     """Shape (n,), or None."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """A result of a block; results are added field by field."""
-
-    def __add__(self, other: Self) -> Self:
-        return type(self)(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-A = TypeVar("A", bound=Answer)
-Question = Callable[[Rows, int], A]
+Answer = list[Any]
+Question = Callable[[Rows, int], Answer]
 """A function of a block and its number, which can be pickled."""
+Combine = Callable[[Answer, Answer], Answer]
+
+
+def added(one: Answer, other: Answer) -> Answer:
+    """Add two answers, number by number."""
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def joined(*answers: Answer) -> Answer:
+    """Concatenate answers, array by array."""
+    return [np.concatenate(arrays) for arrays in zip(*answers, strict=True)]
 
 
 class OneBlock:
@@ -54,7 +61,7 @@ class OneBlock:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
-    def total(self, question: Question[A]) -> A:
+    def total(self, question: Question, combine: Combine = added) -> Answer:
         """Evaluate a question on the only block."""
         return question(self._rows, 0)
 
@@ -66,7 +73,7 @@ class DaskBlocks:
     (n,), have the same blocks of rows, or are None. Numbers of rows may be unknown.
     """
 
-    def __init__(self, points: Any, labels: Any, weights: Any) -> None:
+    def __init__(self, points: Any, labels: Any = None, weights: Any = None) -> None:
         parts = [
             None if one is None else one.to_delayed().ravel() for one in (points, labels, weights)
         ]
@@ -75,17 +82,17 @@ class DaskBlocks:
             for i in range(points.numblocks[0])
         ]
 
-    def total(self, question: Question[A]) -> A:
-        """Evaluate a question on all blocks in one graph, and add up in pairs."""
+    def total(self, question: Question, combine: Combine = added) -> Answer:
+        """Evaluate a question on all blocks in one graph, and combine the answers in pairs."""
         from dask.delayed import delayed
 
         shared = delayed(_Asked(question))
-        ask, add = delayed(_answer, pure=False), delayed(operator.add, pure=False)
+        ask, add = delayed(_answer, pure=False), delayed(combine, pure=False)
         answers = [ask(shared, i, *rows) for i, rows in enumerate(self._blocks)]
         while len(answers) > 1:
             pairs = [add(*answers[i : i + 2]) for i in range(0, len(answers) - 1, 2)]
             answers = pairs + answers[2 * len(pairs) :]
-        total: A = answers[0].compute()
+        total: Answer = answers[0].compute()
         return total
 
 
@@ -106,20 +113,11 @@ Blocks = OneBlock | DaskBlocks
 # Reading.
 
 
-class Draw(NamedTuple):
-    """A random choice of rows, each drawn independently."""
-
-    shares: FloatArray
-    """Probability of a row of each class, shape (C,); 1 or more reads all."""
-    seed: tuple[int, ...]
-    """The same seed draws the same rows."""
-
-
 class Chunk(NamedTuple):
     """A few rows of weights above 0."""
 
     points: FloatArray
-    """Shape (n, d), in the divergence's own coordinates."""
+    """Shape (n, d)."""
     classes: IntArray
     """Shape (n,): indices of their classes."""
     weights: FloatArray
@@ -130,8 +128,8 @@ class Chunk(NamedTuple):
 class Reader:
     """Reads and checks rows."""
 
-    divergence: Divergence
-    classes: Array | None
+    divergence: Divergence = field(default_factory=SquaredEuclidean)
+    classes: Array | None = None
     """Labels of the classes, shape (C,), sorted; None if there are none."""
     missing: bool = False
     """Whether values may be missing (NaN), but not all of a row."""
@@ -141,55 +139,46 @@ class Reader:
         """C, at least 1."""
         return 1 if self.classes is None else len(self.classes)
 
-    def read(self, rows: Rows, index: int, draw: Draw | None = None) -> Iterator[Chunk]:
-        """Read block number ``index``, a few rows at a time."""
-        points = np.asarray(rows.points)
-        classes = self._classes_of(rows.labels, len(points))
-        weights = weights_of(rows.weights, len(points))
+    def read(
+        self, rows: Rows, index: int, shares: FloatArray | None = None, seed: int = 0
+    ) -> Iterator[Chunk]:
+        """Check block number ``index``, and yield a few of its rows at a time.
+
+        ``shares``, shape (C,), are probabilities with which rows of each class are drawn.
+        """
+        try:
+            points, weights = self._checked(rows)
+        except ValueError as error:
+            raise ValueError(f"block {index}: {error}") from error
+        classes = np.zeros(len(points), dtype=np.int64)
+        if self.classes is not None:
+            classes = np.searchsorted(self.classes, np.asarray(rows.labels)).astype(np.int64)
         chosen = weights > 0.0
-        if draw is not None and (draw.shares < 1.0).any():
-            uniform = np.random.default_rng([*draw.seed, index]).random(len(points))
-            chosen &= uniform < draw.shares[classes]
+        if shares is not None:
+            chosen &= np.random.default_rng([seed, index]).random(len(points)) < shares[classes]
         order = np.flatnonzero(chosen)
         for part in chunks(len(order)):
             indices = order[part]
-            values = np.ascontiguousarray(points[indices], dtype=np.float64)
-            embedded = np.ascontiguousarray(self.divergence.embed(values))
-            yield Chunk(embedded, classes[indices], weights[indices])
+            yield Chunk(points[indices], classes[indices], weights[indices])
 
-    def check(self, rows: Rows, index: int) -> None:
-        """Raise ValueError if a block, by its number, has invalid rows."""
-        points, where = np.asarray(rows.points), f"X, in block {index},"
-        n = len(points)
-        for name, column in (("y", rows.labels), ("sample_weight", rows.weights)):
-            if column is not None and len(column) != n:
-                raise ValueError(
-                    f"{name} has {len(column)} rows in block {index}, X has {n}: give both the "
-                    "same chunks"
-                )
-        weights = weights_of(rows.weights, n)
-        bad = weights[~((weights >= 0.0) & (weights <= HEAVIEST))]
-        if len(bad) > 0:
+    def _checked(self, rows: Rows) -> tuple[FloatArray, FloatArray]:
+        """Return points and weights of a block, or raise ValueError."""
+        kinds = "allow-nan" if self.missing else True
+        points = check_array(
+            rows.points, dtype=np.float64, ensure_all_finite=kinds, ensure_min_samples=0,
+            input_name="X",
+        )  # fmt: skip
+        observed(bounded(points, "X"))
+        weights = weights_of(rows.weights, len(points))
+        check_consistent_length(points, weights, rows.labels)
+        wrong = weights[~((weights >= 0.0) & (weights <= HEAVIEST))]
+        if len(wrong) > 0:
             raise ValueError(
-                f"sample_weight holds {bad[0]:g} in block {index}: weights must be from 0 to "
-                f"{HEAVIEST:g}"
+                f"sample_weight holds {wrong[0]:g}: weights must be from 0 to {HEAVIEST:g}"
             )
-        for part in chunks(n):
-            values = np.asarray(points[part], dtype=np.float64)
-            wrong = np.isinf(values) if self.missing else ~np.isfinite(values)
-            kinds = "infinity" if self.missing else "NaN or infinity"
-            _refuse(wrong.any(axis=1), part, f"{where} has {kinds}", "values must be finite")
-            _refuse(
-                np.isnan(values).all(axis=1), part, f"{where} has no value",
-                "of each row at least one feature must be observed",
-            )  # fmt: skip
-            bounded(values, where)
-            self.divergence.check(values)
-
-    def _classes_of(self, labels: Any, n: int) -> IntArray:
-        if self.classes is None:
-            return np.zeros(n, dtype=np.int64)
-        return np.searchsorted(self.classes, np.asarray(labels)).astype(np.int64)
+        if len(points) > 0:
+            self.divergence.check(points)
+        return points, weights
 
 
 def weights_of(weights: Any, n: int) -> FloatArray:
@@ -197,9 +186,110 @@ def weights_of(weights: Any, n: int) -> FloatArray:
     return np.ones(n) if weights is None else np.asarray(weights, dtype=np.float64)
 
 
-def _refuse(wrong: Any, part: slice, what: str, right: str) -> None:
-    if wrong.any():
-        raise ValueError(f"{what} in row {part.start + int(wrong.argmax())} of it: {right}")
+def labels_of(rows: Rows, index: int) -> Answer:
+    """Return the distinct labels of the rows of a block with weights above 0."""
+    labels = np.asarray(rows.labels)
+    weights = weights_of(rows.weights, len(labels))
+    return [np.unique(labels[weights > 0.0] if len(weights) == len(labels) else labels)]
+
+
+class Survey(NamedTuple):
+    """Statistics of all rows of weights above 0."""
+
+    counts: IntArray
+    """Rows of each class, shape (C,)."""
+    weights: FloatArray
+    """Weight of each class, shape (C,)."""
+    squares: float
+    """Sum of the squares of the weights."""
+    known: FloatArray
+    """Weight of the rows in which each feature is observed, shape (d,)."""
+    means: FloatArray
+    """Means of the observed values, shape (d,)."""
+    deviations: FloatArray
+    """Standard deviations of the observed values, shape (d,)."""
+    low: FloatArray
+    """Smallest observed values, shape (d,); inf if there are none."""
+    high: FloatArray
+    """Largest observed values, likewise."""
+
+    @classmethod
+    def of(cls, blocks: Blocks, reader: Reader, n_features: int) -> Self:
+        """Survey all rows; ValueError if there are none."""
+        question = partial(_surveyed, reader=reader, n_features=n_features)
+        counts, weights, squares, known, means, norms, low, high = blocks.total(question, joined)
+        if not counts.any():
+            raise ValueError("X has no row of a weight above 0: it must have at least one")
+        total = known.sum(axis=0)
+        shares = known / np.where(total > 0.0, total, 1.0)
+        low, high = low.min(axis=0), high.max(axis=0)
+        origin, widths = np.where(low <= high, low, 0.0), np.where(high > low, high - low, 1.0)
+        places = (means - origin) / widths  # from 0 to 1: squares do not overflow
+        mean = (shares * places).sum(axis=0)
+        variances = (norms / widths) ** 2 / np.where(known > 0.0, known, 1.0) + (places - mean) ** 2
+        deviations = widths * np.sqrt((shares * variances).sum(axis=0))
+        sums = counts.sum(axis=0), weights.sum(axis=0), float(squares.sum()), total
+        return cls(*sums, origin + widths * mean, deviations, low, high)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
+
+    def sample(
+        self, blocks: Blocks, reader: Reader, n_codevectors: int, seed: int
+    ) -> tuple[Chunk, bool]:
+        """Fetch about 50,000 rows, or 10 a codevector; return whether these are all, too.
+
+        Rare classes have more than their shares, with lower weights.
+        """
+        size = max(_MAX_SAMPLED, _PER_CODEVECTOR * n_codevectors)
+        least = size / (_RARE * len(self.counts) * self.counts)
+        shares = np.minimum(np.maximum(size / self.n_rows, least), 1.0)
+        question = partial(_sampled, reader=reader, shares=shares, seed=seed)
+        return Chunk(*blocks.total(question, joined)), bool((shares >= 1.0).all())
+
+
+def _surveyed(rows: Rows, index: int, *, reader: Reader, n_features: int) -> Answer:
+    """Return the fields of a survey for each chunk of a block, with norms for deviations."""
+    n, none = reader.n_classes, np.zeros((0, n_features))
+    answers: list[Answer] = [
+        [np.zeros((0, n), np.int64), np.zeros((0, n)), np.zeros(0), *[none] * 5]
+    ]
+    for points, classes, weights in reader.read(rows, index):
+        low, high = np.fmin.reduce(points, axis=0), np.fmax.reduce(points, axis=0)
+        origin, widths = np.where(low <= high, low, 0.0), np.where(high > low, high - low, 1.0)
+        known = ~np.isnan(points) * weights[:, None]
+        totals = known.sum(axis=0)
+        places = filled((points - origin) / widths, np.zeros(1))
+        means = (known * places).sum(axis=0) / np.where(totals > 0.0, totals, 1.0)
+        norms = widths * np.sqrt((known * (places - means) ** 2).sum(axis=0))
+        low, high = np.where(np.isnan(low), np.inf, low), np.where(np.isnan(high), -np.inf, high)
+        counts = np.bincount(classes, minlength=n), np.bincount(classes, weights, n)
+        chunk = *counts, weights @ weights, totals, origin + widths * means, norms, low, high
+        answers.append([np.asarray(one)[None] for one in chunk])
+    return joined(*answers)
+
+
+def _sampled(rows: Rows, index: int, *, reader: Reader, shares: FloatArray, seed: int) -> Answer:
+    """Draw rows of a block, with weights by the inverse of their probability."""
+    none: Answer = [np.zeros((0, rows.points.shape[1])), np.zeros(0, np.int64), np.zeros(0)]
+    chunks_drawn = reader.read(rows, index, shares, seed)
+    return joined(none, *([x, c, w / shares[c]] for x, c, w in chunks_drawn))
+
+
+def scored(rows: Rows, index: int, *, model: Any) -> Answer:
+    """Return the weighted sum of correct predictions, or of log-likelihoods if there are no labels.
+
+    And the sum of the weights, and the number of rows.
+    """
+    points, scores = np.asarray(rows.points), np.zeros(0)
+    weights = weights_of(rows.weights, len(points))
+    if len(points) > 0 and rows.labels is None:
+        scores = model.score_samples(points)
+    elif len(points) > 0:
+        scores = model.predict(points) == np.asarray(rows.labels)
+    return [float(weights @ scores), float(weights.sum()), len(points)]
 
 
 # Dask's arrays and frames.
@@ -242,14 +332,13 @@ def _as_column(values: Any, array: Any, name: str) -> Any:
     column = _columns(values)
     if column.ndim != 1:
         raise ValueError(f"{name} has shape {column.shape}: it must be (n,)")
-    if not np.isnan([*column.chunks[0], *array.chunks[0]]).any():
-        if column.shape[0] != array.shape[0]:
-            raise ValueError(f"{name} has {column.shape[0]} rows, X has {array.shape[0]}")
+    known = not np.isnan([*column.chunks[0], *array.chunks[0]]).any()
+    if known and column.shape[0] == array.shape[0]:
         return column.rechunk({0: array.chunks[0]})
-    if column.numblocks[0] != array.numblocks[0]:
+    if known or column.numblocks[0] != array.numblocks[0]:
         raise ValueError(
-            f"{name} has {column.numblocks[0]} blocks, X has {array.numblocks[0]}: give both the "
-            "same"
+            f"{name} has {column.shape[0]} rows in {column.numblocks[0]} blocks, X has "
+            f"{array.shape[0]} in {array.numblocks[0]}"
         )
     return column
 
@@ -309,18 +398,3 @@ def by_blocks(method: F, like: Callable[[Any], Array]) -> F:
 def _of_block(block: Any, *, model: BaseEstimator, method: str, like: Array) -> Any:
     points = np.asarray(block)
     return getattr(model, method)(points) if len(points) > 0 else like
-
-
-def in_order(partial_fit: F) -> F:
-    """Let ``partial_fit`` refuse Dask collections."""
-
-    @wraps(partial_fit)
-    def learn(self: Any, X: Any, *more: Any, **named: Any) -> Any:
-        if is_lazy(X):
-            raise ValueError(
-                "X is a Dask collection: partial_fit learns from samples in their order; pass "
-                "one block after another, or call fit"
-            )
-        return partial_fit(self, X, *more, **named)
-
-    return cast(F, learn)

@@ -1,80 +1,123 @@
-"""Clusterer and classifier of data in blocks, by deterministic annealing with sums over them."""
+"""Clusterer and classifier of data in blocks: a sample is annealed, and sums over blocks follow."""
 
-from dataclasses import KW_ONLY
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._types import IntArray
-from oda_rl._validation import checked_labels, checked_points, given_weights
-from oda_rl.annealing.annealer import PROBE
+from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl.annealing.annealer import Annealer
+from oda_rl.annealing.base import CellEstimator
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
-from oda_rl.annealing.levels import Distribution
-from oda_rl.distributed.annealing import Distributed
+from oda_rl.annealing.refinement import FINISH
 from oda_rl.distributed.blocks import (
+    Answer,
     Blocks,
-    OneBlock,
+    Chunk,
+    Reader,
     Rows,
+    Survey,
     bare,
     blocks_of,
     by_blocks,
-    in_order,
     is_lazy,
+    joined,
+    labels_of,
+    scored,
 )
-from oda_rl.distributed.sums import labels_of, scored
-from oda_rl.files.estimators import COUNT, estimator, validated
-from oda_rl.samples import counted, weighted
+from oda_rl.divergences import Divergence, resolve
+from oda_rl.files.estimators import estimator, validated
+from oda_rl.samples import relative
+
+
+def nearest_sums(
+    rows: Rows, index: int, *, divergence: Divergence, codevectors: FloatArray
+) -> Answer:
+    """Add up over the rows of a block that are nearest to each codevector, shape (K, d).
+
+    Returns Σ w, shape (K,), Σ w (x − μ_k), shape (K, d), and the sum of all w d(x, μ_k).
+    """
+    n, d = codevectors.shape
+    masses, moves, error = np.zeros(n), np.zeros((n, d)), 0.0
+    for points, _, weights in Reader(divergence).read(rows, index):
+        embedded = divergence.embed(points)
+        cells = divergence.between(embedded, codevectors).argmin(axis=1)
+        masses += np.bincount(cells, weights, n)
+        np.add.at(moves, cells, weights[:, None] * (embedded - codevectors[cells]))
+        error += float(weights @ divergence.rowwise(embedded, codevectors[cells]))
+    return [masses, moves, error]
+
+
+class Distributed(CellEstimator):
+    """An annealing estimator that learns from blocks."""
+
+    random_state: Any
+    _annealer: Annealer
+    _max_codevectors: Callable[[int], int]
+
+    transform = by_blocks(
+        CellEstimator.transform, lambda self: np.empty((0, len(self.codevectors_)))
+    )
+    score_samples = by_blocks(CellEstimator.score_samples, lambda self: np.empty(0))
+
+    def _takes_missing(self) -> bool:
+        return False
+
+    def _takes_single(self) -> bool:
+        return False
+
+    def _fetch(self, blocks: Blocks, classes: Array | None) -> tuple[Survey, Chunk, bool]:
+        """Survey the rows, and fetch a sample; return whether it is all rows, too."""
+        reader = Reader(resolve(self.divergence), classes)
+        survey = Survey.of(blocks, reader, self.n_features_in_)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        limit = self._max_codevectors(reader.n_classes)
+        return survey, *survey.sample(blocks, reader, limit, seed)
+
+    def _stand_for(self, survey: Survey) -> None:
+        """Let the codebook of a sample stand for all rows."""
+        current, weights = self._annealer, survey.weights
+        current.class_weights = weights * (weights.sum() / survey.squares)
+        current.settle(current.distortion())
+        self._weighed = np.array([weights.sum(), survey.counts.sum()])
+        self._low, self._high = survey.low, survey.high
 
 
 @estimator
 class DistributedODAClusterer(Distributed, ODAClusterer):
-    """Cluster a Dask array or frame by deterministic annealing, with sums over its blocks.
+    """Cluster a Dask array or frame by deterministic annealing of a sample, and sums over blocks.
 
-    At each temperature the sums of all blocks move the codevectors, which split as the temperature
-    falls. Rows stay where they are, except for a sample of about 50,000 (or 10 a codevector), on
-    which refinement begins; it goes on with sums over all rows. Dask recomputes what is lost with a
+    A sample of about 50,000 rows (or 10 a codevector) is annealed and refined; Lloyd's iteration
+    follows, with sums over all rows, which stay where they are. Dask recomputes what is lost with a
     worker. The same blocks and ``random_state`` give the same bits on any cluster.
 
-    It needs ``pip install "oda-rl[cluster]"``. ``fit`` reads the data once a round, some dozens of
-    times: call ``X.persist()`` before if the cluster has the memory.
+    It needs ``pip install "oda-rl[cluster]"``. ``fit`` reads the data up to some twenty times: call
+    ``X.persist()`` before if the cluster has the memory. An array in memory is learned from as by
+    :class:`oda_rl.ODAClusterer`.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-        As for :class:`oda_rl.ODAClusterer`, and so are ``divergence``, ``min_temperature``,
-        ``target_distortion``, ``max_samples``, ``cooling``, ``init`` and ``random_state``.
-    samples_per_cluster : int, default=1000
-        Rows that a round of annealing reads for each codevector, drawn from all blocks.
+    n_clusters, divergence, min_temperature, target_distortion, max_samples, cooling
+        As for :class:`oda_rl.ODAClusterer`, and so are ``samples_per_cluster``, ``forgetting``,
+        ``init``, ``constants`` and ``random_state``.
     refine : bool, default=True
-        Whether ``fit`` ends with exchanges of single points on a sample, and Lloyd's iteration on
-        all rows (squared Euclidean and Mahalanobis divergences only).
-    forgetting : float in [0, 1], default=0
-        Of ``partial_fit``, as for :class:`oda_rl.ODAClusterer`.
+        Whether exchanges of single points on the sample and Lloyd's iteration on all rows follow
+        annealing (squared Euclidean and Mahalanobis divergences only).
 
     Attributes
     ----------
-    codevectors_, cluster_centers_ : ndarray, shape (K, d)
-        The codevectors.
-    weights_ : ndarray, shape (K,)
-        Share of the data of each; they sum to 1.
     inertia_ : float
         Weighted sum of divergences of all rows from their codevectors.
     labels_ : ndarray, shape (n,)
         Cluster of each row; not for Dask collections.
-    temperature_, history_, n_samples_seen_, n_features_in_, feature_names_in_
-        As for :class:`oda_rl.ODAClusterer`.
-
-    References
-    ----------
-    As :class:`oda_rl.ODAClusterer`, with sums in place of single samples: K. Rose, "Deterministic
-    annealing for clustering, compression, classification, regression, and related optimization
-    problems", Proceedings of the IEEE 86 (1998), 2210-2239.
+    codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
+        As for :class:`oda_rl.ODAClusterer`, and so is ``persistence_``.
 
     Examples
     --------
@@ -88,13 +131,9 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
     ((2, 2, 2),)
     """
 
-    n_clusters: Annotated[int, COUNT] = 8
-    _: KW_ONLY
-    samples_per_cluster: Annotated[int, COUNT] = 1000
-
     @validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Anneal by sums until there are ``n_clusters``.
+        """Find ``n_clusters`` in a sample, and refine them by sums over all rows.
 
         Parameters
         ----------
@@ -107,90 +146,76 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         Raises
         ------
         ValueError
-            If X is invalid, has fewer than ``n_clusters`` rows, or varies by less than 1e-140.
+            If X is invalid, or has fewer than ``n_clusters`` rows.
         """
-        blocks = self._opened(X, sample_weight)
-        training = self._survey(blocks, None)
-        n_rows, refines = int(training.moments.counts.sum()), self._refines()
-        if is_lazy(X) and n_rows < self.n_clusters:
-            raise ValueError(f"n_samples={n_rows} should be >= n_clusters={self.n_clusters}.")
-        self._grow(training, refined=refines)
-        sums = training.refine(self._annealer) if refines else training.ask(self._annealer, 0.0)
-        self.inertia_ = float(sums.distortions.sum())
-        self._annealer.settle(self.inertia_ / float(sums.weights.sum()))
-        self._publish()
         if not is_lazy(X):
-            self.labels_ = self.predict(X)
-        elif hasattr(self, "labels_"):
-            del self.labels_
-        self._warn_of_few(n_rows)
+            return super().fit(X, y, sample_weight)
+        self.__dict__.pop("labels_", None)
+        blocks = blocks_of(self, X, None, sample_weight, reset=True)
+        survey, sample, complete = self._fetch(blocks, None)
+        self._check_enough(survey.n_rows)
+        self._learn(sample.points, relative(sample.weights))
+        self._stand_for(survey)
+        current = self._annealer
+        masses, moves, error = self._sums(blocks, current.codevectors)
+        if self._refines():
+            codevectors, before = current.codevectors, np.inf
+            for _ in range(0 if complete else FINISH[0]):
+                if error >= before * (1.0 - FINISH[1]):
+                    break
+                codevectors = codevectors + moves / np.maximum(masses, 1e-300)[:, None]
+                before = error
+                masses, moves, error = self._sums(blocks, codevectors)
+            current.replace(codevectors, masses / masses.sum())
+        self.inertia_ = error
+        current.settle(error / float(masses.sum()))
+        self._publish()
+        self._warn_of_few(survey.n_rows)
         return self
+
+    def _sums(self, blocks: Blocks, codevectors: FloatArray) -> Answer:
+        question = partial(
+            nearest_sums, divergence=self._annealer.divergence, codevectors=codevectors
+        )
+        return blocks.total(question)
 
     def fit_predict(self, X: npt.ArrayLike, y: Any = None, **fit_params: Any) -> IntArray:
         """Fit, and return the cluster of each row, of a Dask collection lazily."""
         return self.fit(X, y, **fit_params).predict(X)
 
-    partial_fit = in_order(ODAClusterer.partial_fit)
     predict = by_blocks(ODAClusterer.predict, lambda self: np.empty(0, np.int64))
     predict_proba = by_blocks(
         ODAClusterer.predict_proba, lambda self: np.empty((0, len(self.codevectors_)))
     )
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
-        """Opposite of the mean divergence from the nearest codevector.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-        y : ignored
-        sample_weight : as X is, shape (n,), optional
-            At least 0.
-        """
+        """Negative mean divergence from the nearest codevector; weights are in the blocks of X."""
         if not is_lazy(X):
             return super().score(X, y, sample_weight)
         check_is_fitted(self)
-        sums = self._measured(blocks_of(self, X, None, sample_weight, reset=False))
-        return -float(sums.distortions.sum() / sums.weights.sum())
-
-    def _opened(self, X: Any, sample_weight: Any) -> Blocks:
-        """Return the blocks of a collection, or checked rows in canonical order."""
-        if is_lazy(X):
-            return blocks_of(self, X, None, sample_weight, reset=True)
-        points = checked_points(self, X, reset=True)
-        if len(points) < self.n_clusters:
-            raise ValueError(f"n_samples={len(points)} should be >= n_clusters={self.n_clusters}.")
-        data = weighted(points, given_weights(sample_weight, points))
-        return OneBlock(Rows(data.points, None, data.weights))
+        blocks = blocks_of(self, X, None, sample_weight, reset=False)
+        masses, _, error = self._sums(blocks, self._embedded_codevectors())
+        return -float(error / masses.sum())
 
 
 @estimator
 class DistributedODAClassifier(Distributed, ODAClassifier):
     """Classify a Dask array or frame by deterministic annealing of a codebook for each class.
 
-    As for :class:`DistributedODAClusterer`, blocks return sums for each codevector. The steps of
-    :class:`oda_rl.ODAClassifier` after annealing, the temperature of prediction and fine-tuning,
-    and the choice of ``n_clusters="auto"`` use a sample of about 50,000 rows (or 10 a codevector),
-    in which rare classes have more than their shares, with lower weights.
+    It learns from a sample of about 50,000 rows (or 10 a codevector), in which rare classes have
+    more than their shares, with lower weights; class priors are those of all rows. Bits are as for
+    :class:`DistributedODAClusterer`.
 
     Parameters
     ----------
-    n_clusters : int or "auto", default=40
-        As for :class:`oda_rl.ODAClassifier`, and so are all that are not listed here.
-    samples_per_cluster : int, default=1000
-        Rows that a round of annealing reads for each codevector, drawn from all blocks.
-    forgetting : float in [0, 1], default=0
-        Of ``partial_fit``, as for :class:`oda_rl.ODAClusterer`.
+    n_clusters : int or "auto", default="auto"
+        As for :class:`oda_rl.ODAClassifier`, and so are all others.
 
     Attributes
     ----------
     classes_, codevectors_, cluster_centers_, codevector_labels_, weights_, class_prior_
         As for :class:`oda_rl.ODAClassifier`, and so are ``temperature_``, ``history_``,
-        ``n_samples_seen_``, ``prediction_temperature_``, ``best_params_``, ``n_features_in_`` and
-        ``feature_names_in_``.
-
-    References
-    ----------
-    As :class:`oda_rl.ODAClassifier`, with sums in place of single samples.
+        ``n_samples_seen_``, ``prediction_temperature_``, and ``best_params_``.
 
     Examples
     --------
@@ -204,83 +229,38 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
-    _: KW_ONLY
-    samples_per_cluster: Annotated[int, COUNT] = 1000
-
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal a codebook for each class by sums, then fine-tune on a sample.
+        """Anneal a codebook for each class on a sample, and fine-tune it.
 
-        Parameters
-        ----------
-        X : Dask array or frame, or array-like, shape (n, d)
-            Finite, in the domain of the divergence.
-        y : Dask array, or array-like, shape (n,)
-            Numbers or strings; in the blocks of X.
-        sample_weight : Dask array, or array-like, shape (n,), optional
-            At least 0; in the blocks of X.
-
-        Raises
-        ------
-        ValueError
-            If X or y is invalid, there is only one class, or X varies by less than 1e-140.
+        Parameters are those of :meth:`DistributedODAClusterer.fit`, and labels ``y``, shape (n,),
+        in the blocks of X: numbers or strings. ValueError if X or y is invalid, or there is only
+        one class.
         """
-        blocks = self._opened(X, y, sample_weight)
-        self._seen, self._promised = self.classes_.tolist(), []
-        self._check_fine_tuning()
-        training = self._survey(blocks, self.classes_)
-        sample = training.sample(self._max_codevectors(len(self.classes_)))[0]
-        rng = np.random.default_rng([training.seed, 1])
-        rows = sample.points, sample.classes, sample.weights
-        data = Distribution(*rows, rng, self.n_features_in_)
-        chosen, caution = self._settings(*rows)
-        probe = data.spread(PROBE)
-        self._grow(training, refined=False, probe=(data.points[probe], data.classes[probe]))
-        self._conclude(data, chosen, caution)
+        if not is_lazy(X):
+            return super().fit(X, y, sample_weight)
+        if y is None:
+            raise ValueError("y is None: it must hold the classes of the rows of X")
+        self.__dict__.pop("best_params_", None)
+        blocks = blocks_of(self, X, y, sample_weight, reset=True)
+        classes = np.unique(blocks.total(labels_of, joined)[0])
+        check_classification_targets(classes)
+        survey, sample, _ = self._fetch(blocks, classes)
+        self._learn(sample.points, classes[sample.classes], relative(sample.weights))
+        self._stand_for(survey)
         self._publish()
         return self
 
-    partial_fit = in_order(ODAClassifier.partial_fit)
     predict = by_blocks(ODAClassifier.predict, lambda self: np.empty(0, self.classes_.dtype))
     predict_proba = by_blocks(
         ODAClassifier.predict_proba, lambda self: np.empty((0, len(self.classes_)))
     )
 
     def score(self, X: npt.ArrayLike, y: Any, sample_weight: Any = None) -> float:
-        """Weighted accuracy.
-
-        Parameters
-        ----------
-        X : array-like or Dask collection, shape (n, d)
-        y, sample_weight : as X is, shape (n,)
-            Labels, and weights at least 0.
-        """
+        """Weighted accuracy; labels and weights are in the blocks of X."""
         if not is_lazy(X):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         blocks = blocks_of(self, X, y, sample_weight, reset=False)
-        return blocks.total(partial(scored, model=bare(self))).mean
-
-    def _opened(self, X: Any, y: Any, sample_weight: Any) -> Blocks:
-        """Return the blocks of a collection, or checked rows in canonical order; set classes."""
-        if is_lazy(X):
-            if y is None:
-                raise ValueError("y is None: it must hold the classes of the rows of X")
-            blocks: Blocks = blocks_of(self, X, y, sample_weight, reset=True)
-            self.classes_ = labels = blocks.total(labels_of).values
-            check_classification_targets(labels)
-        else:
-            points, labels = checked_labels(self, X, y, reset=True)
-            weights = given_weights(sample_weight, points)
-            points, labels, weights = counted(points, labels, weights)
-            self.classes_, classes = np.unique(labels, return_inverse=True)
-            data = weighted(points, weights, classes.astype(np.int64))
-            blocks = OneBlock(Rows(data.points, self.classes_[data.classes], data.weights))
-        self._labels_are_objects = labels.dtype == object
-        if len(self.classes_) < 2:
-            raise ValueError(
-                "This solver needs samples of at least 2 classes in the data, but the data "
-                f"contains only one class: {self.classes_[0]!r}"
-            )
-        return blocks
+        total, weight, _ = blocks.total(partial(scored, model=bare(self)))
+        return float(total / weight)

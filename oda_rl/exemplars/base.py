@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
@@ -21,20 +22,6 @@ from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, r
 from oda_rl.samples import weighted
 
 _MAX_BANDWIDTHS = 1e150  # from one sample to another
-
-
-class NotConvergedError(RuntimeError):
-    """A solver ended before it reached its tolerance.
-
-    Attributes
-    ----------
-    solution : object
-        The best solution so far: feasible, with a valid gap.
-    """
-
-    def __init__(self, message: str, solution: object) -> None:
-        super().__init__(message)
-        self.solution = solution
 
 
 def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
@@ -111,16 +98,9 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return self.exemplars_
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the normalised density at each sample.
+        """Logarithm of the normalised density at each sample of X, shape (n_samples, n_features).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-            -inf beyond the reach of kernels.
+        Shape (n_samples,); -inf beyond the reach of kernels.
         """
         points = fitted_points(self, X)
         values = np.concatenate(
@@ -134,28 +114,13 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return np.asarray(values - volume)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
-        """Mean logarithm of the normalised density.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0.
-        """
+        """Mean logarithm of the density, with weights of at least 0, shape (n_samples,)."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Exemplar of the highest weighted response to each sample.
+        """Exemplar of the highest weighted response to each sample, shape (n_samples,).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-            Rows of ``exemplars_``; the nearest exemplar where none responds.
+        Rows of ``exemplars_``; the nearest exemplar where none responds.
         """
         return np.asarray(self._shares(fitted_points(self, X), largest=True))
 
@@ -169,24 +134,9 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
     ) -> tuple[FloatArray, IntArray]:
-        """Draw from the density.
+        """Draw samples, shape (n_samples, n_features), and return their exemplars, too.
 
-        Parameters
-        ----------
-        n_samples : int
-            ≥ 1.
-        random_state : int, RandomState instance or None, default=None
-
-        Returns
-        -------
-        X : ndarray, shape (n_samples, n_features)
-        labels : ndarray, shape (n_samples,)
-            Exemplar of each.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is below 1.
+        ValueError if ``n_samples`` is below 1.
         """
         if n_samples < 1:
             raise ValueError(f"n_samples is {n_samples!r}: it must be at least 1")
@@ -247,8 +197,8 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         self.n_iter_ = len(solution.history)
         self.labels_ = np.asarray(self._shares(points, largest=True))
         if solution.failure is not None:
-            raise NotConvergedError(solution.failure, self)
-        if 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
+            warnings.warn(solution.failure, ConvergenceWarning, stacklevel=4)
+        elif 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
             warnings.warn(
                 f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar",
                 UserWarning,

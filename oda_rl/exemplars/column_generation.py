@@ -12,7 +12,7 @@ International Conference on Machine Learning, 2008.
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -67,18 +67,11 @@ class Problem(NamedTuple):
 class Round(NamedTuple):
     """Result of a round of column generation."""
 
-    objective: float
+    objective: Annotated[float, real("", "[-inf, inf]")]
     """The objective before new exemplars were added, with kernels of height 1."""
-    gap: float
+    gap: Annotated[float, real("", "[-inf, inf]")]
     """Duality gap, by the pricing of this round."""
-    n_exemplars: int
-
-
-Round.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
-    "objective": real("", "[-inf, inf]"),
-    "gap": real("", "[-inf, inf]"),
-    "n_exemplars": whole(),
-}
+    n_exemplars: Annotated[int, whole()]
 
 
 class Exemplars(NamedTuple):
@@ -164,11 +157,10 @@ class Search:
         self._best = -math.inf
         self._failure: str | None = None
 
-    def begin(self, start: FloatArray | None, limit: float = math.inf) -> bool:
+    def begin(self, start: FloatArray | None) -> None:
         """Begin with exemplars, shape (M, d), and samples that have no response to them.
 
-        The result is at least as good as the best weights of these (Theorem 2). If they were more
-        than ``limit``, none is taken, and False is returned.
+        The result is at least as good as the best weights of these (Theorem 2).
         """
         samples, kernel = self.samples, self.problem.kernel.name
         if start is not None:
@@ -187,21 +179,18 @@ class Search:
             nearest = np.minimum(nearest, squares.min(axis=0))
         alone = samples.points[nearest > far * far]
         chosen = np.concatenate([chosen, alone[leaders(alone, _REACH[kernel])]])
-        if len(chosen) > limit:
-            return False
         self.exemplars = chosen
         self.responses = samples.responses(chosen)
         self.weights = np.full(len(chosen), 1.0 / len(chosen))
-        return True
 
-    def run(self, max_rounds: int, limit: float = math.inf) -> None:
-        """Make rounds until the gap is small, or more than ``limit`` exemplars have weight."""
+    def run(self, max_rounds: int) -> None:
+        """Make rounds until the gap is small."""
         for _ in range(max_rounds):
-            if self.advance() or self.history[-1].n_exemplars > limit:
+            if self.advance():
                 return
         self._failure = (
             f"the duality gap was {self.history[-1].gap:.3g} after max_rounds={max_rounds} rounds, "
-            f"above tol={self.tolerance:g}: raise max_rounds or tol, or use the error's solution"
+            f"above tol={self.tolerance:g}: raise max_rounds or tol"
         )
 
     def advance(self) -> bool:

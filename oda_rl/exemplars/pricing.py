@@ -274,11 +274,7 @@ class Samples:
 
 
 def leaders(points: Array, radius: float) -> IntArray:
-    """Rows that have no earlier leader within a radius.
-
-    >>> leaders(np.array([[0.0], [0.5], [2.0], [0.9]]), 0.6)
-    array([0, 2, 3])
-    """
+    """Rows that have no earlier leader within a radius."""
     chosen = np.zeros(len(points), dtype=np.int64)
     return chosen[: _lead(points, radius * radius, chosen)]
 

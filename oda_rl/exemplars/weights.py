@@ -93,11 +93,6 @@ def best_proportions(
         Weights near the solution.
     tolerance : float
         Duality gap at which to stop, > 0; of a margin below 1, in shares of it.
-
-    Examples
-    --------
-    >>> best_proportions(np.array([[1.0, 0.2], [1.0, 0.2], [0.2, 1.0]])).weights.round(3)
-    array([0.75, 0.25])
     """
     n_exemplars = responses.shape[1]
     if start is None:

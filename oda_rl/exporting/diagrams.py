@@ -10,7 +10,7 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import Divergence
-from oda_rl.trees.nodes import Cells
+from oda_rl.trees.tree import Cells
 
 _MAX_INT = 2**31 - 1
 _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)

@@ -29,8 +29,7 @@ from oda_rl.distributed.estimators import DistributedODAClassifier, DistributedO
 from oda_rl.distributed.mixture import DistributedGaussianMixture
 from oda_rl.divergences import QUADRATIC, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exemplars.candidates import ConvexClustering, KernelVectorQuantization
-from oda_rl.exemplars.infex import INFEX
+from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.pricing import TOUCHING
 from oda_rl.exporting.diagrams import Diagram, fitting, is_text, log_weights, whole_numbers
 from oda_rl.mixtures import learning
@@ -40,9 +39,13 @@ from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.som import SOM
 from oda_rl.quantization.vq import LVQ, StochasticVQ, VectorQuantizer
-from oda_rl.trees.base import BaseODATree
-from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
-from oda_rl.trees.nodes import Cells, Routes
+from oda_rl.trees.estimators import (
+    BaseODATree,
+    ODATreeClassifier,
+    ODATreeClusterer,
+    ODATreeRegressor,
+)
+from oda_rl.trees.tree import Cells, Routes
 
 _MIN_OPSET = 13  # from here on the axes of ReduceSum are an input
 Value = Any

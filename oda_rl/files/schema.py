@@ -12,17 +12,18 @@ Shapes and ranges may be expressions of sizes, such as ``1+d`` and ``K-1``. An u
 by the first array that has it; uppercase sizes are at least 1. Compiled code relies on these checks
 for its indices.
 
-The class of an object in a file has a ``SCHEMA`` of its attributes: a :class:`Member` (an array or
-a number), :class:`Floats`, a :class:`Maybe`, :class:`Each` or :class:`Several` of these, a type
-(with a schema of its own), or :data:`ANYTHING`. Its ``_check_contents``, if any, checks how the
-attributes belong together.
+The class of an object in a file has a ``SCHEMA`` of its attributes, or is a dataclass or a named
+tuple whose fields are ``Annotated``: with a :class:`Member` (an array or a number),
+:class:`Floats`, a :class:`Maybe`, :class:`Each` or :class:`Several` of these, a type (with a schema
+of its own), or :data:`ANYTHING`. Its ``_check_contents``, if any, checks how the attributes belong
+together.
 """
 
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import CodeType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -318,10 +319,14 @@ HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""
 
 
+@cache
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return the schema of a class; an estimator's includes its parameters."""
-    if not hasattr(kind, "_LEARNED"):
+    if hasattr(kind, "SCHEMA"):
         return dict(kind.SCHEMA)
+    if not hasattr(kind, "_LEARNED"):
+        hints = get_type_hints(kind, include_extras=True)
+        return {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
     return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind._LEARNED}
 
 
@@ -367,7 +372,7 @@ def _check(value: Any, kind: Any, sizes: Sizes, where: str) -> None:
             _check(item, inner, sizes, where)
     else:
         require(isinstance(value, kind), f"{where} must be of type {kind.__name__}")
-        if hasattr(type(value), "SCHEMA"):
+        if hasattr(value, "SCHEMA") or hasattr(value, "_fields") or is_dataclass(value):
             check_contents(value, sizes, where)
 
 

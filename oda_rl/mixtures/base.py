@@ -33,7 +33,7 @@ from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import Filed, RandomState, within, writable
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.state import Mixture, Rules
+from oda_rl.mixtures.kernels import Mixture, Rules
 from oda_rl.samples import Weighted, canonical_order, holes, means_of, weighted
 
 DTYPES = [np.float64, np.float32]
@@ -114,16 +114,9 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             return self._typed(np.linalg.inv(lower).transpose(0, 2, 1))
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
-        """Most probable component of each sample.
+        """Most probable component of each sample, shape (n_samples,).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
+        X, shape (n_samples, n_features), has NaN where values are missing.
         """
         return self._by_blocks(self._checked(X), lambda logs: logs.argmax(axis=1))
 
@@ -134,33 +127,13 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         )
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Log-likelihood of each sample.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-
-        Returns
-        -------
-        ndarray, shape (n_samples,)
-            Finite for every sample.
-        """
+        """Log-likelihood of each sample, shape (n_samples,), finite; X as for :meth:`predict`."""
         points = self._checked(X)
         logs = self._by_blocks(points, lambda logs: logsumexp(logs, axis=1))
         return logs - self._log_units(points)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of the samples.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            NaN where values are missing.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0.
-        """
+        """Mean log-likelihood of samples, with weights of at least 0, shape (n_samples,)."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def outlier_scores(self, X: npt.ArrayLike) -> FloatArray:
@@ -171,23 +144,9 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return -self.score_samples(X)
 
     def sample(self, n_samples: int = 1) -> tuple[FloatArray, IntArray]:
-        """Draw samples.
+        """Draw samples, shape (n_samples, n_features), and return their components, too, sorted.
 
-        Parameters
-        ----------
-        n_samples : int, default=1
-            At least 1.
-
-        Returns
-        -------
-        X : ndarray, shape (n_samples, n_features)
-        y : ndarray, shape (n_samples,)
-            Component of each, sorted.
-
-        Raises
-        ------
-        ValueError
-            If ``n_samples`` is below 1.
+        ValueError if ``n_samples`` is below 1.
         """
         check_is_fitted(self)
         if n_samples < 1:
@@ -324,7 +283,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
         """Return samples to fit to, and their weights."""
         points = self._learnable(X, reset=True)
-        self._check_many(points)
+        self._check_many(len(points))
         return weighted(points, fit_weights(self, sample_weight, points))
 
     def _in_units(self, data: Weighted) -> Weighted:
@@ -334,34 +293,30 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         order = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
         return Weighted(scaled.points[order], scaled.classes[order], scaled.weights[order])
 
-    def _check_many(self, points: Array) -> None:
-        if len(points) < self.n_components:
+    def _check_many(self, n_samples: int) -> None:
+        if n_samples < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {len(points)}"
+                f"n_samples = {n_samples}"
             )
 
     def _checked_floor(self, n_features: int) -> FloatArray | None:
         """Return ``variance_floor``, of shape () or (d,)."""
         if self.variance_floor is None:
             return None
-        if isinstance(self.variance_floor, Real):
-            return np.asarray(self.variance_floor, dtype=np.float64)
-        if self._spherical():
-            raise ValueError(
-                f"variance_floor is {self.variance_floor!r}: spherical covariances have one "
-                "variance, so it must be a number or None"
+        floor = (
+            check_array(
+                self.variance_floor, dtype=np.float64, ensure_2d=False, input_name="variance_floor"
             )
-        floor = check_array(
-            self.variance_floor, dtype=np.float64, ensure_2d=False, input_name="variance_floor"
+            if not isinstance(self.variance_floor, Real)
+            else np.array(self.variance_floor, float)
         )
-        if floor.shape != (n_features,):
+        right = [()] if self._spherical() else [(), (n_features,)]
+        if floor.shape not in right or floor.min() <= 0.0:
             raise ValueError(
-                f"variance_floor has shape {floor.shape}: it must be a number, or have one for "
-                f"each feature, shape {(n_features,)}"
+                f"variance_floor is {self.variance_floor!r:.80}: it must be above 0, of shape "
+                f"{' or '.join(map(str, right))}"
             )
-        if floor.min() <= 0.0:
-            raise ValueError(f"variance_floor holds {floor.min():g}: its values must be above 0")
         return np.asarray(floor)
 
     def _checked_means(self, means: npt.ArrayLike, points: Array) -> Array:
@@ -398,9 +353,6 @@ def units_from(
     Units are proportional to the roots of the floors, shape () or (d,); without a floor it is a
     ``share`` of the mean variance of the features whose deviation is not 0 (``size`` replaces
     deviations if all are 0). ``bound`` fixes the largest precision; None: the mean variance is 1.
-
-    >>> units_from(np.array([3.0, 1.0, 0.0]), 5.0, np.array([0.09, 0.01, 1.0]), 0.01, None)
-    (array([ 3.,  1., 10.]), 100.0)
     """
     if floor is None:
         scale = _mean_deviation(deviations) or size or 1.0

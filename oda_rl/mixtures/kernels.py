@@ -25,9 +25,9 @@ With precisions P, missing features m and observed features o, a component expec
     x_m - μ_m = -P_mm⁻¹ P_mo (x_o - μ_o),   with covariance P_mm⁻¹,
 
 and (x_o - μ_o)ᵀ Σ_oo⁻¹ (x_o - μ_o) is the Mahalanobis distance of the completed gap by all of P,
-and det Σ_oo⁻¹ = det P / det P_mm: only a matrix of the missing features is inverted. ``room`` is
-scratch for that; None means that nothing is missing, which numba compiles apart. ``axes`` is passed
-beside its mixture because numba prunes branches only where an argument is None.
+and det Σ_oo⁻¹ = det P / det P_mm: only a matrix of the missing features is inverted. ``room`` says
+of which samples values are missing, and is scratch for that. ``axes`` is passed beside its mixture
+because numba prunes branches only where an argument is None.
 
 References
 ----------
@@ -41,26 +41,21 @@ in Neural Information Processing Systems 6, 1994.
 """
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, integer, reordered
+from oda_rl._state import Raw, State, reader
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl.mixtures.state import (
-    ANNEALING,
-    COOLING,
-    CROWDING,
-    MIN_PRECISION,
-    NARROW,
-    QUANTIZING,
-    RELEASED,
-    Mixture,
-    Progress,
-    Rules,
-    progress_of,
-)
+from oda_rl.files.schema import Floats, Maybe, Member, Sizes, Span, flags, real, require, whole
+from oda_rl.samples import holes
 
+ANNEALING, QUANTIZING, RELEASED = 0.0, 1.0, 2.0
+NARROW = 0.25  # a narrower neighbourhood is none: e^(-1/(2σ²)) < 4e-4
+COOLING = 0.9
+MIN_PRECISION = 1e-30
+CROWDING = 0.1  # relocate what saves less than this share of the largest error
 NEGLIGIBLE_LOG = 25.0  # e^-25 is lost beside 1
 _NEGLIGIBLE_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
 _MIN_PULL = 1e-3  # of the winner's: a weaker one is left out
@@ -75,36 +70,146 @@ _STATIONARY = 0.05  # δ of eq. 6
 _MIN_WIDTH = 0.01  # of the neighbourhood
 
 
-class Room(NamedTuple):
-    """Scratch for a sample of d features, of which some are missing, and a component."""
+class Progress(State):
+    """State of a mixture's learning."""
 
+    phase: Annotated[float, Span("[0, 2]")]
+    """:data:`ANNEALING`, then :data:`QUANTIZING`, then :data:`RELEASED`."""
+    width: Annotated[float, Span("[0, inf)")]
+    """Standard deviation of the neighbourhood on the grid."""
+    rate: Annotated[float, Span("[0, 1]")]
+    """ε."""
+    seen: Annotated[float, Span("[0, inf)")]
+    """Samples of this phase, before release."""
+    shown: Annotated[float, Span("[0, inf)")]
+    """Samples from which the variance was learned; after release, samples since then."""
+    periods: Annotated[float, Span("[0, inf)")]
+    """Periods of quantizing that have ended."""
+    smoothed: Annotated[float, Span()]
+    """Smoothed loss."""
+    previous: Annotated[float, Span()]
+    """Smoothed loss at the last check."""
+    reference: Annotated[float, Span()]
+    """Mean loss of the first samples."""
+    variance: Annotated[float, Span("[0, inf)")]
+    """Variance of all components in each direction, until release."""
+    freed: Annotated[float, Span("[-1, components)")]
+    """Component to be relocated to a sample of the ``crowded`` one; -1: none."""
+    crowded: Annotated[float, Span("[-1, components)")]
+    """Component whose next sample the ``freed`` one takes as its mean; -1: none."""
+    moved: Annotated[float, Span("[0, inf)")]
+    """Number of relocations."""
+    loss: Annotated[float, Span()]
+    """Sum of the losses of this pass."""
+    losses: Annotated[float, Span("[0, inf)")]
+    """Number of these losses."""
+    gap: Annotated[float, Span()]
+    """Mean difference of the squared distances from the two nearest components."""
+    first_beta: Annotated[float, Span()]
+    """β at release."""
+
+
+class Mixture(NamedTuple):
+    """A mixture of K components in d dimensions."""
+
+    spherical: Annotated[bool, flags()]
+    """Whether all components share one spherical covariance, after release, too."""
+    means: Annotated[Array, Floats("K, d")]
+    """μ, shape (K, d)."""
+    precisions: Annotated[Array, Floats("K, width", "(0, inf)")]
+    """Diagonal of P or its eigenvalues, shape (K, d or 1); unused until release."""
+    axes: Annotated[Array | None, Maybe(Floats("K+1, d, d"))]
+    """Eigenvectors of P as rows, shape (K + 1, d, d), the last scratch; None if P is diagonal."""
+    weights: Annotated[FloatArray, real("K", "[0, inf)")]
+    """π, shape (K,)."""
+    half_log_dets: Annotated[FloatArray, real("K")]
+    """½ log det P, shape (K,)."""
+    grid: Annotated[FloatArray, real("K, K", "[0, inf)")]
+    """g, shape (K, K): rows sum to 1."""
+    progress: Annotated[Raw, Member(np.uint8, "progress", "[0, 256)")]
+    """:class:`Progress`."""
+    errors: Annotated[FloatArray, real("K", "[0, inf)")]
+    """Squared distances of the period's samples from their winner, shape (K,)."""
+    savings: Annotated[FloatArray, real("K")]
+    """Increase of the errors if this component were removed, shape (K,)."""
+
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError unless the members of a file are consistent."""
+        width = 1 if self.spherical else sizes["d"]
+        require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")
+        require(not self.spherical or self.axes is None, f"{where} is spherical: it has no axes")
+        arrays = self.means, self.precisions, self.axes
+        dtypes = {array.dtype for array in arrays if array is not None}
+        require(len(dtypes) == 1, f"{where} has {len(dtypes)} dtypes: it must have one")
+        require(len(self.progress) == Progress.size, f"{where}.progress has another size")
+        record = np.ascontiguousarray(self.progress).view(Progress.dtype)
+        Progress.check_records(f"{where}.progress", record, {"components": len(self.weights)})
+        freed, crowded = float(record["freed"][0]), float(record["crowded"][0])
+        whole_numbers = freed == int(freed) and crowded == int(crowded)
+        paired = whole_numbers and (crowded < 0.0 or freed >= 0.0)
+        require(paired, f"{where}.progress has {freed} for {crowded}")
+
+
+class Rules(NamedTuple):
+    """Learning rules of a mixture."""
+
+    rate: Annotated[float, real("", "(0, 1)")]
+    """First ε."""
+    min_rate: Annotated[float, real("", "[0, 1)")]
+    """Smallest ε."""
+    period: Annotated[int, whole("", "[1, inf)")]
+    """Samples between two checks of the loss."""
+    max_precision: Annotated[float, real("", "(0, inf)")]
+    """D_max²: bound of P, in the mixture's units."""
+    periods: Annotated[int, whole("", "[-1, inf)")]
+    """Periods of quantizing before covariances are released; -1: they never are."""
+    tempered: Annotated[int, whole()]
+    """Periods after that with tempered responsibilities."""
+    memory: Annotated[float, real("", "[0, 1]")]
+    """Share of the errors that is kept after a period of quantizing."""
+
+
+progress_of = reader(Progress)
+
+
+class Room(NamedTuple):
+    """Numbers of missing features of samples, and scratch for one of them and a component."""
+
+    missing: IntArray
+    """Missing features of each sample, shape (n,)."""
     gaps: FloatArray
     """Expected x - μ, shape (d,)."""
     places: IntArray
     """Missing features, the first so many; shape (d,)."""
     along: FloatArray
-    """Scratch, shape (d,)."""
+    """The expected gap along the eigenvectors, shape (d,)."""
     factor: FloatArray
     """Cholesky factor of P_mm, shape (d, d), the first so many rows and columns."""
     roots: FloatArray
     """Its inverse: the rows r have Σ r rᵀ = P_mm⁻¹."""
 
     @classmethod
-    def of(cls, d: int) -> Self:
-        """Allocate the arrays."""
-        vectors, squares = np.zeros((2, d)), np.zeros((2, d, d))
-        return cls(vectors[0], np.zeros(d, dtype=np.int64), vectors[1], squares[0], squares[1])
+    def of(cls, points: Array, mixture: Mixture) -> Self:
+        """Count missing values of points, shape (n, d), and allocate scratch."""
+        (n, d), missing = points.shape, holes(points)
+        counts = np.zeros(n, dtype=np.int64) if missing is None else missing.sum(axis=1)
+        vectors = np.zeros((2, d))
+        squares = np.zeros((2, *(2 * [0 if missing is None or mixture.axes is None else d])))
+        places = np.zeros(d, dtype=np.int64)
+        return cls(counts, vectors[0], places, vectors[1], squares[0], squares[1])
 
 
 # Distances and densities.
 
 
 @reordered
-def _squared_distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
-    total = points[i, 0] * 0
+def _distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
+    """|x_i - μ_k|² of what is observed of the features from ``begin`` to ``end``."""
+    zero = means[k, 0] * 0
+    total = zero
     for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
         gap = points[i, j] - means[k, j]
-        total += gap * gap
+        total += gap * gap if gap == gap else zero
     return total  # type: ignore[no-any-return]
 
 
@@ -129,22 +234,6 @@ def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) 
 
 
 @inlined
-def _distance(
-    points: Array, i: int, means: Array, k: int, begin: int, end: int, room: Room | None
-) -> float:
-    """|x_i - μ_k|² of what is observed of the features from ``begin`` to ``end``."""
-    total = 0.0
-    if room is None:
-        total += _squared_distance(points, i, means, k, begin, end)
-    else:
-        for j in range(begin, end):
-            if not math.isnan(points[i, j]):
-                gap = np.float64(points[i, j]) - means[k, j]
-                total += gap * gap
-    return total
-
-
-@inlined
 def _half_log_det(precisions: Array, k: int) -> float:
     """½ Σ_j log p_kj, of products that do not overflow: logarithms are slow."""
     total, product = 0.0, 1.0
@@ -159,7 +248,7 @@ def _half_log_det(precisions: Array, k: int) -> float:
 @inlined
 def _log_part(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, begin: int, end: int,
-    variance: float, room: Room | None,
+    variance: float, room: Room,
 ) -> float:  # fmt: skip
     """Log N(x_o; k) without ½ log det P and -(|o|/2) log 2π; of some features if P is diagonal.
 
@@ -168,8 +257,8 @@ def _log_part(
     means, precisions = mixture.means, mixture.precisions
     log, total, d = 0.0, 0.0, points.shape[1]
     if variance > 0.0:
-        total += _distance(points, i, means, k, begin, end, room) / variance
-    elif room is None:
+        total += _distance(points, i, means, k, begin, end) / variance
+    elif room.missing[i] == 0:
         if axes is None:
             total += _weighted_distance(points, i, means, precisions, k, begin, end)
         else:
@@ -195,7 +284,7 @@ def _log_part(
 @inlined
 def write_logs(
     points: Array, rows: IntArray, mixture: Mixture, beta: float, margin: float, logs: FloatArray,
-    room: Room | None,
+    room: Room,
 ) -> None:  # fmt: skip
     """Write β (log π_k + log N(x_o; k)) of some rows of points to ``logs``, shape (≥ rows + 1, K).
 
@@ -208,11 +297,12 @@ def write_logs(
     constants = logs[-1]
     for k in range(logs.shape[1]):
         constants[k] = math.log(mixture.weights[k]) + (0.0 if shared else mixture.half_log_dets[k])
-    # The first features tell which components are likely; only these are measured to the end.
-    first = min(_CHUNK, d) if _separable(mixture.axes, room) else d
     for b in range(rows.shape[0]):
         i, likely = rows[b], 0
-        half_log = 0.5 * n_known(points, i, room) * math.log(variance) if shared else 0.0
+        n_missing = room.missing[i]
+        half_log = 0.5 * (d - n_missing) * math.log(variance) if shared else 0.0
+        # The first features tell which components are likely; only these are measured to the end.
+        first = min(_CHUNK, d) if _separable(mixture.axes) and n_missing == 0 else d
         for k in range(logs.shape[1]):
             log = _log_part(points, i, mixture, mixture.axes, k, 0, first, variance, room)
             logs[b, k] = constants[k] + (log - half_log)
@@ -236,9 +326,9 @@ def write_logs(
 
 
 @inlined
-def _separable(axes: Array | None, room: Room | None) -> bool:
-    """Whether densities are products over features, all of which are known."""
-    return axes is None and room is None
+def _separable(axes: Array | None) -> bool:
+    """Whether densities are products over features."""
+    return axes is None
 
 
 @inlined
@@ -271,30 +361,11 @@ def responsibilities(logs: FloatArray, n: int, margin: float) -> float:
 
 
 @inlined
-def is_missing(points: Array, i: int, j: int, room: Room | None) -> bool:
-    """Whether a value is missing."""
-    if room is None:
-        return False
-    return math.isnan(points[i, j])
-
-
-@inlined
-def n_known(points: Array, i: int, room: Room | None) -> int:
-    """Count the features of a sample that are observed."""
-    if room is None:
-        return points.shape[1]  # type: ignore[no-any-return]
-    n = integer(0)
-    for j in range(points.shape[1]):
-        n += not math.isnan(points[i, j])
-    return n
-
-
-@inlined
 def complete(
-    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, room: Room | None
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, room: Room
 ) -> int:
     """Write the gap that component k expects of a sample; return how many features are missing."""
-    if room is None:
+    if room.missing[i] == 0:
         return 0
     n = integer(0)
     for j in range(points.shape[1]):
@@ -359,9 +430,9 @@ def _measure_along(axes: Array, k: int, gaps: FloatArray, out: FloatArray) -> No
 
 
 @inlined
-def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room | None) -> Array:
+def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room) -> Array:
     """Gap of a feature, x - μ_k, or its expectation."""
-    if room is None:
+    if room.missing[i] == 0:
         return points[i, j] - means[k, j]  # type: ignore[no-any-return]
     return means.dtype.type(room.gaps[j])  # type: ignore[no-any-return]
 
@@ -431,18 +502,19 @@ def _flushed(mean: Any) -> Any:
 
 
 @inlined
-def _pull(points: Array, i: int, means: Array, k: int, step: float, room: Room | None) -> None:
+def _pull(points: Array, i: int, means: Array, k: int, step: float) -> None:
     """Move a mean towards a sample by a share of the way, where the sample is observed."""
     a = means.dtype.type(step)
     for j in range(points.shape[1]):
-        if not is_missing(points, i, j, room):
-            means[k, j] = _flushed(means[k, j] + a * (points[i, j] - means[k, j]))
+        gap = points[i, j] - means[k, j]
+        if gap == gap:
+            means[k, j] = _flushed(means[k, j] + a * gap)
 
 
 @compiled
 def anneal(
     points: Array, order: IntArray, mixture: Mixture, rules: Rules, logs: FloatArray,
-    room: Room | None,
+    room: Room,
 ) -> int:  # fmt: skip
     """Let samples, shape (n, d), pull winners and neighbours one by one in an order, shape (m,).
 
@@ -456,13 +528,13 @@ def anneal(
     for t in range(n):
         i = order[t]
         for k in range(means.shape[0]):
-            logs[0, k] = -_distance(points, i, means, k, 0, d, room)
+            logs[0, k] = -_distance(points, i, means, k, 0, d)
         winner, loss = _smoothed_best(logs, 0, grid)
         if winner >= 0:  # else too far away for its distance to be a number
-            _learn_variance(progress, -logs[0, winner], n_known(points, i, room), d, rules)
+            _learn_variance(progress, -logs[0, winner], d - room.missing[i], d, rules)
             for k in range(means.shape[0]):
                 if grid[winner, k] > _MIN_PULL * grid[winner, winner]:
-                    _pull(points, i, means, k, progress.rate * grid[winner, k], room)
+                    _pull(points, i, means, k, progress.rate * grid[winner, k])
             watch_loss(progress, loss, rules)
         if progress.width < NARROW:
             progress.phase = QUANTIZING
@@ -473,9 +545,7 @@ def anneal(
 
 
 @compiled
-def quantize(
-    points: Array, order: IntArray, mixture: Mixture, rules: Rules, room: Room | None
-) -> int:
+def quantize(points: Array, order: IntArray, mixture: Mixture, rules: Rules, room: Room) -> int:
     """Let samples pull the nearest component one by one, until a period ends.
 
     At most one component a period is relocated: ``progress.freed`` to a sample of
@@ -490,16 +560,16 @@ def quantize(
         i = order[t]
         winner, nearest, second = -1, np.inf, np.inf
         for k in range(means.shape[0]):
-            distance = _distance(points, i, means, k, 0, first, room)
+            distance = _distance(points, i, means, k, 0, first)
             if distance < second:
-                distance += _distance(points, i, means, k, first, d, room)
+                distance += _distance(points, i, means, k, first, d)
             if distance < nearest:
                 winner, nearest, second = k, distance, nearest
             elif distance < second:
                 second = distance
         if winner < 0:
             continue  # too far away for its distance to be a number
-        _learn_variance(progress, nearest, n_known(points, i, room), d, rules)
+        _learn_variance(progress, nearest, d - room.missing[i], d, rules)
         errors[winner] += nearest
         if second < np.inf:
             savings[winner] += second - nearest
@@ -521,10 +591,10 @@ def quantize(
             progress.crowded = -1.0
             progress.moved += 1.0
             for j in range(d):
-                known = not is_missing(points, i, j, room)
+                known = not math.isnan(points[i, j])
                 means[freed, j] = points[i, j] if known else means[winner, j]
         else:
-            _pull(points, i, means, winner, progress.rate, room)
+            _pull(points, i, means, winner, progress.rate)
         if progress.periods > periods:
             return t + 1
     return n
@@ -537,7 +607,7 @@ def quantize(
 def follow_em(
     points: Array, order: IntArray, batch: int, steps: FloatArray, betas: FloatArray,
     max_precision: float, model: Mixture, statistics: Mixture, logs: FloatArray,
-    room: Room | None,
+    room: Room,
 ) -> float:  # fmt: skip
     """Learn by stochastic EM, in batches; return the sum of log densities to the power β.
 
@@ -558,7 +628,7 @@ def follow_em(
 @inlined
 def _absorb(
     points: Array, rows: IntArray, shares: FloatArray, step: float, max_precision: float,
-    mixture: Mixture, room: Room | None,
+    mixture: Mixture, room: Room,
 ) -> None:  # fmt: skip
     """Take a batch into the moments of all components: s ← (1 - ρ) s + ρ mean of the batch's.
 
@@ -584,10 +654,10 @@ def _absorb(
                 continue
             a = min(a_b * share / weights[k], _MAX_STEP)
             if mixture.spherical:
-                distance = _distance(points, rows[b], means, k, 0, d, room)
+                distance = _distance(points, rows[b], means, k, 0, d)
                 spread += share * (1.0 - a) * distance
-                expected += share * (d - n_known(points, rows[b], room))
-                _pull(points, rows[b], means, k, a, room)
+                expected += share * room.missing[rows[b]]
+                _pull(points, rows[b], means, k, a)
             else:
                 _absorb_one(points, rows[b], mixture, mixture.axes, k, a, max_precision, room)
         if mixture.spherical:
@@ -605,7 +675,7 @@ def _absorb(
 @inlined
 def _absorb_one(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
-    max_precision: float, room: Room | None,
+    max_precision: float, room: Room,
 ) -> None:  # fmt: skip
     """Σ ← (1 - a) (Σ + a (x - μ)(x - μ)ᵀ), by the precisions and their eigenvectors."""
     means, precisions, d = mixture.means, mixture.precisions, points.shape[1]
@@ -614,9 +684,9 @@ def _absorb_one(
         one, a = means.dtype.type(1.0), means.dtype.type(step)
         high, low = means.dtype.type(max_precision), means.dtype.type(MIN_PRECISION)
         for j in range(d):
-            if is_missing(points, i, j, room):
-                continue  # expected are the present mean and variance
             gap = points[i, j] - means[k, j]
+            if math.isnan(gap):
+                continue  # expected are the present mean and variance
             p = precisions[k, j]
             means[k, j] = _flushed(means[k, j] + a * gap)
             p /= (one - a) * (one + a * p * (gap * gap))
@@ -632,14 +702,13 @@ def _absorb_one(
         for j in range(d):
             axes[last, 0, j] = math.sqrt(step) * gap_of(points, i, means, k, j, room)
         _rotate_apart(axes, k)
-        if room is not None:
-            gain = math.sqrt(step / (1.0 - step))
-            for root in range(n_missing):
-                for j in range(d):
-                    axes[last, 0, j] = 0.0
-                for b in range(root + 1):
-                    axes[last, 0, room.places[b]] = gain * room.roots[root, b]
-                _rotate_apart(axes, k)
+        gain = math.sqrt(step / (1.0 - step))
+        for root in range(n_missing):
+            for j in range(d):
+                axes[last, 0, j] = 0.0
+            for b in range(root + 1):
+                axes[last, 0, room.places[b]] = gain * room.roots[root, b]
+            _rotate_apart(axes, k)
         for u in range(d):
             variance = 0.0
             for j in range(d):
@@ -694,16 +763,14 @@ def _rotate_apart(axes: Array, k: int) -> None:
 @compiled
 def ascend(
     points: Array, order: IntArray, batch: int, mixture: Mixture, rules: Rules, logs: FloatArray,
-    room: Room | None,
+    room: Room,
 ) -> int:  # fmt: skip
     """Take gradient steps on the smoothed max-component log-likelihood (eq. 4 and 5).
 
     ∂μ = g P (x - μ), ∂D = g (1/D - D (x - μ)²) with P = D², ∂ξ = g - π, for each sample of a batch
-    of B in turn, with ε/B. A full P has the eigenvalues D², and its eigenvectors v get
-    ∂v = -g D² vᵀ(x - μ) (x - μ) and are made orthonormal again; a spherical one has a single D,
-    whose gradient is the mean over features. The width of g falls as in annealing. Parameters are
-    as for :func:`anneal`, with ``logs`` of shape (batch + 1, K); returns how many samples were
-    shown before the width fell.
+    of B in turn, with ε/B. A spherical P has a single D, whose gradient is the mean over features.
+    The width of g falls as in annealing. Parameters are as for :func:`anneal`, with ``logs`` of
+    shape (batch + 1, K); returns how many samples were shown before the width fell.
     """
     progress, grid = progress_of(mixture.progress, 0), mixture.grid
     weights, d, width = mixture.weights, points.shape[1], progress.width
@@ -729,13 +796,12 @@ def ascend(
                 if g <= _MIN_PULL * grid[winner, winner]:
                     continue
                 if mixture.spherical:
-                    distance = _distance(points, i, mixture.means, k, 0, d, room)
-                    slope += g * (n_known(points, i, room) / d / root - root * distance / d)
-                    _pull(points, i, mixture.means, k, each * g * root * root, room)
+                    distance = _distance(points, i, mixture.means, k, 0, d)
+                    known = (d - room.missing[i]) / d
+                    slope += g * (known / root - root * distance / d)
+                    _pull(points, i, mixture.means, k, each * g * root * root)
                 else:
-                    _ascend_one(
-                        points, i, mixture, mixture.axes, k, each * g, rules.max_precision, room
-                    )
+                    _ascend_one(points, i, mixture, k, each * g, rules.max_precision)
             for k in range(weights.shape[0]):
                 weights[k] /= total
             if mixture.spherical:
@@ -752,80 +818,21 @@ def ascend(
 
 @inlined
 def _ascend_one(
-    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, step: float,
-    max_precision: float, room: Room | None,
-) -> None:  # fmt: skip
+    points: Array, i: int, mixture: Mixture, k: int, step: float, max_precision: float
+) -> None:
     """Move component k along its gradients."""
-    means, precisions, d = mixture.means, mixture.precisions, points.shape[1]
-    n_missing = complete(points, i, mixture, axes, k, room)
-    if axes is None:
-        for j in range(d):
-            if is_missing(points, i, j, room):
-                continue
-            gap = np.float64(points[i, j]) - means[k, j]
-            root = math.sqrt(np.float64(precisions[k, j]))
-            means[k, j] += step * root * root * gap
-            root = _clipped(root + step * (1.0 / root - root * gap * gap), max_precision)
-            precisions[k, j] = root * root
-    else:
-        gaps = axes[means.shape[0], 0]
-        for j in range(d):
-            gaps[j] = gap_of(points, i, means, k, j, room)
-        for u in range(d):
-            spread = _spread_along(axes, k, u, n_missing, room)
-            y = 0.0
-            for j in range(d):
-                y += axes[k, u, j] * gaps[j]
-            root = math.sqrt(np.float64(precisions[k, u]))
-            force = step * root * root * y
-            for j in range(d):
-                means[k, j] += force * axes[k, u, j]
-                axes[k, u, j] -= force * gaps[j]
-                if room is not None:
-                    axes[k, u, j] -= step * root * root * room.along[j]
-            slope = 1.0 / root - root * y * y - root * spread
-            root = _clipped(root + step * slope, max_precision)
-            precisions[k, u] = root * root
-        _orthonormalize(axes[k])
+    means, precisions = mixture.means, mixture.precisions
+    for j in range(points.shape[1]):
+        gap = np.float64(points[i, j]) - means[k, j]
+        if math.isnan(gap):
+            continue
+        root = math.sqrt(np.float64(precisions[k, j]))
+        means[k, j] += step * root * root * gap
+        root = _clipped(root + step * (1.0 / root - root * gap * gap), max_precision)
+        precisions[k, j] = root * root
     mixture.half_log_dets[k] = _half_log_det(precisions, k)
-
-
-@inlined
-def _spread_along(axes: Array, k: int, u: int, n: int, room: Room | None) -> float:
-    """vᵀ C v for the covariance C of what is missing and axis v; writes C v to ``room.along``."""
-    total = 0.0
-    if room is not None:
-        for j in range(room.along.shape[0]):
-            room.along[j] = 0.0
-        for root in range(n):
-            dot = 0.0
-            for a in range(root + 1):
-                dot += room.roots[root, a] * axes[k, u, room.places[a]]
-            for a in range(root + 1):
-                room.along[room.places[a]] += dot * room.roots[root, a]
-            total += dot * dot
-    return total
 
 
 @inlined
 def _clipped(root: float, max_precision: float) -> float:
     return min(max(root, math.sqrt(MIN_PRECISION)), math.sqrt(max_precision))
-
-
-@compiled
-def _orthonormalize(axes: Array) -> None:
-    """Make rows, shape (d, d), orthonormal again, by Gram and Schmidt."""
-    d = axes.shape[0]
-    for u in range(d):
-        for v in range(u):
-            dot = 0.0
-            for w in range(d):
-                dot += axes[u, w] * axes[v, w]
-            for w in range(d):
-                axes[u, w] -= dot * axes[v, w]
-        norm = 0.0
-        for w in range(d):
-            norm += axes[u, w] * axes[u, w]
-        norm = math.sqrt(norm)
-        for w in range(d):
-            axes[u, w] /= norm

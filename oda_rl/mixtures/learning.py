@@ -4,20 +4,21 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from oda_rl._types import Array, BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures import kernels
-from oda_rl.mixtures.kernels import Room
-from oda_rl.mixtures.state import (
+from oda_rl.mixtures.kernels import (
     ANNEALING,
     CROWDING,
     QUANTIZING,
     RELEASED,
     Mixture,
     Progress,
+    Room,
     Rules,
 )
-from oda_rl.samples import holes
+from oda_rl.samples import Weighted, filled, holes, means_of
 
 _CHUNK = 1024  # samples that are scored at once
 _MIN_SCORE = -1e290  # sums of many are finite
@@ -65,6 +66,26 @@ def new_mixture(
     )
 
 
+def k_means(data: Weighted, n: int, rng: np.random.RandomState) -> Array:
+    """Means of n clusters by one run of k-means, where values are missing begun at the features'.
+
+    Rows drawn by their weights, if there are fewer.
+    """
+    points = filled(data.points, means_of(data.points, data.weights))
+    if len(points) < n:
+        return points[data.draw(n, rng)]
+    from sklearn.cluster import KMeans
+
+    with threadpool_limits(1, "openmp"):
+        clusters = KMeans(n, n_init=1, random_state=rng)
+        means = clusters.fit(points, sample_weight=data.weights).cluster_centers_
+    if holes(data.points) is None:
+        return np.asarray(means)
+    from oda_rl.quantization.kernels import lloyd
+
+    return lloyd(data.points, data.weights, means)
+
+
 def write_grid(n_rows: int, n_columns: int, width: float, out: FloatArray) -> None:
     """Write g, shape (K, K): a periodic Gaussian around each place, whose rows sum to 1."""
     rings = []
@@ -85,45 +106,29 @@ def learn(
     """
     progress = Progress(mixture.progress)
     logs = np.empty((batch + 1, len(mixture.weights)))
-    for shown, room in runs(points, order, batch):
-        done = 0
-        while done < len(shown):
-            # If a stage ends within a batch, its remaining samples are a batch.
-            end = done + batch - done % batch if done % batch > 0 else len(shown)
-            part, width, periods = shown[done:end], progress.width, progress.periods
-            if plain:
-                done += kernels.ascend(points, part, batch, mixture, rules, logs, room)
-            elif progress.phase == ANNEALING:
-                done += kernels.anneal(points, part, mixture, rules, logs, room)
-            elif progress.phase == QUANTIZING:
-                done += kernels.quantize(points, part, mixture, rules, room)
-                if progress.periods > periods:
-                    _end_period(mixture, rules, progress)
-            else:
-                _follow_em(mixture, rules, progress, points, part, logs, room)
-                done += len(part)
-            if progress.width != width:
-                write_grid(*near_square(len(mixture.weights)), progress.width, mixture.grid)
-
-
-def runs(points: Array, order: IntArray, batch: int) -> Iterator[tuple[IntArray, Room | None]]:
-    """Cut an order into runs of batches without missing values, and runs with scratch for them."""
-    missing = holes(points)
-    if missing is None or len(order) == 0:
-        yield order, None
-        return
-    room = Room.of(points.shape[1])
-    begins = np.arange(0, len(order), batch)
-    with_holes: BoolArray = np.logical_or.reduceat(np.asarray(missing.any(axis=1))[order], begins)
-    cuts = begins[1:][np.diff(with_holes)]
-    firsts = np.concatenate([[0], cuts // batch])
-    for part, holed in zip(np.split(order, cuts), with_holes[firsts], strict=True):
-        yield part, room if holed else None
+    room, done = Room.of(points, mixture), 0
+    while done < len(order):
+        # If a stage ends within a batch, its remaining samples are a batch.
+        end = done + batch - done % batch if done % batch > 0 else len(order)
+        part, width, periods = order[done:end], progress.width, progress.periods
+        if plain:
+            done += kernels.ascend(points, part, batch, mixture, rules, logs, room)
+        elif progress.phase == ANNEALING:
+            done += kernels.anneal(points, part, mixture, rules, logs, room)
+        elif progress.phase == QUANTIZING:
+            done += kernels.quantize(points, part, mixture, rules, room)
+            if progress.periods > periods:
+                _end_period(mixture, rules, progress)
+        else:
+            _follow_em(mixture, rules, progress, points, part, logs, room)
+            done += len(part)
+        if progress.width != width:
+            write_grid(*near_square(len(mixture.weights)), progress.width, mixture.grid)
 
 
 def _follow_em(
     mixture: Mixture, rules: Rules, progress: Progress, points: Array, order: IntArray,
-    logs: FloatArray, room: Room | None,
+    logs: FloatArray, room: Room,
 ) -> None:  # fmt: skip
     n, batch, n_components = len(order), len(logs) - 1, len(mixture.weights)
     later = np.arange(0, n, batch)
@@ -179,7 +184,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
     for begin in range(0, len(points), _CHUNK):
         block = points[begin : begin + _CHUNK]
         logs, missing = buffer[: len(block)], holes(block)
-        room = None if missing is None else Room.of(points.shape[1])
+        room = Room.of(block, mixture)
         kernels.write_logs(block, np.arange(len(block)), mixture, 1.0, np.inf, buffer, room)
         known = points.shape[1] if missing is None else (~missing).sum(axis=1, keepdims=True)
         logs -= 0.5 * known * math.log(2.0 * math.pi)

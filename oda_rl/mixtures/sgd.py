@@ -27,7 +27,7 @@ from oda_rl.files.estimators import (
 from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
-from oda_rl.mixtures.state import ANNEALING, NARROW, RELEASED, Progress, Rules
+from oda_rl.mixtures.kernels import ANNEALING, NARROW, RELEASED, Progress, Rules
 from oda_rl.samples import filled, means_of, observed_shares
 
 _SCALE_SAMPLES = 100  # first samples of a stream, which give the scale
@@ -61,7 +61,7 @@ class SGDGaussianMixture(StreamingMixture):
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
         Diagonal; full, for few features; or one variance for all components and features.
     update : {"natural", "sgd"}, default="natural"
-        Kind of gradient.
+        Kind of gradient; with "sgd" covariances are not full.
     batch_size : int, default=1
         Samples of a step after annealing, ≥ 1. ``partial_fit`` keeps the remainder.
     max_iter : int, default=100
@@ -111,8 +111,6 @@ class SGDGaussianMixture(StreamingMixture):
     lower_bound_ : float
         Mean log-likelihood of the samples during the last pass of ``fit`` (of their best component
         with ``update="sgd"`` or ``forgetting``); after it if annealing has not ended.
-    n_features_in_ : int
-        Number of features.
 
     References
     ----------
@@ -181,10 +179,6 @@ class SGDGaussianMixture(StreamingMixture):
         sample_weight : array-like, shape (n_samples,), optional
             At least 0, relative to one another: a common factor makes no difference.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -241,10 +235,6 @@ class SGDGaussianMixture(StreamingMixture):
             At least 0: each sample is shown as often as it weighs over the mean so far; fractions
             add up.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -270,6 +260,8 @@ class SGDGaussianMixture(StreamingMixture):
         return self
 
     def _begin(self, random: np.random.RandomState) -> None:
+        if self.update == "sgd" and self.covariance_type == "full":
+            raise ValueError("covariance_type is 'full': update='sgd' takes 'diag' or one for all")
         self._seed = int(random.randint(2**31 - 1))
         self.n_iter_ = 0
 

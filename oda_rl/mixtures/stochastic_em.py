@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from threadpoolctl import threadpool_limits
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, checked_weights, stream_rows
@@ -25,8 +24,8 @@ from oda_rl.files.estimators import (
 from oda_rl.files.schema import Optional, flags, real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
-from oda_rl.mixtures.state import RELEASED, Mixture, Progress
-from oda_rl.samples import Weighted, filled, holes, means_of, weighted
+from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress
+from oda_rl.samples import Weighted, filled, means_of, weighted
 
 _SETTLED = 1e-2  # rise of the mean log-likelihood in a pass
 
@@ -77,8 +76,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
         Mean log-likelihood of the samples during the last pass of ``fit``.
     converged_ : bool
         Whether that pass has raised it by less than 0.01.
-    n_features_in_ : int
-        Number of features.
 
     References
     ----------
@@ -167,7 +164,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         if first:
             data = weighted(points, checked_weights(sample_weight, points))
             if self.init == "k-means" and self.means_init is None:
-                self._check_many(points)
+                self._check_many(len(points))
             self._start(self._in_units(data), check_random_state(self.random_state))
         order = stream_rows(self, sample_weight, points, first=first)
         self._follow(self._scaled(points), order)
@@ -186,26 +183,15 @@ class StochasticEMGaussianMixture(StreamingMixture):
         self.n_iter_ = 0
 
     def _first_means(self, data: Weighted, rng: np.random.RandomState) -> Array:
-        """Draw initial means; missing values are first replaced by the features' means."""
+        """Draw initial means."""
         n = self.n_components
-        points = filled(data.points, means_of(data.points, data.weights))
         if self.means_init is not None:
-            return self._checked_means(self.means_init, points)
+            return self._checked_means(self.means_init, data.points)
         if self.init == "random":
-            noise = rng.uniform(-self.init_range, self.init_range, (n, points.shape[1]))
-            return np.asarray(points[0] + noise)
-        if len(points) < n:
-            return points[data.draw(n, rng)]
-        from sklearn.cluster import KMeans
-
-        with threadpool_limits(1, "openmp"):
-            clusters = KMeans(n, n_init=1, random_state=rng)
-            means = clusters.fit(points, sample_weight=data.weights).cluster_centers_
-        if holes(data.points) is None:
-            return np.asarray(means)
-        from oda_rl.quantization.kernels import lloyd
-
-        return lloyd(data.points, data.weights, means)
+            first = filled(data.points[0], means_of(data.points, data.weights))
+            noise = rng.uniform(-self.init_range, self.init_range, (n, len(first)))
+            return np.asarray(first + noise)
+        return learning.k_means(data, n, rng)
 
     def _follow(self, points: Array, order: IntArray) -> float:
         """Learn, and return the sum of the log-likelihoods, without what is constant."""
@@ -218,15 +204,12 @@ class StochasticEMGaussianMixture(StreamingMixture):
         return total
 
     def _take(self, points: Array, order: IntArray) -> float:
-        size, total = self.batch_size, 0.0
-        logs = np.empty((self.batch_size + 1, self.n_components))
-        for part, room in learning.runs(points, order, size):
-            t = self._seen / size + np.arange(math.ceil(len(part) / size))
-            steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
-            steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
-            total += kernels.follow_em(
-                points, part, size, steps, betas, self._max_precision, self._mixture,
-                self._statistics, logs, room,
-            )  # fmt: skip
-            self._seen += len(part)
-        return total
+        size, room = self.batch_size, kernels.Room.of(points, self._mixture)
+        t = self._seen / size + np.arange(math.ceil(len(order) / size))
+        steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
+        steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
+        self._seen += len(order)
+        return kernels.follow_em(
+            points, order, size, steps, betas, self._max_precision, self._mixture,
+            self._statistics, np.empty((size + 1, self.n_components)), room,
+        )  # fmt: skip

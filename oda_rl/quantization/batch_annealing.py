@@ -39,22 +39,14 @@ _BLOCK = 1_000_000  # shares in memory at a time
 class AnnealingRecord(NamedTuple):
     """One temperature of a batch annealing."""
 
-    temperature: float
+    temperature: Annotated[float, real("", "[0, inf)")]
     """In squared units of the data."""
-    n_clusters: int
+    n_clusters: Annotated[int, whole()]
     """Number of codevectors after pruning and merging."""
-    distortion: float
+    distortion: Annotated[float, real("", "[0, inf)")]
     """Mean squared distance from the nearest of them."""
-    n_samples_seen: int
+    n_samples_seen: Annotated[int, whole()]
     """Number of distinct samples times iterations so far."""
-
-
-AnnealingRecord.SCHEMA = {  # type: ignore[attr-defined]  # of a tuple it cannot stand inside
-    "temperature": real("", "[0, inf)"),
-    "n_clusters": whole(),
-    "distortion": real("", "[0, inf)"),
-    "n_samples_seen": whole(),
-}
 
 
 @estimator
@@ -97,8 +89,6 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         Weighted sum of their squared distances from it.
     temperature_ : float
         Last temperature, in squared units of the data.
-    n_features_in_ : int
-        Number of features.
     n_iter_ : int
         Iterations, at all temperatures.
     history_ : list of AnnealingRecord
@@ -179,7 +169,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             )
             self.n_iter_ += n_iter
             if growing:
-                masses, codevectors = _prune(masses, codevectors)
+                heavy = masses >= min(_MIN_MASS, masses.max())
+                masses, codevectors = masses[heavy] / masses[heavy].sum(), codevectors[heavy]
                 closest = _MERGE_BELOW * temperature
                 masses, codevectors = _merge_down(masses, codevectors, self.n_clusters, closest)
                 growing = len(masses) < self.n_clusters
@@ -228,12 +219,6 @@ def _settle(
         masses, codevectors = totals, moved
         n_iter += 1
     return masses, codevectors, n_iter
-
-
-def _prune(masses: FloatArray, codevectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Drop codevectors of negligible mass."""
-    heavy = masses >= min(_MIN_MASS, masses.max())
-    return masses[heavy] / masses[heavy].sum(), codevectors[heavy]
 
 
 def _merge_down(

@@ -30,9 +30,8 @@ import numpy as np
 
 from oda_rl._compile import allocating, compiled, inlined
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.diagram import Codevectors, assign, nearest_codevector, squared_distance
-from oda_rl.diagram import move as move_cell
-from oda_rl.divergences import SquaredEuclidean, quadratic_gradient
+from oda_rl.diagram import nearest_codevector, squared_distance
+from oda_rl.divergences import SquaredEuclidean
 from oda_rl.samples import cell_means, observed_shares
 
 _MIN_PULL = 1e-6  # relative step size: weaker moves are left out
@@ -265,22 +264,6 @@ def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
         factor = _gaussian(r - row, n_rows, periodic, width)
         for c in range(n_columns):
             out[r * n_columns + c] = factor * out[c]
-
-
-@compiled
-def observe_map(
-    codevectors: Codevectors, grid: Grid, point: FloatArray, rate: float, width: float
-) -> None:
-    """Move the codevectors of a map towards one sample; its winner's count rises by 1."""
-    n_cells = grid.n_rows * grid.n_columns
-    winner = assign(codevectors.diagram, n_cells, point)
-    codevectors.cells[winner, 0] += 1.0
-    pulls = codevectors.weights
-    write_pulls(winner, grid, width, pulls)
-    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
-    for k in range(n_cells):
-        if pulls[k] >= _MIN_MAP_PULL:
-            move_cell(codevectors, k, point, rate * pulls[k])
 
 
 @compiled

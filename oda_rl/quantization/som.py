@@ -16,7 +16,6 @@ from oda_rl.quantization.kernels import Grid, learn_map, nearest
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
 from oda_rl.samples import Weighted, filled, means_of, observed_shares
 
-_MANY_FEATURES = 100
 _ROUNDED = 1e-9  # steps on the map
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
@@ -64,7 +63,7 @@ class SOM(TakesMissing, OnlineQuantizer):
         Row and column of each.
     hits_ : ndarray, shape (n_codevectors,)
         Number of samples that each has won while learning.
-    labels_, inertia_, n_features_in_, n_iter_, history_
+    labels_, inertia_, n_iter_, history_
         As for :class:`StochasticVQ`.
 
     References
@@ -185,11 +184,7 @@ class SOM(TakesMissing, OnlineQuantizer):
 
 
 def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
-    """Rows and columns of a chain or a grid; ValueError if it is neither.
-
-    >>> grid_shape(5), grid_shape((2, 3))
-    ((1, 5), (2, 3))
-    """
+    """Rows and columns of a chain or a grid; ValueError if it is neither."""
     sides = (shape,) if isinstance(shape, Integral) else tuple(shape)  # type: ignore[arg-type]
     whole = all(isinstance(side, Integral) and int(side) >= 1 for side in sides)
     if not (whole and len(sides) in (1, 2)):
@@ -202,25 +197,20 @@ def _principal_rectangle(data: Weighted, n_rows: int, n_columns: int) -> FloatAr
 
     Either way from the mean, with the longer side along the first component.
     """
-    n, d = data.points.shape
-    few = d <= max(n, _MANY_FEATURES)  # else the products of samples are fewer
     shares = data.weights / data.weights.sum()
     mean = shares @ data.points
-    centred = np.sqrt(shares)[:, None] * (data.points - mean)
-    power = int(np.frexp(np.abs(centred).max())[1])  # squares of the largest are about 1
-    centred = np.ldexp(centred, -power)
-    moments = centred.T @ centred if few else centred @ centred.T
-    eigenvalues, vectors = np.linalg.eigh(moments)
-    axes = np.zeros((2, d))
-    for i in range(min(2, len(moments))):
-        vector = vectors[:, -1 - i]
-        length = np.sqrt(max(eigenvalues[-1 - i], 0.0))
-        axis = vector * length if few else vector @ centred
-        axes[i] = np.ldexp(axis * (np.sign(axis[np.abs(axis).argmax()]) or 1.0), power)
+    _, sizes, vectors = np.linalg.svd(
+        np.sqrt(shares)[:, None] * (data.points - mean), full_matrices=False
+    )
+    axes = np.zeros((2, len(mean)))
+    for i in range(min(2, len(sizes))):
+        axes[i] = sizes[i] * vectors[i]
+    signs = np.sign(axes[[0, 1], np.abs(axes).argmax(axis=1)])
+    axes *= np.where(signs == 0.0, 1.0, signs)[:, None]
     if n_rows > n_columns:
         axes = axes[::-1]
     along, across = (
         np.linspace(-1.0, 1.0, n) if n > 1 else np.zeros(1) for n in (n_columns, n_rows)
     )
     offsets = across[:, None, None] * axes[1] + along[None, :, None] * axes[0]
-    return np.ascontiguousarray(mean + offsets.reshape(-1, d))
+    return np.ascontiguousarray(mean + offsets.reshape(-1, len(mean)))

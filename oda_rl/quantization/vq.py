@@ -64,20 +64,6 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
     return bounded(codevectors, "init")
 
 
-def joined(history: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Merge entries of a history of passes in pairs.
-
-    >>> joined([(10, 4.0), (40, 2.0), (50, 1.0)])
-    [(40, 2.5), (50, 1.0)]
-    """
-    pairs, before = [], 0
-    for (middle, first), (end, second) in zip(history[::2], history[1::2], strict=False):
-        total = first * (middle - before) + second * (end - middle)
-        pairs.append((end, total / (end - before)))
-        before = end
-    return pairs + history[2 * len(pairs) :]
-
-
 class VectorQuantizer(
     Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
@@ -211,8 +197,7 @@ class OnlineQuantizer(VectorQuantizer):
             return
         before = self.history_[-1][0] if self.history_ else 0
         self.history_.append((before + n, total / n))
-        if len(self.history_) > _MAX_PASSES:
-            self.history_ = joined(self.history_)
+        del self.history_[:-_MAX_PASSES]
 
 
 @estimator
@@ -241,13 +226,11 @@ class StochasticVQ(OnlineQuantizer):
         Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.
     inertia_ : float
         Weighted sum of their squared distances from it.
-    n_features_in_ : int
-        Number of features.
     n_iter_ : int
         Number of passes; each ``partial_fit`` is one.
     history_ : list of tuple (int, float)
         After each pass: total number of samples, and the pass's mean squared distance from the
-        winner before it moved. Beyond 10,000 entries they are merged in pairs.
+        winner before it moved; the last 10,000.
 
     References
     ----------
@@ -318,8 +301,6 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         Class label of each codevector.
     classes_ : ndarray, shape (n_classes,)
         Class labels.
-    n_features_in_ : int
-        Number of features.
     n_iter_ : int
         Number of passes.
 

@@ -17,14 +17,13 @@ from oda_rl.agents.base.player import Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin, from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.agents.policies.joint import JointPolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.rules import number as short
-from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
 from oda_rl.files.archive import MAX_JSON, parsed

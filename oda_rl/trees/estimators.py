@@ -1,15 +1,28 @@
-"""Clusterer, classifier and regressor by a tree of annealed codebooks."""
+"""Trees of annealed codebooks: clusterer, classifier and regressor, coarse at the top, finer below.
 
-from dataclasses import KW_ONLY, field
+A codebook of a few codevectors divides the data, and each of its cells is divided by another
+codebook, annealed on the samples of that cell alone, and so on. Each level may see the data at
+another resolution: some of the features, or a transform of them. A point finds its cell in depth
+times branching comparisons, however many cells there are.
+"""
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import ClassifierMixin, ClusterMixin, RegressorMixin
-from sklearn.utils._param_validation import StrOptions
+from sklearn.base import ClassifierMixin, ClusterMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
 
+from oda_rl import divergences
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
+    WEIGHED,
+    check_columns,
     checked_labels,
     checked_points,
     checked_targets,
@@ -20,20 +33,327 @@ from oda_rl._validation import (
     stream_labels,
     stream_weights,
 )
-from oda_rl.annealing.regressor import LocalModels, fit_local_models
-from oda_rl.files.estimators import NOT_NEGATIVE, estimator, validated
+from oda_rl.annealing.annealer import Distribution
+from oda_rl.annealing.base import CellEstimator
+from oda_rl.annealing.regressor import LocalRegressor
+from oda_rl.divergences import NAMED, Divergence
+from oda_rl.files.estimators import (
+    COUNT,
+    FRACTION,
+    NOT_NEGATIVE,
+    Seed,
+    estimator,
+    validated,
+)
 from oda_rl.files.schema import (
     ANYTHING,
-    MISSING,
+    Each,
     Optional,
-    Several,
     Sizes,
     check_classes,
     real,
     require,
+    whole,
 )
 from oda_rl.samples import counted, filled
-from oda_rl.trees.base import BaseODATree
+from oda_rl.trees.tree import Cells, Node, Plan, Samples, Statistics, Tree
+
+
+@dataclass(frozen=True)
+class TreeLevel:
+    """The tree cut at a depth."""
+
+    depth: int
+    """Codebooks from the root to the deepest leaf."""
+    n_leaves: int
+    """Number of leaves."""
+    distortion: float
+    """Mean divergence of all samples, in the full space, from the means of these leaves."""
+    n_samples: float
+    """Effective number of samples in nodes at this depth."""
+
+    @property
+    def n_clusters(self) -> int:
+        """Another name of ``n_leaves``."""
+        return self.n_leaves
+
+
+_KINDS: tuple[type, ...] = (
+    *(Tree, Plan, Node, Cells, Statistics),
+    divergences.Mahalanobis,
+    *NAMED.values(),
+)
+_STORED = {kind.__name__: kind for kind in _KINDS}
+
+Resolution = IntArray | Callable[[FloatArray], Any]
+
+
+@estimator
+class BaseODATree(CellEstimator):
+    """Base of the estimators with a :class:`oda_rl.trees.tree.Tree`."""
+
+    branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
+    _: KW_ONLY
+    max_depth: Annotated[int, COUNT] = 4
+    min_samples_split: Annotated[float, NOT_NEGATIVE] = 20
+    resolutions: Annotated[Any, list, tuple, None] = None
+    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
+        "squared_euclidean"
+    )
+    cooling: Annotated[float, FRACTION] = 0.8
+    samples_per_cluster: Annotated[int, COUNT] = 20
+    random_state: Seed = None
+    _supervised = False
+    _stored = _STORED
+
+    _tree: Tree = field(init=False)
+    _resolutions: list[Resolution] = field(init=False)
+    _widths: list[int] = field(init=False)
+    _low: FloatArray = field(init=False)
+    _high: FloatArray = field(init=False)
+
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        "_tree": Optional(Tree),
+        "_resolutions": Optional(Each(whole("width", "[0, d)"))),
+        "_widths": Optional(Each(whole("", "[1, inf)"))),
+        "labels_": Optional(whole("n")),
+        "_weighed": WEIGHED,
+        "_low": Optional(real("d")),
+        "_high": Optional(real("d")),
+    }
+    """Schema of the learned attributes in a file; parameters have their own ranges."""
+
+    def _check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError unless the attributes in a file are consistent."""
+        learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
+        require(len(learned) in (0, 3), f"{where} has been fitted by half")
+        if learned:
+            widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
+            require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
+            require(
+                self._widths in ([], widths), f"{where}._widths is {self._widths}: not {widths}"
+            )
+            require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
+            sizes["tree_classes"] = len(self._tree.nodes[0].statistics.class_weights)
+            self._tree.check_nodes(widths, sizes, f"{where}._tree")
+            kernel = divergences.resolve(self.divergence).kernel
+            same = kernel == self._tree.plan.divergence.kernel
+            require(same, f"{where}.divergence is not that of the tree")
+
+    @property
+    def n_leaves_(self) -> int:
+        """Number K of leaves."""
+        return int(self._tree.table.is_leaf.sum())
+
+    @property
+    def depth_(self) -> int:
+        """Codebooks from the root to the deepest leaf."""
+        return self._tree.table.depth
+
+    @property
+    def codevectors_(self) -> FloatArray:
+        """Mean of the samples of each leaf, in the full space: shape (K, d)."""
+        return self._divergence.restore(self._embedded_codevectors())
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Share of the data in each leaf, shape (K,)."""
+        weights: FloatArray = self._tree.table.weights[self._tree.table.is_leaf]
+        return np.asarray(weights / weights.sum())
+
+    @property
+    def history_(self) -> list[TreeLevel]:
+        """For each depth, the tree cut there."""
+        return [self._level(depth) for depth in range(self.depth_ + 1)]
+
+    @property
+    def _divergence(self) -> Divergence:
+        return self._tree.plan.divergence
+
+    def _embedded_codevectors(self) -> FloatArray:
+        return self._tree.table.means[self._tree.table.is_leaf]
+
+    def _cells(self, points: FloatArray) -> IntArray:
+        return self._tree.table.leaf_numbers[self._nodes(points)]
+
+    def _distortion(self) -> float:
+        return self.history_[-1].distortion or 1.0
+
+    def apply(self, X: npt.ArrayLike) -> IntArray:
+        """Leaf of each point, shape (n,): an index into ``codevectors_``.
+
+        X, shape (n, d), is in the domain of the divergence. With the squared Euclidean one values
+        may be missing (NaN): cells are compared by the observed features of their level, and the
+        heaviest is taken if there are none.
+        """
+        return self._cells(fitted_points(self, X))
+
+    def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
+        """Return the model whose tree is cut at a depth, without refitting.
+
+        It is independent of this one, and ``partial_fit`` lets it grow again.
+
+        Parameters
+        ----------
+        level : int, optional
+            Index into ``history_``: the depth, from 0, which leaves the root alone.
+        n_clusters : int, optional
+            Instead: the largest number of leaves, ≥ 1.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of the two is given, or there is no such level.
+        """
+        model = copy.copy(self)
+        model._tree = self._tree.cut(self._level_index(level, n_clusters))
+        model.__dict__.pop("labels_", None)
+        return model
+
+    def _closed(self) -> Self:
+        model = copy.copy(self)
+        if hasattr(model, "_tree"):
+            model._tree.forget_table()
+        if model.resolutions is not None:
+            model.resolutions = [
+                entry if callable(entry) else list(entry) for entry in model.resolutions
+            ]
+        return model
+
+    # Learning.
+
+    def _grow(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, n_classes: int
+    ) -> None:
+        """Grow a new tree on points, shape (n, d), and classes from 0 to ``n_classes`` - 1."""
+        self._plant(n_classes, counted(points, classes, weights)[0])
+        self._tree.plan.divergence.check(points)
+        data = Distribution(points, classes, weights, np.random.default_rng(0))
+        self._tree.grow(self._samples(data.points, data.classes, data.weights))
+
+    def _plant(self, n_classes: int, points: FloatArray) -> None:
+        """Make the root."""
+        check_columns(self, points)
+        plan = Plan(
+            divergence=divergences.resolve(self.divergence),
+            branching=int(self.branching),
+            max_depth=int(self.max_depth),
+            min_samples_split=float(self.min_samples_split),
+            cooling=float(self.cooling),
+            samples_per_cluster=int(self.samples_per_cluster),
+            supervised=self._supervised,
+        )
+        d = self.n_features_in_
+        names = getattr(self, "feature_names_in_", None)
+        self._resolutions = _resolved(self.resolutions, d, names)[: plan.max_depth]
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self._tree, self._widths = Tree(plan, seed, d, n_classes), []
+        self._low, self._high = np.full(d, np.inf), np.full(d, -np.inf)
+
+    def _samples(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> Samples:
+        divergence = self._tree.plan.divergence
+        divergence.check(points)
+        levels = self._views(points, len(self._resolutions))
+        self._widths = [level.shape[1] for level in levels]
+        self._low = np.fmin(self._low, np.fmin.reduce(points, axis=0, initial=np.inf))
+        self._high = np.fmax(self._high, np.fmax.reduce(points, axis=0, initial=-np.inf))
+
+        def view(others: FloatArray) -> list[FloatArray]:
+            return self._views(divergence.restore(others), len(self._resolutions))
+
+        return Samples(divergence.embed(points), classes, weights, levels, view)
+
+    def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:
+        """Points as the uppermost levels see them, in the divergence's coordinates."""
+        views = []
+        for i, resolution in enumerate(self._resolutions[:depth]):
+            width = self._widths[i] if self._widths else None
+            views.append(_view(points, resolution, i, width, self._tree.plan.divergence))
+        return views
+
+    def _nodes(self, points: FloatArray) -> IntArray:
+        """Node of each point's leaf, as an index into the tree's table."""
+        depth = max(self.depth_, 1)
+        levels = self._views(points, depth)
+        widths = np.array([level.shape[1] for level in levels])
+        features = levels[0] if len(levels) == 1 else np.concatenate(levels, axis=1)
+        at = np.minimum(np.arange(depth), len(levels) - 1)
+        columns = np.cumsum(widths) - widths
+        return self._tree.table.routes.follow(features, columns[at], widths[at])
+
+    def _level(self, depth: int) -> TreeLevel:
+        table = self._tree.table
+        leaves = (table.depths == depth) | (table.is_leaf & (table.depths < depth))
+        return TreeLevel(
+            depth=depth,
+            n_leaves=int(leaves.sum()),
+            distortion=float(table.errors[leaves].sum() / table.weights[leaves].sum()),
+            n_samples=float(table.weights[table.depths == depth].sum()),
+        )
+
+
+def _resolved(
+    resolutions: Sequence[Any] | None, n_features: int, names: Array | None
+) -> list[Resolution]:
+    """Check resolutions, and turn the names of features, shape (n_features,), into indices."""
+    if resolutions is None:
+        return [np.arange(n_features)]
+    if len(resolutions) == 0:
+        raise ValueError("resolutions must have an entry for the first level, got none")
+    return [
+        entry if callable(entry) else _indices(entry, i, n_features, names)
+        for i, entry in enumerate(resolutions)
+    ]
+
+
+def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArray:
+    where = f"resolutions[{i}]"
+    if isinstance(entry, str) or not isinstance(entry, Iterable):
+        raise TypeError(f"{where} must be a function or a sequence of features, got {entry!r}")
+    places = dict(zip(() if names is None else names, range(n_features), strict=False))
+    indices = [places.get(feature, feature) for feature in entry]
+    right = (isinstance(j, Integral) and 0 <= int(j) < n_features for j in indices)
+    if not indices or not all(right):
+        raise ValueError(
+            f"{where} must have names of features, or indices from 0 to {n_features - 1}, got "
+            f"{list(entry)!r:.80}"
+        )
+    return np.array(indices, dtype=np.int64)
+
+
+def _view(
+    points: FloatArray, resolution: Resolution, i: int, width: int | None, divergence: Divergence
+) -> FloatArray:
+    """Points, shape (n, d), as level ``i`` sees them, in the divergence's coordinates.
+
+    ``width`` is the number of features that the level had before, if it is not new.
+    """
+    if callable(resolution):
+        view = _transformed(points, resolution, i)
+    else:
+        view = points.take(resolution, axis=1)
+    if width is not None and view.shape[1] != width:
+        raise ValueError(
+            f"resolutions[{i}] must return {width} features as before, got {view.shape[1]}"
+        )
+    divergence.check(view)
+    return divergence.embed(view)
+
+
+def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: int) -> FloatArray:
+    returned = transform(points.copy())  # it may change its argument
+    view = np.ascontiguousarray(returned, dtype=np.float64)
+    if view.ndim != 2 or len(view) != len(points) or view.shape[1] == 0:
+        raise ValueError(
+            f"resolutions[{i}] must return shape ({len(points)}, d'), got {np.shape(returned)}"
+        )
+    incomplete = np.isnan(points).any(axis=1, keepdims=True)
+    if not np.isfinite(filled(view, np.where(incomplete, 0.0, np.nan))).all():
+        raise ValueError(
+            f"resolutions[{i}] must return finite numbers, got NaN or infinity: only for a sample "
+            "of which values are missing may they be NaN"
+        )
+    return view
 
 
 class ODATreeClusterer(ClusterMixin, BaseODATree):
@@ -75,8 +395,6 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         Codebooks from the root to the deepest leaf.
     history_ : list of TreeLevel
         Number of leaves, distortion and samples of the tree cut at each depth.
-    n_features_in_, feature_names_in_
-        Number of features, and their names, if X had any.
 
     References
     ----------
@@ -125,18 +443,11 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from one sample or many, each once, in their order.
+        """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        When a leaf has 100 samples its annealing begins; when that has ended, its cells are leaves
-        in turn. How samples are divided among calls makes no difference.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            As for :meth:`fit`.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0: over the mean so far they are factors of the samples' steps.
+        When a leaf has 10 ``branching`` samples its annealing begins; when that has ended, its
+        cells are leaves in turn. How samples are divided among calls makes no difference. Weights
+        count over their mean so far.
         """
         first = not hasattr(self, "_tree")
         points = checked_points(self, X, reset=first)
@@ -184,7 +495,7 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         The labels so far, sorted.
     leaf_probabilities_ : ndarray, shape (K, C)
         Probabilities of the classes in each leaf.
-    codevectors_, weights_, n_leaves_, depth_, history_, n_features_in_, feature_names_in_
+    codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
 
     References
@@ -232,12 +543,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal level by level, where there is more than one class.
 
-        Parameters
-        ----------
-        X, sample_weight
-            As for :meth:`ODATreeClusterer.fit`, and so are errors.
-        y : array-like, shape (n,)
-            Numbers or strings.
+        Labels ``y``, shape (n,), are numbers or strings; the rest is as for
+        :meth:`ODATreeClusterer.fit`.
         """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, fit_weights(self, sample_weight, points))
@@ -255,16 +562,10 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         classes: npt.ArrayLike | None = None,
         sample_weight: Any = None,
     ) -> Self:
-        """Learn from one sample or many, each once, in their order.
+        """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        Parameters
-        ----------
-        X, y : array-like, shapes (n, d) and (n,)
-            As for :meth:`fit`.
-        classes : array-like, optional
-            Of the first call: all that may appear. Without them there may be new ones at any time.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: over the mean so far they are factors of the samples' steps.
+        ``classes`` of the first call are those that may appear; without them new ones may at any
+        time. The rest is as for :meth:`ODATreeClusterer.partial_fit`.
         """
         first = not hasattr(self, "_tree")
         points, labels = checked_labels(self, X, y, reset=first)
@@ -302,11 +603,8 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
         return np.argsort(self._as_labels(self._seen, self.classes_.dtype))
 
 
-_RECENT = 5000  # last samples, to which the models of a stream or of a cut tree are fitted
-
-
 @estimator
-class ODATreeRegressor(RegressorMixin, BaseODATree):
+class ODATreeRegressor(LocalRegressor, BaseODATree):
     """Regress by a model in each leaf of a tree of annealed codebooks, coarse to fine.
 
     The codebooks do not depend on the target.
@@ -326,7 +624,7 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         Mean of the target in each leaf.
     slopes_ : ndarray, shape (K, d)
         Slopes of the prediction in each leaf; zeros for constants.
-    codevectors_, weights_, n_leaves_, depth_, history_, n_features_in_, feature_names_in_
+    codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
 
     References
@@ -346,13 +644,7 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
     _: KW_ONLY
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODATree._LEARNED,
-        "codevector_labels_": Optional(real("leaves")),
-        "slopes_": Optional(real("leaves, d")),
-        "_centres": Optional(real("leaves, d")),
-        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
-    }
+    _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes in a file are consistent."""
@@ -367,15 +659,10 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal level by level on X, and fit the model of each leaf.
+        """Anneal level by level on X, and fit the model of each leaf to y, shape (n,), finite.
 
-        Parameters
-        ----------
-        X, sample_weight
-            As for :meth:`ODATreeClusterer.fit`, and so are errors. A leaf's linear model replaces
-            missing values by the leaf's mean.
-        y : array-like, shape (n,)
-            Finite.
+        The rest is as for :meth:`ODATreeClusterer.fit`. A leaf's linear model replaces missing
+        values by the leaf's mean.
         """
         pairs = np.column_stack(checked_targets(self, X, y, reset=True))
         pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
@@ -386,16 +673,9 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Learn from one sample or many, each once, in their order.
+        """Learn from one sample or many, as :meth:`ODATreeClusterer.partial_fit` does.
 
         The models of the leaves are fitted to the last 5,000 samples.
-
-        Parameters
-        ----------
-        X, y : array-like, shapes (n, d) and (n,)
-            As for :meth:`fit`.
-        sample_weight : array-like, shape (n,), optional
-            At least 0: over the mean so far they are factors of the samples' steps.
         """
         first = not hasattr(self, "_tree")
         pairs = np.column_stack(checked_targets(self, X, y, reset=first))
@@ -403,21 +683,10 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         pairs, _, weights = counted(pairs, pairs, weights)
         if first:
             self._plant(1, pairs[:, :-1])
-            self._recent = pairs[:0], weights[:0]
         points, classes = np.ascontiguousarray(pairs[:, :-1]), np.zeros(len(pairs), dtype=np.int64)
         self._tree.observe(self._samples(points, classes, weights))
-        known, before = self._recent
-        self._remember(
-            np.concatenate([known, pairs])[-_RECENT:], np.concatenate([before, weights])[-_RECENT:]
-        )
+        self._remember(*self._with_recent(pairs, weights))
         return self
-
-    def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Prediction of the model of each point's leaf, shape (n,)."""
-        points = fitted_points(self, X)
-        models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        leaves = self._tree.table.leaf_numbers[self._nodes(points)]
-        return models.predict(filled(points, self._centres[leaves]), leaves)
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """As :meth:`ODATreeClusterer.at_level`, with models of the last 5,000 samples."""
@@ -426,13 +695,5 @@ class ODATreeRegressor(RegressorMixin, BaseODATree):
         return model
 
     def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
-        """Fit the models to samples, shape (n, d + 1), and keep the last ones."""
-        points, targets = pairs[:, :-1], pairs[:, -1]
-        leaves = self._tree.table.leaf_numbers[self._nodes(np.ascontiguousarray(points))]
-        values = np.full(self.n_leaves_, np.average(targets, weights=weights))
-        known = filled(points, self.codevectors_[leaves])
-        models = fit_local_models(
-            known, targets, weights, leaves, values, linear=self.local_model == "linear"
-        )
-        self.codevector_labels_, self.slopes_, self._centres = models
-        self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+        mean = np.average(pairs[:, -1], weights=weights)
+        self._fit_models(pairs, weights, np.full(self.n_leaves_, mean))

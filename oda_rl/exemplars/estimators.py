@@ -1,0 +1,307 @@
+"""Densities by exemplars anywhere, with a certificate of optimality, and among candidates."""
+
+import math
+from dataclasses import KW_ONLY
+from functools import partial
+from typing import Annotated, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
+
+from oda_rl._types import BoolArray, FloatArray
+from oda_rl._validation import checked_points, chunks
+from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
+from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, select
+from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
+from oda_rl.exemplars.weights import OBJECTIVES
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
+
+_TOLERANCE = 1e-8  # of the margin
+
+
+@estimator
+class INFEX(ExemplarMixture):
+    """Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
+
+    Maximises an objective of the combined responses γ_i = Σ_j q_j k((x_i - z_j)/h) over weights q
+    on the simplex and any number of exemplars z. The problem is convex in q over all of space; its
+    optimum has finitely many exemplars, and column generation finds them.
+
+    Parameters
+    ----------
+    objective : str, default="log_likelihood"
+        "log_likelihood" is mean log γ, "margin" ρ = min γ, "margin_variance" ρ - C mean (γ - ρ)²,
+        and "mean_variance" mean γ - C var γ.
+    kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
+        exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths.
+    bandwidth : float or {"scott", "silverman"}, default="scott"
+        h > 0, or by Scott's or Silverman's rule.
+    C : float, default=1.0
+        Penalty of the variance, ≥ 0, in the last two objectives.
+    tol : float, default=1e-6
+        Duality gap at which to stop, positive: absolute for the log-likelihood, relative to a
+        margin, or to the mean response for the other objectives.
+    max_rounds : int, default=300
+        Maximum number of rounds of column generation, ≥ 1.
+    init : array-like, shape (n, n_features), or None, default=None
+        Initial exemplars. The result is at least as good as the best weights of these alone.
+        Samples out of their reach are added.
+    random_state : int, RandomState instance or None, default=None
+        Chooses the samples from which pricing climbs.
+
+    Attributes
+    ----------
+    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+        z.
+    weights_ : ndarray, shape (n_exemplars,)
+        q, positive and of sum 1.
+    bandwidth_ : float
+        h.
+    objective_value_ : float
+        The objective, with kernels of height 1.
+    duality_gap_ : float
+        No weights of any exemplars, however many, are better by more than this, in the sense of
+        ``certificate_``.
+    certificate_ : str
+        "all samples": no hill climb from any sample led to an exemplar that would allow for more.
+        "local": the same, but climbs are a heuristic, as with the disc kernel, which has no
+        gradient, and with objectives whose prices have both signs.
+    history_ : list of Round
+        Objective, gap and number of exemplars of each round.
+    labels_ : ndarray, shape (n_samples,)
+        Exemplar of the highest weighted response to each sample.
+    n_iter_ : int
+        Rounds made.
+
+    References
+    ----------
+    S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
+    International Conference on Machine Learning, 2008: problem (4), Algorithm 1. Equation 13 and
+    Algorithm 1 print the sign of Σ α k wrongly; the conjugate of objective 2 is
+    -1 - log N - mean log(-α); objectives 3 and 4 have prices of both signs.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [0.4], [5.0], [5.4], [5.2], [4.8]])
+    >>> model = INFEX(bandwidth=1.0, random_state=0).fit(X)
+    >>> model.exemplars_.round(2), model.weights_.round(2)
+    (array([[5.1],
+           [0.2]]), array([0.67, 0.33]))
+    >>> model.duality_gap_ < 1e-6
+    True
+    >>> model.predict([[1.0], [4.0]])
+    array([1, 0])
+    """
+
+    objective: Annotated[str, StrOptions(set(OBJECTIVES))] = "log_likelihood"
+    _: KW_ONLY
+    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
+    C: Annotated[float, NOT_NEGATIVE] = 1.0
+    tol: Annotated[float, POSITIVE] = 1e-6
+    max_rounds: Annotated[int, COUNT] = 300
+    init: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    random_state: Seed = None
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Find exemplars and weights.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If ``init`` does not fit the data.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the duality gap stays above ``tol``; ``duality_gap_`` is valid anyway.
+        """
+        everything = checked_points(self, X, reset=True)
+        points, weights, _ = distinct(everything, sample_weight)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        bandwidth = self.bandwidth
+        if isinstance(bandwidth, str):
+            bandwidth = rule_of_thumb(points, bandwidth, weights)
+        start = checked_exemplars(self.init, points.shape[1], "init")
+        problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
+        masses = None if weights is None else weights / weights.sum()
+        search = Search(
+            points / bandwidth, problem, np.random.default_rng(seed), float(self.tol), masses
+        )
+
+        def find() -> Exemplars:
+            search.begin(None if start is None else start / bandwidth)
+            search.run(int(self.max_rounds))
+            return search.solution()
+
+        self._learn(everything, float(bandwidth), find)
+        return self
+
+
+@estimator
+class ConvexClustering(ExemplarMixture):
+    """Convex clustering: the most likely mixture whose exemplars are samples.
+
+    Maximises mean_i log Σ_j q_j k((x_i - x_j)/h) over q on the simplex: convex, and sparse at the
+    optimum. :class:`INFEX` is never worse.
+
+    Parameters
+    ----------
+    bandwidth : float or {"scott", "silverman"}, default="scott"
+        h > 0, or by :func:`rule_of_thumb`. Lashkari and Golland's β is 1/(2 h²) with d the squared
+        distance.
+    kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
+        See :class:`INFEX`.
+    candidates : array-like, shape (n, n_features), or None, default=None
+        Possible exemplars; None: the samples.
+    tol : float, default=1e-8
+        Duality gap at which to stop, positive.
+
+    Attributes
+    ----------
+    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+        Candidates of positive weight.
+    duality_gap_ : float
+        No weights of the candidates are better by more.
+    certificate_ : str
+        "exact": all candidates are priced.
+    weights_, bandwidth_, objective_value_, labels_
+        As for :class:`INFEX`.
+
+    References
+    ----------
+    D. Lashkari, P. Golland, "Convex clustering with exemplar-based models", Advances in Neural
+    Information Processing Systems 20, 2007.
+
+    Examples
+    --------
+    >>> X = [[0.0], [0.3], [0.5], [5.0], [5.3]]
+    >>> ConvexClustering(bandwidth=1.0).fit(X).exemplars_
+    array([[0.3],
+           [5. ],
+           [5.3]])
+    """
+
+    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
+    _: KW_ONLY
+    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
+    tol: Annotated[float, POSITIVE] = 1e-8
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Weight the candidates; parameters are those of :meth:`INFEX.fit`.
+
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample has no response to any of them.
+        """
+        everything = checked_points(self, X, reset=True)
+        points, weights, used = distinct(everything, sample_weight)
+        bandwidth = self.bandwidth
+        if isinstance(bandwidth, str):
+            bandwidth = rule_of_thumb(points, bandwidth, weights)
+        candidates = _candidates(self.candidates, points)
+        kernel, tolerance = KERNELS[self.kernel], float(self.tol)
+        _check_covered(everything, used, candidates, bandwidth, kernel)
+        masses = None if weights is None else weights / weights.sum()
+        scaled, problem = (points / bandwidth, candidates / bandwidth), Problem(kernel=kernel)
+        find = partial(select, *scaled, problem, tolerance, masses)
+        self._learn(everything, float(bandwidth), find)
+        return self
+
+
+@estimator
+class KernelVectorQuantization(ExemplarMixture):
+    """Kernel vector quantization: few codevectors within a given distance of every sample.
+
+    Maximises the smallest total weight of the balls that cover a sample; the balls of positive
+    weight cover all samples, and few suffice at a corner of the optimal face.
+
+    Parameters
+    ----------
+    max_distortion : float, default=1.0
+        Radius of the balls, > 0.
+    candidates : array-like, shape (n, n_features), or None, default=None
+        Possible codevectors; None: the samples.
+
+    Attributes
+    ----------
+    objective_value_ : float
+        The margin ρ: each sample is covered by balls of at least this weight.
+    exemplars_, weights_, bandwidth_, duality_gap_, certificate_, labels_
+        As for :class:`ConvexClustering`.
+
+    References
+    ----------
+    M. Tipping, B. Schölkopf, "A kernel approach for vector quantization with guaranteed distortion
+    bounds", AISTATS, 2001, in the form of equation 1 of Nowozin and Bakir (see :class:`INFEX`).
+
+    Examples
+    --------
+    >>> X = [[0.0], [1.0], [2.0], [7.0]]
+    >>> KernelVectorQuantization(max_distortion=1.0).fit(X).exemplars_
+    array([[1.],
+           [7.]])
+    """
+
+    max_distortion: Annotated[float, POSITIVE] = 1.0
+    _: KW_ONLY
+    candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
+
+    @validated
+    def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Choose codevectors; parameters are those of :meth:`INFEX.fit`.
+
+        Samples of weight 0 need not be covered.
+
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample is too far from all of them.
+        """
+        everything = checked_points(self, X, reset=True)
+        points, _, used = distinct(everything, sample_weight)
+        candidates = _candidates(self.candidates, points)
+        kernel, radius = KERNELS["disc"], float(self.max_distortion)
+        _check_covered(everything, used, candidates, radius, kernel)
+        scaled = points / radius, candidates / radius
+        find = partial(select, *scaled, Problem("margin", kernel), _TOLERANCE)
+        self._learn(everything, radius, find)
+        return self
+
+
+def _candidates(given: npt.ArrayLike | None, points: FloatArray) -> FloatArray:
+    """Return the candidates, which are the samples if none are given."""
+    candidates = checked_exemplars(given, points.shape[1], "candidates")
+    return np.unique(points, axis=0) if candidates is None else candidates
+
+
+def _check_covered(
+    points: FloatArray, used: BoolArray, candidates: FloatArray, bandwidth: float, kernel: Kernel
+) -> None:
+    """Raise ValueError if no candidate responds to a sample."""
+    origin = candidates.mean(axis=0)
+    squares = np.concatenate(
+        [
+            squared_distances(points[rows] - origin, candidates - origin).min(axis=1)
+            for rows in chunks(len(points))
+        ]
+    )
+    alone = np.flatnonzero(used & (kernel.response(squares / bandwidth**2) <= 0.0))
+    if len(alone) > 0:
+        raise ValueError(
+            f"{len(alone)} samples, the first in row {alone[0]}, have no candidate within reach of "
+            f"bandwidth={bandwidth:g}: the farthest is at {math.sqrt(squares[used].max()):.6g}"
+        )
