@@ -146,11 +146,6 @@ def test_what_every_step_towards_costs_is_found():
     assert all(shares)
 
 
-def test_nobody_looks_for_what_is_new_where_exploration_is_set():
-    agent = FittedQAgent("FrozenLake-v1", seed=0, exploration=1.0).learn(2000)
-    assert agent._engine._novelty is None
-
-
 def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
     agent = FittedQAgent("FrozenLake-v1", seed=0).learn(3000)
     engine = agent._engine

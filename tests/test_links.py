@@ -11,7 +11,7 @@ from oda_rl.agents.videos import write_video
 from oda_rl.command.cli import main
 from oda_rl.command.reporting import save_figure
 from oda_rl.exporting import export_c
-from oda_rl.files.archive import LinkError, open_unlinked, write_text
+from oda_rl.files.archive import LinkError, write_text
 from oda_rl.runs.parallel import Execution, run_all
 from oda_rl.runs.results import store_rows
 
@@ -107,10 +107,3 @@ def test_a_run_folder_may_be_a_link(agent, tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "disk")
     agent.save(tmp_path / "run")
     assert (tmp_path / "disk" / "agent.zip").exists()
-
-
-def test_files_that_are_no_links_are_opened(tmp_path):
-    for mode in ("w", "a", "r+"):
-        with open(tmp_path / "file", mode, opener=open_unlinked) as file:
-            file.write("x")
-    assert (tmp_path / "file").read_text() == "xx"
