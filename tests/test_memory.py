@@ -208,18 +208,6 @@ def test_thinning_out_keeps_whole_trajectories_within_the_bound_and_the_latest(s
             assert remembered.observations[n, 0] == 1000.0
 
 
-def test_nothing_is_dropped_within_the_bound_and_all_but_the_latest_for_a_longer_one():
-    remembered, env_state = Memory(1, np.float64, 50, np.random.default_rng(0)), new_env_state()
-    assert remembered.thin_out(env_state) is None
-    add(remembered, env_state, 0, 20)
-    add(remembered, env_state, 1, 30)
-    assert remembered.thin_out(env_state) is None
-    add(remembered, env_state, 2, 70)
-    kept = remembered.thin_out(env_state)
-    np.testing.assert_array_equal(kept, np.repeat([False, True], [52, 71]))
-    assert remembered.rows(env_state) == 71
-
-
 @pytest.mark.slow
 def test_all_trajectories_are_equally_likely_to_be_kept():
     n, trials = 30, 1000

@@ -140,15 +140,6 @@ def test_average_has_trace_d_and_remembers_half():
     assert both.trace() == pytest.approx(3)
 
 
-@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
-def test_average_ignores_an_outer_product_that_says_nothing(value):
-    outer = np.zeros((2, 2))
-    outer[0, 0] = value
-    old = np.diag([0.5, 1.5])
-    assert metric.average(None, outer) is None
-    np.testing.assert_array_equal(metric.average(old, outer), np.diag([0.5, 1.5]))
-
-
 @pytest.mark.parametrize(("power", "times"), [(0.5, 2), (0.25, 4), (1.0, 1)])
 def test_root_to_the_power_is_the_regularised_metric(power, times):
     half = np.random.default_rng(0).normal(size=(4, 2))

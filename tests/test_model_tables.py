@@ -260,20 +260,6 @@ def test_numbers_that_are_quantities_are_no_table(step: Any, counted: bool) -> N
     assert predicts(log_of(step), np.arange(1000) == 0, np.random.default_rng(0)) == counted
 
 
-def test_a_table_is_left_where_laws_say_more_after_all() -> None:
-    space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
-    engine = ModelAgent((space, gym.spaces.Discrete(2)), seed=0)._engine
-    for k, step in enumerate(zip(*log_of(in_a_store), strict=True)):
-        engine.memory.append(*step, first=k % 50 == 0)
-    engine.planner = engine.tables
-    engine._compared = 900  # of 1000 steps
-    engine._choose_planner()
-    assert engine.planner is engine.tables
-    engine._compared = 500
-    engine._choose_planner()
-    assert engine.planner is engine.rules
-
-
 def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
     def on_a_line(rng: np.random.Generator, at: Any, action: int) -> Any:
         return [at[0] + 0.25 * action - 0.125, 0.0], -abs(at[0])

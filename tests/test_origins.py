@@ -11,8 +11,6 @@ from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.origins import (
-    decode,
-    encode,
     origin_of,
     separate_env,
 )
@@ -157,19 +155,6 @@ def test_an_id_that_a_module_registers(own, tmp_path):
     assert own not in sys.modules
     loaded.named_by_file = False
     np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
-
-
-def test_arguments_survive_encoding():
-    given = {"shape": (84, (1, 2)), "a": [1, 2.5, None, True, "x"], "inner": {"b": ()}}
-    assert decode(encode(given), "given") == given
-    array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    back = decode(encode(array), "array")
-    np.testing.assert_array_equal(back, array)
-    assert back.dtype == array.dtype
-    assert type(decode(encode(np.float32(0.5)), "number")) is np.float32
-    for value in (object(), {1: 2}, {"tuple": 1}, np.array([None]), [0] * 100_001):
-        with pytest.raises(TypeError, match=r"of (type|more than)"):
-            encode(value)
 
 
 class Own(gym.Env):

@@ -19,13 +19,6 @@ CLUSTERERS = [
     StochasticVQ(n_clusters=3, random_state=0),
     BatchDeterministicAnnealing(n_clusters=3, random_state=0),
 ]
-SEEDED = [
-    *CLUSTERERS,
-    *[
-        LVQ(n_prototypes=2, algorithm=name, random_state=0, max_iter=10)
-        for name in ("lvq1", "glvq", "rslvq")
-    ],
-]
 KERNELS = ["lvq1", "glvq", "rslvq"]
 
 
@@ -81,24 +74,6 @@ def test_kernels_keep_numbers_numbers(name, temperature, unit):
         temperature=temperature,
     )
     assert np.isfinite(moved).all()
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_samples_on_top_of_codevectors_of_two_classes(name):
-    codevectors = np.zeros((4, 2))
-    points, targets, order = np.zeros((5, 2)), np.array([0, 1, 0, 1, 0]), np.arange(5)
-    kernel = getattr(competition, name)
-    moved = run(kernel, codevectors, np.array([0, 0, 1, 1]), points, targets, order)
-    np.testing.assert_array_equal(moved, codevectors)
-
-
-@pytest.mark.parametrize("name", ["glvq", "rslvq"])
-def test_a_class_without_codevectors_and_a_single_class_move_nothing(name):
-    codevectors, labels, points, targets, order = problem()
-    kernel = getattr(competition, name)
-    for own, others in ((labels, np.full_like(targets, 7)), (0 * labels, 0 * targets)):
-        moved = run(kernel, codevectors, own, points, others, order)
-        np.testing.assert_array_equal(moved, codevectors)
 
 
 def test_rslvq_far_from_everything_does_not_underflow():

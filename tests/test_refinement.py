@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from oda_rl.annealing import refinement
 from oda_rl.annealing.cells import ward_merge
 from oda_rl.annealing.refinement import refine
 
@@ -78,14 +77,6 @@ def test_ward_is_brute_force(seed):
         np.testing.assert_array_equal(ward_merge(codevectors, masses, groups, n_clusters), expected)
 
 
-def test_ward_leaves_its_arguments_alone_and_merges_equals():
-    codevectors, masses, groups = np.ones((5, 2)), np.ones(5), np.array([0, 0, 1, 1, 1])
-    lineage = ward_merge(codevectors, masses, groups, 1)
-    np.testing.assert_array_equal(lineage, [[1, 1, 0, 0, 0], [0, 0, 1, 1, 1]])
-    np.testing.assert_array_equal(masses, np.ones(5))
-    np.testing.assert_array_equal(groups, [0, 0, 1, 1, 1])
-
-
 @pytest.mark.parametrize("effort", [0, 1, 6])
 @pytest.mark.parametrize(("d", "n_cells"), [(1, 2), (2, 30), (3, 12), (5, 21), (18, 45)])
 def test_no_move_of_a_single_point_is_an_improvement(effort, d, n_cells):
@@ -135,16 +126,6 @@ def test_breathing_leaves_a_bad_optimum():
     assert distortion(points, np.ones(120), free) < 400
 
 
-def test_same_generator_same_bits_and_arguments_are_left_alone():
-    points, weights, start, _ = problem(3)
-    copies = points.copy(), weights.copy(), start.copy()
-    first = refine(points, weights, start, np.random.default_rng(7))
-    second = refine(points, weights, start, np.random.default_rng(7))
-    np.testing.assert_array_equal(first, second)
-    for array, copy in zip((points, weights, start), copies, strict=True):
-        np.testing.assert_array_equal(array, copy)
-
-
 def test_points_without_weight_are_not_there():
     points, weights, start, _ = problem(4)
     more = np.concatenate([points, points + 100.0])
@@ -164,13 +145,6 @@ def test_codevectors_without_points_get_some():
         refined = refine(points, weights, bad, rng, effort=0)
         labels = squared_distances(points, refined).argmin(axis=1)
         assert len(np.unique(labels)) == 20
-
-
-def test_one_cell_is_the_mean():
-    points, weights, start, rng = problem(0, n_cells=1)
-    np.testing.assert_allclose(
-        refine(points, weights, start, rng), [np.average(points, axis=0, weights=weights)]
-    )
 
 
 @pytest.mark.parametrize("n_cells", [5, 6, 7])
@@ -194,16 +168,3 @@ def test_equal_points_and_constant_features():
     second = refine(with_constant[0], weights, with_constant[1], np.random.default_rng(1))
     np.testing.assert_array_equal(second[:, 1], 7.0)
     np.testing.assert_allclose(np.delete(second, 1, axis=1), first, rtol=1e-6)
-
-
-def test_many_points_are_refined_on_a_sample(monkeypatch):
-    points, weights, start, _ = problem(0, n=3000, n_cells=25)
-    expected = refine(points, weights, start, np.random.default_rng(0))
-    monkeypatch.setattr(refinement, "_SAMPLE", 25 * 1000)
-    sampled = refine(points, weights, start, np.random.default_rng(0))
-    again = refine(points, weights, start, np.random.default_rng(0))
-    np.testing.assert_array_equal(sampled, again)
-    error = distortion(points, weights, sampled)
-    assert error < 1.05 * distortion(points, weights, expected)
-    kept = refine(points, weights, expected, np.random.default_rng(0), effort=0)
-    assert distortion(points, weights, kept) <= distortion(points, weights, expected) * (1 + 1e-12)

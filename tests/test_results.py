@@ -1,7 +1,6 @@
 """Results keep their origin, and runs of other code are repeated."""
 
 import dataclasses
-import json
 import re
 import subprocess
 import sys
@@ -38,13 +37,6 @@ def test_runs_of_other_code_are_repeated(tmp_path, monkeypatch):
     assert [run.rows for run in again] == [run.rows for run in first]
     assert len(path.read_text().splitlines()) == 6  # those of the other code stay in the file
     assert {run.made.code for run in again} == {code_digest()}
-
-
-def test_runs_without_an_origin_are_repeated(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    run = {"setting": {"x": 3}, "rows": [{"y": 10}], "error": None, "seconds": 1.0}
-    path.write_text(json.dumps(run) + "\n")
-    assert run_all(square, [{"x": 3}], path, Execution(1))[0].rows == [{"y": 9}]
 
 
 def test_the_digest_ignores_comments(tmp_path):

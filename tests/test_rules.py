@@ -9,23 +9,17 @@ import pytest
 
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.distilling.simplifying import (
-    distinct,
     grounded,
     rounded,
     simplified,
-    unit_slopes,
 )
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.rules import (
-    affine,
     decide_by_rule,
     decide_in_box,
     in_box,
-    number,
     placed,
-    shortest,
-    without_units,
 )
 from oda_rl.reporting.page import policy_remarks
 
@@ -81,12 +75,6 @@ def test_loops_do_what_it_does_in_a_box():
         arrays = (policy.scores, policy.outputs, low, high, room)
         assert decide_in_box(arrays, point) == 0
         np.testing.assert_allclose(room[0], [2.0 * units[0], 1.5 + 1.5 * units[1]], atol=1e-12)
-
-
-def test_of_equal_scores_the_first_decides():
-    policy = RulePolicy(np.zeros((3, 2)), ONE_HOT[[1, 0, 2]], np.zeros((3, 1)))
-    assert policy.act(np.array([[4.0]]))[0] == 1
-    assert decide_by_rule(policy.in_loops.arrays, np.array([4.0])) == 1
 
 
 @pytest.mark.parametrize("policy", [p for p in POLICIES if p.codevectors.shape[1] == 2])
@@ -199,21 +187,6 @@ def test_in_box_they_are_what_the_box_makes_of_units():
     )
 
 
-def test_numbers():
-    assert affine(np.zeros(3), ["x", "y"]) == "0"
-    assert affine(np.array([-2.0, 0.0, 0.5]), ["x", "y"]) == "0.5·y - 2"
-    assert [number(x) for x in (1000.0, 0.12345, -0.0, 1e-5, 12345.0)] == [
-        "1000", "0.1235", "0", "1e-05", "12340"
-    ]  # fmt: skip
-    np.testing.assert_array_equal(shortest(np.zeros((2, 3))), np.zeros((2, 3)))
-    np.testing.assert_allclose(shortest(np.array([[0.0, 0.1, 0.7]])), [[0.0, 1.0, 7.0]])
-    np.testing.assert_array_equal(  # a third of 70 would lose digits
-        shortest(np.array([[-1.0, 3.0, 70.0]])), [[-1.0, 3.0, 70.0]]
-    )
-    assert without_units(["speed (m)", "speed (s)"]) == ["speed (m)", "speed (s)"]
-    assert without_units(["f(x) (m)", "(m)"]) == ["f(x) (m)", "(m)"]
-
-
 @pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], "ab"])
 def test_bad_names(names):
     policy = discrete(2, 2, 2)
@@ -224,32 +197,6 @@ def test_bad_names(names):
 
 
 # Made smaller.
-
-
-@policies
-def test_what_scores_share_and_their_unit_decide_nothing(policy):
-    points = points_of(policy)
-    for scores in (grounded(policy.scores), unit_slopes(policy.scores), shortest(policy.scores)):
-        same = RulePolicy(scores, policy.outputs, policy.codevectors)
-        np.testing.assert_array_equal(same.cells(points), policy.cells(points))
-    assert (grounded(policy.scores) == 0.0).any(axis=0).all()
-    assert np.abs(unit_slopes(policy.scores)[:, 1:]).min() == 1.0
-    if policy.n_cells == 2:
-        np.testing.assert_array_equal(grounded(policy.scores)[0], 0.0)
-
-
-def test_cells_that_score_as_an_earlier_one_are_left_out():
-    scores = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
-    kept, outputs = distinct((scores, np.arange(5.0)[:, None, None]))
-    np.testing.assert_array_equal(kept, scores[[0, 1, 4]])
-    np.testing.assert_array_equal(outputs.ravel(), [0, 1, 4])
-
-
-def test_rounded_to_digits():
-    numbers = np.random.default_rng(0).normal(size=1000) * 10.0 ** np.arange(-5, 5).repeat(100)
-    for digits in (1, 2, 4):
-        expected = [float(f"{x:.{digits - 1}e}") for x in numbers]
-        np.testing.assert_allclose(rounded(numbers, digits), expected, rtol=1e-12)
 
 
 @policies

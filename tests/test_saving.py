@@ -128,43 +128,6 @@ def test_a_damaged_size_is_not_believed(tmp_path):
         load_archive(file)
 
 
-OF_A_RULE = ("history_lineage", "memory_since", "planner_learned_min_error")
-
-
-@pytest.mark.parametrize(
-    ("kind", "env_id", "optional"),
-    [
-        (
-            FittedQAgent,
-            BARTO,
-            ("metric", "scale", "_values", "history_lineage", "explored", "scheme"),
-        ),
-        (quick_rule, BARTO, OF_A_RULE),
-        (quick_rule, "Pendulum-v1", OF_A_RULE),
-        (quick_rule, "FrozenLake-v1", OF_A_RULE),
-    ],
-)
-def test_damaged_files_of_others(kind, env_id, optional, tmp_path):
-    file = tmp_path / "agent.zip"
-    kind(env_id, seed=0).learn(300).save(file)
-    whole = file.read_bytes()
-    assert kind.load(file).num_timesteps == 300
-    step = len(whole) // 15
-    holes = [whole[:at] + bytes(50) + whole[at + 50 :] for at in range(0, len(whole) - 50, step)]
-    for damaged in (b"", whole[:1000], *holes):
-        file.write_bytes(damaged)
-        with pytest.raises(ValueError, match="is damaged"):
-            kind.load(file)
-    file.write_bytes(whole)
-    metadata, arrays = load_archive(file)
-    for name in arrays:
-        if name in optional:
-            continue  # there may be none
-        save_archive(file, metadata, {k: a for k, a in arrays.items() if k != name})
-        with pytest.raises(ValueError, match="is damaged"):
-            kind.load(file)
-
-
 def test_load_agent_finds_the_class(agent, tmp_path):
     fitted = FittedQAgent("CartPole-v1", seed=0).learn(300)
     rule = quick_rule("CartPole-v1", seed=0).learn(300)

@@ -130,12 +130,6 @@ def test_unknown_benchmark(load_script, capsys):
     assert line.startswith("there is no benchmark 'nothing': there are bodies, chip, ")
 
 
-def test_unknown_part(load_script):
-    script = load_script("reproduce_infex")
-    with pytest.raises(SystemExit, match="--only names .*nothing"):
-        script.main(script.Options(only=("nothing",)))
-
-
 def test_seeds_of_experiments_are_disjoint(load_script):
     script = load_script("common.experiment")
     firsts = sorted(first for first in script.FIRST_SEEDS.values() if first >= 100)
@@ -359,17 +353,6 @@ def late_first(env):
     """Which action a late environment begins with, when it is reset with seed 0."""
     env.reset(seed=0)
     return env._waiting
-
-
-def test_rotated_observations_keep_their_distances(load_script):
-    script = load_script("benchmarks.disturbed")
-    env = gym.make("MountainCar-v0")
-    scale = script.deviations(env.unwrapped)
-    plain = played(env, 0, 2, 2) / scale
-    seen = played(script.rotated(env, -1, np.random.default_rng(1)), 0, 2, 2)
-    assert not np.allclose(seen, plain, atol=0.01)
-    apart = [np.linalg.norm(x[:, None] - x[None], axis=2) for x in (plain, seen)]
-    assert apart[0] == pytest.approx(apart[1])
 
 
 def test_dynamic_programming_drives_up_the_hill(load_script, monkeypatch):

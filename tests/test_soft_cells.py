@@ -130,18 +130,6 @@ def test_the_slow_timescale_averages_what_cells_see():
     np.testing.assert_allclose(policy.covariances[0], np.cov(points.T), atol=0.02)
 
 
-def test_values_follow_their_codevector_up_the_slope():
-    rng = np.random.default_rng(3)
-    (arrays, moments, _), _ = some_policy(rng, n_cells=1)
-    observation, blend, values = rng.normal(size=D), no_blend(), np.zeros(A)
-    probe, before = rng.normal(size=D), np.zeros(A)
-    cells.evaluate(arrays, probe, blend, before)
-    cells.evaluate(arrays, observation, blend, values)
-    cells.observe(arrays, moments, blend, 0, 1.0, 0.0)
-    cells.evaluate(arrays, probe, blend, values)
-    np.testing.assert_allclose(values, before)
-
-
 @pytest.fixture
 def engine():
     """An engine with 20 cells at random."""

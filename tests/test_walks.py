@@ -7,7 +7,6 @@ import types
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import play
 
 
 def diffs(root):
@@ -97,17 +96,3 @@ def test_several_environments_teach_it(own):
     assert agent.visits.sum() == agent.num_timesteps >= 3_000
     assert len(agent.episodes.rows) > 20
     assert agent.learn(30).num_timesteps >= 3_030
-
-
-def test_its_own_loop_is_that_of_learn(own):
-    env, agent = gym.make("CartPole-v1"), own("CartPole-v1", seed=2)
-    agent.begin_episode()
-    play(agent, env, 700, seed=agent.draw_env_seed())
-    observation, _ = env.reset()
-    same(agent, own("CartPole-v1", seed=2).learn(700))
-    with pytest.raises(ValueError, match="not finite"):
-        agent.act([np.nan, 0.0, 0.0, 0.0])
-    agent.act(observation)
-    with pytest.raises(ValueError, match="not finite"):
-        agent.update(observation, 0, np.inf, observation, False, False)
-    assert agent.num_timesteps == 700
