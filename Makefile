@@ -41,9 +41,9 @@ lint: $(VENV)/developing
 	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
 
-# Licences of what the package needs, and known vulnerabilities where they can be looked up.
+# Known vulnerabilities of what is installed.
 audit: $(VENV)/developing
-	$(BIN)/python scripts/audit.py
+	$(BIN)/uv tool run pip-audit --path $$($(BIN)/python -c "import site; print(site.getsitepackages()[0])")
 
 # The site, in build/site; its examples run. Warnings are errors.
 docs: $(VENV)/developing

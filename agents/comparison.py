@@ -32,7 +32,7 @@ from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.runs.parallel import Execution, Rows, Run, failures, origins_of, rows_of, run_all
+from oda_rl.runs.parallel import Rows, Run, failures, origins_of, rows_of, run_all
 from oda_rl.runs.results import Origin, peak_megabytes
 
 OWN = {
@@ -160,7 +160,9 @@ class Comparison:
     """Where the rows come from: commit, command and versions."""
 
 
-def compare(plan: Plan, path: str | Path, execution: Execution | None = None) -> Comparison:
+def compare(
+    plan: Plan, path: str | Path, workers: int = 1, retry_failed: bool = False
+) -> Comparison:
     """Make all runs of a plan that are not in the file yet.
 
     Parameters
@@ -168,8 +170,8 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
     plan : Plan
     path : str or Path
         File of the results (see :func:`oda_rl.runs.parallel.run_all`).
-    execution : Execution, optional
-        By default one run at a time, since runs are timed.
+    workers, retry_failed
+        See there; by default one run at a time, since runs are timed.
 
     Raises
     ------
@@ -181,8 +183,7 @@ def compare(plan: Plan, path: str | Path, execution: Execution | None = None) ->
         If Stable-Baselines3 is not installed.
     """
     threshold = _checked(plan)
-    execution = execution or Execution(workers=1)
-    runs = run_all(measure, plan.settings(), path, execution, title=plan.env_id)
+    runs = run_all(measure, plan.settings(), path, workers, retry_failed, title=plan.env_id)
     return Comparison(plan, threshold, _rows(runs, threshold), failures(runs), origins_of(runs))
 
 

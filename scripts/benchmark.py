@@ -6,11 +6,12 @@ Run: python scripts/benchmark.py [NAME [--help] [options]]
 import ast
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from benchmarks import NAMES
-from common.experiment import start
+from common.experiment import SharedOptions, measure, start
 
 FOLDER = Path(__file__).parent / "benchmarks"
 
@@ -34,7 +35,10 @@ def main(arguments: Sequence[str]) -> None:
         print(f"there is no benchmark {name!r}: there are {', '.join(NAMES)}", file=sys.stderr)
         sys.exit(2)
     benchmark = import_module(f"benchmarks.{name}")
-    start(benchmark.main, benchmark.Options, benchmark.__doc__, f"benchmark.py {name}", options)
+    about = f"{benchmark.__doc__}\nWrites results/benchmark_{name}.csv. Runs are not repeated."
+    main = getattr(benchmark, "main", partial(measure, benchmark))
+    kind = getattr(benchmark, "Options", SharedOptions)
+    start(main, kind, about, f"benchmark.py {name}", options)
 
 
 if __name__ == "__main__":

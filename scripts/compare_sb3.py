@@ -3,36 +3,31 @@
 Ours have their package defaults, theirs rl-zoo's tuned hyper-parameters. What is measured, and how,
 says oda_rl/agents/comparison.py; ``oda-rl compare --env-id ...`` does it for any environment.
 
-Run: python scripts/compare_sb3.py [--seeds 5] [--own-seeds 20] [--total-timesteps 50000]
-Runs are kept in results/compare_sb3.jsonl as they end, and not repeated; one is made at a time,
-because they are timed. Writes results/compare_sb3.csv and results/compare_sb3.png, and a folder for
-each environment with its figure and its table (comparison.md).
+One run is made at a time, because they are timed. Writes results/compare_sb3.csv and
+results/compare_sb3.png, and a folder for each environment with its figure and table.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from benchmarks.suite import CART_POLES
-from common.experiment import ALONE, RESULTS, Experiment, say, start
+from common.experiment import RESULTS, Experiment, say, start
 from common.summaries import Rows
 
 from oda_rl.agents.comparison import OWN, Plan, compare, headline, origin_of_settings, solved_at
 from oda_rl.command.comparison import plot_comparison, write_comparison
-from oda_rl.runs.parallel import Execution
 from oda_rl.runs.results import markdown_table, read_rows, store_rows
 
 EXPERIMENT = Experiment("compare_sb3")
-SHARES = (0.5, 0.95)  # of the seeds
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    lines, ratios = [], []
+    lines = []
     for label, env_id in CART_POLES.items():
         group = rows.where(env_id=env_id)
         steps = max(group.values("steps"))
         counts = {of[0]["algorithm"]: len(of.groups("seed")) for of in group.groups("algorithm")}
         solved = solved_at(group, counts)
-        ratios += _ratios(label, group, counts)
         for i, (name, when) in enumerate(solved.items()):
             at = group.where(algorithm=name, steps=steps)
             found = "never"
@@ -45,11 +40,7 @@ def tables(rows: Rows) -> dict[str, str]:
     heads = ["after 50,000 steps", "", "seeds", "solved", "median (least seed)",
              "seconds to 95 % of seeds solved", "seconds", "numbers", "peak MB", "bytes",
              "µs a decision"]  # fmt: skip
-    about = ["", "", "seeds solved", "PPO's seconds / ours", "ours in a Python loop",
-             "steps: PPO, ours"]  # fmt: skip
-    return {
-        "compare": markdown_table(heads, lines), "compare ratios": markdown_table(about, ratios)
-    }  # fmt: skip
+    return {"compare": markdown_table(heads, lines)}
 
 
 def _of_suite(task: str, method: str, steps: int) -> Rows:
@@ -81,24 +72,6 @@ def _sizes(at: Rows) -> list[str]:
     ]  # fmt: skip
 
 
-def _ratios(label: str, rows: Rows, counts: dict[str, int]) -> list[list[str]]:
-    """Say how many times as long PPO takes until half and nearly all of the seeds are solved."""
-    lines = []
-    for name in (name for name in OWN if name in counts):
-        for share in SHARES:
-            found = solved_at(rows, counts, share)
-            ours, ppo = found[name], found["PPO"]
-            line = [label, f"`{name}`", f"{100 * share:.0f} %"]
-            if ours is None or ppo is None:
-                line += ["never"] * 3
-            else:
-                line += [f"{ppo.seconds / ours.seconds:.0f}"]
-                line += [f"{ppo.seconds / ours.loop_seconds:.0f}"]
-                line += [f"{ppo.steps:,}, {ours.steps:,}"]
-            lines.append(line)
-    return lines
-
-
 @dataclass(frozen=True)
 class Options:
     seeds: int = Plan.seeds
@@ -107,15 +80,13 @@ class Options:
     """Runs of each of our agents, and of PPO."""
     total_timesteps: int = Plan.total_timesteps
     """Environment steps of each run."""
-    execution: Execution = ALONE
-    """Where to run."""
 
 
 def main(options: Options) -> None:
     comparisons = []
     for name, env_id in CART_POLES.items():
         plan = Plan(env_id, options.seeds, options.own_seeds, options.total_timesteps)
-        found = compare(plan, EXPERIMENT.path(".jsonl"), options.execution)
+        found = compare(plan, EXPERIMENT.path(".jsonl"))
         say(*headline(found), *found.failed)
         written = write_comparison(found, EXPERIMENT.path(f"_{name}"))
         say(f"written: {', '.join(map(str, written))}")

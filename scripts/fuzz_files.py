@@ -26,7 +26,6 @@ go to results/fuzz_files.csv, and files that escaped to the folder --keep.
 """
 
 import ctypes
-import json
 import os
 import resource
 import signal
@@ -35,21 +34,23 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, Selection, chosen, say, start
 from common.file_changes import SavedFile, changed
 from common.fuzz_subjects import MAKERS, Subject, subject
 from common.summaries import Column, Row, Rows, Table, Text
 from numba import config
 
 from oda_rl import InvalidFileError
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",))
+EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",), timed=True)
 BATCH = 500  # cases in a child process
 THOROUGHLY = 16  # cases, of which one does what takes long, too
 Case = Callable[[], bytes]  # makes a file
@@ -57,6 +58,8 @@ SECONDS, PATIENCE = 60, 600  # of the processor and of the clock, for loading an
 MEMORY = Path("/dev/shm")  # files that nobody waits for until they are on a disk
 LOADING = 1.0, 100.0  # most seconds of the processor, and most MB beyond the size of the file
 _MMAP_THRESHOLD = -3  # what mallopt calls it
+_subject: Subject  # of a child process
+_cases: Sequence[Case]
 OUTCOMES = ("refused", "harmless", "wrong", "costly", "crashed", "hung")
 
 
@@ -74,62 +77,45 @@ class Outcome(NamedTuple):
 def outcomes(subject: Subject, cases: Sequence[Case]) -> Iterator[Outcome]:
     """Write files one after another, load and use them, in a child process, or one more each crash.
 
-    A case that ends its process is tried again alone: if it ends well then, one before it is to
-    blame.
+    What crashes may be the fault of a case before, in the same process.
     """
-    while cases:
-        found, ended = _of_child(subject, cases)
-        yield from found
-        if len(found) < len(cases):
-            if ended.name == "crashed" and found:
-                alone, again = _of_child(subject, [cases[len(found)]])
-                ended = ended._replace(said=f"{ended.said}, alone {(*alone, again)[0].name}")
-            found.append(ended)
-            yield ended
-        cases = cases[len(found) :]
-
-
-def _of_child(subject: Subject, cases: Sequence[Case]) -> tuple[list[Outcome], Outcome]:
-    """Return the outcomes of cases until one ends their process, and how it does."""
-    reader, writer = os.pipe()
+    pool = None
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        child = os.fork()
-        if child == 0:  # nothing that this process has open is closed, or written twice
-            os.close(reader)
-            _in_child(subject, cases, writer, folder)
-        os.close(writer)
-        with os.fdopen(reader) as pipe:
-            found = [Outcome(*json.loads(line)) for line in pipe if line.endswith("\n")]
-        number = os.waitpid(child, 0)[1] & 127  # the signal that ended it
-    too_long = number in (signal.SIGPROF, signal.SIGALRM)
-    return found, Outcome("hung" if too_long else "crashed", f"signal {number}")
+        for number in range(len(cases)):
+            if pool is None:
+                begin = subject, cases, folder
+                pool = ProcessPoolExecutor(1, get_context("fork"), _begin, begin)
+            begun = time.perf_counter()
+            try:
+                yield pool.submit(_outcome, number).result()
+            except BrokenProcessPool as death:
+                hung = time.perf_counter() - begun >= min(SECONDS, PATIENCE)
+                yield Outcome("hung" if hung else "crashed", str(death))
+                pool = None
+        if pool is not None:
+            pool.shutdown()
 
 
-def _in_child(subject: Subject, cases: Sequence[Case], writer: int, folder: str) -> None:
-    try:
-        # Large blocks go back to Linux when they are freed: what the next case takes is seen.
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)
-        tempfile.tempdir = folder
-        file = Path(folder) / "changed.zip"
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(null, 2)
-        for number, content in enumerate(cases):
-            file.write_bytes(content())
-            signal.setitimer(signal.ITIMER_PROF, SECONDS)  # kills, whatever compiled code does
-            signal.alarm(PATIENCE)
-            found = _outcome(subject, file, thoroughly=number % THOROUGHLY == 0)
-            os.write(writer, f"{json.dumps(found)}\n".encode())
-            signal.setitimer(signal.ITIMER_PROF, 0)
-    finally:
-        os._exit(0)
+def _begin(subject: Subject, cases: Sequence[Case], folder: str) -> None:
+    """Prepare a child process."""
+    global _subject, _cases
+    _subject, _cases, tempfile.tempdir = subject, cases, folder
+    # Large blocks go back to Linux when they are freed: what the next case takes is seen.
+    ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 17)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
 
 
-def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
+def _outcome(number: int) -> Outcome:
+    file = Path(tempfile.gettempdir()) / "changed.zip"
+    file.write_bytes(_cases[number]())
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)  # kills, whatever compiled code does
+    signal.alarm(PATIENCE)
     Path("/proc/self/clear_refs").write_text("5")  # the most memory so far is what there is now
     began, before, loaded, said = time.process_time(), _max_megabytes(), None, ""
     try:
-        loaded = subject.load(file)
+        loaded = _subject.load(file)
         name = "harmless"
     except InvalidFileError as error:
         name, said = "refused", str(error)
@@ -140,7 +126,9 @@ def _outcome(subject: Subject, file: Path, thoroughly: bool) -> Outcome:
     if name != "wrong" and (took > LOADING[0] or grown > LOADING[1]):
         name, said = "costly", f"{took:.2f} s, {grown:.0f} MB {said}"
     if name == "harmless":
-        subject.use(loaded, thoroughly)
+        _subject.use(loaded, number % THOROUGHLY == 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    signal.alarm(0)
     return Outcome(name, said[:1000], round(took, 4), round(grown, 2))
 
 
@@ -198,16 +186,13 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     seeds: int = 1
     """Blocks of cases of each class."""
     cases: int = 5000
     """Cases of a block."""
-    only: tuple[str, ...] = ()
-    """Classes; all by default."""
     keep: Path | None = None
     """Folder for files that escaped."""
-    execution: Execution = ALONE
 
 
 def main(options: Options) -> None:
@@ -218,7 +203,7 @@ def main(options: Options) -> None:
         for seed in EXPERIMENT.seeds(options)
         for name in chosen(options.only, MAKERS)
     ]  # fmt: skip
-    rows = EXPERIMENT.run(run, settings, options.execution)
+    rows = EXPERIMENT.run(run, settings, options)
     say(*tables(rows).values())
     escaped = sum(int(rows.column(name).sum()) for name in OUTCOMES[2:])
     sys.exit(int(escaped > 0))

@@ -32,25 +32,6 @@ _MAX_KILLS = 3  # of one training
 _EARLIEST = 0.8  # of the time that imports take
 
 
-@dataclass(frozen=True)
-class Undisturbed:
-    """An uninterrupted training."""
-
-    name: str
-    idle: float
-    """Seconds of a process that has nothing left to do."""
-    seconds: float
-    """Seconds of a process that trains from the beginning."""
-    ends: Any
-    """Content of its file."""
-
-
-def undisturbed(name: str, folder: Path) -> Undisturbed:
-    file = folder / f"{name}.zip"
-    seconds, idle = (ended(name, file) for _ in range(2))
-    return Undisturbed(name, idle, seconds, content(CASES[name].load(file), folder / "content.zip"))
-
-
 def ended(name: str, file: Path) -> float:
     """Train or resume to the end; return the seconds."""
     begun = time.perf_counter()
@@ -78,49 +59,48 @@ def steps_in(file: Path) -> int:
     return steps
 
 
-def disturbed(whole: Undisturbed, most: int, rng: np.random.Generator, folder: Path) -> list[Row]:
-    """Kill a training up to ``most`` times, finish and compare it; return a row per kill."""
-    name, rows = whole.name, list[Row]()
+def disturbed(
+    name: str, times: tuple[float, float], ends: Any, most: int, rng: np.random.Generator,
+    folder: Path,
+) -> list[Row]:  # fmt: skip
+    """Kill a training up to ``most`` times, finish and compare it; return a row per kill.
+
+    ``times`` are seconds of a process that has nothing left to do, and of one that trains from the
+    beginning; ``ends`` is the content of the file of an uninterrupted training.
+    """
+    rows = list[Row]()
     file = folder / "killed.zip"
     for path in folder.glob("*killed.zip*"):
         path.unlink()
     for _ in range(int(rng.integers(1, most + 1))):
-        moment = float(rng.uniform(_EARLIEST * whole.idle, whole.seconds))
+        moment = float(rng.uniform(_EARLIEST * times[0], times[1]))
         if not killed(name, file, moment):
             break
         rows.append({"case": name, "seconds": moment, "steps": steps_in(file)})
     ended(name, file)
-    same = content(CASES[name].load(file), folder / "content.zip") == whole.ends
+    same = content(CASES[name].load(file), folder / "content.zip") == ends
     left = len(list(folder.glob(".*")))  # of files that were being written
     return [{**row, "same": same and left == 0} for row in rows]
 
 
-def _name(group: Rows) -> str:
-    cases = group.values("case")
-    return str(cases[0]) if len(cases) == 1 else "all"
-
-
-def _share(group: Rows) -> str:
-    return f"{int(group.column('same').sum())} of {len(group)}"
-
-
-def _before(group: Rows) -> str:
-    return str(int((group.column("steps") < 0).sum()))
-
-
-def _between(group: Rows) -> str:
-    steps = group.column("steps")
-    found = steps[steps >= 0]
-    return f"{found.min():,} to {found.max():,}" if len(found) else "-"
-
-
 def tables(rows: Rows) -> dict[str, Table]:
+    def cases(group: Rows) -> str:
+        names = group.values("case")
+        return str(names[0]) if len(names) == 1 else "all"
+
+    def between(group: Rows) -> str:
+        steps = group.column("steps")
+        found = steps[steps >= 0]
+        return f"{found.min():,} to {found.max():,}" if len(found) else "-"
+
     columns = [
-        Column("", _name),
-        Column("kills with the same bits in the end", _share),
-        Column("before the first checkpoint", _before),
-        Column("steps in the checkpoint that was left", _between),
-    ]
+        Column("", cases),
+        Column("kills with the same bits in the end",
+               lambda group: f"{int(group.column('same').sum())} of {len(group)}"),
+        Column("before the first checkpoint",
+               lambda group: str(int((group.column("steps") < 0).sum()))),
+        Column("steps in the checkpoint that was left", between),
+    ]  # fmt: skip
     return {"kills": Table("trainings that were killed", columns, [rows])}
 
 
@@ -141,16 +121,19 @@ def main(options: Options) -> None:
     with TemporaryDirectory() as place, Progress(console=CONSOLE) as line:
         folder = Path(place)
         task = line.add_task("undisturbed", total=len(names))
-        ends = []
+        whole = []
         for name in names:
-            ended(name, folder / "compiled.zip")  # which compiles, if that has to be
-            (folder / "compiled.zip").unlink()
-            ends.append(undisturbed(name, folder))
+            file = folder / f"{name}.zip"
+            ended(name, file)  # which compiles, if that has to be
+            file.unlink()
+            seconds, idle = (ended(name, file) for _ in range(2))
+            ends = content(CASES[name].load(file), folder / "content.zip")
+            whole.append((name, (idle, seconds), ends))
             line.advance(task)
         kills = line.add_task("kills", total=options.kills)
-        for whole in cycle(ends):
+        for training in cycle(whole):
             most = min(_MAX_KILLS, options.kills - len(rows))
-            rows += disturbed(whole, most, rng, folder)
+            rows += disturbed(*training, most, rng, folder)
             line.update(kills, completed=len(rows))
             if len(rows) == options.kills:
                 break

@@ -11,10 +11,7 @@ one run at a time.
 On WBCD the generalised I-divergence, which the paper takes there, is one more method.
 
 Run: python scripts/reproduce_classification.py --data FOLDER_WITH_THE_FILES
-     python scripts/reproduce_classification.py --backend dask --address tcp://...
 Without --data it leaves out WBCD and PIMA, whose files scikit-learn does not have.
-Runs are kept as they end in results/reproduce_classification.jsonl; writes
-results/reproduce_classification.csv (every fold).
 """
 
 import warnings
@@ -23,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from common.datasets import Sample, load, sets
-from common.experiment import FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, seconds, start
+from common.experiment import Experiment, MethodSelection, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, among, of, the
 from sklearn.base import ClassifierMixin
 from sklearn.datasets import make_circles, make_classification, make_moons
@@ -37,7 +34,6 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
-from oda_rl.runs.parallel import Execution
 
 EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds", "n_inner"))
 N_FOLDS = 5
@@ -130,21 +126,15 @@ def published(line: Rows) -> str:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(MethodSelection):
     data: Path | None = None
     """Folder with wbcd.data and pima.csv."""
-    seeds: tuple[int, ...] = (FIRST_SEEDS[EXPERIMENT.name],)
-    """Seeds of data, folds and methods, with five folds each."""
+    seeds: int = 1
+    """Draws of data, folds and methods, with five folds each."""
     folds: int = N_FOLDS
     """Number of the five folds to do."""
     inner_folds: int = N_FOLDS
     """Folds of a training set, in which all methods but ODA choose among candidates."""
-    only: tuple[str, ...] = ()
-    """Names of the data sets to do; all by default."""
-    methods: tuple[str, ...] = ()
-    """Names of the methods to compare, ODA and random forest among them; all by default."""
-    execution: Execution = Execution()  # noqa: RUF009
-    """Where to run."""
 
 
 def settings(options: Options) -> list[Row]:
@@ -153,13 +143,12 @@ def settings(options: Options) -> list[Row]:
         "WBCD": None, "PIMA": None, "WDBC": None, "digits": None, RARE: N_RARE,
     }  # fmt: skip
     names = chosen(options.methods, contestants(0))
-    refuse_reserved(options.seeds)
     return [
         {
             **one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS,
             "n_inner": options.inner_folds,
         }
-        for seed in options.seeds
+        for seed in EXPERIMENT.seeds(options)
         for one in sets(sizes, options.data, options.only)
         for fold in range(min(options.folds, N_FOLDS))
         for method in names
@@ -168,7 +157,7 @@ def settings(options: Options) -> list[Row]:
 
 
 def main(options: Options) -> None:
-    rows = EXPERIMENT.run(measure, settings(options), options.execution)
+    rows = EXPERIMENT.run(measure, settings(options), options)
     say(*tables(rows).values())
 
 

@@ -12,11 +12,6 @@ For every point of the figure --draws settings are drawn from one space, with on
 partition's own, and tried on the same tuning seeds; those with the best means are tried on more
 tuning seeds, and the best mean over all of them is then run on fresh seeds. A
 result is the mean length of 100 greedy episodes after --steps steps of training.
-
-Run: python scripts/reproduce_figure5.py [--workers 2]
-     python scripts/reproduce_figure5.py --backend dask --address tcp://...:8786
-Runs are kept as they end in results/figure5_tuning.jsonl and results/figure5.jsonl; writes
-results/figure5.csv, results/figure5_tuning.csv and results/figure5.png.
 """
 
 from collections.abc import Mapping
@@ -24,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common.experiment import FIRST_SEEDS, Experiment, SharedOptions, chosen, say, start
+from common.experiment import FIRST_SEEDS, Experiment, Selection, chosen, say, start
 from common.summaries import Row, Rows, open_axes
 
 from oda_rl.plotting.axes import COLORS, new_axes
@@ -155,7 +150,7 @@ def tune(all_points: list[Point], options: "Options") -> tuple[list[Run], list[R
             for point, i in begun
             for seed in seeds
         ]
-        made = TUNING.runs(train, settings, options.execution, title)
+        made = TUNING.runs(train, settings, options, title)
         returns = np.array([run.rows[0]["mean"] if run.rows else 0.0 for run in made])
         sums = returns.reshape(len(begun), len(seeds)).sum(axis=1)
         totals = [{i: total[i] for i in still} for total, still in zip(totals, left, strict=True)]
@@ -228,7 +223,7 @@ def place(own: Rows) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     draws: int = 16
     """Settings tried for each point."""
     tuning_seeds: int = 4
@@ -239,8 +234,6 @@ class Options(SharedOptions):
     """Seeds on which they are tried in addition."""
     steps: int = 100_000
     """Environment steps of each training."""
-    only: tuple[str, ...] = ()
-    """Sizes to run, as in the results; all by default."""
 
 
 def main(options: Options) -> None:
@@ -252,7 +245,7 @@ def main(options: Options) -> None:
         for point, drawn in zip(todo, best, strict=True)
         for seed in EXPERIMENT.seeds(options)
     ]
-    runs = EXPERIMENT.runs(train, settings, options.execution, "fresh seeds")
+    runs = EXPERIMENT.runs(train, settings, options, "fresh seeds")
     say(
         f"{len(todo)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
         f"seeds (from {FIRST_SEEDS[TUNING.name]:,} on), and the best {options.finalists} x "

@@ -13,8 +13,6 @@ density   held-out log-density beside KernelDensity of the same bandwidth, and f
 
 Run: python scripts/reproduce_infex.py --data FOLDER
 Takes zip.train.gz as usps.train.gz from the folder; without it the first two parts are left out.
-Runs are kept as they end in results/reproduce_infex.jsonl; writes results/infex_PART.csv and
-results/infex_toy.png.
 """
 
 import time
@@ -26,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from common.datasets import load, sets
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.experiment import Experiment, SharedOptions, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, Text, of, the
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -38,10 +36,9 @@ from oda_rl._types import FloatArray
 from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.plotting.estimators import plot_exemplar_density
-from oda_rl.runs.parallel import Execution
+from oda_rl.plotting.estimators import plot_density
 
-EXPERIMENT = Experiment("reproduce_infex")
+EXPERIMENT = Experiment("reproduce_infex", timed=True)
 PER_DIGIT = 110
 SIGMAS = (440.0, 460.0, 480.0, 500.0, 520.0, 540.0)
 RADII = (800.0, 1000.0, 1200.0, 1400.0, 1600.0, 1800.0, 2000.0)
@@ -190,7 +187,6 @@ class Options(SharedOptions):
     """Folder of usps.train.gz."""
     only: tuple[str, ...] = ()
     """Names of the parts to do; all by default."""
-    execution: Execution = ALONE
 
 
 def settings(options: Options) -> list[Row]:
@@ -215,17 +211,6 @@ def settings(options: Options) -> list[Row]:
         for variant in varied[part]
         for seed in EXPERIMENT.seeds(options)
     ]
-
-
-def medians(part: str, rows: Rows) -> Table:
-    """Return medians over the seeds, a line for each variant."""
-    numbers = [key for key, value in rows[0].items() if isinstance(value, float | int)]
-    varied = ("sigma", "radius", "candidates", "d", "factor")
-    by = [key for key in varied if key in rows[0]]
-    columns = [Column(key, the(key)) for key in by]
-    columns += [Column(key, of(np.median, key, ".5g")) for key in numbers
-                if key not in (*by, "seed", "threads")]  # fmt: skip
-    return Table(part, columns, rows.groups(*by))
 
 
 def likelihoods(rows: Rows) -> dict[str, Table]:
@@ -277,6 +262,9 @@ def densities(rows: Rows) -> dict[str, Table]:
     return {"infex density": Table("densities", columns, lines)}
 
 
+TABLES = {"table": likelihoods, "codebook": margins, "density": densities}
+
+
 def ahead(line: Rows) -> str:
     """Return the gain over a kernel density estimate, draw by draw."""
     return f"{np.median(line.column('infex') - line.column('kernels')):+.2f}"
@@ -296,7 +284,7 @@ def draw_toy(rows: Rows, seed: int) -> Any:
     fixed = ConvexClustering(TOY_SIGMA).fit(points)
     infex = INFEX(bandwidth=TOY_SIGMA, random_state=seed).fit(points)
     for ax, model, title in zip(axes, (fixed, infex), ("samples", "anywhere"), strict=False):
-        plot_exemplar_density(model, points, ax)
+        plot_density(model, points, ax=ax)
         ax.set_title(f"exemplars: {title}", loc="left")
     drawn = rows.where(seed=seed)
     on_grid = Rows(row for row in drawn if row["candidates"] > 0)
@@ -310,16 +298,17 @@ def draw_toy(rows: Rows, seed: int) -> Any:
 
 
 def main(options: Options) -> None:
-    runs = EXPERIMENT.runs(run, settings(options), options.execution)
+    runs = EXPERIMENT.runs(run, settings(options), options)
     for part in PARTS:
         of_part = [run for run in runs if run.setting["part"] == part and run.rows]
         if not of_part:
             continue
         files = Experiment(f"infex_{part}", leave_out=("part", "folder"))
         rows = files.store(of_part)
-        say(medians(part, rows))
         if part == "toy":
             files.save(draw_toy(rows, EXPERIMENT.seeds(options).start))
+        else:
+            say(*TABLES[part](rows).values())
 
 
 if __name__ == "__main__":

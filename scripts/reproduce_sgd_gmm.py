@@ -16,8 +16,7 @@ Stochastic EM has the steps that were best for it on USPS with seeds 0 to 7, of 
 the digits it is as good with any of them.
 
 Run: python scripts/reproduce_sgd_gmm.py --data FOLDER
-Without --data it takes the digits that come with scikit-learn. Runs are kept as they end in
-results/reproduce_sgd_gmm.jsonl; writes results/reproduce_sgd_gmm.csv and two pictures there.
+Without --data it takes the digits that come with scikit-learn.
 """
 
 import math
@@ -31,7 +30,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from common.datasets import Sample, usps
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds, start
+from common.experiment import Experiment, SharedOptions, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, among, of, the
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
@@ -43,10 +42,10 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
-from oda_rl.runs.parallel import Execution
+from oda_rl.plotting.axes import new_axes
+from oda_rl.plotting.estimators import plot_density
 
-EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",))
+EXPERIMENT = Experiment("reproduce_sgd_gmm", leave_out=("folder",), timed=True)
 K = 64
 EM_PASSES = 30
 STEPS = {"first_step": 0.05, "last_step": 1e-4}
@@ -240,7 +239,6 @@ class Options(SharedOptions):
     """Made-up images of 3072 features."""
     only: tuple[str, ...] = ()
     """Experiments: likelihood, robustness, low dimension, drift, speed, wide; all by default."""
-    execution: Execution = ALONE
 
 
 def settings(options: Options) -> list[Row]:
@@ -302,19 +300,22 @@ def draw(folder: Path | None) -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = SGDGaussianMixture(K, batch_size=10, max_iter=30, random_state=0).fit(train)
-    grid = plot_component_grid(model)
+    panels = new_axes(4.8, 4.8, *model.grid_shape_[::-1])
+    for panel, mean in zip(panels, model.means_, strict=True):
+        panel.imshow(mean.reshape(math.isqrt(len(mean)), -1), cmap="gray_r")
+        panel.axis("off")
     rng = np.random.default_rng(0)
     turn = rng.uniform(0.0, 3.0 * np.pi, 2000)
     spiral = np.column_stack([turn * np.cos(turn), turn * np.sin(turn)]) / 4.0
     spiral += rng.normal(scale=0.1, size=spiral.shape)
     flat = SGDGaussianMixture(25, covariance_type="full", variance_floor=0.005, random_state=0)
-    return grid, plot_mixture_density(flat.fit(spiral), spiral)
+    return panels[0], plot_density(flat.fit(spiral), spiral)
 
 
 def main(options: Options) -> None:
     if options.data is None:
         say("no --data: images are the digits that come with scikit-learn")
-    rows = EXPERIMENT.run(run, settings(options), options.execution)
+    rows = EXPERIMENT.run(run, settings(options), options)
     say(*map(measured, rows.groups("experiment", "data")))
     for axes, name in zip(draw(options.data), ("grid", "density"), strict=True):
         EXPERIMENT.save(axes, f"_{name}.png")

@@ -7,11 +7,8 @@ of the class) and poorly: with all codevectors three standard deviations outside
 
 Accuracies are those on 5000 points that nothing was learned from or chosen by.
 
-Run: python scripts/reproduce_toys.py [--workers 2]
-     python scripts/reproduce_toys.py --backend dask --address tcp://...:8786
-Runs are kept as they end in results/reproduce_toys.jsonl; writes results/reproduce_toys.csv (every
-accuracy), results/reproduce_toys.png and results/annealing.gif (both of the first seed, whose
-models are trained again for them).
+Writes results/reproduce_toys.csv (every accuracy), results/reproduce_toys.png and
+results/annealing.gif (both of the first seed, whose models are trained again for them).
 """
 
 from dataclasses import dataclass
@@ -21,13 +18,15 @@ import numpy as np
 from common.datasets import Sample, gaussians
 from common.experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
 from common.summaries import Column, Row, Rows, Table, of, the
+from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
 from oda_rl._types import FloatArray
-from oda_rl.plotting.estimators import animate_annealing, plot_decision_regions
+from oda_rl.plotting.axes import new_axes
+from oda_rl.plotting.estimators import plot_decision_regions
 from oda_rl.quantization.vq import LVQ
 from oda_rl.runs.parallel import Run
 
@@ -184,10 +183,22 @@ def draw_figures(runs: list[Run]) -> None:
     if shown:
         EXPERIMENT.save(figure(list(shown.values())))
     if ANIMATED in shown:
-        fitted = shown[ANIMATED][-2]
-        points, classes = fitted.sample
-        animate_annealing(fitted.model, points, RESULTS / "annealing.gif", classes)
-        say(f"written: {RESULTS / 'annealing.gif'}")
+        animate(shown[ANIMATED][-2])
+
+
+def animate(stage: Stage) -> None:
+    """Write a GIF with a frame for each temperature level."""
+    ax, path = new_axes(5.6, 5.0)[0], RESULTS / "annealing.gif"
+    writer = PillowWriter(fps=4)
+    with writer.saving(ax.figure, path, dpi=110):
+        for level in range(len(stage.model.history_)):
+            model = stage.model.at_level(level)
+            ax.clear()
+            plot_decision_regions(model, *stage.sample, ax=ax)
+            k = len(model.codevectors_)
+            ax.set_title(f"T = {model.temperature_:.3g}, K = {k}", loc="left")
+            writer.grab_frame()
+    say(f"written: {path}")
 
 
 @dataclass(frozen=True)
@@ -209,7 +220,7 @@ def settings(options: Options) -> list[Row]:
 
 
 def main(options: Options) -> None:
-    runs = EXPERIMENT.runs(run, settings(options), options.execution)
+    runs = EXPERIMENT.runs(run, settings(options), options)
     rows = EXPERIMENT.store(runs)
     rows.sort(key=lambda row: (DATA.index(row["data"]), STARTS.index(row["start"])))
     say(stage_table(rows), start_table(rows))

@@ -7,7 +7,6 @@ the last column is the share of the shift that the learners follow in one more s
 
 Run: python scripts/soak.py
      python scripts/soak.py --only mixture --share 0.01
-Runs are stored in results/soak.jsonl, and not repeated. Writes results/soak.csv.
 """
 
 import json
@@ -18,38 +17,32 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, SharedOptions, chosen, say, start
 from common.summaries import Column, Row, Rows, Table, the
 from rich.console import Console
 from rich.progress import track
 
 from oda_rl import ODAClusterer, SGDGaussianMixture
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("soak", leave_out=("stretches",))
+EXPERIMENT = Experiment("soak", leave_out=("stretches",), timed=True)
 BARTO = "oda_rl/BartoCartPole-v0"
 STRETCHES = 100
 WARM = 20  # stretches, which are left out
 BLOCK = 100_000  # samples that are shown at once
 PLACES = np.array([[-6.0, 0.0], [-2.0, 4.0], [2.0, -4.0], [6.0, 0.0]])  # of the samples
 SHIFT = 1.0
-MEGABYTE, SPEED = 1.0, 0.1  # by which memory may go up and down, and speed change
-
-Stretch = Callable[[int], None]
-Told = Callable[[], Row]
 
 
-@dataclass(frozen=True)
-class Learner:
+class Learner(NamedTuple):
     """A learner in a long run."""
 
-    show: Stretch
+    show: Callable[[int], Any]
     """Takes how many steps or samples."""
-    told: Told
+    told: Callable[[], Row]
     follow: Callable[[int], float]
     """The share of the way that is followed in one stretch after the samples have moved."""
 
@@ -62,7 +55,7 @@ def agent(made: Any) -> Learner:
     return Learner(made.learn, told, lambda n: float("nan"))
 
 
-def stream(made: Any, centres: Callable[[], np.ndarray], told: Told) -> Learner:
+def stream(made: Any, centres: Callable[[], np.ndarray], told: Callable[[], Row]) -> Learner:
     """Show an estimator samples around four places, drawn once and shown again and again."""
     rng = np.random.default_rng(0)
     samples = PLACES[rng.integers(4, size=BLOCK)] + rng.normal(scale=0.5, size=(BLOCK, 2))
@@ -182,7 +175,6 @@ class Options(SharedOptions):
     """Share of the steps of each run."""
     stretches: int = STRETCHES
     """Stretches of each run."""
-    execution: Execution = ALONE
 
 
 def main(options: Options) -> None:
@@ -190,7 +182,7 @@ def main(options: Options) -> None:
         {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": options.stretches}
         for kind in chosen(options.only, KINDS)
     ]
-    rows = EXPERIMENT.run(measure, settings, options.execution)
+    rows = EXPERIMENT.run(measure, settings, options)
     say(*tables(rows).values())
 
 

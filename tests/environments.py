@@ -1,8 +1,10 @@
 """Environments and wrappers that tests of all agents play in."""
 
+import itertools
 import os
 import signal
 import time
+from contextlib import contextmanager
 from functools import partial
 
 import gymnasium as gym
@@ -11,6 +13,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import ModelAgent
+from oda_rl.agents.base.files import Checkpoints
 from oda_rl.runs.parallel import attempt
 
 BARTO = "oda_rl/BartoCartPole-v0"
@@ -218,3 +221,26 @@ def live(agent, env, steps):
     """As :func:`play`, from a new episode on."""
     agent._engine.begin_episode()
     play(agent, env, steps)
+
+
+class Stopped(BaseException):
+    """A training has been stopped."""
+
+
+@contextmanager
+def stopped_after(checkpoints, seen=None):
+    """Stop a training when it has written so many checkpoints; ``seen`` gets their steps."""
+    usual, written = Checkpoints.write, itertools.count(1)
+
+    def write(self, agent, run, seed):
+        usual(self, agent, run, seed)
+        if seen is not None:
+            seen.append(run.steps)
+        if next(written) == checkpoints:
+            raise Stopped
+
+    Checkpoints.write = write
+    try:
+        yield
+    finally:
+        Checkpoints.write = usual

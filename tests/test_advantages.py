@@ -14,9 +14,9 @@ from oda_rl.agents.base.memory import (
     TERMINAL,
     discounted_returns,
 )
-from oda_rl.agents.fitting import advantages, joint
+from oda_rl.agents.fitting import advantages, regression
+from oda_rl.agents.fitting.advantages import Moments, Placed, Rows
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience
-from oda_rl.agents.fitting.placed import Moments, Placed, Rows
 from oda_rl.agents.fitting.regression import Belief, Reach, moments_of
 
 
@@ -36,7 +36,7 @@ def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
 def fit_in_joint(observations, steps, values=None, seed=0, **config):
     settings = FittedQConfig(gamma=DISCOUNT, **config)
     seen = Experience(observations, steps, 2)
-    return joint.fit(seen, values, None, settings, np.random.default_rng(seed))
+    return regression.fit(seen, values, None, settings, np.random.default_rng(seed))
 
 
 def problem(seed=0, d=3):
@@ -115,7 +115,8 @@ def test_each_part_is_fitted_to_what_the_other_leaves(monkeypatch, rounds, d):
     rows, placed, rng = problem(seed=1, d=d)
     own, near, weights, _ = rows
     belief = Belief(-9.0, 9.0, 5.0, 0.4)
-    config = FittedQConfig(gamma=0.9, trace_decay=0.5, tolerance=0.0)
+    config = FittedQConfig(gamma=0.9, trace_decay=0.5)
+    monkeypatch.setattr(advantages, "_TOLERANCE", 0.0)
     seen = []
     go_on = advantages.go_on
 

@@ -276,10 +276,7 @@ BAD_SETTINGS = {
         "cells_per_root": (0.0, INF),
         "optimism": (0.0, NAN),
         "refit_every": (0.0,),
-        "tolerance": (-1.0,),
         "exploration": (-0.1, INF),
-        "sweeps": (0, 10_001),  # an agent from elsewhere could make others wait for ever
-        "first_sweeps": (0, 10_001),
         "min_refit": (0,),
         "longest_hold": (0,),
         "kept_policies": (0,),

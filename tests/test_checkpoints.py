@@ -10,7 +10,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, Exploring, Plain
+from environments import BARTO, Exploring, Plain, Stopped, stopped_after
 from test_run_folders import kill_when, steps_in
 
 from oda_rl import InvalidFileError
@@ -24,7 +24,7 @@ from oda_rl.envs.dynamics import stateful
 from oda_rl.files.archive import load_archive, save_archive
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from common.trainings import CASES, COMMAND, Stopped, content, stopped_after
+from common.trainings import CASES, COMMAND, content
 
 
 def assert_same(one, other):

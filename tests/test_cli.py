@@ -275,7 +275,7 @@ def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
     assert loaded.evaluate(1, seed=0).shape == (1,)
 
 
-def test_simplify_prints_the_rule_and_draws_the_curve(tmp_path, capsys, monkeypatch):
+def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     FittedQAgent("CartPole-v1", seed=0).learn(4_000).save(run)
     monkeypatch.setattr(distil, "SIZES", (2, 3))
@@ -284,7 +284,6 @@ def test_simplify_prints_the_rule_and_draws_the_curve(tmp_path, capsys, monkeypa
     assert "the rule:" in printed
     assert "what rules return" in printed
     assert "push" in (run / "rule.txt").read_text(encoding="utf-8")
-    assert (run / "cells.png").stat().st_size > 5000
     assert main(["simplify", str(run), "--cells", "1"]) == 2
     assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err
 
@@ -332,17 +331,15 @@ def test_a_configuration_is_read_back_and_flags_win(tmp_path):
     assert same._require_env().spec.kwargs["is_slippery"] is False
 
 
-@pytest.mark.parametrize("kind", ["csv", "tensorboard"])
-def test_episodes_are_logged(kind, tmp_path):
+def test_episodes_are_logged(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     arguments = ["--algo", "two-timescale", "--total-timesteps", "1500", "--n-eval-episodes", "1"]
-    assert main(["train", *arguments, "--log", kind, "--out", str(tmp_path)]) == 0
+    assert main(["train", *arguments, "--log", "tensorboard", "--out", str(tmp_path)]) == 0
     episodes = load_agent(tmp_path).episodes.rows
-    if kind == "tensorboard":
-        assert list((tmp_path / "tensorboard").glob("events.*"))
-        return
-    rows = np.loadtxt(tmp_path / "episodes.csv", delimiter=",", skiprows=1)
-    np.testing.assert_allclose(rows[:, 1], episodes[:, 0])
-    np.testing.assert_array_equal(rows[:, 0], np.cumsum(episodes[:, 1]))
+    logged = EventAccumulator(str(tmp_path / "tensorboard")).Reload().Scalars("episode/return")
+    np.testing.assert_allclose([event.value for event in logged], episodes[:, 0])
+    assert [event.step for event in logged] == np.cumsum(episodes[:, 1]).tolist()
 
 
 def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from test_adaptation import NEAR_SIGHTED
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.environments.spaces import ActionBox
-from oda_rl.agents.fitting.action_codevectors import TakenActions, place
+from oda_rl.agents.fitting.cells import TakenActions, place
 from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.command.cli import main
@@ -288,7 +288,6 @@ def test_the_command_trains_it(tmp_path, capsys):
     assert (out / "partition.png").exists()
     assert main(["explain", str(out), "--steps", "200"]) == 0
     assert "codevector" in capsys.readouterr().out
-    assert (out / "explanation.png").exists()
     assert main(["export", str(out)]) == 0
     assert "void oda_policy" in (out / "policy.h").read_text(encoding="utf-8")
     assert main(["export", str(out), "--fixed-point"]) == 2

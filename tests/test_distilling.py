@@ -1,4 +1,3 @@
-from dataclasses import replace
 from types import SimpleNamespace
 
 import gymnasium as gym
@@ -20,7 +19,6 @@ from oda_rl.agents.distilling.teachers import (
     teacher_of,
 )
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.plotting.agents import plot_sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more steps, may do better", "ignore:.*too few")
 
@@ -250,23 +248,6 @@ def test_a_grid_of_continuous_actions_becomes_these():
     found = agent.simplify(n_cells=2, steps=3000, seed=0)
     assert found.policy.continuous
     assert "force" in found.rules()
-
-
-def test_the_curve_is_drawn():
-    rng = np.random.default_rng(0)
-    sizes = tuple(
-        Size(k, replace(UPRIGHT), rng.normal(400.0 + 10.0 * k, 30.0, 20)) for k in (2, 3, 4)
-    )
-    interface = BudgetedEnv("CartPole-v1", 2, 100).interface
-    found = Distilled(
-        sizes[1].policy, interface, "CartPole-v1", sizes[1].returns, np.full(20, 450.0), 1, sizes
-    )
-    ax = plot_sizes(found)
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["its teacher", "selected", "rule"]
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), [one.returns.mean() for one in sizes])
-    with pytest.raises(ValueError, match="curve is empty"):
-        plot_sizes(replace(found, curve=()))
 
 
 # ---------------------------------------------------------------- values that are not known

@@ -1,34 +1,22 @@
-import importlib
 import json
 import os
 import signal
-import sys
-import threading
-import time
 
-import joblib
 import numpy as np
 import pytest
 from test_results import fails, square, unsigned
 
 from oda_rl.agents import TwoTimescaleAgent
-from oda_rl.runs.parallel import Execution, _files_beside, failures, rows_of, run_all
-from oda_rl.runs.statistics import interquartile_mean, summarize
+from oda_rl.runs.parallel import failures, rows_of, run_all
+from oda_rl.runs.statistics import summarize
 
 
-def training(seed, gamma, folder=None, pause=0.0):
-    if folder is not None:
-        (folder / f"{seed}-{time.time_ns()}").touch()
-    time.sleep(pause)
+def training(seed, gamma):
     agent = TwoTimescaleAgent("CartPole-v1", seed=seed, gamma=gamma).learn(1500)
     return [
         {"episodes": len(agent.episodes.rows), "value": agent.q_values.sum()},
         {"episodes": len(agent.episodes.rows), "value": agent.evaluate(2, seed=seed).mean()},
     ]
-
-
-def trainings(n, **more):
-    return [{"seed": seed, "gamma": 0.9, **more} for seed in range(n)]
 
 
 def odd(seed, folder):
@@ -42,8 +30,8 @@ def odd(seed, folder):
 
 
 def test_each_setting_is_run_once_and_in_order(tmp_path):
-    settings = trainings(3)
-    runs = run_all(training, settings, tmp_path / "runs.jsonl", Execution(2))
+    settings = [{"seed": seed, "gamma": 0.9} for seed in range(3)]
+    runs = run_all(training, settings, tmp_path / "runs.jsonl", 2)
     assert [run.setting for run in runs] == settings
     assert all(run.error is None and run.seconds > 0 for run in runs)
     expected = [{**setting, **row} for setting in settings for row in training(**setting)]
@@ -54,10 +42,10 @@ def test_each_setting_is_run_once_and_in_order(tmp_path):
 
 def test_an_interrupted_experiment_is_resumed(tmp_path):
     path = tmp_path / "runs.jsonl"
-    first = run_all(square, [{"x": x} for x in range(3)], path, Execution(1))
+    first = run_all(square, [{"x": x} for x in range(3)], path, 1)
     text = path.read_text()
     path.write_text(text + text[: len(text) // 6])  # the line that was being written
-    both = run_all(square, [{"x": x} for x in range(5)], path, Execution(1))
+    both = run_all(square, [{"x": x} for x in range(5)], path, 1)
     assert both[:3] == first
     assert [run.rows for run in both] == [[{"y": x * x}] for x in range(5)]
     assert len(path.read_text().splitlines()) == 5
@@ -69,23 +57,23 @@ def test_an_interrupted_experiment_is_resumed(tmp_path):
 def test_failed_runs_are_recorded_and_the_others_continue(tmp_path):
     path = tmp_path / "runs.jsonl"
     settings = [{"seed": seed, "folder": str(tmp_path)} for seed in range(8)]
-    runs = run_all(odd, settings, path, Execution(2))
+    runs = run_all(odd, settings, path, 2)
     assert [run.error is None for run in runs] == [seed not in (2, 4) for seed in range(8)]
     assert [row["seed squared"] for row in rows_of(runs)] == [0, 1, 9, 25, 36, 49]
     raised, died = failures(runs)
     assert "RuntimeError: seed two does not converge" in raised
     assert "TerminatedWorkerError: the process that made this run died" in died
     assert len(path.read_text().splitlines()) == 8
-    assert run_all(odd, settings, path, Execution(2)) == runs  # nor are they run again
+    assert run_all(odd, settings, path, 2) == runs  # nor are they run again
     assert (tmp_path / "2").read_text() == "x"
     assert (tmp_path / "4").read_text() in {"x", "xx"}  # repeated alone, to identify it
-    again = run_all(odd, settings[:3], path, Execution(1, retry_failed=True))
+    again = run_all(odd, settings[:3], path, 1, retry_failed=True)
     assert again[:2] == runs[:2]
     assert (tmp_path / "2").read_text() == "xx"
 
 
 def test_unwritable_results_are_failures(tmp_path):
-    runs = run_all(nothing, [{"x": 1}], tmp_path / "runs.jsonl", Execution(1))
+    runs = run_all(nothing, [{"x": 1}], tmp_path / "runs.jsonl", 1)
     assert "TypeError" in failures(runs)[0]
 
 
@@ -100,78 +88,13 @@ def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="other.jsonl', whose line 1 is not the result of a run"):
         run_all(square, [{"x": 1}], tmp_path / "other.jsonl")
     with pytest.raises(ValueError, match="workers is 0"):
-        Execution(0)
-    with pytest.raises(ValueError, match="it needs backend dask"):
-        Execution(2, address="tcp://somewhere:8786")
-
-
-@pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_gives_what_one_process_gives(tmp_path, cluster, victim):
-    path = tmp_path / "cluster.jsonl"
-    settings = trainings(6, pause=0.5)
-    killer = threading.Thread(target=kill_after, args=(path, 1, victim))
-    killer.start()
-    execution = Execution(backend="dask", address=cluster.scheduler_address)
-    runs = run_all(training, settings, path, execution)
-    killer.join()
-    with pytest.raises(ProcessLookupError):
-        os.kill(victim, 0)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert sorted(line["setting"]["seed"] for line in lines) == list(range(6))
-    assert unsigned(rows_of(runs)) == [
-        {**setting, **row} for setting in settings for row in training(**setting)
-    ]
-
-
-@pytest.fixture
-def script(tmp_path, monkeypatch):
-    """A module that imports others from its folder."""
-    folder = tmp_path / "script"
-    for name, text in {
-        "farther/__init__.py": "",
-        "farther/doubles.py": "def doubled(x):\n    return 2 * x\n",
-        "farther_still.py": "ONE = 1\n",
-        "runs_elsewhere/__init__.py": "",
-        "runs_elsewhere/sums.py": "from farther.doubles import doubled\n"
-        "from farther_still import ONE\n\n\n"
-        "def run(x):\n    return {'y': doubled(x) + ONE, 'from': __file__}\n",
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(folder)
-    yield importlib.import_module("runs_elsewhere.sums")
-    for name in [*sys.modules]:
-        if name.startswith(("farther", "runs_elsewhere")):
-            del sys.modules[name]
-
-
-def test_imports_of_a_script_are_found(script):
-    names = ("farther/__init__", "farther/doubles", "farther_still", "runs_elsewhere/__init__",
-             "runs_elsewhere/sums")  # fmt: skip
-    assert sorted(_files_beside(script.run)) == [f"{name}.py" for name in names]
-    assert _files_beside(run_all) == {}
-    assert _files_beside(joblib.delayed) == {}
-
-
-@pytest.mark.slow
-def test_a_script_and_its_imports_are_sent_to_a_cluster(tmp_path, cluster, script):
-    execution = Execution(backend="dask", address=cluster.scheduler_address)
-    (run,) = run_all(script.run, [{"x": 3}], tmp_path / "runs.jsonl", execution)
-    assert run.error is None
-    (row,) = run.rows
-    assert row["y"] == 7
-    assert not row["from"].startswith(str(tmp_path))
-
-
-def kill_after(path, n_lines, pid):
-    while not path.exists() or len(path.read_text().splitlines()) < n_lines:
-        time.sleep(0.02)
-    os.kill(pid, signal.SIGKILL)
+        run_all(square, [{"x": 1}], tmp_path / "runs.jsonl", 0)
 
 
 def test_interquartile_mean():
     values = np.random.default_rng(0).permutation(np.arange(40.0) ** 3)
-    assert interquartile_mean(values) == pytest.approx(np.mean(np.arange(10.0, 30.0) ** 3))
+    middle = np.mean(np.arange(10.0, 30.0) ** 3)
+    assert summarize(values).interquartile_mean == pytest.approx(middle)
 
 
 def test_coverage_of_intervals():

@@ -98,8 +98,8 @@ def test_each_of_several_environments_explores_by_its_own_scheme():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(1000)
     engine = agent._engine
     engine.set_n_envs(2)
-    greedy = replace(engine._running.playing[0], epsilon=0.0, longest_hold=1)
-    engine._running.playing[:] = greedy, replace(greedy, epsilon=1.0)
+    greedy = replace(engine._several.playing[0], epsilon=0.0, longest_hold=1)
+    engine._several.playing[:] = greedy, replace(greedy, epsilon=1.0)
     seen, no = np.full((2, 4), 0.02, np.float32), np.zeros(2, np.bool_)
     step = VectorStep(seen, seen, np.zeros(2), no, no, learns=no, acts=~no, begins=no)
     chosen = [engine.advance(step)[0] for _ in range(1000)]  # draws new random numbers, too

@@ -6,7 +6,7 @@ import pytest
 
 from oda_rl.agents import FittedQConfig
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, TERMINAL
-from oda_rl.agents.fitting import joint
+from oda_rl.agents.fitting import regression
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience, n_cells
 from oda_rl.agents.fitting.regression import Belief, Reach, Regression, hopes_of, moments_of
 
@@ -40,7 +40,7 @@ def fit(observations, steps, values=None, learned=None, n_actions=2, seed=0, **c
     settings = FittedQConfig(**{"gamma": DISCOUNT, **config})
     rng = np.random.default_rng(seed)
     seen = Experience(observations, steps, n_actions)
-    return joint.fit(seen, values, learned, settings, rng)
+    return regression.fit(seen, values, learned, settings, rng)
 
 
 def small_problem(seed=0, n=300, d=3, n_actions=3, k=6):
@@ -70,7 +70,7 @@ def test_each_cells_model_minimises_the_objective(d, n_actions):
     solver = Regression(moments_of(Assigned(*rows), at, n_actions), at, belief)
     sums, targets = np.zeros_like(theta), np.full(len(points), np.nan)
     values = rng.normal(size=len(points))
-    joint.sweep(
+    regression.sweep(
         Assigned(*rows), theta, offsets, np.zeros((0, n_actions)), True,
         Reach(0.9, 0.5, -99.0, 99.0), values, targets, sums,
     )  # fmt: skip
@@ -98,7 +98,7 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     values, sums = old.copy(), np.zeros_like(theta)
     targets = np.full(len(points), np.nan)
     barred = rng.uniform(0.0, 3.0, size=(len(theta) if bars else 0, theta.shape[1] - 3))
-    change = joint.sweep(
+    change = regression.sweep(
         Assigned(*rows), theta, offsets, barred, first, Reach(*decay, *bounds), values, targets,
         sums,
     )  # fmt: skip
@@ -117,11 +117,12 @@ def test_one_sweep_is_values_then_watkins_returns_then_sums(first, bars, trace_d
     np.testing.assert_allclose(sums, added, rtol=1e-4, atol=1e-3)
 
 
-def test_later_fits_begin_where_the_last_one_ended():
+def test_later_fits_begin_where_the_last_one_ended(monkeypatch):
     observations, steps = corridor()
     first = fit(observations, steps)
     second = fit(observations, steps, first.values.copy(), first.metric, seed=1)
-    again = fit(observations, steps, second.values.copy(), second.metric, seed=2, sweeps=1)
+    monkeypatch.setattr(regression, "SWEEPS", 1)
+    again = fit(observations, steps, second.values.copy(), second.metric, seed=2)
     inside = steps[:, MARK] == GOES_ON
     for later in (second, again):
         assert np.abs(later.values - first.values)[inside].mean() < 0.05

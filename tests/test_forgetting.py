@@ -11,8 +11,7 @@ from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.fitted.changes import (
     steps_that_agree,
 )
-from oda_rl.agents.fitting.action_codevectors import TakenActions
-from oda_rl.agents.fitting.cells import Experience
+from oda_rl.agents.fitting.cells import Experience, TakenActions
 
 
 def pushed(n, swapped_from, noise=0.0, length=10, continuous=False, seed=0):

@@ -14,7 +14,7 @@ from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import KERNELS, Samples
 from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
-from oda_rl.plotting.estimators import plot_exemplar_density
+from oda_rl.plotting.estimators import plot_density
 
 KERNEL_NAMES = ("gaussian", "epanechnikov", "disc")
 
@@ -387,6 +387,6 @@ def test_bad_parameters(model, message):
 def test_figures_can_be_drawn(tmp_path):
     points = blobs(80, 2, 14)
     model = INFEX(bandwidth=1.0, random_state=0).fit(points)
-    plot_exemplar_density(model, points).figure.savefig(tmp_path / "density.png")
+    plot_density(model, points).figure.savefig(tmp_path / "density.png")
     with pytest.raises(ValueError, match=r"needs shape \(n, 2\)"):
-        plot_exemplar_density(model, points[:, :1])
+        plot_density(model, points[:, :1])

@@ -30,7 +30,7 @@ from oda_rl import (
 )
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.kernels import Progress
-from oda_rl.plotting.estimators import plot_component_grid, plot_mixture_density
+from oda_rl.plotting.estimators import plot_density
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
 
@@ -668,23 +668,11 @@ def test_bad_parameters(parameters, message):
         SGDGaussianMixture(2).partial_fit(np.zeros((3, 2))).sample(0)
 
 
-def test_the_grid_of_components_is_drawn_as_images():
-    points = np.random.default_rng(0).uniform(size=(200, 12)).astype(np.float32)
-    model = SGDGaussianMixture(6, random_state=0).partial_fit(points)
-    (image,) = plot_component_grid(model, shape=(3, 4)).images
-    picture = image.get_array().filled(np.nan)
-    assert picture.shape == (2 * 4 - 1, 3 * 5 - 1)
-    np.testing.assert_allclose(picture[4:, 5:9], model.means_[4].reshape(3, 4))
-    assert np.isnan(picture[3]).all()
-    with pytest.raises(ValueError, match="its product must be the number of features, 12"):
-        plot_component_grid(model, shape=(3, 3))
-
-
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
 def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type):
     points = np.random.default_rng(0).normal(size=(300, 2)) * [3.0, 0.5]
     model = SGDGaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(points)
-    ax = plot_mixture_density(model, points)
+    ax = plot_density(model, points)
     assert len(ax.patches) == 3
     turn = np.deg2rad(ax.patches[0].angle)
     axes = np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
@@ -693,4 +681,4 @@ def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type)
     expected = expected if expected.ndim == 2 else np.diag(np.broadcast_to(expected, 2))
     np.testing.assert_allclose(axes.T @ np.diag(radii**2) @ axes, expected, atol=1e-8)
     with pytest.raises(ValueError, match=r"needs shape \(n, 2\)"):
-        plot_mixture_density(model, np.zeros((5, 3)))
+        plot_density(model, np.zeros((5, 3)))

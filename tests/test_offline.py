@@ -284,11 +284,8 @@ def test_learning_goes_on_from_a_log():
     rng = np.random.default_rng(0)
     log = cartpole_log(600, lambda observation: rng.integers(2))
     agent = FittedQAgent("CartPole-v1", seed=0).fit([column[:400] for column in log])
-    before = agent.policy
-    agent.remember(*(column[400:] for column in log))
-    assert agent.policy is before
+    agent.fit([column[400:] for column in log])
     assert agent.visits.sum() == 600
-    assert agent.fit().policy is not before
     agent.learn(1000)
     assert agent.num_timesteps == 1600
     assert len(agent.history) > 2
@@ -305,7 +302,7 @@ def test_codevectors_of_actions_are_fitted_to_logs():
     left, right = agent.predict(np.array([[-0.9], [0.9]]))[0][:, 0]
     assert left > 0.3 > -0.3 > right
     with pytest.raises(ValueError, match=r"actions\[0\]: action is .* must have shape"):
-        agent.remember(place, push + 3.0, log[2], after, none)
+        agent.fit((place, push + 3.0, log[2], after, none))
 
 
 def test_fitting_nothing_is_refused():
@@ -315,7 +312,7 @@ def test_fitting_nothing_is_refused():
         FittedQAgent(WALK).estimate_return()
     agent = FittedQAgent(WALK, seed=0)
     with pytest.raises(ValueError, match=r"actions\[0\] is 2"):
-        agent.remember([[0.5]], [2], [0.0], [[0.6]], [False])
+        agent.fit(([[0.5]], [2], [0.0], [[0.6]], [False]))
     assert agent.num_timesteps == 0
 
 

@@ -37,7 +37,7 @@ from oda_rl import (
     StochasticVQ,
 )
 from oda_rl.divergences import BregmanDivergence, Mahalanobis
-from oda_rl.exporting.diagrams import whole_numbers
+from oda_rl.exporting.c_header import whole_numbers
 from oda_rl.exporting.onnx import _CONVERTERS
 
 IRIS = load_iris().data

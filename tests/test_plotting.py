@@ -10,7 +10,6 @@ from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.policies import TablePolicy
-from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.command.reporting import metric_table, write_figures
 from oda_rl.envs.sparse import TwoRooms
@@ -156,16 +155,9 @@ def test_bifurcation_draws_a_line_for_each_child():
 
 def test_bifurcation_without_temperatures(agent, fitted):
     ax = plotting.plot_bifurcation(fitted.history)
-    assert "plot_cells_over_time" in ax.texts[0].get_text()
+    assert "no temperature" in ax.texts[0].get_text()
     assert not ax.lines
     assert plotting.plot_bifurcation(agent.history).lines
-
-
-def test_cells_over_time(agent, fitted):
-    for model in (agent, fitted):
-        ax = plotting.plot_cells_over_time(model.history, model.num_timesteps)
-        end = [data[-1] for data in ax.get_lines()[0].get_data()]
-        assert end == [model.num_timesteps, len(model.history[-1].codevectors)]
 
 
 def test_figures_before_anything_was_learned(tmp_path):
@@ -214,9 +206,6 @@ def test_figures_of_a_table_of_states(env_id, names, tmp_path, monkeypatch):
     written = write_figures(agent, tmp_path)
     assert [path.stem for path in written] == ["learning_curve", *names]
     assert isinstance(agent.policy, TablePolicy)
-    ax = plotting.plot_policy(overview(agent))
-    shown = np.asarray(ax.get_images()[0].get_array())
-    assert len(shown) == min(agent.n_cells, 10)
 
 
 def test_figures_of_each_agent(either, tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oda_rl.runs import results
-from oda_rl.runs.parallel import Execution, run_all, store_runs
+from oda_rl.runs.parallel import run_all, store_runs
 from oda_rl.runs.results import code_digest, origin, read_origins, read_rows, store_rows
 
 
@@ -28,27 +28,15 @@ def unsigned(rows):
 
 def test_runs_of_other_code_are_repeated(tmp_path, monkeypatch):
     path, settings = tmp_path / "runs.jsonl", [{"x": x} for x in range(3)]
-    first = run_all(square, settings, path, Execution(1))
-    assert run_all(fails, settings, path, Execution(1)) == first
+    first = run_all(square, settings, path, 1)
+    assert run_all(fails, settings, path, 1) == first
     lines = path.read_text().splitlines()
     changed = [line.replace(code_digest(), "0" * 12) for line in lines]
     path.write_text("\n".join(changed) + "\n")
-    again = run_all(square, settings, path, Execution(1))
+    again = run_all(square, settings, path, 1)
     assert [run.rows for run in again] == [run.rows for run in first]
     assert len(path.read_text().splitlines()) == 6  # those of the other code stay in the file
     assert {run.made.code for run in again} == {code_digest()}
-
-
-def test_the_digest_ignores_comments(tmp_path):
-    texts = {
-        "plain": "def f(x):\n    return x + 1\n",
-        "commented": '"""About."""\n\n\ndef f(x):\n    """Add."""\n    return (x + 1)  # one\n',
-        "other": "def f(x):\n    return x + 2\n",
-    }
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    plain, commented, other = (results._code(tmp_path / name) for name in texts)
-    assert plain == commented != other
 
 
 def test_the_digest_covers_all_packages():
@@ -130,7 +118,7 @@ def test_rows_of_an_unknown_origin_are_refused(tmp_path):
 def test_runs_are_stored_with_what_made_them(tmp_path):
     path = tmp_path / "rows.csv"
     settings = [{"x": x, "folder": "somewhere"} for x in range(2)]
-    runs = run_all(square_in, settings, tmp_path / "runs.jsonl", Execution(1))
+    runs = run_all(square_in, settings, tmp_path / "runs.jsonl", 1)
     rows = store_runs(path, runs, ("folder",))
     assert rows == read_rows(path) == [
         {"x": 0, "y": 0, "made": origin().label}, {"x": 1, "y": 1, "made": origin().label}

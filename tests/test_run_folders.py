@@ -2,16 +2,13 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import gymnasium as gym
-import numpy as np
 import pytest
 from environments import Plain
 
@@ -213,7 +210,6 @@ def test_a_second_training_is_refused(tmp_path, capsys):
 def test_leftovers_are_swept(tmp_path):
     for name in (".agent.zip.12345678", ".partition.png.abcdefgh", ".checkpoint.zip.a_b_c_d_"):
         (tmp_path / name).write_text("half")
-    (tmp_path / ".reserve").write_text("left")
     for name in ("notes.txt", ".agent.zip.mine"):
         (tmp_path / name).write_text("mine")
     assert main([*ONLINE, "--total-timesteps", "1000", "--out", str(tmp_path)]) == 0
@@ -228,29 +224,6 @@ def test_invalid_folders(tmp_path, capsys):
     assert "which cannot be written to: Not a directory" in capsys.readouterr().err
 
 
-def test_a_disk_without_space_is_refused(tmp_path, capsys):
-    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
-    try:
-        assert main([*ONLINE, "--out", str(tmp_path / "run")]) == 2
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
-    assert (
-        "where 1 MB for the agent and its checkpoint cannot be reserved" in capsys.readouterr().err
-    )
-    assert not (tmp_path / "run").exists()
-
-
-def test_agents_fit_into_the_reserved_space(tmp_path):
-    from oda_rl.agents import FittedQAgent, ModelAgent
-
-    for kind, steps in ((TwoTimescaleAgent, 20_000), (FittedQAgent, 5000), (ModelAgent, 400)):
-        agent = kind("CartPole-v1", seed=0)
-        most = agent.max_bytes(steps)
-        agent.learn(steps).save(tmp_path / "a.zip")
-        assert (tmp_path / "a.zip").stat().st_size <= most
-
-
 # ---------------------------------------------------------------- what fails
 
 
@@ -261,7 +234,7 @@ def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
         main(words)
     assert "after 699 steps" in capsys.readouterr().out
     assert load_agent(tmp_path).num_timesteps == 699
-    assert not {".lock", ".reserve"} & files_in(tmp_path)
+    assert ".lock" not in files_in(tmp_path)
 
 
 def test_before_the_first_step_there_is_nothing_to_save(tmp_path):
@@ -269,19 +242,6 @@ def test_before_the_first_step_there_is_nothing_to_save(tmp_path):
     with pytest.raises(ZeroDivisionError):
         main([*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
-
-
-def test_when_the_log_cannot_be_written_the_agent_is_saved_first(tmp_path, capsys):
-    log = tmp_path / "episodes.csv"
-    os.mkfifo(log)
-    reader = threading.Thread(target=lambda: open(log).close())
-    reader.start()
-    assert main([*ONLINE, "--total-timesteps", "3000", "--log", "csv", "--out", str(tmp_path)]) == 2
-    reader.join()
-    output = capsys.readouterr()
-    assert "not seekable" in output.err
-    assert "is saved in" in output.out
-    assert load_agent(tmp_path).num_timesteps > 0
 
 
 def test_when_a_figure_fails_the_agent_is_saved_first(tmp_path, monkeypatch, capsys):
@@ -304,15 +264,15 @@ def test_when_a_figure_fails_the_agent_is_saved_first(tmp_path, monkeypatch, cap
 
 def test_a_folder_is_of_one_agent(tmp_path):
     common = ["--total-timesteps", "1000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
-    assert main(["train", "--algo", "fitted", *common, "--log", "csv"]) == 0
+    assert main(["train", "--algo", "fitted", *common, "--log", "tensorboard"]) == 0
     for kind in SUFFIXES:
         assert main(["export", str(tmp_path), "--format", kind]) == 0
     assert main(["explain", str(tmp_path), "--steps", "100"]) == 0
     (tmp_path / "rule.txt").write_text("push left")
     (tmp_path / "notes.txt").write_text("mine")
     before = files_in(tmp_path)
-    assert before <= {*OF_AGENT, "notes.txt", "episodes.csv"}
-    assert {"policy.h", "policy.onnx", "explanation.png", "metric.png"} <= before
+    assert before <= {*OF_AGENT, "notes.txt", "tensorboard"}
+    assert {"policy.h", "policy.onnx", "metric.png"} <= before
     assert main([*ONLINE, "--partition", "grid", *common, "--overwrite"]) == 0
     after = files_in(tmp_path)
     own = {"agent.zip", "config.json", "monitor.csv", "learning_curve.png", "partition.png"}
@@ -326,11 +286,3 @@ def test_a_save_removes_what_is_of_the_agent_before(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
     assert files_in(tmp_path) == {"agent.zip", "config.json", "monitor.csv", "notes.txt"}
-
-
-def test_a_log_that_is_resumed_has_each_episode_once(interrupted):
-    assert main(["train", "--resume", "--out", str(interrupted), "--log", "csv"]) == 0
-    rows = np.loadtxt(interrupted / "episodes.csv", delimiter=",", skiprows=1)
-    episodes = load_agent(interrupted).episodes.rows
-    np.testing.assert_array_equal(rows[:, 0], np.cumsum(episodes[:, 1]))
-    assert rows[-1, 0] > 4000

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import warnings
+from functools import partial
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ SMALLER = {  # constants of modules
     "common.learning": {"EVALUATION_EPISODES": 5},
     "benchmarks.bodies": {"TASKS": {"InvertedPendulum-v5": BODY}},
     "benchmarks.continuous": {"EVALUATION_EPISODES": 2},
-    "benchmarks.everyday": {"EPISODES": 20, "STEPS": {"FittedQAgent": 10_000}},
+    "benchmarks.everyday": {"STEPS": {"FittedQAgent": 10_000}},
     "benchmarks.export": {"N_OBSERVATIONS": 1_000, "EPISODES": 20},
     "benchmarks.first_call": {"WORK": {"StochasticVQ": "import oda_rl"}},
     "benchmarks.vector": {
@@ -61,10 +62,12 @@ def run_script(load_script, monkeypatch, capfd):
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
         load_script("common.learning")
         script = load_script(name)
-        start = load_script("common.experiment").start
+        experiment = load_script("common.experiment")
+        main = getattr(script, "main", partial(experiment.measure, script))
+        options = getattr(script, "Options", experiment.SharedOptions)
         with warnings.catch_warnings():
             warnings.simplefilter("default")
-            start(script.main, script.Options, script.__doc__, arguments=arguments)
+            experiment.start(main, options, script.__doc__, arguments=arguments)
         return capfd.readouterr().out
 
     return run
@@ -110,7 +113,7 @@ def test_toys_script_without_a_result(run_script, tmp_path):
 def test_missing_files(load_script, tmp_path, name, file):
     script = load_script(name)
     with pytest.raises(FileNotFoundError, match=f"there is no file .*{file}"):
-        script.main(script.Options(data=tmp_path))
+        script.settings(script.Options(data=tmp_path))
     assert not (tmp_path / "results").exists()  # it is not taken for runs that failed
 
 
@@ -301,7 +304,7 @@ def test_speed_is_measured_and_told(load_script):
 
 @pytest.mark.slow
 def test_classification_script(run_script, tmp_path):
-    arguments = ("--seeds", "11", "--folds", "1", "--inner-folds", "2", "--only", "moons")
+    arguments = ("--seeds", "1", "--folds", "1", "--inner-folds", "2", "--only", "moons")
     methods = ("ODA", "linear SVM", "NN")
     run_script("reproduce_classification", *arguments, "--methods", *methods)
     rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")

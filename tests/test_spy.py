@@ -232,7 +232,7 @@ def test_logged_steps(kind, spied):
         after, reward, terminated, truncated, _ = env.step(action)
         rows.append((before, action, reward, after, terminated, truncated))
         before = env.reset()[0] if terminated else after
-    check(agent.remember(*map(np.array, zip(*rows, strict=True))), space)
+    check(agent.fit(tuple(map(np.array, zip(*rows, strict=True)))), space)
 
 
 @pytest.mark.filterwarnings("ignore:the rule returns")  # by the number of the note

@@ -6,9 +6,9 @@ import pytest
 
 from oda_rl.agents import FittedQAgent
 from oda_rl.agents.base.memory import CUT, GOES_ON, TERMINAL
-from oda_rl.agents.fitting import advantages, joint
+from oda_rl.agents.fitting import advantages, regression
+from oda_rl.agents.fitting.advantages import Placed
 from oda_rl.agents.fitting.cells import Experience
-from oda_rl.agents.fitting.placed import Placed
 from oda_rl.agents.fitting.settings import FittedQConfig
 
 GAMMA, N_STATES = 0.99, 5
@@ -79,14 +79,14 @@ def log_of(name, limit, n=4000):
 
 @pytest.mark.parametrize("limit", [10, 100])
 @pytest.mark.parametrize("name", CHAINS)
-def test_values_are_those_without_the_limit(name, limit):
-    config, rng = (
-        FittedQConfig(gamma=GAMMA, first_sweeps=3000, tolerance=1e-6),
-        np.random.default_rng(0),
-    )
+def test_values_are_those_without_the_limit(name, limit, monkeypatch):
+    monkeypatch.setattr(regression, "FIRST_SWEEPS", 3000)
+    for module in (regression, advantages):
+        monkeypatch.setattr(module, "_TOLERANCE", 1e-6)
+    config, rng = FittedQConfig(gamma=GAMMA), np.random.default_rng(0)
     observations, steps = log_of(name, limit)
     seen, truth = Experience(observations, steps, 2), solved(name)
-    numbered = joint.fit(seen._replace(numbered=True), None, None, config, rng)
+    numbered = regression.fit(seen._replace(numbered=True), None, None, config, rng)
     placed = Placed.among(seen, None, config, rng)
     parts = advantages.fit_advantages(seen, placed, len(steps) - 1, None, None, config, rng)
     scale, places = np.abs(truth).max(), np.arange(5.0)[:, None]

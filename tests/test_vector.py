@@ -24,7 +24,7 @@ from oda_rl.agents.base.loops import train_vector
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.fitting.placed import Placed
+from oda_rl.agents.fitting.advantages import Placed
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
@@ -359,7 +359,7 @@ def test_at_the_first_fit_no_row_need_be_settled():
 @pytest.mark.parametrize(("steps", "at_random"), [(3000, [False, True] * 2), (4100, [False] * 4)])
 def test_every_other_environment_goes_on_at_random_until_an_episode_ends(steps, at_random):
     env = several(lambda: gym.make("Pendulum-v1", max_episode_steps=1000), 4)
-    playing = FittedQAgent(env, seed=0).learn(steps)._engine._running.playing
+    playing = FittedQAgent(env, seed=0).learn(steps)._engine._several.playing
     assert [own.epsilon == 1.0 for own in playing] == at_random
 
 

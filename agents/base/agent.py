@@ -47,7 +47,6 @@ _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "
 _MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
 _MAX_NAMED = 6  # components that never changed
 _ENTERING = Lock()  # held while a thread begins to train
-_LOG_BYTES, _OTHER_BYTES = 2, 1 << 20  # of the episode log, for each step; of what does not grow
 
 
 class Agent(Player):
@@ -227,12 +226,6 @@ class Agent(Player):
     def fuses(self) -> bool:
         """Whether it trains in one compiled loop where the dynamics are compiled."""
         return self._engine.fuses
-
-    def max_bytes(self, steps: int) -> int:
-        """Return the approximate maximum size of its file after ``steps`` more steps, in bytes."""
-        metadata, arrays = self._to_file()
-        size = len(str(metadata)) + sum(array.nbytes for array in arrays.values())
-        return _OTHER_BYTES + size + steps * (_LOG_BYTES + self._engine.bytes_per_step)
 
     @property
     def n_envs(self) -> int:

@@ -215,11 +215,6 @@ class Engine(ABC):
         """Mean return of the policy that would be delivered now, as far as known; NaN if not."""
         return np.nan
 
-    @property
-    def bytes_per_step(self) -> int:
-        """Maximum growth of the agent's file in a step, in bytes."""
-        return 0
-
     def note_episodes(self, episodes: FloatArray) -> None:  # noqa: B027 (most engines do nothing)
         """Note episodes that ended in compiled code, shape (n, 3): return, length, steps."""
 

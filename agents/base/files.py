@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 AGENT_FILE = "agent.zip"
 CONFIG_FILE = "config.json"
 MONITOR_FILE = "monitor.csv"
-FIGURES = ("learning_curve", "partition", "metric", "bifurcation", "explanation", "cells")
+FIGURES = ("learning_curve", "partition", "metric", "bifurcation")
 OF_AGENT = (
     AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
     "report.html",

@@ -1,7 +1,7 @@
 """Actors of a fitted agent: their tasks, and how they play.
 
 An actor has an engine of its own, which remembers one episode and never fits. The agent's engine
-treats running episodes like those of several environments (:mod:`oda_rl.agents.fitted.vector`).
+treats running episodes like those of several environments.
 """
 
 import threading
@@ -41,25 +41,16 @@ class Stage:
         """Make an engine."""
         return self.kind(self.interface, self.config, *(np.random.default_rng(0) for _ in range(3)))
 
-    def set_up(self) -> "Actor":
+    def set_up(self) -> tuple[gym.Env[Any, Any], FittedEngine]:
         """Make environment and engine."""
         engine, env = self.make_engine(), self.origin.make(learning=True)
         if self.interface.box is None:
-            return Actor(self.name, adapted(env, self.config.action_bins), engine)
+            return adapted(env, self.config.action_bins), engine
         performer: Any = engine  # a CodevectorEngine, whose module imports this one
-        return Actor(self.name, Performed(observed(env), performer), engine)
+        return Performed(observed(env), performer), engine
 
 
-@dataclass
-class Actor:
-    """Environment and engine in a thread of a worker."""
-
-    stage: str
-    env: gym.Env[Any, Any]
-    engine: FittedEngine
-
-
-_here = threading.local()  # the thread's actor
+_here = threading.local()  # the stage's name, the environment and the engine of the thread's actor
 
 
 @dataclass(frozen=True)
@@ -78,12 +69,11 @@ class FittedTask:
     @one_thread()
     def play(self) -> Episode:
         """Play the episode; the environment stays for the next one."""
-        actor: Actor | None = getattr(_here, "actor", None)
-        if actor is None or actor.stage != self.stage.name:
-            if actor is not None:
-                actor.env.close()
-            actor = _here.actor = self.stage.set_up()
-        env, engine = actor.env, actor.engine
+        if getattr(_here, "stage", None) != self.stage.name:
+            if hasattr(_here, "env"):
+                _here.env.close()
+            _here.stage, (_here.env, _here.engine) = self.stage.name, self.stage.set_up()
+        env, engine = _here.env, _here.engine
         # What Dask hands over is read-only, which numba would compile apart.
         own: dict[str, Any] = {
             name: np.array(value) if isinstance(value, np.ndarray) else value

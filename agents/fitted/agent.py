@@ -170,36 +170,6 @@ class FittedQAgent(Simplifiable, Agent):
         self._engine.fit_logged()
         return self
 
-    def remember(
-        self,
-        observations: Any,
-        actions: Any,
-        rewards: Any,
-        next_observations: Any,
-        terminated: Any,
-        truncated: Any = None,
-    ) -> Self:
-        """Add steps to the memory; the policy stays until :meth:`fit` or :meth:`learn` is called.
-
-        Parameters
-        ----------
-        observations, actions, rewards, next_observations, terminated, truncated : array_like
-            n steps, as in :class:`oda_rl.agents.Transitions`.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            As in :meth:`fit`. Nothing has been added then.
-        """
-        self._remember(
-            Transitions(observations, actions, rewards, next_observations, terminated, truncated)
-        )
-        return self
-
     def _remember(self, given: Transitions) -> None:
         steps = read_steps(given, self.interface)
         found = trajectories(steps.before, steps.after, steps.over)
@@ -237,7 +207,7 @@ class FittedQAgent(Simplifiable, Agent):
         B. Hao et al., "Bootstrapping fitted Q-evaluation for off-policy inference", ICML 2021.
         """
         if self.num_timesteps == 0:
-            raise ValueError("nothing is remembered: call fit, remember or learn first")
+            raise ValueError("nothing is remembered: call fit or learn first")
         engine = self._engine
         rng = np.random.default_rng(seed)
         judged = self.policy if policy is None else policy

@@ -78,7 +78,7 @@ class Record:
 
     @property
     def returns(self) -> Returns:
-        """How many episodes, and their mean."""
+        """Number of episodes, and their mean."""
         return Returns(self.n, self.mean)
 
     def lower_bound(self, spread: float) -> float:
@@ -114,13 +114,7 @@ def without_worst(records: Sequence[Record], max_records: int, spread: float) ->
 
 
 def far_below(now: Returns, before: Returns, spread: float) -> bool:
-    """Whether a mean return is far lower, given the standard deviation of a return.
-
-    >>> far_below(Returns(20, 9.0), Returns(5, 480.0), 50.0)
-    True
-    >>> far_below(Returns(1, 400.0), Returns(1, 480.0), 50.0)
-    False
-    """
+    """Whether a mean return is far lower, given the standard deviation of a return."""
     if min(now.n, before.n) == 0:
         return False
     return before.mean - now.mean > _FAR * spread * math.sqrt(1.0 / now.n + 1.0 / before.n)
@@ -146,18 +140,6 @@ class _Steps(NamedTuple):
     """Numbers of the trajectories, (n,)."""
 
 
-class _Nearest(NamedTuple):
-    """Squared distances and numbers of the nearest steps among others, shape (n,) each."""
-
-    gap: FloatArray
-    which: IntArray
-
-    @classmethod
-    def none(cls, n: int) -> "_Nearest":
-        """Return infinite distances."""
-        return cls(np.full(n, np.inf), np.zeros(n, dtype=np.int64))
-
-
 @one_thread()
 def steps_that_agree(seen: Experience, newest: int) -> int:
     """Return how many of the newest steps were taken after a change, if there was one.
@@ -180,13 +162,15 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     steps = _standardised(seen, going_on[compared])
     asked, peers, old = (np.searchsorted(compared, which) for which in (asked, peers, old))
     slopes = _slopes(steps, old)
-    near = _Nearest.none(len(asked))
-    _nearer(steps, steps.trajectories, asked, peers, near)
-    error = _errors(steps, slopes, asked, near.which)
-    older = _nearest_older(steps, asked, old, ends)
-    for i, (gap, which) in enumerate(older):
-        comparable = np.isfinite(near.gap) & (gap <= _NEAR * near.gap)
-        other = _errors(steps, slopes, asked, which)
+    gaps = _gaps(steps, asked, peers)
+    gaps[steps.trajectories[asked, None] == steps.trajectories[peers]] = np.inf
+    near, nearest = gaps.min(axis=1), peers[gaps.argmin(axis=1)]
+    error = _errors(steps, slopes, asked, nearest)
+    gaps = _gaps(steps, asked, old)
+    for i, end in enumerate(ends):
+        older = gaps[:, :end]
+        comparable = np.isfinite(near) & (older.min(axis=1) <= _NEAR * near)
+        other = _errors(steps, slopes, asked, old[older.argmin(axis=1)])
         if _contradicts(error[comparable], other[comparable]):
             return sizes[max(i - 1, 0)]
     return 0
@@ -231,37 +215,11 @@ def _evenly(begin: int, end: int, max_n: int) -> IntArray:
     return end - 1 - (np.arange(n)[::-1] * (end - begin)) // n
 
 
-def _nearer(
-    steps: _Steps, groups: IntArray, asked: IntArray, others: IntArray, near: _Nearest
-) -> None:
-    """Look among others for steps nearer than ``near``, with the same action, of another group.
-
-    ``asked`` and ``others`` are rows of the steps; of equally near ones the first counts. ``near``
-    is updated.
-    """
-    if not len(others):
-        return
-    squares = cdist(steps.places[asked], steps.places[others], "sqeuclidean")
-    squares[steps.actions[asked, None] != steps.actions[others]] = np.inf
-    squares[groups[asked, None] == groups[others]] = np.inf
-    best = squares.argmin(axis=1)
-    gap = squares[np.arange(len(asked)), best]
-    nearer = gap < near.gap
-    near.gap[nearer], near.which[nearer] = gap[nearer], others[best[nearer]]
-
-
-def _nearest_older(
-    steps: _Steps, asked: IntArray, others: IntArray, ends: list[int]
-) -> list[_Nearest]:
-    """Return the nearest of the first ``end`` others with the same action, for descending ends."""
-    near, begin = _Nearest.none(len(asked)), 0
-    rows = np.arange(len(steps.actions))  # trajectories may go on through a change
-    found: list[_Nearest] = []
-    for end in reversed(ends):
-        _nearer(steps, rows, asked, others[begin:end], near)
-        found.append(_Nearest(near.gap.copy(), near.which.copy()))
-        begin = max(begin, end)
-    return found[::-1]
+def _gaps(steps: _Steps, asked: IntArray, others: IntArray) -> FloatArray:
+    """Return squared distances of steps, rows of ``steps``; infinite where actions differ."""
+    gaps = cdist(steps.places[asked], steps.places[others], "sqeuclidean")
+    gaps[steps.actions[asked, None] != steps.actions[others]] = np.inf
+    return np.asarray(gaps)
 
 
 def _slopes(steps: _Steps, rows: IntArray) -> dict[float, FloatArray]:

@@ -24,7 +24,7 @@ from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.agents.fitted import steps
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.agents.fitting.action_codevectors import WIDENED, TakenActions, label
+from oda_rl.agents.fitting.cells import WIDENED, TakenActions, label
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.annealing.cells import anneal
@@ -43,11 +43,7 @@ def random_actions(n: int, n_components: int, rng: np.random.Generator) -> Float
 
 
 def common_codevectors(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:
-    """Anneal n action codevectors among random actions, shape (n, p), in the order of the first.
-
-    >>> common_codevectors(5, 1, np.random.default_rng(0)).ravel().round(1)
-    array([-1. , -0.5,  0. ,  0.5,  1. ])
-    """
+    """Anneal n action codevectors among random actions, shape (n, p), in the order of the first."""
     from scipy.cluster.vq import kmeans2  # takes a while, and no other agent needs it
 
     sample = random_actions(_SAMPLE, n_components, rng)
@@ -127,33 +123,17 @@ class CodevectorAgent(FittedQAgent):
     """A :class:`FittedQAgent` with continuous actions: codevectors of states and actions.
 
     Each cell of states has action codevectors, which are drawn to the actions taken there (see
-    ``action_codevectors``), and a value for each. A step belongs to the cell of the nearest state
-    codevector and, there, of the nearest action codevector. The agent takes the best action
-    codevector, blended over the three nearest cells like the values. It explores with actions
-    uniform in the box, each of which may be held for many steps.
+    :mod:`oda_rl.agents.fitting.cells`), and a value for each. A step belongs to the cell of the
+    nearest state codevector and, there, of the nearest action codevector. The agent takes the best
+    action codevector, blended over the three nearest cells like the values. It explores with
+    actions uniform in the box, each of which may be held for many steps.
 
     ``q_values``, ``visits`` and ``explain`` number action codevectors instead of actions.
 
-    Parameters
-    ----------
-    env : str or gymnasium.Env
-        An environment, or the id of one. Observations as in :class:`FittedQAgent`; actions: a
-        bounded Box of floats.
-    seed : int or None
-        Random seed of the agent and of its environment. The same seed gives the same bits.
-    names, action_names : sequence of str, optional
-        Names of the observation's components and of the actions, by default those that the
-        environment gives; see :attr:`names` and :attr:`action_names`.
-    **config
-        Settings of :class:`oda_rl.agents.FittedQConfig`. ``action_bins`` is the number of action
-        codevectors in each cell for each component of an action.
-
-    Raises
-    ------
-    ValueError
-        For settings out of range, an unknown environment id, or other actions.
-    TypeError
-        For unknown settings, observations that are not supported, or a vector environment.
+    Parameters are those of :class:`FittedQAgent`, but ``env`` is one environment, whose actions are
+    a bounded Box of floats: others raise ValueError, and a vector environment TypeError.
+    ``action_bins`` is the number of action codevectors in each cell for each component of an
+    action.
 
     References
     ----------

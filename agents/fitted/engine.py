@@ -1,33 +1,48 @@
-"""The state of a fitted agent: memory, and policies that compete, refitted again and again."""
+"""The state of a fitted agent: memory, and policies that compete, refitted again and again.
+
+Each of several environments plays an episode to its end with the policy that was the newest when it
+began: otherwise refits would leave no uninterrupted episode, by which policies are compared.
+Completed trajectories are appended to the memory.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._state import Raw
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, Memory, check_steps
+from oda_rl.agents.base.memory import (
+    COMPONENTS,
+    GOES_ON,
+    MARK,
+    REWARD,
+    Memory,
+    check_steps,
+)
 from oda_rl.agents.base.memory import SCHEMA as MEMORY
-from oda_rl.agents.base.state import EPISODE_END, EnvState, with_env_states
+from oda_rl.agents.base.state import (
+    EPISODE_END,
+    EnvState,
+    Observations,
+    new_env_states,
+    with_env_states,
+)
 from oda_rl.agents.base.state import ROOM as WORKSPACE
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import changes, exploration, steps
 from oda_rl.agents.fitted.changes import Record, Returns
 from oda_rl.agents.fitted.offline import fit_logged
-from oda_rl.agents.fitted.vector import Playing, RunningEpisodes, act_in, record_all
-from oda_rl.agents.fitting import placed
-from oda_rl.agents.fitting.action_codevectors import TakenActions
-from oda_rl.agents.fitting.advantages import fit_advantages
-from oda_rl.agents.fitting.cells import N_NEAREST, Experience
-from oda_rl.agents.fitting.joint import fit
-from oda_rl.agents.fitting.placed import Placed
-from oda_rl.agents.fitting.regression import Fit
+from oda_rl.agents.fitting import advantages
+from oda_rl.agents.fitting.advantages import Placed, fit_advantages
+from oda_rl.agents.fitting.cells import N_NEAREST, Experience, TakenActions
+from oda_rl.agents.fitting.regression import Fit, fit
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.files.schema import MAX, Member, check, flags, prefixed, real, require, whole, within
@@ -41,6 +56,7 @@ _TOO_NEW = 3  # latest policies, which are not confirmed
 _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
 _STALE = 10  # fits after which an environment gives up an old policy
 _NEVER = 2**62  # steps
+_FIRST_ROWS = 256  # of each of several environments
 
 _COUNTED = "n", "mean", "m2", "action"  # of a record
 
@@ -75,24 +91,65 @@ SCHEMA: dict[str, Member] = {
 placed_cells."""
 
 
+@dataclass(frozen=True, eq=False)
+class Playing:
+    """Policy and exploration of an episode."""
+
+    policy: CellPolicy
+    record: Record | None
+    """Record of the returns; None if they are not those of this policy alone."""
+    epsilon: float
+    """Probability of a random decision."""
+    longest_hold: int
+    """Maximum number of steps for which one is held."""
+    scheme: int
+    """Scheme of exploration, or ``exploration.NONE``."""
+    fits: int
+    """Number of fits before."""
+
+
+class RunningEpisodes:
+    """Running episodes of ``count`` environments.
+
+    ``arrays`` are the bytes of ``env_states``, and a memory
+    (:mod:`oda_rl.agents.base.memory`) for each environment.
+    """
+
+    def __init__(self, count: int, interface: Interface) -> None:
+        self.playing: list[Playing] = []
+        env_states: Raw = np.zeros(count * EnvState.size, dtype=np.uint8)
+        self.env_states = new_env_states(env_states)
+        d, wide = interface.n_features, COMPONENTS + interface.n_components
+        observations: Observations = np.zeros((count, _FIRST_ROWS, d), interface.dtype)
+        steps: FloatArray = np.zeros((count, _FIRST_ROWS, wide))
+        self.arrays = env_states, observations, steps
+
+    def make_room(self) -> None:
+        """Double the rows."""
+        env_states, *memory = self.arrays
+        observations, steps = (np.concatenate([a, np.zeros_like(a)], axis=1) for a in memory)
+        self.arrays = env_states, observations, steps
+
+    def rows(self, env: int) -> tuple[Observations, FloatArray]:
+        """Return the observations and steps of a trajectory so far."""
+        n = self.env_states[env].last_row + 1
+        return self.arrays[1][env, :n], self.arrays[2][env, :n]
+
+    def forget(self, env: int) -> None:
+        """Begin a trajectory anew."""
+        self.env_states[env].assign({"last_row": -1, "fresh": False, "held": 0})
+
+    def give_no_credit(self) -> None:
+        """Detach all running episodes from the records of policies."""
+        self.playing = [replace(playing, record=None) for playing in self.playing]
+
+
 class FittedEngine(Engine):
     """The arrays of a fitted agent, and its reactions to events of compiled code.
 
-    Parameters
-    ----------
-    interface : Interface
-        Interface of the environment.
-    config : FittedQConfig
-        Settings of the agent.
-    explore, fitting, reservoir : numpy.random.Generator
-        For exploration, samples that are fitted to, and episodes that stay in the memory.
-
-    Attributes
-    ----------
-    memory : Memory
-        Trajectories: completed ones, and the running one of a single environment.
-    env_state : EnvState
-        Counts of the running episode of a single environment.
+    Its generators are for exploration, samples that are fitted to, and episodes that stay in the
+    memory. That has all completed trajectories, and the running one of a single environment, which
+    ``env_state`` counts.
     """
 
     state: steps.FittedState
@@ -134,18 +191,12 @@ class FittedEngine(Engine):
         self._tried = 0  # steps spent on that
         self._under_review: Returns | None = None  # a record's, before it is played again
         self._forgotten = 0  # steps that were taken before all that is remembered
-        self._running: RunningEpisodes | None = None  # of several environments
         self._ended_since_fit = False
+        self._several = RunningEpisodes(0, interface)  # along one trajectory there are none
         self._set_due()
         self._open()
 
     # What is asked of an engine.
-
-    @property
-    def bytes_per_step(self) -> int:
-        """Upper bound of the bytes that a step adds to a file."""
-        memory = self.memory
-        return int(memory.observations[0].nbytes + memory.steps[0].nbytes + 8)
 
     @property
     def policy(self) -> CellPolicy:
@@ -160,23 +211,19 @@ class FittedEngine(Engine):
 
     @property
     def epsilon(self) -> float:
-        """Present probability of a random decision."""
         return 0.0 if self._confirming or self._constant else self.exploration.epsilon
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that the rule opens in a compiled loop."""
         return self.arrays
 
     @property
     def n_envs(self) -> int:
-        """Number of environments learned from at once; 0 along one trajectory."""
-        return 0 if self._running is None else len(self._running.playing)
+        return len(self._several.playing)
 
     @property
     def env_states(self) -> list[EnvState]:
-        """Counts of the running episodes."""
-        return [self.env_state] if self._running is None else self._running.env_states
+        return self._several.env_states or [self.env_state]
 
     def begin_episode(self) -> None:
         """Abandon running episodes; their steps stay in the memory."""
@@ -195,7 +242,6 @@ class FittedEngine(Engine):
         self.state.drew = False
 
     def note_episodes(self, episodes: FloatArray) -> None:
-        """Note episodes of compiled code, shape (n, 3), with returns and lengths."""
         for episode_return, length, _ in episodes.tolist():
             self._note_episode(episode_return, int(length))
 
@@ -240,31 +286,24 @@ class FittedEngine(Engine):
 
     # Several environments, and episodes that are played elsewhere.
 
-    @property
-    def _several(self) -> RunningEpisodes:
-        assert self._running is not None
-        return self._running
-
     def set_n_envs(self, count: int) -> None:
         """Prepare to learn from ``count`` environments at once; running trajectories end."""
         self.leave_envs()
-        self._running = RunningEpisodes(count, self.interface, self._playing)
+        self._several = RunningEpisodes(count, self.interface)
+        self._several.playing = [self._playing] * count
 
     def leave_envs(self) -> None:
-        """Go back to learning along one trajectory."""
-        if self._running is not None:
+        if self.n_envs:
             for env in range(self.n_envs):
                 self._commit(env)
-            self._running = None
+            self._several = RunningEpisodes(0, self.interface)
             self._open()
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments; return actions and ended episodes."""
         running, n = self._several, self.n_envs
         assert len(step.rewards) == n  # else compiled code would write past the ends
         ended = np.zeros((n, 2))
-        made = step.after, step.rewards, step.terminated, step.truncated, step.learns
-        events = record_all(*made, ended, *running.arrays, self.raw, self.room)
+        events = steps.record_all(step, ended, (*running.arrays, self.raw, self.room))
         refuse(events, BAD_STEP, self.interface)
         over = ended[:, 1].nonzero()[0]
         for env in over.tolist():
@@ -279,16 +318,16 @@ class FittedEngine(Engine):
             self.begin_env(env)
         actions = np.zeros(n, dtype=np.int64)
         for env in step.acts.nonzero()[0].tolist():
-            actions[env] = self._act_in(env, running, step.observations)
+            actions[env] = self._act_in(env, step.observations)
         return actions, ended[over]
 
-    def _act_in(self, env: int, running: RunningEpisodes, seen: npt.NDArray[Any]) -> int:
-        playing = running.playing[env]
+    def _act_in(self, env: int, seen: npt.NDArray[Any]) -> int:
+        playing = self._several.playing[env]
         policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
-        own: tuple[Any, ...] = *running.arrays, self.raw, self.room
+        tables = policy.diagram, policy.models, policy.origin, policy.width
         while True:
-            tables = policy.diagram, policy.models, policy.origin, policy.width
-            action = act_in(env, seen, *tables, *how, *own)
+            arrays = *self._several.arrays, self.raw, self.room
+            action = steps.act_in(env, seen, tables, how, arrays)
             if action >= 0:
                 return action
             refuse(-action, BAD_STEP, self.interface)
@@ -304,19 +343,19 @@ class FittedEngine(Engine):
         """Note an episode of an environment."""
         self._credit(episode_return, length, self._several.playing[env])
 
-    def _replace_stale(self, running: RunningEpisodes) -> None:
+    def _replace_stale(self) -> None:
         """Let environments play the present policy if theirs is old, or no episode seems to end.
 
         Of environments that play at random every other one continues: a goal may be farther away
         than the steps of a first fit in each of many environments.
         """
         playing = replace(self._playing, record=None)
-        for env, other in enumerate(running.playing):
+        for env, other in enumerate(self._several.playing):
             waits = other.epsilon >= 1.0 and env % 2 == 1
             endless = not self._ended_since_fit and not waits
             if endless or self._playing.fits - other.fits > _STALE:
                 self._commit(env)
-                running.playing[env] = playing
+                self._several.playing[env] = playing
         self._ended_since_fit = False
 
     def _commit(self, env: int) -> None:
@@ -326,9 +365,8 @@ class FittedEngine(Engine):
     def _append_running(self) -> int:
         """Append running trajectories to the memory; return the number of rows before."""
         n = self.memory.rows(self.env_state)
-        if self._running is not None:
-            for env in range(self.n_envs):
-                self.memory.append(*self._running.rows(env), self.env_state)
+        for env in range(self.n_envs):
+            self.memory.append(*self._several.rows(env), self.env_state)
         return n
 
     def play_by(
@@ -343,21 +381,21 @@ class FittedEngine(Engine):
         self._draw()
         self._open()
 
-    def remember(self, observations: FloatArray, rows: FloatArray) -> None:
-        """Append a trajectory of another agent, as rows of a memory."""
+    def remember(self, observations: FloatArray, rows: FloatArray) -> int:
+        """Append a trajectory from elsewhere, as rows of a memory; return the number of steps."""
         self.memory.append(observations, rows, self.env_state)
-        self.state.steps += int((rows[:, MARK] == GOES_ON).sum())
+        n = int((rows[:, MARK] == GOES_ON).sum())
+        self.state.steps += n
+        return n
 
     def remember_logged(
         self, observations: FloatArray, rows: FloatArray, episodes: Sequence[tuple[float, int]]
     ) -> None:
         """Append logged trajectories, with return and length of each complete episode."""
-        self.remember(observations, rows)
-        self.state.new_steps += int((rows[:, MARK] == GOES_ON).sum())
+        self.state.new_steps += self.remember(observations, rows)
+        playing = replace(self._playing, record=None, scheme=exploration.NONE)
         for episode_return, length in episodes:
-            self._credit(
-                episode_return, length, replace(self._playing, record=None, scheme=exploration.NONE)
-            )
+            self._credit(episode_return, length, playing)
 
     # Fits.
 
@@ -387,8 +425,7 @@ class FittedEngine(Engine):
             self._uninterrupted = self.env_state.episode_length == 0
             self._set_due(_CONFIRMING)
             self._open()
-        if self._running is not None:
-            self._replace_stale(self._running)
+        self._replace_stale()
 
     def _is_doubtful(self, best: Record) -> bool:
         """Whether the best policy has been played too little; not while it is one of the latest."""
@@ -422,8 +459,7 @@ class FittedEngine(Engine):
         self.metric, self._novelty, self._placed = None, None, None
         self._values = None
         self._forgotten = self.state.steps - n_steps
-        if self._running is not None:
-            self._running.give_no_credit()
+        self._several.give_no_credit()
 
     @property
     def seen(self) -> Experience:
@@ -618,9 +654,8 @@ class FittedEngine(Engine):
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Restore what :meth:`state_arrays` returned, or raise InvalidFileError."""
+        self._check(arrays)
         kind = type(self.newest)
-        schema = {**kind.SCHEMA, "n_nearest": whole("", f"[{N_NEAREST}, {N_NEAREST}]")}
-        check_contents(arrays, self.interface, self.config, self.room.shape[1], schema)
         self.room[:] = arrays["room"]
         self.state.restore(arrays["state"])
         self.env_state.restore(arrays["env_state"])
@@ -653,59 +688,52 @@ class FittedEngine(Engine):
             self._under_review = Returns(int(n_episodes), mean)
         self._open()
 
+    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Raise InvalidFileError unless arrays are those of an agent."""
+        width, policy = self.room.shape[1], dict(type(self.newest).SCHEMA)
+        policy["n_nearest"] = whole("", f"[{N_NEAREST}, {N_NEAREST}]")
+        n_records, n_actions = arrays["record_n"].size, self.interface.n_actions
+        max_records = self.config.kept_policies + min(n_actions, _MAX_CONSTANTS)
+        require(n_records <= max_records, f"record_n has {n_records} records")
+        novelty, fixed = "novelty_codevectors" in arrays, self.config.exploration is not None
+        seeks = self.interface.n_values > 0 and not fixed
+        require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
+        sizes = {
+            "d": self.interface.n_features, "p": self.interface.n_components, "A": n_actions,
+            "actions": n_actions, "width": width, "uniforms": width, "records": n_records,
+            "schemes": 0 if fixed else exploration.NOVELTY + novelty, "env_states": 1,
+            "steps": int(arrays["state"][0]["steps"]), "rows": len(arrays["memory_steps"]),
+            "cells": 65_536,
+        }  # fmt: skip
+        checked: set[str] = set()
 
-def check_contents(
-    arrays: Mapping[str, npt.NDArray[Any]],
-    interface: Interface,
-    config: FittedQConfig,
-    width: int,
-    policy: Mapping[str, Member],
-) -> None:
-    """Raise InvalidFileError unless arrays are those of an agent.
+        def check_part(prefix: str, schema: Mapping[str, Member]) -> None:
+            members = prefixed(prefix, schema)
+            check({name: arrays[name] for name in members if name in arrays}, members, sizes)
+            checked.update(members)
 
-    ``width`` is that of the workspace; ``policy`` is the schema of its policies.
-    """
-    n_records, n_actions = arrays["record_n"].size, interface.n_actions
-    max_records = config.kept_policies + min(n_actions, _MAX_CONSTANTS)
-    require(n_records <= max_records, f"record_n has {n_records} records")
-    novelty, fixed = "novelty_codevectors" in arrays, config.exploration is not None
-    seeks = interface.n_values > 0 and not fixed
-    require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
-    sizes = {
-        "d": interface.n_features, "p": interface.n_components, "A": n_actions,
-        "actions": n_actions, "width": width, "uniforms": width, "records": n_records,
-        "schemes": 0 if fixed else exploration.NOVELTY + novelty, "env_states": 1, "cells": 65_536,
-        "rows": len(arrays["memory_steps"]), "steps": int(arrays["state"][0]["steps"]),
-    }  # fmt: skip
-    checked: set[str] = set()
-
-    def check_part(prefix: str, schema: Mapping[str, Member]) -> None:
-        members = prefixed(prefix, schema)
-        check({name: arrays[name] for name in members if name in arrays}, members, sizes)
-        checked.update(members)
-
-    for name in [f"policy{i}" for i in range(n_records + 1)] + ["novelty"] * novelty:
-        sizes["K"] = sum(arrays[f"{name}_codevectors"].shape[:1])
-        require(sizes["K"] >= 1, f"{name} has no cells")
-        check_part(f"{name}_", policy)
-    if any(name.startswith("placed_cells_") for name in arrays):
-        check_part("placed_cells_", placed.SCHEMA)
-        require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
-    single = interface.dtype == "float32"
-    observations = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
-    members = {**SCHEMA, "memory_observations": observations}
-    check({name: arrays[name] for name in arrays if name not in checked}, members, sizes)
-    for (name, member), row in zip(WORKSPACE.items(), arrays["room"], strict=True):
-        member.check(f"room, row {name}", row, sizes)
-    if "under_review" in arrays:
-        at, n = int(arrays["confirming"]), arrays["under_review"][0]
-        require(at >= 0, "under_review is of no policy that is played again")
-        legal = n == int(n) and 1 <= n <= arrays["record_n"][at]
-        require(legal, f"under_review[0] is {n}: from 1 to {arrays['record_n'][at]} episodes")
-    rows, n_rows = arrays["memory_steps"], int(arrays["env_state"]["last_row"][0]) + 1
-    require(len(rows) == n_rows + 1, f"memory_steps has {len(rows)} rows, not {n_rows + 1}")
-    check_steps("memory_steps", rows, n_actions)
-    n_ended = int((rows[: max(n_rows - 1, 0), MARK] != GOES_ON).sum())
-    n_keys = len(arrays["memory_keys"])
-    require(n_keys <= n_ended, f"memory_keys has {n_keys} keys for {n_ended} trajectories")
-    require(sizes.get("values", 0) <= n_rows, "_values has more than memory_steps has")
+        for name in [f"policy{i}" for i in range(n_records + 1)] + ["novelty"] * novelty:
+            sizes["K"] = sum(arrays[f"{name}_codevectors"].shape[:1])
+            require(sizes["K"] >= 1, f"{name} has no cells")
+            check_part(f"{name}_", policy)
+        if any(name.startswith("placed_cells_") for name in arrays):
+            check_part("placed_cells_", advantages.SCHEMA)
+            require(max(sizes["C"], sizes["F"]) <= 65_535, "placed_cells_ are more than 65,535")
+        single = self.interface.dtype == "float32"
+        observations = Member(np.float32 if single else float, MEMORY["memory_observations"].shape)
+        members = {**SCHEMA, "memory_observations": observations}
+        check({name: arrays[name] for name in arrays if name not in checked}, members, sizes)
+        for (name, member), row in zip(WORKSPACE.items(), arrays["room"], strict=True):
+            member.check(f"room, row {name}", row, sizes)
+        if "under_review" in arrays:
+            at, n = int(arrays["confirming"]), arrays["under_review"][0]
+            require(at >= 0, "under_review is of no policy that is played again")
+            legal = n == int(n) and 1 <= n <= arrays["record_n"][at]
+            require(legal, f"under_review[0] is {n}: from 1 to {arrays['record_n'][at]} episodes")
+        rows, n_rows = arrays["memory_steps"], int(arrays["env_state"]["last_row"][0]) + 1
+        require(len(rows) == n_rows + 1, f"memory_steps has {len(rows)} rows, not {n_rows + 1}")
+        check_steps("memory_steps", rows, n_actions)
+        n_ended = int((rows[: max(n_rows - 1, 0), MARK] != GOES_ON).sum())
+        n_keys = len(arrays["memory_keys"])
+        require(n_keys <= n_ended, f"memory_keys has {n_keys} keys for {n_ended} trajectories")
+        require(sizes.get("values", 0) <= n_rows, "_values has more than memory_steps has")

@@ -33,7 +33,7 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.cells import Experience
-from oda_rl.agents.fitting.joint import fit
+from oda_rl.agents.fitting.regression import fit
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 
@@ -83,11 +83,6 @@ def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Genera
     """Draw the scheme of the next episode; the first one until 30 have been explored.
 
     ``schemes`` and ``returns`` are those of episodes; ``NONE`` and ``NOVELTY`` are not compared.
-
-    >>> rng = np.random.default_rng(0)
-    >>> returns = [20.0, 500.0] * 15
-    >>> [draw([1, 0] * 15, returns, rng) for _ in range(12)]
-    [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
     """
     latest = (i for i in range(len(schemes) - 1, -1, -1) if schemes[i] not in (NONE, NOVELTY))
     explored = [*itertools.islice(latest, _COMPARED)][::-1]
@@ -109,16 +104,9 @@ def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Genera
 
 
 class Exploration:
-    """The present scheme and probability of random decisions, by the latest episodes.
+    """The present scheme and probability ``epsilon`` of random decisions, by the latest episodes.
 
-    Attributes
-    ----------
-    epsilon : float
-        Probability of a random decision.
-    scheme : int
-        Number of the present scheme, or ``NONE``.
-    returns, lengths, schemes : list
-        Those of the latest 200, 20 and 200 episodes.
+    ``returns``, ``lengths`` and ``schemes`` are those of the latest 200, 20 and 200 episodes.
     """
 
     def __init__(self, config: FittedQConfig) -> None:

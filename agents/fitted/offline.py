@@ -42,17 +42,23 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.fitting.action_codevectors import label
 from oda_rl.agents.fitting.cells import (
     Assigned,
     Cells,
     Experience,
     assign,
     assign_three,
+    label,
     place_cells,
 )
-from oda_rl.agents.fitting.joint import iterate
-from oda_rl.agents.fitting.regression import Belief, Fit, averaged_metric, policy_of
+from oda_rl.agents.fitting.regression import (
+    FIRST_SWEEPS,
+    Belief,
+    Fit,
+    averaged_metric,
+    iterate,
+    policy_of,
+)
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.worlds.coordinates import WorldArrays
@@ -87,7 +93,7 @@ _STARTS = 200
 
 
 class Caution(NamedTuple):
-    """How pessimistic a fit is."""
+    """Pessimism of a fit."""
 
     share: float
     """An action is barred where it was taken less often than this share of the most frequent."""
@@ -172,7 +178,7 @@ def fit_cautiously(
         shares = shares_of(rows, len(at.codevectors), seen.n_actions)
         barred = ((high - low) or 1.0) * np.maximum(1.0 - shares / caution.share, 0.0)
         belief = Belief(low, high, low, caution.weight, barred)
-        done = iterate(rows, at, None, belief, seen.n_actions, config.first_sweeps, own)
+        done = iterate(rows, at, None, belief, seen.n_actions, FIRST_SWEEPS, own)
         learned = averaged_metric(seen, rows, at, done, learned, rng)
         found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
     assert found is not None

@@ -13,6 +13,7 @@ from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import reader
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import Rule
+from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import Trajectory, begin, remember
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -72,6 +73,7 @@ class Fitted(NamedTuple):
 
 state_of = reader(FittedState)
 env_state_of = reader(EnvState, FittedState.size)
+running_env_state = reader(EnvState)
 
 
 @spliced
@@ -189,9 +191,7 @@ def act(observation: Observations, *arrays: Any) -> int:
     """Choose an action for an observation; negative: minus the event that prevents it."""
     agent = opened(arrays, 0)
     event = start(agent, observation)
-    if event:
-        return -event
-    return choose(agent)
+    return -event if event else choose(agent)
 
 
 @compiled
@@ -204,9 +204,7 @@ def step(
     """
     agent = opened(arrays, 0)
     events = learn(agent, next_observation, reward, terminated, truncated)
-    if events:
-        return -events
-    return choose(agent)
+    return -events if events else choose(agent)
 
 
 @compiled
@@ -226,3 +224,59 @@ def update(
         return event
     agent.trajectory.env_state.action = action
     return learn(agent, next_observation, reward, terminated, truncated)
+
+
+@compiled
+def record_all(taken: VectorStep, ended: FloatArray, arrays: tuple[Any, ...]) -> int:
+    """Remember a step of all environments, unless a value is bad; return events.
+
+    ``ended``, shape (n, 2), takes return and length of episodes that end; ``arrays`` are the states
+    of the environments, their observations and steps, and state and workspace of the agent.
+    """
+    env_states_raw, observations, steps, raw, room = arrays
+    state, space = state_of(raw, 0), workspace(room)
+    after, rewards, learns = taken.after, taken.rewards, taken.learns
+    terminated, truncated = taken.terminated, taken.truncated
+    for i in range(rewards.shape[0]):
+        if learns[i]:
+            event = load(after[i], observations[i], space)
+            if not abs(rewards[i]) <= LARGEST_REWARD:  # NaN too
+                event = NOT_FINITE
+            if event:
+                return event
+    events = 0
+    for i in range(rewards.shape[0]):
+        if not learns[i]:
+            continue
+        to = Trajectory(observations[i], steps[i], running_env_state(env_states_raw, i))
+        found = record(state, to, after[i], rewards[i], terminated[i], truncated[i])
+        if found & EPISODE_END:
+            ended[i, 0] = state.last_return
+            ended[i, 1] = state.last_length
+        events |= found
+    return events
+
+
+@compiled
+def act_in(
+    env: int,
+    seen: Observations,
+    policy: tuple[FloatArray, FloatArray, FloatArray, float],
+    how: tuple[float, int],
+    arrays: tuple[Any, ...],
+) -> int:
+    """Choose an action in one of the environments; negative: minus the event that prevents it.
+
+    ``seen``, shape (n, d), has the observations of all; ``policy`` is diagram, models, origin and
+    width, ``how`` epsilon and the longest hold, ``arrays`` those of :func:`record_all`.
+    """
+    env_states_raw, observations, steps, raw, room = arrays
+    diagram, models, origin, width = policy
+    state, space = state_of(raw, 0), workspace(room)
+    state.width, state.epsilon, state.longest_hold = width, how[0], how[1]
+    for j in range(origin.shape[0]):
+        space.origin[j] = origin[j]
+    to = Trajectory(observations[env], steps[env], running_env_state(env_states_raw, env))
+    agent = Fitted(state, to, diagram, models, space)
+    event = start(agent, seen[env])
+    return -event if event else choose(agent)

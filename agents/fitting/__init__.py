@@ -1,5 +1,5 @@
 """Cells and values that are fitted to trajectories.
 
-``cells`` places cells, ``placed`` keeps them from fit to fit; ``advantages`` fits values in two
-parts, ``joint`` in one, both by ``regression``; ``action_codevectors``: continuous actions.
+``cells`` places cells of states and of actions; ``advantages`` fits values in two partitions,
+``regression`` in one.
 """

@@ -1,4 +1,21 @@
-"""The cells of a fit: where they lie among states, and the three nearest ones of each state."""
+"""The cells of a fit: where they lie among states, and the three nearest ones of each state.
+
+Continuous actions have codevectors v_kj in the joint space of states and actions. A step is in the
+joint cell of the nearest state codevector m_k and, there, of the nearest of J action codevectors.
+So that neighbouring cells can be blended, every cell's v_kj start from the same v_j, and are drawn
+to the actions that were taken there,
+
+    v_kj = (m v_j + Σ w a) / (m + Σ w),
+
+over the actions a nearest to v_j, with the weights w of their states in cell k. Actions are in
+units of the box, whose bounds are -1 and 1; codevectors, which are means, may lie up to ``WIDENED``
+to either side, and are clipped to the box.
+
+References
+----------
+C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
+approximation": state-action codevectors.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -7,17 +24,19 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import spliced, unlocked
+from oda_rl._compile import compiled, spliced, unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
-from oda_rl.agents.fitting.action_codevectors import Labels, Near, TakenActions, Weights, place
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
 from oda_rl.annealing.cells import anneal, anneal_further
 
+Near = npt.NDArray[np.uint16]
+Labels = npt.NDArray[np.int16]
+Weights = npt.NDArray[np.float32]
 Points = npt.NDArray[np.float32]
 """Shape (n, 1 + d): 1, and the d components of a point. A level is a slope along the 1."""
 
@@ -32,6 +51,17 @@ _MIN_CELLS = 4
 _METRIC_POWER = 0.5
 _MIN_WEIGHT = 1e-4
 _ROWS_OF_A_THREAD = 4000  # of fewer it takes longer to begin
+WIDENED = 1.25
+_PRIOR = 10.0  # m, in steps
+
+
+class TakenActions(NamedTuple):
+    """Actions that were taken, and the common codevectors."""
+
+    actions: FloatArray
+    """Of each row of a memory, shape (n, p)."""
+    common: FloatArray
+    """The v_j, shape (J, p)."""
 
 
 class Experience(NamedTuple):
@@ -160,13 +190,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, Weights]:
     """Find the three nearest cells of observations, shape (n, d); ties go to lower numbers.
 
-    Returns
-    -------
-    points : ndarray of float32, shape (n, 1 + d)
-        A 1, and the transformed observations.
-    cells : ndarray of uint16, shape (n, 3)
-    weights : ndarray of float32, shape (n, 3)
-        Weights below 1e-4 are set to 0 after normalisation.
+    Weights below 1e-4 are set to 0 after normalisation.
     """
     n, d = observations.shape
     points = np.ones((n, 1 + d), dtype=np.float32)
@@ -239,3 +263,38 @@ def write_three(
         for m in range(near.shape[0]):
             cells[i, m] = near[m]
             weights[i, m] = scores[m] / total if scores[m] > _MIN_WEIGHT * total else 0.0
+
+
+@compiled
+def label(actions: FloatArray, cells: Near, parts: FloatArray, labels: Labels) -> None:
+    """Write numbers of the v_kj, (K, J, p), nearest to actions, (n, p), in three cells, (n, 3)."""
+    for i in range(actions.shape[0]):
+        for t in range(cells.shape[1]):
+            k, least = cells[i, t], np.inf
+            for j in range(parts.shape[1]):
+                gap = 0.0
+                for l in range(parts.shape[2]):  # noqa: E741
+                    gap += (actions[i, l] - parts[k, j, l]) ** 2
+                if gap < least:
+                    least = gap
+                    labels[i, t] = j
+
+
+def place(
+    taken: TakenActions, cells: Near, weights: Weights, steps: FloatArray, n_cells: int
+) -> tuple[FloatArray, Labels]:
+    """Place the action codevectors of all K cells; return them, shape (K, J, p), and labels.
+
+    ``cells`` and ``weights``, shape (n, 3), are those of the states of n ``steps``. Labels, shape
+    (n, 3), are the numbers of the codevectors nearest to the action in each of the three cells.
+    """
+    parts = np.repeat(taken.common[None], n_cells, axis=0)
+    labels = np.zeros((len(taken.actions), 3), dtype=np.int16)
+    label(taken.actions, cells, parts, labels)
+    sums = np.concatenate([np.ones((*parts.shape[:2], 1)), parts], axis=2) * _PRIOR
+    going_on = steps[:, MARK] == GOES_ON
+    rows = np.column_stack([np.ones(len(labels)), taken.actions])[going_on, None]
+    np.add.at(sums, (cells[going_on], labels[going_on]), weights[going_on, :, None] * rows)
+    parts = np.ascontiguousarray(sums[:, :, 1:] / sums[:, :, :1])
+    label(taken.actions, cells, parts, labels)
+    return parts, labels

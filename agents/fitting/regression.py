@@ -1,19 +1,44 @@
-"""Weighted ridge regressions of returns on actions and states in each cell; policy and metric."""
+"""Values fitted to all transitions: sweeps of Q-iteration with a ridge regression in each cell.
+
+:func:`fit` places cells by online deterministic annealing in the learned metric, then repeats
+sweeps of fitted Q-iteration: Watkins' λ-returns of all trajectories, and a weighted ridge
+regression in each cell,
+
+    min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
+
+with one slope g for all actions, as in the analysis of covariance. V_opt, the best discounted
+return so far, is the prior value of actions that were not tried in a cell. For numbered states,
+action codevectors and logs; else see :mod:`oda_rl.agents.fitting.advantages`.
+
+References
+----------
+D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
+C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989.
+"""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled
+from oda_rl._compile import boolean, compiled, integer
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.base.memory import GOES_ON, MARK, REWARD, discounted_returns
-from oda_rl.agents.fitting.action_codevectors import Labels, Near, Weights
-from oda_rl.agents.fitting.cells import N_NEAREST, Assigned, Cells, Experience, Points
+from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
+from oda_rl.agents.fitting.cells import (
+    N_NEAREST,
+    Assigned,
+    Cells,
+    Experience,
+    assign,
+    blended,
+    place_cells,
+)
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.diagram import ordered
 
 _METRIC_SAMPLE = 20_000  # steps
+FIRST_SWEEPS, SWEEPS = 100, 20  # maximum numbers, at the first fit and at later ones
+_TOLERANCE = 1e-3  # of the changes of values, as a share of (1 - gamma) of their range
 
 
 class Fit(NamedTuple):
@@ -76,20 +101,13 @@ def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
 
 @compiled
 def add_moments(
-    points: Points,
-    cells: Near,
-    weights: Weights,
-    labels: Labels,
-    steps: FloatArray,
-    codevectors: FloatArray,
-    moments: FloatArray,
-    x: FloatArray,
+    rows: Assigned, codevectors: FloatArray, moments: FloatArray, x: FloatArray
 ) -> None:
-    """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d).
+    """Add w z zᵀ to the upper triangles of moments, shape (K, A + d, A + d); ``x``, (d,): scratch.
 
-    z has a one for the action of a step, by ``labels``, shape (n, 3), and y - c. ``x``, shape (d,),
-    is scratch.
+    z has a one for the label of a step, and y - c.
     """
+    points, cells, weights, labels, steps = rows
     d = codevectors.shape[1]
     n_actions = moments.shape[1] - d
     for i in range(points.shape[0]):
@@ -149,21 +167,14 @@ def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
     """Return the moments of all rows, shape (K, A + d, A + d)."""
     n, d = at.codevectors.shape
     moments = np.zeros((n, n_actions + d, n_actions + d))
-    add_moments(*rows, at.codevectors, moments, np.empty(d))
+    add_moments(rows, at.codevectors, moments, np.empty(d))
     return moments
 
 
 class Regression:
-    """The regressions of all cells, whose matrices stay the same from sweep to sweep.
+    """The regressions of K cells, whose matrices stay the same from sweep to sweep.
 
-    Parameters
-    ----------
-    moments : ndarray, shape (K, A + d, A + d)
-        Sums of :func:`add_moments`; changed.
-    at : Cells
-        K cells.
-    belief : Belief
-        Prior values of actions.
+    ``moments``, shape (K, A + d, A + d), are sums of :func:`add_moments`, and are changed.
     """
 
     def __init__(self, moments: FloatArray, at: Cells, belief: Belief) -> None:
@@ -219,3 +230,127 @@ def averaged_metric(
     groups[seen.steps[drawn, MARK] != GOES_ON] = -1
     outer = at.units.outer(points - at.origin, groups, found.targets[drawn])
     return at.units.average(learned, outer)
+
+
+@compiled
+def sweep(
+    rows: Assigned,
+    theta: FloatArray,
+    offsets: FloatArray,
+    barred: FloatArray,
+    first: bool,
+    reach: Reach,
+    values: FloatArray,
+    targets: FloatArray,
+    sums: FloatArray,
+) -> float:
+    """Update the values of all rows, and add up what the next regression needs.
+
+    Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
+    A + d), and ``offsets``, shape (K,), within bounds; then the λ-return of its step, which is
+    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). An action is greedy if
+    its label in the nearest cell is. The penalties ``barred``, (K, A), or (0, A) for none, count
+    when the best action is chosen, not in its value. In the ``first`` sweep values stay, and
+    returns are of one step. Returns the sum of the changes of values.
+    """
+    points, cells, weights, labels, steps = rows
+    gamma, trace_decay, low, high = reach
+    n, n_actions = points.shape[0], barred.shape[1]
+    d = theta.shape[1] - n_actions
+    change = 0.0
+    next_value, next_return, follows = 0.0, 0.0, boolean(False)
+    for i in range(n - 1, -1, -1):
+        mark = steps[i, MARK]
+        if mark == TERMINAL:
+            values[i] = 0.0
+            next_value, next_return, follows = 0.0, 0.0, False
+            continue
+        value, best = values[i], integer(-1)
+        if not first:
+            value = 0.0
+            for t in range(3):
+                value += weights[i, t] * offsets[cells[i, t]]
+            largest, of_best = -np.inf, 0.0
+            for j in range(n_actions + d):
+                model = blended(theta, cells, weights, i, j)
+                if j >= n_actions:
+                    value += model * points[i, 1 + j - n_actions]
+                    continue
+                compared = model
+                if barred.shape[0] > 0:
+                    compared -= blended(barred, cells, weights, i, j)
+                if compared > largest:
+                    largest, of_best, best = compared, model, j
+            value += of_best
+            if value < low:
+                value = low
+            elif value > high:
+                value = high
+            change += abs(value - values[i])
+            values[i] = value
+        if mark == CUT:
+            next_value, next_return, follows = value, value, False
+            continue
+        future = next_value
+        if follows:
+            future = (1.0 - trace_decay) * next_value + trace_decay * next_return
+        target = steps[i, REWARD] + gamma * future
+        targets[i] = target
+        for t in range(3):
+            k, w = cells[i, t], weights[i, t] * target
+            sums[k, labels[i, t]] += w
+            for j in range(d):
+                sums[k, n_actions + j] += w * points[i, 1 + j]
+        next_value, next_return, follows = value, target, best == labels[i, 0]
+    return change
+
+
+def fit(
+    seen: Experience,
+    values: FloatArray | None,
+    learned: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> Fit:
+    """Fit cells and their models to trajectories.
+
+    It begins with ``values`` of rows, shape (n,), which are changed, and in the metric ``learned``
+    by earlier fits, shape (d, d); both are None for the first fit.
+    """
+    at = place_cells(seen, learned, config, rng)
+    rows, parts = assign(seen, at)
+    rounds = FIRST_SWEEPS if values is None else SWEEPS
+    hopes = hopes_of(seen.steps, config)
+    found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
+    averaged = averaged_metric(seen, rows, at, found, learned, rng)
+    return Fit(policy_of(at, parts, found), found.values, averaged, at.units.scale)
+
+
+def iterate(
+    rows: Assigned,
+    at: Cells,
+    values: FloatArray | None,
+    belief: Belief,
+    n_actions: int,
+    rounds: int,
+    config: FittedQConfig,
+) -> Iterated:
+    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    n, low, high = len(rows.points), belief.low, belief.high
+    if values is None:
+        values = np.full(n, belief.prior)
+    solver = Regression(moments_of(rows, at, n_actions), at, belief)
+    targets = np.zeros(n)
+    tolerance = _TOLERANCE * (high - low) * (1.0 - config.gamma) * n
+    reach = Reach(config.gamma, config.trace_decay, low, high)
+    barred = np.zeros((0, n_actions)) if belief.barred is None else belief.barred
+    for i in range(rounds):
+        sums = np.zeros_like(solver.theta)
+        models = solver.theta, solver.offsets, barred
+        change = sweep(rows, *models, i == 0, reach, values, targets, sums)
+        solver.solve(sums)
+        if i > 0 and change <= tolerance:
+            break
+    if belief.barred is not None:
+        solver.theta[:, :n_actions] -= belief.barred
+    return Iterated(values, targets, solver.theta, solver.offsets)

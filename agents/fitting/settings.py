@@ -1,4 +1,4 @@
-"""What can be set about the fitted agent."""
+"""Settings of the fitted agent."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -39,16 +39,6 @@ class FittedQConfig(Checked):
     optimism: Annotated[float, POSITIVE] = 0.03
     """Weight, in transitions, of the belief that what was not seen is worth the best return: an
     action, where states are numbered or actions have codevectors, and else a state; positive."""
-
-    sweeps: Annotated[int, within("[1, 10000]")] = 20
-    """Most sweeps of fitted Q-iteration at a refit; at most 10,000."""
-
-    first_sweeps: Annotated[int, within("[1, 10000]")] = 100
-    """Most sweeps at the first fit; at most 10,000."""
-
-    tolerance: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
-    """Sweeps end when values change by less than this share of (1 - gamma) of their range. None:
-    0.02 where advantages are told apart from a baseline, 0.001 elsewhere."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1
     """Refit when the transitions have grown by this share; by half of it, as soon as that is five

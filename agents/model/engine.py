@@ -143,11 +143,6 @@ class ModelEngine(Engine):
         return ()
 
     @property
-    def bytes_per_step(self) -> int:
-        """Maximum size of a step in a file, that of a fitted agent included."""
-        return 8 * (4 * self.interface.n_features + 2 * self._n_codes + 8)
-
-    @property
     def epsilon(self) -> float:
         """Probability of a random action."""
         return float(self._next is None)

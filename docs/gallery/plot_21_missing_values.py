@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.impute import SimpleImputer
 
 from oda_rl import StochasticEMGaussianMixture
-from oda_rl.plotting.estimators import plot_mixture_density
+from oda_rl.plotting.estimators import plot_density
 
 rng = np.random.default_rng(1)
 turns = np.array([[[1.2, 0.9], [0.0, 0.3]], [[0.4, 0.0], [0.0, 1.1]], [[1.0, -0.8], [0.0, 0.3]]])
@@ -28,7 +28,7 @@ figure, axes = plt.subplots(1, 2, figsize=(9.6, 4.4), sharex=True, sharey=True)
 complete = ~missing.any(axis=1)
 for ax, data, shown in zip(axes, (filled, X), (filled, X[complete]), strict=True):
     model = StochasticEMGaussianMixture(3, covariance_type="full", random_state=0).fit(data)
-    plot_mixture_density(model, shown, ax=ax)
+    plot_density(model, shown, ax=ax)
     ax.set_title(f"Log-likelihood of whole samples {model.score(whole):.2f}", loc="left")
 axes[0].set_xlabel("means stand in for what is missing")
 axes[1].set_xlabel("left missing; at the sides, what else is known of a sample")

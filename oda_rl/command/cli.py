@@ -7,7 +7,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -29,7 +29,6 @@ from oda_rl.command.reporting import (
     evaluated,
     evaluation_line,
     policy_table,
-    save_figure,
     sizes_table,
     write_figures,
 )
@@ -55,11 +54,22 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 
 @dataclass(frozen=True)
-class _RunOptions:
-    """Options of commands that load a trained agent and play with it."""
+class _Command:
+    """A command: its options, and what it does when called with a console."""
 
     run: _Run
-    """Run folder."""
+    """Run folder; evaluate, enjoy, explain and export also take the agent's file."""
+
+    def folder(self) -> Path:
+        """Return the run folder, or raise FileNotFoundError."""
+        if not self.run.is_dir():
+            raise FileNotFoundError(f"run is {str(self.run)!r}: it must be a run folder")
+        return self.run
+
+
+@dataclass(frozen=True)
+class _Playing(_Command):
+    """Options of commands that load a trained agent and play with it."""
 
     seed: int | None = None
     """Random seed of the environment's first reset; by default that of the training, so that the
@@ -83,24 +93,36 @@ class _RunOptions:
         """Limits of playing."""
         return Limits(self.max_steps, self.max_seconds)
 
+    def load(self) -> tuple[Agent, int]:
+        """Return the agent, and the seed of the episodes to play."""
+        agent = load_agent(self.run)
+        agent.named_by_file, agent.limits = not self.trust_env, self.limits
+        if self.seed is not None:
+            return agent, self.seed
+        training = options_of_run(self.run)
+        return agent, 0 if training is None else training.seed
+
 
 @dataclass(frozen=True)
-class Evaluate(_RunOptions):
+class Evaluate(_Playing):
     """Play greedy episodes with a trained agent."""
-
-    run: _Run
-    """Run folder, or the agent's file."""
 
     episodes: int = _EVALUATION_EPISODES
     """Episodes to play."""
 
+    def __call__(self, console: Console) -> int:
+        agent, seed = self.load()
+        returns, doubt = evaluated(agent, self.episodes, seed)
+        number = f"{len(returns)} greedy episodes, seed {seed}"
+        console.print(f"return over {number}: {evaluation_line(returns)}")
+        if doubt is not None:
+            console.print(doubt)
+        return 0
+
 
 @dataclass(frozen=True)
-class Enjoy(_RunOptions):
+class Enjoy(_Playing):
     """Watch a trained agent play greedy episodes in a window, or write films of them."""
-
-    run: _Run
-    """Run folder, or the agent's file."""
 
     episodes: int = 3
     """Episodes to play."""
@@ -108,22 +130,49 @@ class Enjoy(_RunOptions):
     video: Path | None = None
     """Folder for films, instead of a window; needs pip install 'oda-rl[video]'."""
 
+    def __call__(self, console: Console) -> int:
+        agent, seed = self.load()
+        if self.video is not None:
+            for path in write_video(agent, self.video, self.episodes, seed):
+                console.print(str(path))
+            return 0
+        returns = show(agent, self.episodes, seed)
+        console.print(f"returns: {', '.join(map('{:.1f}'.format, returns))}")
+        return 0
+
 
 @dataclass(frozen=True)
-class Plot(_RunOptions):
+class Plot(_Playing):
     """Redraw the figures of a run folder."""
 
+    def __call__(self, console: Console) -> int:
+        folder, (agent, seed) = self.folder(), self.load()
+        returns, _ = evaluated(agent, _EVALUATION_EPISODES, seed)
+        for path in write_figures(agent, folder, seed, returns):
+            console.print(str(path))
+        return 0
+
 
 @dataclass(frozen=True)
-class Explain(_RunOptions):
-    """Print the policy as a table, and draw it to explanation.png in the run folder."""
+class Explain(_Playing):
+    """Print the policy as a table."""
 
     steps: int = 5_000
     """Greedy steps, from which the share of each cell is estimated."""
 
+    def __call__(self, console: Console) -> int:
+        agent, seed = self.load()
+        policy = overview(agent, agent.visited_states(self.steps, seed=seed))
+        table = policy_table(policy)
+        needed = Measurement.get(console, console.options, table).minimum
+        console.print(table, width=max(console.width, needed))
+        for line in policy_remarks(policy):
+            console.print(line)
+        return 0
+
 
 @dataclass(frozen=True)
-class Report(_RunOptions):
+class Report(_Playing):
     """Write the policy to one HTML file: a card, figures, tables, and a view to try it in.
 
     With --verify, evaluate the policy in such a file again, and say whether its card is true.
@@ -141,17 +190,34 @@ class Report(_RunOptions):
     episodes: int = _EVALUATION_EPISODES
     """Greedy episodes for the card."""
 
+    def __call__(self, console: Console) -> int:
+        from oda_rl.reporting.content import report_of, verify
+        from oda_rl.reporting.page import write_page
+
+        if self.verify:
+            verdict = verify(self.run, self.trust_env, self.limits)
+            console.print(str(verdict))
+            return 0 if verdict.true else 1
+        folder, (agent, seed) = self.folder(), self.load()
+        training = options_of_run(folder)
+        command = None if training is None else command_of(training)
+        content = report_of(agent, self.episodes, seed, command)
+        path = write_page(agent, content, self.out or folder / "report.html")
+        size = path.stat().st_size
+        console.print(f"return: {content.score}")
+        console.print(f"{path}: {size:,} bytes")
+        if size > _LARGE_REPORT:
+            console.print(f"it is large because the policy has {agent.policy.n_cells:,} cells")
+        return 0
+
 
 @dataclass(frozen=True)
-class Simplify:
+class Simplify(_Command):
     """Distil a trained agent to a rule of a few cells; print it, and returns by number of cells.
 
-    Writes rule.txt, and without --cells also cells.png, to the run folder. A rule that returns less
-    than the agent is not written, and the exit code is 1.
+    Writes rule.txt to the run folder. A rule that returns less than the agent is not written, and
+    the exit code is 1.
     """
-
-    run: _Run
-    """Run folder."""
 
     cells: int | None = None
     """Maximum number of cells; by default the smallest whose return is not worse than with more."""
@@ -165,13 +231,28 @@ class Simplify:
     accept_worse: _Flag = False
     """Write the rule even if it returns less than the agent, by more than a standard error."""
 
+    def __call__(self, console: Console) -> int:
+        folder, agent = self.folder(), load_agent(self.run)
+        assert isinstance(agent, Simplifiable)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # printed below
+            result = agent.simplify(self.cells, self.steps, self.seed, progress_bar=True)
+        console.print(f"the rule: {result.rules()}")
+        console.print(f"{result.comparison}{': worse' if result.worse else ''}")
+        refused = bool(result.worse) and not self.accept_worse
+        if refused:
+            console.print("it is not written: take more --steps or --cells, or add --accept-worse")
+        else:
+            write_text(folder / "rule.txt", f"{result}\n")
+            console.print(str(folder / "rule.txt"))
+        if any(len(size.returns) for size in result.curve):
+            console.print(sizes_table(result))
+        return 1 if refused else 0
+
 
 @dataclass(frozen=True)
-class Export:
+class Export(_Command):
     """Write the policy of a trained agent to a file for use without Python."""
-
-    run: _Run
-    """Run folder, or the agent's file."""
 
     format: Literal["c", "json", "onnx"] = "c"
     """c: a C99 header with a function. json: all numbers, with instructions. onnx: a model for
@@ -189,6 +270,18 @@ class Export:
 
     out: Path | None = None
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
+
+    def __call__(self, console: Console) -> int:
+        path = export_policy(
+            load_agent(self.run),
+            self.out or default_file(self.run, self.format),
+            self.format,
+            self.fixed_point,
+            learn=self.learn,
+            allow_disagreement=self.allow_disagreement,
+        )
+        console.print(f"{path}: {path.stat().st_size:,} bytes")
+        return 0
 
 
 @dataclass(frozen=True)
@@ -223,6 +316,20 @@ class Compare:
     retry_failed: _Flag = False
     """Repeat the runs that failed the last time."""
 
+    def __call__(self, console: Console) -> int:
+        from oda_rl.agents.comparison import Plan, compare, headline
+        from oda_rl.command.comparison import write_comparison
+
+        folder = self.out or Path("runs") / f"compare-{re.sub('[/:]', '-', self.env_id)}"
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+        plan = Plan(self.env_id, self.seeds, self.own_seeds, self.total_timesteps, self.threshold)
+        comparison = compare(plan, folder / "runs.jsonl", self.workers, self.retry_failed)
+        files = write_comparison(comparison, folder)
+        for line in (*headline(comparison), *comparison.failed, *map(str, files)):
+            console.print(line)
+        return 0
+
 
 @dataclass(frozen=True)
 class Warm:
@@ -231,159 +338,22 @@ class Warm:
     clear: _Flag = False
     """Remove all compiled code instead."""
 
+    def __call__(self, console: Console) -> int:
+        from oda_rl import _cache
+        from oda_rl.command import warming
 
-def _evaluate(options: Evaluate, console: Console) -> int:
-    agent, seed = _loaded(options)
-    returns, doubt = evaluated(agent, options.episodes, seed)
-    number = f"{len(returns)} greedy episodes, seed {seed}"
-    console.print(f"return over {number}: {evaluation_line(returns)}")
-    if doubt is not None:
-        console.print(doubt)
-    return 0
-
-
-def _enjoy(options: Enjoy, console: Console) -> int:
-    agent, seed = _loaded(options)
-    if options.video is not None:
-        for path in write_video(agent, options.video, options.episodes, seed):
-            console.print(str(path))
+        if self.clear:
+            _cache.clear()
+            console.print(f"removed the compiled code in {_cache.FOLDER}")
+            return 0
+        begun = time.perf_counter()
+        warming.warm(console=console)
+        console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
         return 0
-    returns = show(agent, options.episodes, seed)
-    console.print(f"returns: {', '.join(map('{:.1f}'.format, returns))}")
-    return 0
 
 
-def _plot(options: Plot, console: Console) -> int:
-    _require_folder(options.run)
-    agent, seed = _loaded(options)
-    returns, _ = evaluated(agent, _EVALUATION_EPISODES, seed)
-    for path in write_figures(agent, options.run, seed, returns):
-        console.print(str(path))
-    return 0
-
-
-def _explain(options: Explain, console: Console) -> int:
-    from oda_rl.plotting.agents import plot_policy
-
-    _require_folder(options.run)
-    agent, seed = _loaded(options)
-    visited = agent.visited_states(options.steps, seed=seed)
-    policy = overview(agent, visited)
-    table = policy_table(policy)
-    needed = Measurement.get(console, console.options, table).minimum
-    console.print(table, width=max(console.width, needed))
-    for line in policy_remarks(policy):
-        console.print(line)
-    console.print(str(save_figure(plot_policy(policy), options.run / "explanation.png")))
-    return 0
-
-
-def _report(options: Report, console: Console) -> int:
-    if options.verify:
-        from oda_rl.reporting.content import verify
-
-        verdict = verify(options.run, options.trust_env, options.limits)
-        console.print(str(verdict))
-        return 0 if verdict.true else 1
-    from oda_rl.reporting.content import report_of
-    from oda_rl.reporting.page import write_page
-
-    _require_folder(options.run)
-    agent, seed = _loaded(options)
-    training = options_of_run(options.run)
-    command = None if training is None else command_of(training)
-    content = report_of(agent, options.episodes, seed, command)
-    path = write_page(agent, content, options.out or options.run / "report.html")
-    size = path.stat().st_size
-    console.print(f"return: {content.score}")
-    console.print(f"{path}: {size:,} bytes")
-    if size > _LARGE_REPORT:
-        console.print(f"it is large because the policy has {agent.policy.n_cells:,} cells")
-    return 0
-
-
-def _simplify(options: Simplify, console: Console) -> int:
-    _require_folder(options.run)
-    agent = load_agent(options.run)
-    assert isinstance(agent, Simplifiable)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # printed below
-        result = agent.simplify(options.cells, options.steps, options.seed, progress_bar=True)
-    console.print(f"the rule: {result.rules()}")
-    console.print(f"{result.comparison}{': worse' if result.worse else ''}")
-    refused = bool(result.worse) and not options.accept_worse
-    if refused:
-        console.print("it is not written: take more --steps or --cells, or add --accept-worse")
-    else:
-        path = options.run / "rule.txt"
-        write_text(path, f"{result}\n")
-        console.print(str(path))
-    if any(len(size.returns) for size in result.curve):
-        from oda_rl.plotting.agents import plot_sizes
-
-        console.print(sizes_table(result))
-        console.print(str(save_figure(plot_sizes(result), options.run / "cells.png")))
-    return 1 if refused else 0
-
-
-def _export(options: Export, console: Console) -> int:
-    path = export_policy(
-        load_agent(options.run),
-        options.out or default_file(options.run, options.format),
-        options.format,
-        options.fixed_point,
-        learn=options.learn,
-        allow_disagreement=options.allow_disagreement,
-    )
-    console.print(f"{path}: {path.stat().st_size:,} bytes")
-    return 0
-
-
-def _compare(options: Compare, console: Console) -> int:
-    from oda_rl.agents.comparison import Plan, compare, headline
-    from oda_rl.command.comparison import write_comparison
-    from oda_rl.runs.parallel import Execution
-
-    folder = options.out or Path("runs") / f"compare-{re.sub('[/:]', '-', options.env_id)}"
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
-    plan = Plan(
-        options.env_id, options.seeds, options.own_seeds, options.total_timesteps, options.threshold
-    )
-    execution = Execution(workers=options.workers, retry_failed=options.retry_failed)
-    comparison = compare(plan, folder / "runs.jsonl", execution)
-    files = write_comparison(comparison, folder)
-    for line in (*headline(comparison), *comparison.failed, *map(str, files)):
-        console.print(line)
-    return 0
-
-
-def _warm(options: Warm, console: Console) -> int:
-    from oda_rl import _cache
-    from oda_rl.command import warming
-
-    if options.clear:
-        _cache.clear()
-        console.print(f"removed the compiled code in {_cache.FOLDER}")
-        return 0
-    begun = time.perf_counter()
-    warming.warm(console=console)
-    console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
-    return 0
-
-
-_COMMANDS: dict[type, Callable[[Any, Console], int]] = {
-    Evaluate: _evaluate,
-    Enjoy: _enjoy,
-    Plot: _plot,
-    Explain: _explain,
-    Report: _report,
-    Simplify: _simplify,
-    Export: _export,
-    Compare: _compare,
-    Warm: _warm,
-}
-"""The function of each command, by the class of its options; ``train`` is apart."""
+_COMMANDS = Evaluate, Enjoy, Plot, Explain, Report, Simplify, Export, Compare, Warm
+"""All but ``train``, whose options depend on the algorithm."""
 
 
 class _Console(Console):
@@ -396,28 +366,10 @@ class _Console(Console):
         return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
 
 
-def _loaded(options: _RunOptions) -> tuple[Agent, int]:
-    """Return the agent, and the seed of the episodes to play."""
-    agent = load_agent(options.run)
-    agent.named_by_file, agent.limits = not options.trust_env, options.limits
-    if options.seed is not None:
-        return agent, options.seed
-    training = options_of_run(options.run)
-    return agent, 0 if training is None else training.seed
-
-
-def _require_folder(run: Path) -> None:
-    if not run.is_dir():
-        raise FileNotFoundError(f"run is {str(run)!r}: it must be a run folder")
-
-
 def parse(arguments: Sequence[str]) -> Any:
     """Parse the command line; ``train`` has the options of its algorithm.
 
-    Raises
-    ------
-    ValueError
-        If an option is invalid.
+    Raises ValueError if an option is invalid.
     """
     arguments = [*map(_without_exponent, arguments)]
     defaults = _defaults(arguments)
@@ -500,11 +452,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         options = parse(given)
-        limited = isinstance(options, _RunOptions)
+        limited = isinstance(options, _Playing)
         limit = memory_limit(options.max_megabytes) if limited else nullcontext()
         with limit, warnings.catch_warnings():
             warnings.showwarning = _show_warning  # type: ignore[assignment]
-            return _COMMANDS.get(type(options), train)(options, console)
+            return train(options, console) if isinstance(options, TrainFitted) else options(console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
         return INTERRUPTED

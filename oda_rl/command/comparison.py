@@ -38,10 +38,7 @@ _HEADINGS = (
 def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:
     """Write ``comparison.png``, ``comparison.csv`` and ``comparison.md`` to a folder.
 
-    Raises
-    ------
-    ValueError
-        If no run succeeded.
+    Raises ValueError if no run succeeded.
     """
     from oda_rl.command.reporting import save_figure
 

@@ -1,8 +1,6 @@
 """``oda-rl train``: its options, its run folder, evaluation, logs and checkpoints."""
 
-import errno
 import json
-import os
 import re
 import shlex
 import shutil
@@ -37,16 +35,14 @@ from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.command.reporting import Evaluation, evaluated, metric_table, summary, write_figures
-from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
+from oda_rl.files.archive import load_archive, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
 Algo = Literal["fitted", "codevector", "two-timescale", "model"]
 
 INTERRUPTED = 130  # the exit code that shells report for Ctrl-C
 CHECKPOINT_FILE = "checkpoint.zip"
-_LOGS = {"csv": "episodes.csv", "tensorboard": "tensorboard"}  # file or folder, by kind
-_RESERVE, _LOCK = ".reserve", ".lock"
-_RESERVED_STEPS = 1_000_000  # maximum number of steps for which disk space is reserved
+_LOG, _LOCK = "tensorboard", ".lock"
 
 
 @dataclass(frozen=True)
@@ -92,8 +88,8 @@ class TrainFitted:
     """Greedy episodes to play after training, the first from a reset with the seed; those of
     'oda-rl evaluate'."""
 
-    log: Literal["csv", "tensorboard"] | None = None
-    """Log each episode in the run folder. csv: to episodes.csv. tensorboard: to tensorboard/."""
+    log: Literal["tensorboard"] | None = None
+    """Log each episode for TensorBoard, to tensorboard/ in the run folder."""
 
     checkpoint_every: int | None = None
     """Steps between checkpoints, which are written to checkpoint.zip in the run folder."""
@@ -108,10 +104,8 @@ class TrainFitted:
 
     workers: int | None = None
     """Actors that play episodes, each in its own process, while this one learns: for environments
-    that take milliseconds per step. With --algo fitted or codevector only."""
-
-    backend: Literal["dask"] = "dask"
-    """Runs the actors' processes; needs pip install 'oda-rl[cluster]'."""
+    that take milliseconds per step. With --algo fitted or codevector only; needs pip install
+    'oda-rl[cluster]'."""
 
     address: str | None = None
     """Address of the Dask scheduler for the actors, tcp://host:port; by default they are processes
@@ -229,7 +223,7 @@ _KINDS: dict[str, type[TrainFitted]] = {
 }
 _ALGORITHMS = {kind.kind.__name__: algo for algo, kind in _KINDS.items()}
 _MAY_CHANGE = {"out", "overwrite", "config_file", "names", "action_names", "n_eval_episodes", "log",
-               "checkpoint_every", "resume", "trust_env", "workers", "backend",
+               "checkpoint_every", "resume", "trust_env", "workers",
                "address"}  # fmt: skip  # when resuming
 _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 
@@ -237,10 +231,7 @@ _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
     """Return the default options of an algorithm, or those of a configuration file.
 
-    Raises
-    ------
-    ValueError
-        If the file is invalid, or names a module to import and is not trusted.
+    Raises ValueError if the file is invalid, or names a module to import and is not trusted.
     """
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
@@ -280,11 +271,8 @@ def _options_of(options: TrainFitted) -> set[str]:
 def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
     """Return the options of the training that a folder has a checkpoint or the end of; or None.
 
-    Raises
-    ------
-    ValueError
-        If the checkpoint is invalid, has another algorithm, or names a module to import and is not
-        trusted.
+    Raises ValueError if the checkpoint is invalid, has another algorithm, or names a module to
+    import and is not trusted.
     """
     path, ended = folder / CHECKPOINT_FILE, folder / CONFIG_FILE
     if not path.exists():
@@ -325,14 +313,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
 
 
 def command_of(options: TrainFitted) -> str:
-    """Return the command with these options, without the defaults.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> command_of(replace(TrainFitted(), env_id="MountainCar-v0", total_timesteps=20_000))
-    'oda-rl train --algo fitted --env-id MountainCar-v0 --seed 0 --total-timesteps 20000'
-    """
+    """Return the command with these options, without the defaults."""
     always = ("algo", "env_id", "seed", "total_timesteps")
     defaults = defaults_for(options.algo, None)
     given = {name: getattr(options, name) for name in always}
@@ -448,12 +429,8 @@ def train(options: TrainFitted, console: Console) -> int:
             return 0
         if resumed is not None:
             console.print(f"resuming after {steps:,} steps")
-        copies = 1 if options.checkpoint_every is None else 2
-        size = copies * agent.max_bytes(min(options.total_timesteps, _RESERVED_STEPS))
-        with _reserved(folder, size) as free:
-            evaluation = _trained(agent, options, resumed == checkpoint, further, console, free)
-            free()
-            _save(agent, options)
+        evaluation = _trained(agent, options, resumed == checkpoint, further, console)
+        _save(agent, options)
         _report(agent, options, evaluation, console)
         if evaluation is not None:
             _remove(checkpoint)
@@ -477,16 +454,11 @@ def _loaded(options: TrainFitted, file: Path) -> Agent:
 
 
 def _trained(
-    agent: Agent,
-    options: TrainFitted,
-    resumes: bool,
-    further: int,
-    console: Console,
-    free: Callable[[], None],
+    agent: Agent, options: TrainFitted, resumes: bool, further: int, console: Console
 ) -> Evaluation | None:
     """Resume, train for further steps and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
-        with _episode_log(options.log, options.folder) as log:
+        with _episode_log(options) as log:
             common: dict[str, Any] = {
                 "actors": options.actors, "progress_bar": True, "callback": log
             }  # fmt: skip
@@ -508,7 +480,6 @@ def _trained(
             console.print("The same command with --resume continues.")
         return None
     except Exception:
-        free()
         if agent.num_timesteps > 0:
             _save(agent, options)
             steps = f"{agent.num_timesteps:,} steps"
@@ -517,11 +488,10 @@ def _trained(
 
 
 def _save(agent: Agent, options: TrainFitted) -> None:
-    """Write the agent, and remove the logs and checkpoint of an earlier one."""
+    """Write the agent, and remove the log and checkpoint of an earlier one."""
     agent.save(options.folder)
-    for kind, name in _LOGS.items():
-        if kind != options.log:
-            _remove(options.folder / name)
+    if options.log is None:
+        _remove(options.folder / _LOG)
     if options.checkpoint_every is None:
         _remove(options.folder / CHECKPOINT_FILE)
 
@@ -555,7 +525,7 @@ def _in_use(folder: Path) -> Iterator[None]:
     Raises OSError if the folder is not writable, holds symbolic links instead of its files, or is
     in use by another training.
     """
-    written = (*OF_AGENT, CHECKPOINT_FILE, *_LOGS.values(), _RESERVE, _LOCK)
+    written = (*OF_AGENT, CHECKPOINT_FILE, _LOG, _LOCK)
     refuse_links(*(folder / name for name in written))
     is_new = not folder.exists()
     try:
@@ -577,30 +547,6 @@ def _in_use(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # if it is empty
 
 
-@contextmanager
-def _reserved(folder: Path, size: int) -> Iterator[Callable[[], None]]:
-    """Reserve disk space for saving the agent; yields the function that frees it.
-
-    Raises OSError if there is too little space.
-    """
-    path = folder / _RESERVE
-    try:
-        try:
-            with open(path, "wb", opener=open_unlinked) as file:
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, size)
-                elif shutil.disk_usage(folder).free < size:
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        except OSError as error:
-            raise OSError(
-                f"out is {str(folder)!r}, where {size / 1e6:,.0f} MB for the agent and its "
-                f"checkpoint cannot be reserved: {error.strerror}"
-            ) from error
-        yield lambda: _remove(path)
-    finally:
-        _remove(path)
-
-
 def _remove(path: Path) -> None:
     """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir():
@@ -610,59 +556,33 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def _episode_log(kind: str | None, folder: Path) -> Iterator[Callable[[Agent], None] | None]:
-    """Yield a callback for ``learn`` that logs each episode to a run folder; None for no log."""
-    if kind is None:
+def _episode_log(options: TrainFitted) -> Iterator[Callable[[Agent], None] | None]:
+    """Yield a callback for ``learn`` that logs each episode for TensorBoard; None for no log."""
+    if options.log is None:
         yield None
         return
-    refuse_links(folder / _LOGS["tensorboard"])
-    shutil.rmtree(
-        folder / _LOGS["tensorboard"], ignore_errors=True
-    )  # TensorBoard would append to it
-    with _csv(folder) if kind == "csv" else _tensorboard(folder) as write:
-        n_episodes = steps = 0
-
-        def log(agent: Agent) -> None:
-            nonlocal n_episodes, steps
-            for total, length, seconds in agent.episodes.since(n_episodes).tolist():
-                steps += int(length)
-                write(steps, {"return": total, "length": length, "seconds": seconds,
-                              "cells": agent.n_cells, "epsilon": agent.epsilon})  # fmt: skip
-                n_episodes += 1
-
-        yield log
-
-
-_Write = Callable[[int, dict[str, float]], None]
-
-
-@contextmanager
-def _csv(folder: Path) -> Iterator[_Write]:
-    path = folder / _LOGS["csv"]
-    with open(path, "w", encoding="utf-8", buffering=1, opener=open_unlinked) as file:
-
-        def write(steps: int, values: dict[str, float]) -> None:
-            if file.tell() == 0:
-                file.write(",".join(["steps", *values]) + "\n")
-            file.write(f"{steps}," + ",".join(f"{value:.6g}" for value in values.values()) + "\n")
-
-        yield write
-
-
-@contextmanager
-def _tensorboard(folder: Path) -> Iterator[_Write]:
+    folder = options.folder / _LOG
+    refuse_links(folder)
+    shutil.rmtree(folder, ignore_errors=True)  # TensorBoard would append to it
     for name in ("torch.utils.tensorboard", "tensorboardX"):
         with suppress(ImportError):
-            writer = import_module(name).SummaryWriter(str(folder / _LOGS["tensorboard"]))
+            writer = import_module(name).SummaryWriter(str(folder))
             break
     else:
         raise ValueError("log='tensorboard' needs TensorBoard: pip install 'oda-rl[tensorboard]'")
-    try:
+    n_episodes = steps = 0
 
-        def write(steps: int, values: dict[str, float]) -> None:
+    def log(agent: Agent) -> None:
+        nonlocal n_episodes, steps
+        for total, length, seconds in agent.episodes.since(n_episodes).tolist():
+            steps += int(length)
+            n_episodes += 1
+            values = {"return": total, "length": length, "seconds": seconds,
+                      "cells": agent.n_cells, "epsilon": agent.epsilon}  # fmt: skip
             for name, value in values.items():
                 writer.add_scalar(f"episode/{name}", value, steps)
 
-        yield write
+    try:
+        yield log
     finally:
         writer.close()

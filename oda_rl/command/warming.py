@@ -4,7 +4,7 @@ numba caches compiled code on disk. :func:`warm` fills the cache ahead, for imag
 """
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -39,9 +39,9 @@ _TYPES = _POINTS, _POINTS.astype(np.float32)
 _LABELS = (_POINTS[:, 0] > _POINTS[:, 1]).astype(np.int64)
 
 
-def _train(kind: type[Any], env_ids: Sequence[str], steps: int, **settings: Any) -> None:
-    """Train, evaluate, explain, predict, and step by hand."""
-    for env_id in env_ids:
+def _train(kind: type[Any], tasks: Mapping[str, int], **settings: Any) -> None:
+    """Train for so many steps, evaluate, explain, predict, and step by hand."""
+    for env_id, steps in tasks.items():
         agent = kind(env_id, seed=0, **settings).learn(steps)
         agent.evaluate(2, seed=0)
         observation = agent.env.reset(seed=0)[0]
@@ -56,22 +56,6 @@ def _train(kind: type[Any], env_ids: Sequence[str], steps: int, **settings: Any)
             agent.learn(steps).evaluate(2, seed=0)
 
 
-def _train_online() -> None:
-    _train(agents.TwoTimescaleAgent, ["CartPole-v1"], 20_000)
-    _train(agents.TwoTimescaleAgent, [*_COMPILED, *_STEPPED], 2_000)
-    _train(agents.TwoTimescaleAgent, [_COMPILED[1]], 2_000, action_bins=5)
-
-
-def _train_fitted() -> None:
-    _train(agents.FittedQAgent, ["CartPole-v1"], 5_000)
-    _train(agents.FittedQAgent, [*_COMPILED, *_STEPPED], 1_500, max_transitions=1_000)
-
-
-def _train_copies() -> None:
-    for kind in (agents.TwoTimescaleAgent, agents.FittedQAgent):
-        kind(gym.make_vec("CartPole-v1", 4), seed=0).learn(4_000)
-
-
 def _fit(*models: Any, X: Any = _POINTS, y: Any = _LABELS) -> None:
     """Fit models, call their predictions, and learn online where they can."""
     for model in models:
@@ -84,12 +68,8 @@ def _fit(*models: Any, X: Any = _POINTS, y: Any = _LABELS) -> None:
 
 
 def _fit_clusterers() -> None:
-    for divergence in (
-        "squared_euclidean",
-        "i_divergence",
-        "itakura_saito",
-        Mahalanobis(np.eye(3)),
-    ):
+    names = "squared_euclidean", "i_divergence", "itakura_saito"
+    for divergence in (*names, Mahalanobis(np.eye(3))):
         settings: Any = {"divergence": divergence, "random_state": 0}
         _fit(ODAClusterer(6, **settings), ODATreeClusterer(2, **settings))
     _fit(ODAClusterer(6, random_state=0), X=_TYPES[1])
@@ -133,19 +113,29 @@ def _fit_quantizers() -> None:
     _fit(BatchDeterministicAnnealing(4, random_state=0))
 
 
+def _train_copies() -> None:
+    for kind in (_ONLINE, _FITTED):
+        kind(gym.make_vec("CartPole-v1", 4), seed=0).learn(4_000)
+
+
+_ONLINE, _FITTED = agents.TwoTimescaleAgent, agents.FittedQAgent
+_SHORT = dict.fromkeys([*_COMPILED, *_STEPPED], 2_000)
 WORK: dict[str, Callable[[], None]] = {
-    "TwoTimescaleAgent": _train_online,
-    "FittedQAgent": _train_fitted,
-    "CodevectorAgent": partial(_train, agents.CodevectorAgent, ["Pendulum-v1"], 1_500),
+    "TwoTimescaleAgent": partial(_train, _ONLINE, {"CartPole-v1": 20_000, **_SHORT}),
+    "torques": partial(_train, _ONLINE, {"Pendulum-v1": 2_000}, action_bins=5),
+    "FittedQAgent": partial(
+        _train, _FITTED, {"CartPole-v1": 5_000, **_SHORT}, max_transitions=1_000
+    ),
+    "CodevectorAgent": partial(_train, agents.CodevectorAgent, {"Pendulum-v1": 1_500}),
     "vector environments": _train_copies,
     **{
         f"partition {name}": partial(
-            _train, agents.TwoTimescaleAgent, ["CartPole-v1", _STEPPED[0]], 5_000, partition=name
+            _train, _ONLINE, {"CartPole-v1": 5_000, _STEPPED[0]: 5_000}, partition=name
         )
         for name in ("grid", "som", "gmm", "infex")
     },
     "ModelAgent": partial(
-        _train, agents.ModelAgent, ["CartPole-v1", *_COMPILED], 550, generations=1
+        _train, agents.ModelAgent, dict.fromkeys(["CartPole-v1", *_COMPILED], 550), generations=1
     ),
     "clusterers": _fit_clusterers,
     "classifiers and regressors": _fit_supervised,
@@ -156,12 +146,7 @@ WORK: dict[str, Callable[[], None]] = {
 
 
 def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> None:
-    """Do the named pieces of work, by default all of ``WORK``, with a progress bar.
-
-    Examples
-    --------
-    >>> warm(["maps and comparators"], Console(quiet=True))
-    """
+    """Do the named pieces of work, by default all of ``WORK``, with a progress bar."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits this small need not converge
         for name in track(names, "compiling", console=console):

@@ -1,30 +1,147 @@
-"""Estimators as C99 headers: a few tables, and a function that predicts."""
+"""Estimators as C99 headers: a few tables, and a function that predicts.
 
+Diagrams in units of the input and the checks of numbers and labels serve ONNX graphs, too.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import FloatArray
+from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
-from oda_rl.divergences import SquaredEuclidean
+from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exporting.c_text import as_comment, defined, features, source, table
-from oda_rl.exporting.diagrams import Diagram, fitting, log_weights, narrowest, numbered
+from oda_rl.exporting.c_text import as_comment, defined, source, table
 from oda_rl.files.archive import replacing
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.vq import LVQ, VectorQuantizer
+from oda_rl.trees.tree import Cells
 
 _SCORE = "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];"
 _NEAREST_IS = "The cell of minimal score (the first, in a tie) is the nearest"
+_MAX_INT = 2**31 - 1
+_INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 _NEAR = 4.0  # scores at 0 may exceed those at the centre by this factor: two bits of 24
+
+
+def fitting(array: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+    """Cast to a type; raise ValueError if the largest number does not fit."""
+    numbers = np.asarray(array, dtype=np.float64)
+    largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
+    info = np.finfo(dtype)
+    if largest > float(info.max) or 0.0 < largest < float(info.tiny):
+        raise ValueError(
+            f"the estimator has learned numbers as large as {largest:g}, beyond the range of "
+            "single precision: scale its input before fitting"
+        )
+    return numbers.astype(dtype)
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Scores of codevectors: unit (offset_k + <slope_k, x − centre>) is d(x, μ_k) − φ(x).
+
+    The unit, a power of two, keeps scores small enough for single precision. Shapes: centre (d,),
+    offsets (K,), slopes (K, d).
+    """
+
+    centre: FloatArray
+    offsets: FloatArray
+    slopes: FloatArray
+    unit: float
+
+    @property
+    def parts(self) -> FloatArray:
+        """Part of each feature in the offsets of squared Euclidean distances, shape (K, d).
+
+        Of ``rounded`` diagrams they are without what the codevectors have in common.
+        """
+        return np.asarray(0.25 * self.unit * self.slopes**2)
+
+    @classmethod
+    def of(cls, cells: Cells, divergence: Divergence) -> Self:
+        """Convert cells from the divergence's coordinates to those of the input."""
+        root = divergence.embed(np.eye(len(cells.centre)))  # linear, whatever the divergence
+        centre = divergence.restore(cells.centre[None])[0]
+        return cls.scaled(centre, cells.offsets, cells.gradients @ root.T)
+
+    @classmethod
+    def scaled(cls, centre: FloatArray, offsets: FloatArray, slopes: FloatArray) -> Self:
+        """Choose the unit."""
+        unit = math.ldexp(1.0, int(np.frexp(np.abs(offsets).max())[1])) if offsets.any() else 1.0
+        return cls(centre, offsets / unit, slopes / unit, unit)
+
+    @classmethod
+    def nearest(cls, codevectors: FloatArray, divergence: Divergence) -> Self:
+        """Return the diagram of codevectors, shape (K, d), in the divergence's coordinates."""
+        return cls.of(Cells.of(codevectors, divergence), divergence)
+
+    @classmethod
+    def annealed(cls, model: BaseODA) -> Self:
+        """Return the diagram of an annealed codebook."""
+        return cls.nearest(model._embedded_codevectors(), model._annealer.divergence)
+
+    def rounded(self, dtype: Any) -> "Diagram":
+        """Cast to a type; offsets make up for the rounding of the centre."""
+        centre = fitting(self.centre, dtype)
+        offsets = self.offsets + self.slopes @ (centre.astype(np.float64) - self.centre)
+        return Diagram(centre, fitting(offsets, dtype), fitting(self.slopes, dtype), self.unit)
+
+
+def log_weights(weights: FloatArray) -> FloatArray:
+    """Return log weights, with a finite value for a weight of 0."""
+    with np.errstate(divide="ignore"):
+        logs: FloatArray = np.maximum(np.log(weights), -1e4)
+    return logs
+
+
+def is_text(labels: npt.NDArray[Any]) -> bool:
+    """Return whether all labels are strings."""
+    return all(isinstance(label, str) for label in labels.tolist())
+
+
+def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return labels as integers; raise ValueError if they are not whole numbers."""
+    try:
+        numbers = np.array([int(label) for label in labels.tolist()], dtype=np.int64)
+        whole = bool((numbers == labels).all())
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise ValueError(
+            f"labels are {labels.tolist()!r:.80}: to be exported they must be strings or integers"
+        )
+    return numbers
+
+
+def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Return the number of each label in C, and comment lines that explain it.
+
+    Raises ValueError if labels are neither strings nor integers of 32 bits.
+    """
+    if is_text(labels):
+        names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
+        return np.arange(len(labels)), ["and returns the number of a label:", *names]
+    numbers = whole_numbers(labels)
+    if np.abs(numbers).max() > _MAX_INT:
+        raise ValueError(f"labels reach {np.abs(numbers).max()}: they must fit 32 bits")
+    return numbers, ["and returns a label."]
+
+
+def narrowest(numbers: Any) -> npt.NDArray[Any]:
+    """Cast integers of 32 bits to the smallest type that holds them."""
+    array = np.asarray(numbers)
+    return next(array.astype(kind) for kind in _INTEGERS if (array.astype(kind) == array).all())
 
 
 @dataclass
@@ -99,7 +216,7 @@ def _text(estimator: Any) -> str:
         f"Tables: {sum(array.nbytes for array in header.tables.values())} bytes",
         "",
         f"{kind} oda_predict(const float obs[ODA_FEATURES]) takes a sample:",
-        *features(estimator),
+        *_features(estimator),
         *header.returns,
         "",
         *header.about,
@@ -116,6 +233,13 @@ def _text(estimator: Any) -> str:
         "#endif\n",
     ]
     return "".join(parts)
+
+
+def _features(estimator: Any) -> list[str]:
+    """Return a line for each component of ``obs``, with the feature's name if it has one."""
+    d = int(estimator.n_features_in_)
+    names = getattr(estimator, "feature_names_in_", [""] * d)
+    return [f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)]
 
 
 def _header(estimator: Any) -> _Header:
@@ -144,14 +268,6 @@ def _of_diagram(diagram: Diagram) -> _Header:
         header.tables["oda_origin"] = rounded.centre
     header.returns = ["and returns the index of a cell, from 0."]
     return header
-
-
-def _quantizer(model: VectorQuantizer) -> _Header:
-    return _of_diagram(Diagram.nearest(model.cluster_centers_, SquaredEuclidean()))
-
-
-def _clusterer(model: ODAClusterer) -> _Header:
-    return _of_diagram(Diagram.annealed(model))
 
 
 def _lvq(model: LVQ) -> _Header:
@@ -248,9 +364,11 @@ def _of_powers(places: FloatArray, precisions: FloatArray, offsets: FloatArray) 
 
 
 _KINDS: dict[type, Callable[[Any], _Header]] = {
-    VectorQuantizer: _quantizer,
+    VectorQuantizer: lambda model: _of_diagram(
+        Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
+    ),
     LVQ: _lvq,
-    ODAClusterer: _clusterer,
+    ODAClusterer: lambda model: _of_diagram(Diagram.annealed(model)),
     ODAClassifier: _classifier,
     ODARegressor: _regressor,
     StreamingMixture: _mixture,

@@ -46,16 +46,7 @@ def defined(constants: Mapping[str, Any]) -> str:
 
 
 def table(name: str, array: npt.NDArray[Any]) -> str:
-    """Return the definition of a table.
-
-    >>> print(table("oda_rows", np.array([[0.5, 2.0], [1.0, 3.0]], dtype=np.float32)))
-    static const float oda_rows[2][2] = {
-        {0.5f, 2.0f},
-        {1.0f, 3.0f},
-    };
-    <BLANKLINE>
-    <BLANKLINE>
-    """
+    """Return the definition of a table."""
     size = "".join(f"[{n}]" for n in array.shape)
     write = number if array.dtype == np.float32 else repr
     items = [f"{_items(value, write)}," for value in array.tolist()]
@@ -76,13 +67,6 @@ def number(value: float) -> str:
     """Return a constant of type float; nine digits are exact."""
     text = f"{value:.9g}"
     return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"
-
-
-def features(estimator: Any) -> list[str]:
-    """Return a line for each component of ``obs``, with the feature's name if it has one."""
-    d = int(estimator.n_features_in_)
-    names = getattr(estimator, "feature_names_in_", [""] * d)
-    return [f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)]
 
 
 def as_comment(lines: Sequence[str]) -> str:

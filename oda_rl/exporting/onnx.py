@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +30,7 @@ from oda_rl.divergences import QUADRATIC, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.pricing import TOUCHING
-from oda_rl.exporting.diagrams import Diagram, fitting, is_text, log_weights, whole_numbers
+from oda_rl.exporting.c_header import Diagram, fitting, is_text, log_weights, whole_numbers
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -111,10 +110,7 @@ class Graph:
 
     def gaps(self, centre: FloatArray) -> Value:
         """Return x - centre, shape (n, d); 0 where values are missing."""
-        steps = self.op("Sub", self.x, self.table(centre))
-        if self.missing is None:
-            return steps
-        return self.op("Where", self.op("IsNaN", steps), self.table(0.0), steps)
+        return _known(self, self.op("Sub", self.x, self.table(centre)))
 
     def scores(self, diagram: Diagram) -> Value:
         """Return scores of codevectors, in units of the diagram, shape (n, K)."""
@@ -342,11 +338,7 @@ def _outside(graph: Graph, low: FloatArray, high: FloatArray) -> Value:
 
 
 def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDArray[Any]:
-    """Round a corner so that the box keeps exactly the points of the type that lie inside.
-
-    >>> _rounded_inwards(np.array([0.1]), np.inf, np.float32) >= 0.1
-    array([ True])
-    """
+    """Round a corner so that the box keeps exactly the points of the type that lie inside."""
     rounded = corner.astype(dtype)
     nearer = np.nextafter(rounded, np.asarray(towards, dtype=dtype))
     outside = rounded < corner if towards > 0.0 else rounded > corner
@@ -458,24 +450,16 @@ def _squares(graph: Graph, gaps: Value) -> Value:
     return graph.op("Transpose", lengths, perm=[1, 0])
 
 
-@dataclass(frozen=True)
-class _Depth:
-    """The nodes of a tree at one depth, and the leaves above it."""
+class _Depth(NamedTuple):
+    """The M nodes of a tree at one depth, and the leaves above it, with at most B children."""
 
-    features: IntArray
-    """Features of the input that this level uses, shape (width,)."""
-    centres: Any
-    """Shape (M, width)."""
-    offsets: Any
-    """Shape (M, B); infinite where there is no child."""
-    slopes: Any
-    """Shape (M, B, width)."""
-    first: IntArray
-    """Index of the first child among the nodes of the next depth, shape (M,)."""
-    parts: Any
-    """Parts of the features in the offsets, where values may be missing, shape (M, B, width)."""
-    heaviest: Any
-    """1 for the heaviest child, shape (M, B), which a sample without these features goes to."""
+    features: IntArray  # of the input that this level uses, shape (width,)
+    centres: Any  # shape (M, width)
+    offsets: Any  # shape (M, B); infinite where there is no child
+    slopes: Any  # shape (M, B, width)
+    first: IntArray  # index of the first child among the nodes of the next depth, shape (M,)
+    parts: Any  # of the features in the offsets, where values may be missing, shape (M, B, width)
+    heaviest: Any  # 1 for the child that a sample without these features goes to, shape (M, B)
 
 
 def tree_clusterer(graph: Graph, model: BaseODATree) -> None:
@@ -506,28 +490,16 @@ def leaf_of(graph: Graph, model: BaseODATree) -> Value:
 def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
     """Return each point's place below the last depth, shape (n,), and the node at each place."""
     depths, nodes = _depths(graph, model)
-    place: Value = None
-    for i, level in enumerate(depths):
+    place = graph.argmin(graph.sum(graph.x))  # 0: all points are at the root
+    for level in depths:
         features = level.features.astype(np.int64)
         x = graph.op("Gather", graph.x, features, axis=1)
-        missing = graph.missing
-        if missing is not None:
-            missing = graph.op("Gather", missing, features, axis=1)
-        if i == 0:  # all points are at the root
-            steps = _known(graph, graph.op("Sub", x, level.centres[0]))
-            sums = graph.op("MatMul", steps, np.ascontiguousarray(level.slopes[0].T))
-            scores = graph.op("Add", sums, level.offsets[0])
-            if missing is not None:
-                parts = np.ascontiguousarray(level.parts[0].T)
-                excess = graph.op("MatMul", missing, parts)
-                scores = _partial(graph, scores, excess, missing, level.heaviest[0])
-            place = graph.argmin(scores)
-            continue
         tables = (level.centres, level.offsets, level.slopes, level.first)
         centres, offsets, slopes, first = (graph.rows(table, place) for table in tables)
         steps = _known(graph, graph.op("Sub", x, centres))
         scores = graph.op("Add", _products(graph, slopes, steps), offsets)
-        if missing is not None:
+        if graph.missing is not None:
+            missing = graph.op("Gather", graph.missing, features, axis=1)
             excess = _products(graph, graph.rows(level.parts, place), missing)
             heaviest = graph.rows(level.heaviest, place)
             scores = _partial(graph, scores, excess, missing, heaviest)
@@ -717,16 +689,10 @@ def _set_shapes(operator: Any) -> None:
         if role != "label":
             wide = {"probabilities": width, "distances": len(getattr(model, "codevectors_", ()))}
             output.type.shape = [n, wide.get(role, 1)]
-        elif hasattr(model, "classes_") and is_text(_labels(operator)):
+        elif hasattr(model, "classes_") and is_text(get_label_classes(operator.scope_inst, model)):
             output.set_type(StringTensorType([n]))
         else:
             output.set_type(Int64TensorType([n]))
-
-
-def _labels(operator: Any) -> Any:
-    model = operator.raw_operator
-    with_options = _CONVERTERS[type(model)].options is _WITH_ZIPMAP
-    return get_label_classes(operator.scope_inst, model) if with_options else model.classes_
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:

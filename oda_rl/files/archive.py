@@ -3,7 +3,6 @@
 Writing through symbolic links is refused.
 """
 
-import errno
 import glob
 import io
 import json
@@ -41,12 +40,9 @@ _MAX_VALUES = 500_000  # in JSON: each takes about a hundred bytes of memory
 class LinkError(OSError):
     """A file or folder to be written is a symbolic link."""
 
-    def __init__(self, path: Any) -> None:
-        super().__init__(errno.ELOOP, "it is a symbolic link", os.fspath(path))
-
-    def __str__(self) -> str:
-        return (
-            f"{self.filename!r} is a symbolic link, through which another file would be "
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(
+            f"{os.fspath(path)!r} is a symbolic link, through which another file would be "
             "overwritten: remove it, or write elsewhere"
         )
 
@@ -118,21 +114,7 @@ def save_archive(
     """Write arrays and metadata (anything JSON can hold) to one zip file.
 
     Arrays are compressed, unless they become so small that :func:`load_archive` would refuse them
-    as a zip bomb. ``load`` reads the file before it gets its name.
-
-    Raises
-    ------
-    ValueError
-        If ``load`` refuses the file.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "numbers.zip"
-    >>> save_archive(path, {"kind": "example"}, {"x": np.arange(3)})
-    >>> metadata, arrays = load_archive(path)
-    >>> metadata["kind"], arrays["x"]
-    ('example', array([0, 1, 2]))
+    as a zip bomb. ``load`` reads the file before it gets its name: ValueError if it refuses it.
     """
     text = json.dumps(metadata, indent=1)
     with replacing(path) as file:
@@ -162,14 +144,8 @@ def save_archive(
 def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Read metadata and arrays that :func:`save_archive` wrote.
 
-    Arrays are in C order: compiled code is specialised to it.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    InvalidFileError
-        If the file is damaged or of another kind.
+    Arrays are in C order: compiled code is specialised to it. Raises FileNotFoundError, or
+    InvalidFileError if the file is damaged or of another kind.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
@@ -240,13 +216,7 @@ def _array(name: str, content: bytes) -> Array:
 
 
 def parsed(text: bytes | str, max_bytes: int) -> Any:
-    """Read JSON from an untrusted file.
-
-    Raises
-    ------
-    InvalidFileError
-        If it is too large, or repeats a key.
-    """
+    """Read JSON from an untrusted file; InvalidFileError if it is too large or repeats a key."""
     require(len(text) <= max_bytes, f"JSON of {len(text):,} bytes: at most {max_bytes:,}")
     content = text.encode() if isinstance(text, str) else text
     values = sum(map(content.count, (b",", b"[", b"{")))

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_tran
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.utils._metadata_requests import SIMPLE_METHODS, MetadataRequest
 from sklearn.utils._param_validation import Interval
 
 from oda_rl._threads import one_thread
@@ -71,7 +70,6 @@ def estimator(cls: K) -> K:
 Arrays = dict[str, Array]
 Read = Mapping[str, Array]
 Classes = Mapping[str, type]
-_ROUTING = "_metadata_request"
 _MAX_DEPTH = 50
 
 
@@ -155,19 +153,13 @@ class Filed:
         super().__setstate__(writable(state))  # type: ignore[misc]
 
     def _attributes(self) -> dict[str, Any]:
-        """Return the attributes to write."""
+        """Return the attributes to write: all but the routing of metadata."""
         attributes = dict(vars(self._closed()))
-        if _ROUTING in attributes:
-            attributes[_ROUTING] = {
-                method: dict(getattr(attributes[_ROUTING], method).requests)
-                for method in SIMPLE_METHODS
-            }
+        attributes.pop("_metadata_request", None)
         return attributes
 
     def _restore(self, content: dict[str, Any]) -> None:
         """Take over the output of :meth:`_attributes`."""
-        if _ROUTING in content:
-            content[_ROUTING] = _request(self, content[_ROUTING])
         vars(self).update(content)
         self._reopen()
 
@@ -177,16 +169,6 @@ class Filed:
 
     def _reopen(self) -> None:
         """Prepare to continue learning after loading."""
-
-
-def _request(model: Any, requested: Any) -> MetadataRequest:
-    """Return the metadata routing with the requested arguments, by method."""
-    request = model._get_metadata_request()
-    for method, arguments in requested.items():
-        require(method in SIMPLE_METHODS, f"{method!r} is not a method with metadata")
-        for argument, alias in arguments.items():
-            getattr(request, method).add_request(param=argument, alias=alias)
-    return request
 
 
 def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:

@@ -46,11 +46,7 @@ _STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.floa
 
 
 def printable(text: str) -> str:
-    r"""Return a text with escapes for characters that a terminal obeys or does not show.
-
-    >>> print(printable("red \x1b[31m, backwards \u202e, ordinary é"))
-    red \x1b[31m, backwards \u202e, ordinary é
-    """
+    r"""Return a text with escapes for characters that a terminal obeys or does not show."""
     if text.isprintable():
         return text
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
@@ -227,11 +223,7 @@ def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Return whether a value matches an annotation.
-
-    >>> conforms((1, 2), tuple[int, ...]), conforms(True, int), conforms(1, float | None)
-    (True, False, True)
-    """
+    """Return whether a value matches an annotation."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return conforms(value, inner[0])
@@ -311,7 +303,6 @@ OF_ALL: dict[str, Any] = {
     "n_features_in_": Optional(whole("", "[1, 1000000]")),
     "feature_names_in_": Optional(ANYTHING),
     "_sklearn_output_config": Optional(ANYTHING),
-    "_metadata_request": Optional(ANYTHING),
 }
 """Attributes that scikit-learn adds to every estimator."""
 

@@ -1,4 +1,4 @@
-"""Figures of agents and policies: learning curves, cells, differences, rollouts, sizes."""
+"""Figures of agents and policies: learning curves, cells, differences, rollouts."""
 
 import textwrap
 from collections.abc import Sequence
@@ -11,11 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.patches import Patch, Rectangle
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
-from matplotlib.transforms import Transform
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.policies.explaining import choice_names, value_text
+from oda_rl.agents.policies.explaining import choice_names
 from oda_rl.metric import directions
 from oda_rl.plotting.axes import (
     COLORS,
@@ -27,10 +25,10 @@ from oda_rl.plotting.axes import (
     padded_range,
     tint,
 )
+from oda_rl.runs.statistics import mean_interval
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
-    from oda_rl.agents.distilling.distil import Distilled
     from oda_rl.agents.policies.explaining import Overview
     from oda_rl.agents.review import Difference
     from oda_rl.agents.worlds.world import World
@@ -39,10 +37,8 @@ if TYPE_CHECKING:
 MAX_ROWS = 40  # cells in a table of a policy
 MAX_COMPONENTS = 12  # components of the observation shown
 MAX_ACTIONS = 8  # with more actions only the best is shown
-_MAX_DRAWN_ROWS = 10  # cells in a figure of a policy
 _MAX_DIRECTIONS = 6  # of a metric
 _MAX_NUMBERS = 60  # written into the picture of a metric
-_MAX_DEVIATIONS = 3.0  # at which colours saturate
 _MAX_NUMBERED = 24  # with more cells dots replace numbers
 _GRID = 500
 _COARSE, _MAX_PLANES, _MAX_LEVELS, _TIE = 24, 6, 8, 1e-6  # of planes to choose among
@@ -50,12 +46,9 @@ _VARIED = 0.5  # share of the greatest entropy of the actions in a picture
 _WINDOW = 20  # episodes in a running mean
 _MANY = 200  # from so many episodes on dots are small
 _VISIBLE = 1.05  # an unfinished episode is shown if training was longer by this factor
-_GAP = 0.3  # between the parts of a picture of a policy, in columns
-_BARS = 2.4  # width of the bars, in columns
 _COLUMNS = 2  # of panels of a rollout
 _MAX_LINES = 6  # components in a drawing of an episode
 _AROUND = 0.5  # margin around the real line, as a share of its height
-_Z_95 = 1.96  # standard errors in half an interval of 95 %
 
 
 def shown_components(policy: "Overview") -> list[int]:
@@ -86,8 +79,6 @@ def plot_learning_curve(
         Steps of the training; those after the last episode are shown as an unfinished one.
     delivered : ndarray, shape (m,), optional
         Returns of the delivered policy; their mean is marked at the end, with its 95 % interval.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     ax = ax or new_axes()[0]
     if len(episodes) == 0:
@@ -107,10 +98,10 @@ def plot_learning_curve(
         if delivered is not None and len(delivered):
             end = steps[-1] if num_timesteps is None else num_timesteps
             label = f"delivered policy, {len(delivered)} episodes: {delivered.mean():.4g}"
-            star, half = _interval(delivered)
-            ax.plot(end, star, "*", color=COLORS[1], markersize=14, label=label,
+            ax.plot(end, delivered.mean(), "*", color=COLORS[1], markersize=14, label=label,
                     clip_on=False, zorder=3)  # fmt: skip
-            ax.errorbar(end, star, half, fmt="none", ecolor=COLORS[1], capsize=4, clip_on=False)
+            low, high = mean_interval(delivered)
+            ax.vlines(end, low, high, color=COLORS[1], clip_on=False)
         ax.legend(frameon=False, loc="best")
     ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
     ax.spines[["top", "right"]].set_visible(False)
@@ -135,8 +126,6 @@ def plot_partition(
     visited : ndarray, shape (n, d), optional
         Observations to draw on top; the plane goes through their median, and shows all but the
         outermost hundredth of them on each side. By default the codevectors.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -278,8 +267,6 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     agent : FittedQAgent or TwoTimescaleAgent
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -290,7 +277,7 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     if matrix is None or scale is None:
         raise ValueError(
             "agent.metric_ is None: the agent has to learn for some steps first, or is of a kind "
-            "that learns no metric; plot_policy(overview(agent)) shows what it does"
+            "that learns no metric"
         )
     shares, vectors = directions(matrix, scale)
     shown = min(len(shares), _MAX_DIRECTIONS)
@@ -392,132 +379,6 @@ def _plane(
     return cells, actions
 
 
-def plot_policy(policy: "Overview", *, ax: Axes | None = None) -> Axes:
-    """Draw a policy as a table of cells, the most visited first.
-
-    From left to right: codevectors, coloured by their distance from the mean state visited in
-    standard deviations; the value of each action, the best in the action's colour, and its margin
-    over the second best; the share of the states visited in the cell, or, if no states were given,
-    the number of updates of the cell.
-
-    Parameters
-    ----------
-    policy : oda_rl.agents.policies.explaining.Overview
-        As ``oda_rl.agents.policies.explaining.overview`` returns it. At most 10 cells are drawn.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
-    """
-    n, components = min(len(policy.cells), _MAX_DRAWN_ROWS), shown_components(policy)
-    n_values = len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 1
-    first_value = len(components) + _GAP
-    has_margins = bool(np.isfinite(policy.margins[:n]).any())
-    first_bar = first_value + n_values + has_margins + _GAP
-    if ax is None:
-        width, height = 0.9 + 0.85 * (first_bar + _BARS), 0.27 * n + 1.9
-        ax = new_axes(width, height)[0]
-        ax.figure.subplots_adjust(
-            left=0.8 / width, right=1 - 0.1 / width, bottom=0.85 / height, top=1 - 1.05 / height
-        )
-    _draw_codevectors(policy, n, components, ax)
-    _draw_values(policy, n, first_value, ax)
-    if has_margins:
-        for i in range(n):
-            margin = policy.margins[i]
-            text = f"{margin:.2g}" if np.isfinite(margin) else ""
-            _write(ax, first_value + n_values + 0.5, i, text, "black")
-    unit = _draw_bars(policy, n, first_bar, ax)
-    headings = [policy.names[j] for j in components]
-    if len(policy.action_names) > MAX_ACTIONS:
-        headings.append("best action")
-    else:
-        headings += [f"{policy.value_name} of {name}" for name in policy.action_names]
-    places = [j + 0.5 for j in range(len(components))]
-    headings += ["margin"] * has_margins
-    places += [first_value + a + 0.5 for a in range(n_values + has_margins)]
-    ax.set_xticks(places, [_wrapped(heading) for heading in headings], fontsize=8)
-    _write_above(ax, unit, (first_bar, 1.0), ax.get_xaxis_transform(), 4, 8)
-    ax.set_yticks(np.arange(n) + 0.5, [f"cell {cell}" for cell in policy.cells[:n]], fontsize=8)
-    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
-    ax.set(xlim=(0.0, first_bar + _BARS), ylim=(n, 0.0), aspect="auto")
-    ax.spines[:].set_visible(False)
-    title = f"Policy: {n} cell{'s' * (n > 1)}"
-    if len(policy.cells) > n:
-        title = f"Policy: the {n} of {len(policy.cells)} cells that are visited most"
-    _write_above(ax, title, (0.0, 1.0), ax.transAxes, 56, 12)
-    return ax
-
-
-def _write_above(
-    ax: Axes, text: str, xy: tuple[float, float], transform: Transform, gap: int, size: int
-) -> None:
-    """Write text a gap above a place; gap and size are in points."""
-    ax.annotate(text, xy, (0, gap), xycoords=transform, textcoords="offset points", fontsize=size)
-
-
-def _draw_codevectors(policy: "Overview", n: int, components: Sequence[int], ax: Axes) -> None:
-    """Draw a square for each cell and component, and a colour bar below."""
-    codevectors = policy.codevectors[:n, components]
-    deviations = (codevectors - policy.mean[components]) * policy.scale[components]
-    limit = float(np.clip(np.abs(deviations).max(), 1.0, _MAX_DEVIATIONS))
-    extent = (0.0, len(components), n, 0.0)
-    image = ax.imshow(
-        deviations, cmap="RdBu_r", vmin=-limit, vmax=limit, extent=extent, aspect="auto"
-    )
-    for i, j in np.ndindex(*codevectors.shape):
-        color = "white" if abs(deviations[i, j]) > 0.6 * limit else "black"
-        _write(ax, j + 0.5, i, f"{codevectors[i, j]:.3g}", color)
-    box = ax.get_position()
-    figure = ax.figure
-    inch = 1.0 / figure.get_figheight()  # type: ignore[union-attr]
-    length = max(2.2, 0.6 * len(components)) / figure.get_figwidth()  # type: ignore[union-attr]
-    place = figure.add_axes((box.x0, box.y0 - 0.3 * inch, length, 0.12 * inch))
-    ends = "both" if np.abs(deviations).max() > limit else "neither"
-    bar = figure.colorbar(
-        image, cax=place, orientation="horizontal", extend=ends, ticks=MaxNLocator(5)
-    )
-    bar.set_label("codevector, standard deviations from the mean state", fontsize=8, loc="left")
-    bar.ax.tick_params(labelsize=7)
-
-
-def _draw_values(policy: "Overview", n: int, left: float, ax: Axes) -> None:
-    """Write the value of each action, or the name of the best if there are many."""
-    for i in range(n):
-        best = int(policy.actions[i])
-        if len(policy.action_names) > MAX_ACTIONS:
-            texts = {best: policy.action_names[best]}
-        else:
-            texts = dict(enumerate(map(value_text, policy.q_values[i])))
-        for column, (action, text) in enumerate(texts.items()):
-            color = COLORS[action % len(COLORS)] if action == best else "white"
-            corner, fill = (left + column, i), tint(color) / 255.0
-            ax.add_patch(Rectangle(corner, 1.0, 1.0, facecolor=fill, edgecolor="white"))
-            weight = "bold" if action == best else "normal"
-            _write(ax, left + column + 0.5, i, text, "black" if action == best else "0.45", weight)
-
-
-def _draw_bars(policy: "Overview", n: int, left: float, ax: Axes) -> str:
-    """Draw how often each cell is visited, in its action's colour; return the bars' heading."""
-    has_shares = not np.isnan(policy.shares).any()
-    numbers = policy.shares if has_shares else policy.visits
-    longest = max(float(numbers[:n].max()), 1e-300)
-    for i in range(n):
-        length = (_BARS - 0.8) * numbers[i] / longest
-        color = COLORS[policy.actions[i] % len(COLORS)]
-        ax.add_patch(Rectangle((left, i + 0.15), length, 0.7, facecolor=color, linewidth=0))
-        text = f"{100.0 * numbers[i]:.1f} %" if has_shares else f"{numbers[i]:,.0f}"
-        ax.text(left + length + 0.06, i + 0.5, text, va="center", fontsize=8)
-    return "states visited" if has_shares else "learned from"
-
-
-def _write(ax: Axes, x: float, row: int, text: str, color: str, weight: str = "normal") -> None:
-    ax.text(x, row + 0.5, text, ha="center", va="center", color=color, fontsize=8, weight=weight)
-
-
-def _wrapped(heading: str) -> str:
-    """Break a heading into lines, ``observation[10]`` before the bracket."""
-    return textwrap.fill(heading.replace("[", " ["), 12, break_long_words=False)
-
-
 def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes:
     """Draw the states in which two policies decide differently, and those in which they agree.
 
@@ -527,8 +388,6 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     Parameters
     ----------
     difference : oda_rl.agents.review.Difference
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     states, differs = difference.states, difference.differs
     axes = new_axes(6.0, 4.4)[0] if ax is None else ax
@@ -644,54 +503,3 @@ def _panels(count: int) -> list[Axes]:
     for panel in axes[count:]:
         panel.remove()
     return axes[:count]
-
-
-def plot_sizes(distilled: "Distilled", *, ax: Axes | None = None) -> Axes:
-    """Draw the mean return of rules over their number of cells, beside their teacher's.
-
-    Bars are intervals of 95 %; all are evaluated from the same start states.
-
-    Parameters
-    ----------
-    distilled : Distilled
-        With a curve: no number of cells was given.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
-
-    Raises
-    ------
-    ValueError
-        If there is no curve.
-    """
-    shown = [size for size in distilled.curve if len(size.returns)]
-    if not shown:
-        raise ValueError("distilled.curve is empty: distil without n_cells, with more steps")
-    ax = ax or new_axes()[0]
-    if len(distilled.taught):
-        mean, error = _interval(distilled.taught)
-        ax.axhspan(mean - error, mean + error, color="0.9", linewidth=0)
-        ax.axhline(mean, color="0.5", linewidth=1, linestyle="--", label="its teacher")
-    sizes = [size.n_cells for size in shown]
-    means, errors = np.array([_interval(size.returns) for size in shown]).T
-    ax.errorbar(sizes, means, errors, color=COLORS[0], marker="o", markersize=4, capsize=3,
-                linewidth=1.2, label="rule")  # fmt: skip
-    for size, mean in zip(shown, means, strict=True):
-        if size.policy is distilled.policy:
-            ax.plot(size.n_cells, mean, "o", ms=11, mfc="none", mec=COLORS[5], mew=1.5,
-                    label="selected")  # fmt: skip
-    ax.set_xscale("log")
-    ax.xaxis.set_major_locator(FixedLocator(sizes))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xticks(sizes, [str(size) for size in sizes])
-    ax.set(xlabel="maximum number of cells", ylabel="return")
-    ax.set_title("Return by the number of cells", loc="left")
-    ax.legend(frameon=False, loc="best")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
-
-
-def _interval(returns: FloatArray) -> tuple[float, float]:
-    """Return the mean and half the width of its interval, which is 0 for a single return."""
-    n = len(returns)
-    spread = float(returns.std(ddof=1)) if n > 1 else 0.0
-    return float(returns.mean()), _Z_95 * spread / n**0.5

@@ -167,29 +167,8 @@ def report_of(
 ) -> Report:
     """Report on an agent; the policy in the report, which is verified later, plays its episodes.
 
-    Parameters
-    ----------
-    agent : Agent
-        A trained agent whose environment can be made anew.
-    episodes : int
-        Number of greedy episodes.
-    seed : int
-        Seed of the environment's first reset.
-    command : str, optional
-        Command that repeats the training.
-
-    Raises
-    ------
-    ValueError
-        If the agent is not trained, or its environment cannot be made.
-
-    Examples
-    --------
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
-    >>> report = report_of(agent, episodes=5)
-    >>> np.array_equal(report.returns, agent.evaluate(5, seed=0))
-    True
+    The first reset has the seed; ``command`` repeats the training. Raises ValueError if the agent
+    is not trained, or its environment cannot be made.
     """
     export, origin, scale = export_of(agent), agent.origin, agent.scale_
     assert scale is not None  # export_of refuses untrained agents
@@ -291,29 +270,7 @@ class ReportPlayer(Player):
 
 
 def policy_of(document: Mapping[str, Any]) -> Policy:
-    """Make a policy from the JSON of :func:`oda_rl.agents.export_policy`.
-
-    Parameters
-    ----------
-    document : Mapping
-        The parsed JSON.
-
-    Raises
-    ------
-    InvalidFileError
-        If the document is not such JSON.
-
-    Examples
-    --------
-    >>> import json
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> from oda_rl.agents.policies.export import json_document
-    >>> from oda_rl.agents.policies.export_tables import export_of
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> policy = policy_of(json.loads(json_document(export_of(agent))))
-    >>> np.array_equal(policy.q_values, agent.q_values)
-    True
-    """
+    """Make a policy from the JSON of :func:`oda_rl.agents.export_policy`, or InvalidFileError."""
     require(isinstance(document, Mapping), "the policy is not a JSON object")
     found = document.get("format")
     require(found == _POLICY_FORMAT, f"the policy's format is {found!r}: not {_POLICY_FORMAT!r}")
@@ -400,36 +357,11 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     """Evaluate the policy in a report again, and compare.
 
     The heading and the card must be those that the data in the file makes, and the returns those of
-    its policy in its environment. How the policy was learned is not verified.
+    its policy in its environment. How the policy was learned is not verified. Modules that the file
+    names are imported only if ``trusting``.
 
-    Parameters
-    ----------
-    path : Path
-        A file that ``oda-rl report`` wrote.
-    trusting : bool
-        Whether to import modules that the file names.
-    limits : Limits, optional
-        Limits of playing; by default those of ``Limits()``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    InvalidFileError
-        If the file is not a report, or is damaged.
-    ValueError
-        If the environment cannot be made, or playing goes beyond the limits.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from oda_rl.agents import TwoTimescaleAgent
-    >>> from oda_rl.reporting.page import write_page
-    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_page(agent, report_of(agent, episodes=3), Path(folder) / "report.html")
-    ...     verify(page).true
-    True
+    Raises FileNotFoundError, InvalidFileError if the file is not a report, or ValueError if the
+    environment cannot be made, or playing goes beyond the limits, by default ``Limits()``.
     """
     if path.is_dir():
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")

@@ -119,9 +119,7 @@ def draw_figures(
     if agent.metric_ is not None:
         axes["metric"] = plotting.plot_metric(agent)
     if any(level.temperature > 0.0 for level in agent.history):
-        left, right = plotting.new_axes(11.0, 4.2, columns=2)
-        axes["bifurcation"] = plotting.plot_bifurcation(agent.history, ax=left)
-        plotting.plot_cells_over_time(agent.history, agent.num_timesteps, ax=right)
+        axes["bifurcation"] = plotting.plot_bifurcation(agent.history)
     return axes
 
 
@@ -134,12 +132,7 @@ def has_state_table(agent: "Agent") -> bool:
 
 
 def as_html(figure: "Figure", name: str) -> str:
-    """Return a figure as inline SVG with the colours of the page, light or dark, for its text.
-
-    >>> from oda_rl.plotting import new_axes
-    >>> as_html(new_axes()[0].figure, "empty")[:30]
-    '<svg role="img" aria-label="em'
-    """
+    """Return a figure as inline SVG with the colours of the page, light or dark, for its text."""
     from matplotlib import rc_context
 
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -177,26 +170,9 @@ _TITLES = {
 
 
 def write_page(agent: "Agent", report: Report, out: Path) -> Path:
-    """Write the page of a report.
+    """Write the page of an agent's report, with its figures and tables, atomically; return ``out``.
 
-    Parameters
-    ----------
-    agent : Agent
-        Its figures and tables are drawn.
-    report : Report
-        The agent's, from :func:`~oda_rl.reporting.content.report_of`.
-    out : Path
-        File to write, atomically.
-
-    Returns
-    -------
-    Path
-        ``out``.
-
-    Raises
-    ------
-    ValueError
-        If ``out`` is a folder.
+    Raises ValueError if ``out`` is a folder.
     """
     if out.is_dir():
         raise ValueError(f"out is {str(out)!r}, which is a folder: it must be a file")

@@ -1,59 +1,32 @@
-"""Many runs of one function in parallel: on this machine's cores or on a cluster, resumable.
+"""Many runs of one function in parallel: on this machine's cores, resumable.
 
 :func:`run_all` calls a function once for each setting and appends each result to a file. With the
 same file it repeats only runs of other code of this package. A run that raises, or whose process
 dies, is recorded with its error, and the others continue.
 
-Processes are joblib's: its own pool, or a Dask cluster. (joblib's backend for Ray cannot return
-results one by one.)
+Processes are joblib's.
 """
 
 import json
 import logging
-import sys
-import sysconfig
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
-from uuid import uuid4
+from typing import Any, cast
 
 import joblib
 import numpy as np
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from rich.console import Console
 from rich.progress import track
 
-from oda_rl.files.archive import open_unlinked, replacing
+from oda_rl.files.archive import open_unlinked
 from oda_rl.runs.results import Origin, code_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
 Rows = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Where runs are executed."""
-
-    workers: int = -1
-    """Number of processes; -1: one for each core, or all of the cluster."""
-
-    backend: Literal["loky", "dask"] = "loky"
-    """loky: processes of this machine. dask: a cluster."""
-
-    address: str | None = None
-    """Address of the cluster's scheduler; None: start one on this machine."""
-
-    retry_failed: bool = False
-    """Repeat the runs that failed the last time."""
-
-    def __post_init__(self) -> None:
-        if self.workers == 0 or self.workers < -1:
-            raise ValueError(f"workers is {self.workers}: it must be at least 1, or -1 for all")
-        if self.address is not None and self.backend == "loky":
-            raise ValueError(f"address is {self.address!r}: it needs backend dask")
 
 
 @dataclass(frozen=True)
@@ -75,7 +48,8 @@ def run_all(
     function: Callable[..., Rows | dict[str, Any]],
     settings: Iterable[Setting],
     path: str | Path,
-    execution: Execution | None = None,
+    workers: int = -1,
+    retry_failed: bool = False,
     *,
     title: str = "runs",
 ) -> list[Run]:
@@ -91,8 +65,10 @@ def run_all(
     path : str or Path
         File of the results, one JSON object per line. Its runs are not repeated while the code of
         this package (:func:`oda_rl.runs.results.code_digest`) stays the same.
-    execution : Execution, optional
-        Where to run; by default on all cores.
+    workers : int
+        Number of processes; -1: one for each core.
+    retry_failed : bool
+        Whether to repeat the runs that failed the last time.
     title : str
         Title of the progress bar.
 
@@ -104,9 +80,7 @@ def run_all(
     Raises
     ------
     ValueError
-        If two settings are equal, or the file is not one of results.
-    ImportError
-        If the backend is not installed.
+        If two settings are equal, the file is not one of results, or ``workers`` is out of range.
 
     Examples
     --------
@@ -114,7 +88,7 @@ def run_all(
     >>> def square(x):
     ...     return {"y": x * x}
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     runs = run_all(square, [{"x": 2}, {"x": 3}], f"{folder}/squares.jsonl", Execution(1))
+    ...     runs = run_all(square, [{"x": 2}, {"x": 3}], f"{folder}/squares.jsonl", 1)
     >>> [run.rows[0]["y"] for run in runs]
     [4, 9]
     """
@@ -123,21 +97,23 @@ def run_all(
     if len(wanted) < len(all_settings):
         n = len(all_settings)
         raise ValueError(f"settings has {n} entries, {len(wanted)} of them different: all must be")
-    execution, path = execution or Execution(), Path(path)
+    if workers == 0 or workers < -1:
+        raise ValueError(f"workers is {workers}: it must be at least 1, or -1 for all")
+    path = Path(path)
     done = {
         key: run
         for key, run in _read(path).items()
         if key in wanted
         and run.made is not None
         and run.made.code == code_digest()
-        and not (execution.retry_failed and run.error is not None)
+        and not (retry_failed and run.error is not None)
     }
     pending = [setting for key, setting in wanted.items() if key not in done]
     if pending:
         path.parent.mkdir(parents=True, exist_ok=True)
         made, console = origin(), Console(stderr=True)
         with open(path, "a", encoding="utf-8", opener=open_unlinked) as file:
-            results = _execute(function, pending, execution)
+            results = _execute(function, pending, workers)
             for result in track(results, title, len(wanted), len(done), console=console):
                 run = replace(result, made=made)
                 file.write(json.dumps(asdict(run), default=_plain) + "\n")
@@ -187,39 +163,38 @@ def failures(runs: Sequence[Run]) -> list[str]:
 
 
 def _execute(
-    function: Callable[..., Any], pending: Sequence[Setting], execution: Execution
+    function: Callable[..., Any], pending: Sequence[Setting], workers: int
 ) -> Iterator[Run]:
     """Yield one run for each setting as it ends.
 
     If a process dies the pool is lost, and it is unknown which run was to blame: those under way
     are repeated one at a time at the end.
     """
-    with _backend(function, execution) as deaths:
-        suspects: list[Setting] = []
-        left = {_key(setting): setting for setting in pending}
-        while left:
-            running: dict[str, Setting] = {}
-            try:
-                for run in _in_parallel(function, list(left.values()), execution, running):
-                    key = _key(run.setting)
-                    del left[key], running[key]
-                    yield run
-            except deaths:
-                suspects += running.values()
-                left = {key: setting for key, setting in left.items() if key not in running}
-        for setting in suspects:
-            started = time.perf_counter()
-            try:
-                yield from _in_parallel(function, [setting], execution, {})
-            except deaths as death:
-                error = f"{type(death).__name__}: the process that made this run died"
-                yield Run(setting, [], error, time.perf_counter() - started)
+    suspects: list[Setting] = []
+    left = {_key(setting): setting for setting in pending}
+    while left:
+        running: dict[str, Setting] = {}
+        try:
+            for run in _in_parallel(function, list(left.values()), workers, running):
+                key = _key(run.setting)
+                del left[key], running[key]
+                yield run
+        except TerminatedWorkerError:
+            suspects += running.values()
+            left = {key: setting for key, setting in left.items() if key not in running}
+    for setting in suspects:
+        started = time.perf_counter()
+        try:
+            yield from _in_parallel(function, [setting], workers, {})
+        except TerminatedWorkerError as death:
+            error = f"{type(death).__name__}: the process that made this run died"
+            yield Run(setting, [], error, time.perf_counter() - started)
 
 
 def _in_parallel(
     function: Callable[..., Any],
     settings: Sequence[Setting],
-    execution: Execution,
+    workers: int,
     running: dict[str, Setting],
 ) -> Iterator[Run]:
     """Yield runs as they end; settings that are started are added to ``running``."""
@@ -230,11 +205,11 @@ def _in_parallel(
             yield joblib.delayed(attempt)(function, setting)
 
     # At least two jobs: joblib executes a single one in this process, which a crash would end.
-    alone = execution.backend == "loky" and execution.workers == 1
     parallel = joblib.Parallel(
-        n_jobs=2 if alone else execution.workers,
+        n_jobs=2 if workers == 1 else workers,
+        backend="loky",
         return_as="generator_unordered",
-        pre_dispatch=1 if alone else "n_jobs",
+        pre_dispatch=1 if workers == 1 else "n_jobs",
         batch_size=1,
     )
     yield from parallel(calls())
@@ -252,41 +227,6 @@ def attempt(function: Callable[..., Any], setting: Setting) -> Run:
     except Exception:
         rows, error = [], traceback.format_exc()
     return Run(dict(setting), rows, error, time.perf_counter() - started)
-
-
-@contextmanager
-def _backend(
-    function: Callable[..., Any], execution: Execution
-) -> Iterator[tuple[type[BaseException], ...]]:
-    """Make joblib use a backend; yields the exceptions raised when a process dies."""
-    if execution.backend == "loky":
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-        with joblib.parallel_config(backend="loky"):
-            yield (TerminatedWorkerError,)
-        return
-    from distributed import KilledWorker
-    from distributed.diagnostics.plugin import WorkerPlugin
-
-    class Files(WorkerPlugin):
-        """Write files to the import path of all workers, including later ones."""
-
-        def __init__(self, files: Mapping[str, bytes]) -> None:
-            self.files = files
-
-        def setup(self, worker: Any) -> None:
-            for place, content in self.files.items():
-                with replacing(Path(worker.local_directory) / place) as file:
-                    file.write(content)
-
-    n_workers = None if execution.workers == -1 else execution.workers
-    with dask_client(n_workers, execution.address) as client:
-        # client.upload_file would reload the modules in the scheduler's process, which may be this.
-        if files := _files_beside(function):
-            contents = {place: file.read_bytes() for place, file in files.items()}
-            client.register_plugin(Files(contents), name=str(uuid4()))
-        with joblib.parallel_config(backend="dask"):
-            yield (KilledWorker,)
 
 
 def dask_client(workers: int | None, address: str | None) -> Any:
@@ -307,29 +247,6 @@ def dask_client(workers: int | None, address: str | None) -> Any:
         # Workers log tasks that their end interrupts; errors of tasks are raised with results.
         silence_logs=logging.CRITICAL,
     )
-
-
-def _files_beside(function: Callable[..., Any]) -> dict[str, Path]:
-    """Return the files of loaded modules in the function's folder, by their relative paths.
-
-    Remote workers need them; modules that are installed, such as this package, they have.
-    """
-    script = getattr(sys.modules.get(function.__module__), "__file__", None)
-    if script is None:
-        return {}
-    folder = Path(script).resolve().parents[function.__module__.count(".")]
-    if folder == Path(sysconfig.get_path("purelib")).resolve():
-        return {}
-    files = {}
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file is None or name.partition(".")[0] in ("__main__", "oda_rl"):
-            continue
-        stem = name.replace(".", "/")
-        for place in (f"{stem}.py", f"{stem}/__init__.py"):
-            if Path(file).resolve() == folder / place:
-                files[place] = folder / place
-    return files
 
 
 def _key(setting: Setting) -> str:

@@ -4,7 +4,6 @@ A result is a row of a CSV file. Its column ``made`` is the label of an origin, 
 ``# made`` at the head of the file defines.
 """
 
-import ast
 import csv
 import functools
 import hashlib
@@ -54,28 +53,15 @@ class Origin:
 
 
 def origin() -> Origin:
-    """Return the origin of this process's results.
-
-    Examples
-    --------
-    >>> sorted(origin().versions)[:3]
-    ['gymnasium', 'numba', 'numpy']
-    """
+    """Return the origin of this process's results."""
     return Origin(_commit(), code_digest(), _command(), versions())
 
 
 @functools.cache
 def code_digest() -> str:
-    """Return twelve hexadecimal digits that change with the package's code.
-
-    It ignores comments, docstrings and layout; another version of Python may change it.
-    """
-    digests = [
-        f"{folder.name}/{path.relative_to(folder).as_posix()} {_digest(_code(path))}"
-        for folder in _folders()
-        for path in sorted(folder.rglob("*.py"))
-    ]
-    return _digest("\n".join(digests))[:12]
+    """Return twelve hexadecimal digits that change with the package's code."""
+    files = [path for folder in _folders() for path in sorted(folder.rglob("*.py"))]
+    return _digest("\n".join(path.read_text(encoding="utf-8") for path in files))[:12]
 
 
 def store_rows(
@@ -84,39 +70,12 @@ def store_rows(
     key: Sequence[str],
     origins: Iterable[Origin] | None = None,
 ) -> list[Row]:
-    """Write rows to a CSV file, where they replace rows of the same key.
+    """Write rows to a CSV file, where they replace rows of the same key; return all of its rows.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to write, atomically.
-    rows : sequence of mapping
-        Numbers, strings, and dictionaries and lists of them. Floats are rounded to seven digits.
-        ``made`` is the label of a row's origin.
-    key : sequence of str
-        Columns in which a replaced row agrees with a new one. Without any, all rows are replaced.
-    origins : iterable of Origin, optional
-        Origins of the rows; by default this process.
-
-    Returns
-    -------
-    list of dict
-        All rows of the file, as :func:`read_rows` returns them.
-
-    Raises
-    ------
-    ValueError
-        If a row has an unknown label.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = f"{folder}/results.csv"
-    ...     _ = store_rows(path, [{"seed": 1, "mean": 0.5}, {"seed": 2, "mean": 0.25}], ["seed"])
-    ...     stored = store_rows(path, [{"seed": 2, "mean": 0.75}], ["seed"])
-    >>> [(row["seed"], row["mean"]) for row in stored]
-    [(1, 0.5), (2, 0.75)]
+    Values are numbers, strings, and dictionaries and lists of them; floats are rounded to seven
+    digits. Replaced rows agree with new ones in the columns of ``key``; without any, all are
+    replaced. ``made`` is the label of a row's origin, by default this process. Raises ValueError if
+    a row has a label that none of the ``origins`` has.
     """
     given = [origin()] if origins is None else list(origins)
     known = {made.label: json.dumps(asdict(made), sort_keys=True) for made in given}
@@ -154,15 +113,7 @@ def read_origins(path: str | Path) -> dict[str, Origin]:
 
 
 def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown.
-
-    Examples
-    --------
-    >>> print(markdown_table(["task", "mean"], [["cart-pole", "500"]]))
-    | task | mean |
-    |---|---|
-    | cart-pole | 500 |
-    """
+    """Return a table in Markdown."""
     rows = [f"| {' | '.join(line)} |" for line in (heads, *lines)]
     return "\n".join([rows[0], f"|{'---|' * len(heads)}", *rows[1:]])
 
@@ -201,20 +152,6 @@ def _folders() -> list[Path]:
     specs = [find_spec(name) for name in ("oda_rl", "oda_rl.agents", "oda_rl.envs")]
     places = [spec.submodule_search_locations for spec in specs if spec is not None]
     return [Path(place[0]) for place in places if place]
-
-
-def _code(path: Path) -> str:
-    """Return the syntax tree of a source file without docstrings."""
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        match node:
-            case (
-                ast.Module(body=[ast.Expr(ast.Constant(str())), *_])
-                | ast.ClassDef(body=[ast.Expr(ast.Constant(str())), *_])
-                | ast.FunctionDef(body=[ast.Expr(ast.Constant(str())), *_])
-            ):
-                del node.body[0]
-    return ast.dump(tree)
 
 
 def _digest(text: str) -> str:

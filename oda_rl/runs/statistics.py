@@ -35,12 +35,7 @@ class Summary:
     solved_interval: tuple[float, float] | None
 
 
-def interquartile_mean(values: npt.ArrayLike, axis: int = -1) -> Any:
-    """Return the mean without the lowest and the highest quarter.
-
-    >>> float(interquartile_mean([0.0, 5.0, 7.0, 100.0]))
-    6.0
-    """
+def _interquartile_mean(values: FloatArray, axis: int = -1) -> Any:
     from scipy import stats
 
     return stats.trim_mean(values, 0.25, axis=axis)
@@ -74,8 +69,8 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None) -> Summary:
     return Summary(
         n=len(array),
         mean=float(array.mean()),
-        interquartile_mean=float(interquartile_mean(array)),
-        interval=_bootstrap(array, interquartile_mean),
+        interquartile_mean=float(_interquartile_mean(array)),
+        interval=_bootstrap(array, _interquartile_mean),
         median=float(np.median(array)),
         minimum=float(array.min()),
         solved=None if solved is None else float(solved.mean()),
@@ -84,12 +79,7 @@ def summarize(values: npt.ArrayLike, threshold: float | None = None) -> Summary:
 
 
 def mean_interval(values: npt.ArrayLike) -> tuple[float, float]:
-    """Return a 95 % bootstrap interval of the mean.
-
-    >>> low, high = mean_interval([1.0, 2.0, 3.0, 4.0])
-    >>> 1.0 <= low < 2.5 < high <= 4.0
-    True
-    """
+    """Return a 95 % bootstrap interval of the mean."""
     return _bootstrap(np.asarray(values, dtype=np.float64), np.mean)
 
 

@@ -1,7 +1,8 @@
 """The benchmarks, a module each: what a run measures, which runs there are, and what is shown.
 
-``scripts/benchmark.py`` runs one: it calls the module's ``main`` with its ``Options``. ``tables``
-says of the rows what the terminal and the pages show. The rows are in results/benchmark_NAME.csv.
+``scripts/benchmark.py`` runs one: each of ``settings(options)`` is measured by ``measure``, and
+``tables`` says of the rows, which are in results/benchmark_NAME.csv, what the terminal and the
+pages show. ``draw`` makes a figure. A module with a ``main`` does all of that itself.
 """
 
 import pkgutil

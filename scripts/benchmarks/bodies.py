@@ -6,20 +6,13 @@ agent divides what it is given. Means are over seeds of 100 greedy episodes each
 
 Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
 benchmark.md, one run of each algorithm, not made here.
-
-Run: pip install ".[mujoco]"
-     python scripts/benchmark.py bodies [--only Hopper-v5 ...] [--seeds 20] [--longest 1000000]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_bodies.jsonl, and not repeated; writes
-results/benchmark_bodies.csv.
 """
 
-import os
 from dataclasses import dataclass
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, Selection, chosen
 from common.learning import MODEL, learn, side_by_side
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
@@ -48,8 +41,7 @@ TASKS = {
 }
 
 
-def train(task: str, steps: int, seed: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(task: str, steps: int, seed: int) -> list[Row]:
     from oda_rl.agents import ModelAgent
 
     agent = ModelAgent(gym.make(task), seed=seed)
@@ -88,20 +80,16 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Ids of the environments to do; all by default."""
+class Options(Selection):
     longest: int = 1_000_000
     """Maximum number of steps of a training."""
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: Options) -> list[Row]:
+    return [
         {"task": task, "steps": steps, "seed": seed}
         for task in chosen(options.only, TASKS)
         for steps in TASKS[task].steps
         for seed in EXPERIMENT.seeds(options)
         if steps <= options.longest
     ]
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())

@@ -6,10 +6,6 @@ gcc -O2 it learns the cart-pole in C for 50 000 steps, from nothing or from the 
 then plays 100 greedy episodes; it is solved if they last 950 of 1000 steps on average. Time is
 processor time of deciding and learning per step, the minimum of ten repetitions. Seeds, from
 62 000 000 on, tuned nothing. Needs gcc.
-
-Run: python scripts/benchmark.py chip [--seeds 20]
-Runs are stored in results/benchmark_chip.jsonl, and not repeated; writes
-results/benchmark_chip.csv.
 """
 
 import re
@@ -20,14 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, say
+from common.experiment import Experiment, SharedOptions
 from common.summaries import Column, Row, Rows, Table, of, the
 
 from benchmarks.export import BARTO, STEPS, bytes_of, program, steps_of
 from oda_rl.agents import TwoTimescaleAgent, export_policy
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("benchmark_chip")
+EXPERIMENT = Experiment("benchmark_chip", timed=True)
 STEPS_IN_C, MAX_CELLS = 50_000, 32
 STARTS = ("nothing", "exported values")
 SOLVED = 950.0
@@ -75,13 +70,10 @@ class Options(SharedOptions):
     """Steps of the training that places the cells."""
     steps_in_c: int = STEPS_IN_C
     """Steps of learning in C."""
-    execution: Execution = ALONE
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: Options) -> list[Row]:
+    return [
         {"seed": seed, "steps": options.steps, "steps_in_c": options.steps_in_c}
         for seed in EXPERIMENT.seeds(options)
     ]
-    rows = EXPERIMENT.run(measure, settings, options.execution)
-    say(*tables(rows).values())

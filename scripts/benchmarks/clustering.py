@@ -5,11 +5,6 @@ with one. A first fit of each, not counted, compiles or loads all code. A ratio 
 favour. The distortion is that of the fitted points, which all methods minimise.
 
 Every fit has one thread, and runs are made one at a time unless --workers says otherwise.
-
-Run: python scripts/benchmark.py clustering --data FOLDER_WITH_THE_FILES
-Without --data it leaves out PIMA, Adult and USPS, whose files scikit-learn does not have.
-Runs are stored in results/benchmark_clustering.jsonl, and not repeated; writes
-results/benchmark_clustering.csv (every fit).
 """
 
 from dataclasses import dataclass
@@ -17,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from common.datasets import load, sets
-from common.experiment import ALONE, Experiment, SharedOptions, say, seconds
+from common.experiment import Experiment, Selection, seconds
 from common.summaries import Column, Row, Rows, Table, Text, among, of
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
@@ -25,9 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl._types import FloatArray
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("benchmark_clustering", ("folder", "n_samples", "n_clusters"))
+EXPERIMENT = Experiment("benchmark_clustering", ("folder", "n_samples", "n_clusters"), timed=True)
 N_CLUSTERS = 100
 N_GAUSSIANS, N_ADULT = 1500, 15_000
 N_LARGE = 200_000, 16
@@ -62,7 +56,7 @@ def points_of(
     return StandardScaler().fit_transform(points) if data in ("PIMA", "Adult") else points
 
 
-def compare(
+def measure(
     *, data: str, folder: str | None, n_samples: int | None, n_clusters: int, seed: int
 ) -> list[Row]:
     """Fit all once, when they are warm: in larger codebooks other compiled code learns."""
@@ -114,16 +108,13 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     seeds: int = 10
     """Fits of each method on each set."""
     data: Path | None = None
     """Folder with pima.csv, adult.csv.gz and usps.train.gz."""
     large_samples: int = N_LARGE[0]
     """Points of the largest set."""
-    only: tuple[str, ...] = ()
-    """Names of the data sets to do; all by default."""
-    execution: Execution = ALONE
 
 
 def settings(options: Options) -> list[Row]:
@@ -136,8 +127,3 @@ def settings(options: Options) -> list[Row]:
         for one in sets(sizes, options.data, options.only)
         for seed in EXPERIMENT.seeds(options)
     ]
-
-
-def main(options: Options) -> None:
-    rows = EXPERIMENT.run(compare, settings(options), options.execution)
-    say(*tables(rows).values())

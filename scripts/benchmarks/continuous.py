@@ -6,19 +6,14 @@ environments. Measured is the delivered policy's mean return over 100 greedy epi
 
 Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
 benchmark.md at commit 0088472b, one run of each algorithm, not made here.
-
-Run: python scripts/benchmark.py continuous [--only Pendulum-v1 ...] [--seeds 20] [--longest 200000]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_continuous.jsonl, and not repeated; writes
-results/benchmark_continuous.csv and results/benchmark_continuous.png.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, Selection, chosen
+from common.learning import EVALUATION_EPISODES, learn
 from common.summaries import (
     Column,
     Row,
@@ -31,12 +26,11 @@ from common.summaries import (
     of,
     open_axes,
     the,
-)
+)  # fmt: skip
 
 from oda_rl.plotting.axes import COLORS, new_axes
 
 EXPERIMENT = Experiment("benchmark_continuous", leave_out=("longest",))
-EVALUATION_EPISODES = 100
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 GRID, CODEVECTORS = "grid", "codevectors"
 
@@ -58,30 +52,12 @@ TASKS = (
 )  # fmt: skip
 
 
-def train(actions: str, task: str, seed: int, longest: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(actions: str, task: str, seed: int, longest: int) -> list[Row]:
     from oda_rl.agents import CodevectorAgent, FittedQAgent
 
     agent = (CodevectorAgent if actions == CODEVECTORS else FittedQAgent)(task, seed=seed)
-    rows = []
-    for steps in checkpoints(longest):
-        agent.learn(steps - agent.num_timesteps)
-        returns = agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8)
-        arrays = [a for name, a in agent.policy.arrays.items() if name != "codevectors"]
-        rows.append({
-            "steps": steps,
-            "mean": float(returns.mean()),
-            "least": float(returns.min()),
-            "cells": agent.n_cells,
-            "seconds": agent.training_seconds,
-            "numbers": sum(array.size for array in arrays),
-            "bytes": sum(array.nbytes for array in arrays),
-        })  # fmt: skip
-    return rows
-
-
-def checkpoints(longest: int) -> list[int]:
-    return [steps for steps in CHECKPOINTS if steps < longest] + [longest]
+    steps = [*(steps for steps in CHECKPOINTS if steps < longest), longest]
+    return [*learn(agent, steps, lambda _: agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8))]
 
 
 def reached(level: float) -> Text:
@@ -138,20 +114,15 @@ def draw(rows: Rows) -> Any:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Ids of the environments to do; all by default."""
+class Options(Selection):
     longest: int = CHECKPOINTS[-1]
     """Steps to train for."""
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: Options) -> list[Row]:
+    return [
         {"actions": actions, "task": env_id, "seed": seed, "longest": options.longest}
         for env_id in chosen(options.only, [task.env_id for task in TASKS])
         for seed in EXPERIMENT.seeds(options)
         for actions in (CODEVECTORS, GRID)
     ]
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())
-    EXPERIMENT.save(draw(rows))

@@ -6,14 +6,8 @@ episodes from the same starts, which tuned nothing. Numbers are those left after
 and the action of each cell. The rule is exported to C in single precision and timed on visited
 observations (processor time, minimum of ten); bytes are those of its tables. Teachers of
 Stable-Baselines3 have rl-zoo's hyper-parameters. Seeds start at 51 800 000. Needs gcc.
-
-Run: python scripts/benchmark.py distil [--only CartPole-v1 ...] [--teachers PPO ...] [--seeds 20]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_distil.jsonl, and not repeated; writes
-results/benchmark_distil.csv.
 """
 
-import os
 import re
 import time
 import warnings
@@ -27,7 +21,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, Selection, chosen
 from common.learning import EVALUATION_EPISODES, FITTED, MODEL
 from common.suite_tasks import BARTO, CARTPOLE
 from common.summaries import Column, Row, Rows, Table, count, of, the
@@ -111,8 +105,7 @@ class Delivered:
     extent: Extent
 
 
-def train(task: str, teacher: str, cells: int, seed: int) -> Row:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(task: str, teacher: str, cells: int, seed: int) -> Row:
     about = AIMS[task]
     taught_steps = about.teachers[teacher]
     begun = time.process_time()
@@ -188,16 +181,6 @@ def in_c(found: Distilled, budgeted: BudgetedEnv, seen: FloatArray) -> Row:
     return {"bytes": int(size[1]), "ns": nanoseconds}
 
 
-def at_aim(rows: Rows) -> list[Rows]:
-    """Return the rows of each task and teacher, with as many cells as are aimed at."""
-    return [
-        line
-        for task, about in AIMS.items()
-        for teacher in about.teachers
-        if (line := rows.where(task=task, teacher=teacher, cells=about.cells))
-    ]
-
-
 def returns(line: Rows, key: str) -> str:
     digits, found = AIMS[line[0]["task"]].digits, line.column(key)
     return f"{found.mean():.{digits}f} ({found.min():.{digits}f})"
@@ -209,14 +192,10 @@ def above_random(line: Rows) -> float:
     return float((line.column("mean").mean() - random) / (line.column("taught").mean() - random))
 
 
-def solved(line: Rows) -> float:
-    about = AIMS[line[0]["task"]]
-    return float((line.column("mean") >= about.goal).mean()) if about.of_each else np.nan
-
-
 def tables(rows: Rows) -> dict[str, Table]:
     def share(line: Rows) -> str:
-        return "-" if np.isnan(solved(line)) else f"{solved(line):.2f}"
+        about = AIMS[line[0]["task"]]
+        return f"{(line.column('mean') >= about.goal).mean():.2f}" if about.of_each else "-"
 
     columns = [
         Column("", lambda line: str(AIMS[line[0]["task"]]), once=True),
@@ -238,30 +217,26 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("ns a decision", of(np.median, "ns", ".2g")),
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
-    return {"distil": Table("rules distilled, 100 episodes a seed", columns, at_aim(rows))}
+    lines = [
+        line
+        for task, about in AIMS.items()
+        for teacher in about.teachers
+        if (line := rows.where(task=task, teacher=teacher, cells=about.cells))
+    ]
+    return {"distil": Table("rules distilled, 100 episodes a seed", columns, lines)}
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Names of the tasks to do; all by default."""
+class Options(Selection):
     teachers: tuple[str, ...] = ()
     """Names of those who are imitated; all by default."""
 
 
-def planned(options: Options) -> list[Row]:
-    runs: list[Row] = []
-    for task in chosen(options.only, AIMS):
-        about = AIMS[task]
-        runs += [
-            {"task": task, "teacher": teacher, "cells": about.cells, "seed": seed}
-            for teacher in about.teachers
-            if not options.teachers or teacher in options.teachers
-            for seed in EXPERIMENT.seeds(options)
-        ]
-    return runs
-
-
-def main(options: Options) -> None:
-    rows = EXPERIMENT.run(train, planned(options), options.execution)
-    say(*tables(rows).values())
+def settings(options: Options) -> list[Row]:
+    return [
+        {"task": task, "teacher": teacher, "cells": AIMS[task].cells, "seed": seed}
+        for task in chosen(options.only, AIMS)
+        for teacher in AIMS[task].teachers
+        if not options.teachers or teacher in options.teachers
+        for seed in EXPERIMENT.seeds(options)
+    ]

@@ -11,21 +11,15 @@ of condition 100, rescaled, shifted, or with 16 noise components, beside the pla
 
 Agents have their package defaults. Means are over seeds of 100 greedy episodes each; seeds, from
 51 200 000 on, tuned nothing.
-
-Run: python scripts/benchmark.py disturbed [--only "sticky actions" ...] [--seeds 20]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_disturbed.jsonl, and not repeated; writes
-results/benchmark_disturbed.csv.
 """
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, MethodSelection, chosen
 from common.hand_rules import RULES
 from common.learning import FITTED, HAND, MODEL, ONLINE, learn, play, side_by_side
 from common.suite_tasks import TASKS
@@ -62,19 +56,11 @@ class Late(gym.Wrapper[Any, Any, Any, Any]):
 
 
 class Changing(gym.Wrapper[Any, Any, Any, Any]):
-    """A cart-pole that changes with the steps.
+    """A cart-pole that changes with the steps, completely after ``end`` of them.
 
-    Parameters
-    ----------
-    env : gymnasium.Env
-        A cart-pole.
-    steps : int
-        It stays as it is in this one; less than 0: it begins at 0, and they are counted.
-    change : callable
-        Told of the environment, an action and how far things have come, from 0 to 1 at the end;
-        returns the action that is done.
-    end : int
-        After how many steps it has changed.
+    It stays as it is in ``steps``; if that is less than 0, it begins at 0, and they are counted.
+    ``change`` is told of the environment, an action and how far things have come, from 0 to 1, and
+    returns the action that is done.
     """
 
     def __init__(
@@ -137,7 +123,7 @@ def rotated(env: Env, steps: int, rng: np.random.Generator) -> Env:
 
 
 def mapped(env: Env, steps: int, rng: np.random.Generator) -> Env:
-    """Map standardised observations by a matrix whose singular values are from 1 to .01."""
+    """Map standardised observations by a matrix whose singular values are from 1 to 0.01."""
     scale = deviations(env.unwrapped)
     d = len(scale)
     one, other = np.linalg.qr(rng.normal(size=(2, d, d)))[0]
@@ -191,15 +177,7 @@ TRANSFORMED_STEPS: dict[str, dict[str, tuple[int, ...]]] = {
 """After how many steps agents are looked at whose observations are transformed."""
 
 
-def train(method: str, task: str, world: str, seed: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    return [
-        {**row, "solved": int(row["mean"] >= SOLVED[task])}
-        for row in run(method, task, world, seed)
-    ]
-
-
-def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
+def measure(method: str, task: str, world: str, seed: int) -> list[Row]:
     from oda_rl import agents
 
     wrap = (DISTURBED | LATER | TRANSFORMED)[world]
@@ -209,13 +187,13 @@ def run(method: str, task: str, world: str, seed: int) -> Iterator[Row]:
 
     checkpoints = checkpoints_of(method, task, world)
     if method == HAND:
-        for steps in checkpoints:
-            yield {**play(RULES[task], make(steps - 1), seed), "steps": steps}
-        return
-    agent = getattr(agents, method)(make(-1), seed=seed)
-    yield from learn(
-        agent, checkpoints, lambda steps: side_by_side(agent, lambda: make(steps - 1), seed)
-    )
+        rows = [{**play(RULES[task], make(n - 1), seed), "steps": n} for n in checkpoints]
+    else:
+        agent = getattr(agents, method)(make(-1), seed=seed)
+        rows = [
+            *learn(agent, checkpoints, lambda n: side_by_side(agent, lambda: make(n - 1), seed))
+        ]
+    return [{**row, "solved": int(row["mean"] >= SOLVED[task])} for row in rows]
 
 
 def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
@@ -281,39 +259,27 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Names of the worlds to do; all by default."""
+class Options(MethodSelection):
     tasks: tuple[str, ...] = ()
     """Ids of the environments whose observations are transformed; all by default."""
-    methods: tuple[str, ...] = ()
-    """Names of the agents; all by default."""
 
 
-def main(options: Options) -> None:
+def settings(options: Options) -> list[Row]:
     worlds = chosen(options.only, [*DISTURBED, *LATER, *TRANSFORMED])
     methods = chosen(options.methods, [*METHODS, ONLINE])
     tasks = chosen(options.tasks, TRANSFORMED_STEPS[MODEL])
-    kinds = [
-        (CARTPOLE, world, m)
-        for world in DISTURBED
-        if world in worlds
-        for m in methods
-        if m in METHODS
-    ]
-    kinds += [(CARTPOLE, world, FITTED) for world in LATER if world in worlds and FITTED in methods]
+    kinds = [(CARTPOLE, world, method) for world in DISTURBED for method in METHODS]
+    kinds += [(CARTPOLE, world, FITTED) for world in LATER]
     kinds += [
         (task, world, method)
-        for method in methods
-        for task in TRANSFORMED_STEPS.get(method, {})
+        for method, steps in TRANSFORMED_STEPS.items()
+        for task in steps
         if task in tasks
         for world in TRANSFORMED
-        if world in worlds
     ]
-    settings = [
+    return [
         {"method": method, "task": task, "world": world, "seed": seed}
         for task, world, method in kinds
+        if world in worlds and method in methods
         for seed in EXPERIMENT.seeds(options)
     ]
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())

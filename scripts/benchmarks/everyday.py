@@ -4,55 +4,31 @@ Thirteen small worlds (common/everyday.py): stock, queues, delays, energy, traff
 maintenance, prices, schedules, levels, lifts. Agents and Stable-Baselines3's PPO and DQN have their
 defaults. 0 is the best constant action and 1 the rule by hand, both by 100 episodes; a method has
 the mean of 100 greedy episodes.
-
-Run: python scripts/benchmark.py everyday [--only Tank ...] [--methods FittedQAgent ...]
-     [--seeds 20]
-Runs are stored in results/benchmark_everyday.jsonl, and not repeated; writes
-results/benchmark_everyday.csv.
 """
 
-import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from common.everyday import WORLDS
-from common.experiment import Experiment, SharedOptions, chosen, say
-from common.learning import FITTED, MODEL, ONLINE
+from common.experiment import Experiment, MethodSelection, chosen
+from common.learning import FITTED, MODEL, ONLINE, play
 from common.summaries import Column, Row, Rows, Table, among
 
 EXPERIMENT = Experiment("benchmark_everyday")
 STEPS = {MODEL: 5_000, FITTED: 20_000, ONLINE: 20_000, "PPO": 20_000, "DQN": 20_000}
 REFERENCES = ("rule", "constant")
-EPISODES = 100
 GOOD = 0.9
 
 
-def mean_return(make: Callable[[], gym.Env[Any, Any]], decide: Callable[[Any], Any]) -> float:
-    """Return the mean return of 100 episodes, whose seeds are the same for everybody."""
-    env, total = make(), 0.0
-    for seed in range(EPISODES):
-        observation, _ = env.reset(seed=10**8 + seed)
-        over = False
-        while not over:
-            observation, reward, terminated, truncated, _ = env.step(decide(observation))
-            total += float(reward)
-            over = terminated or truncated
-    return total / EPISODES
-
-
 def measure(world: str, method: str, seed: int) -> Row:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    make, rule = WORLDS[world]
-    begun = time.process_time()
+    make, begun = WORLDS[world], time.process_time()
     if method == "rule":
-        mean = mean_return(make, rule)
+        rules = [make.rule]
     elif method == "constant":
-        actions = range(make().action_space.n)  # type: ignore[attr-defined]
-        mean = max(mean_return(make, lambda _, action=action: action) for action in actions)
+        rules = [lambda _, action=action: action for action in range(make().action_space.n)]
     elif method in ("PPO", "DQN"):
         import stable_baselines3 as sb3
         import torch
@@ -62,12 +38,13 @@ def measure(world: str, method: str, seed: int) -> Row:
         several = isinstance(env.observation_space, gym.spaces.Dict)
         name = "MultiInputPolicy" if several else "MlpPolicy"
         model = getattr(sb3, method)(name, env, seed=seed, device="cpu").learn(STEPS[method])
-        mean = mean_return(make, lambda seen: int(model.predict(seen, deterministic=True)[0]))
+        rules = [lambda seen: int(model.predict(seen, deterministic=True)[0])]
     else:
         from oda_rl import agents
 
         agent = getattr(agents, method)(make(), seed=seed).learn(STEPS[method])
-        mean = mean_return(make, lambda seen: agent.predict(seen)[0])
+        rules = [lambda seen: agent.predict(seen)[0]]
+    mean = max(play(rule, make(), 0)["mean"] for rule in rules)  # the same seed for everybody
     return {"mean": mean, "seconds": time.process_time() - begun}
 
 
@@ -98,21 +75,14 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"everyday": Table(title, columns, lines)}
 
 
-@dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Names of the worlds to do; all by default."""
-    methods: tuple[str, ...] = ()
-    """Names of the agents and algorithms; all by default."""
+Options = MethodSelection
 
 
-def main(options: Options) -> None:
+def settings(options: MethodSelection) -> list[Row]:
     seeds = EXPERIMENT.seeds(options)
-    settings = [
+    return [
         {"world": world, "method": method, "seed": seed}
         for world in chosen(options.only, WORLDS)
         for method in (*REFERENCES, *chosen(options.methods, STEPS))
         for seed in (seeds[:1] if method in REFERENCES else seeds)
     ]
-    rows = EXPERIMENT.run(measure, settings, options.execution)
-    say(*tables(rows).values())

@@ -6,10 +6,6 @@ evaluated on observations of real episodes, a fifth each with 0, 5, 20, 50 and 1
 Times are processor time per decision (20 passes, minimum of ten), and that of one ``predict`` in
 Python. The last program plays 100 episodes of the cart-pole in C. Seeds, from 61 000 000 on, tuned
 nothing. Needs gcc.
-
-Run: python scripts/benchmark.py export [--seeds 10]
-Runs are stored in results/benchmark_export.jsonl, and not repeated; writes
-results/benchmark_export.csv.
 """
 
 import re
@@ -23,14 +19,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, say
+from common.experiment import Experiment, SharedOptions
 from common.summaries import Column, Row, Rows, Table, of, the
 
 from oda_rl._types import Float32Array
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, export_policy
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("benchmark_export")
+EXPERIMENT = Experiment("benchmark_export", timed=True)
 PROGRAMS = Path(__file__).parents[1] / "c"
 BARTO = "oda_rl/BartoCartPole-v0"
 STEPS, MODEL_STEPS, EPISODES = 50_000, 1_000, 100
@@ -152,14 +147,11 @@ class Options(SharedOptions):
     """Seeds of each agent."""
     steps: int = STEPS
     """Steps of each training; at most 1000 with a model."""
-    execution: Execution = ALONE
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: Options) -> list[Row]:
+    return [
         {"agent": agent, "seed": seed, "steps": steps_of_agent(agent, options.steps)}
         for seed in EXPERIMENT.seeds(options)
         for agent in AGENTS
     ]
-    rows = EXPERIMENT.run(measure, settings, options.execution)
-    say(*tables(rows).values())

@@ -4,9 +4,6 @@ For each piece of work two processes share a cache folder that is empty at first
 compiles, the second one loads. All processor seconds count (user and system), including the start
 of Python and imports. For comparison, a process imports Stable-Baselines3 and lets PPO learn one
 rollout; it compiles nothing.
-
-Run: python scripts/benchmark.py first_call [--only FittedQAgent ...] [--repetitions 5]
-Writes results/benchmark_first_call.csv.
 """
 
 import os

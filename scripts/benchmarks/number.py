@@ -4,16 +4,12 @@ ODA takes the number that persists longest as the temperature falls (``n_cluster
 silhouette chooses among KMeans with 2 to 20 clusters, BIC among Gaussian mixtures with 1 to 20
 components and full covariances, and HDBSCAN counts its clusters. All have their defaults. Real data
 are standardised, and their K is that of their labels.
-
-Run: python scripts/benchmark.py number [--seeds 5]
-Runs are stored in results/benchmark_number.jsonl, and not repeated; writes
-results/benchmark_number.csv.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds
+from common.experiment import Experiment, MethodSelection, chosen, seconds
 from common.summaries import Column, Row, Rows, Table, among, the
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs
@@ -24,9 +20,8 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClusterer
 from oda_rl._types import FloatArray
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("benchmark_number")
+EXPERIMENT = Experiment("benchmark_number", timed=True)
 REAL = {"iris": load_iris, "wine": load_wine, "WDBC": load_breast_cancer, "digits": load_digits}
 TRUE = {
     "four tight Gaussians": 4, "seven in the plane": 7, "twelve in 10 dimensions": 12,
@@ -107,14 +102,9 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(MethodSelection):
     seeds: int = 5
     """Draws of each set."""
-    only: tuple[str, ...] = ()
-    """Names of the data sets to do; all by default."""
-    methods: tuple[str, ...] = ()
-    """Methods to compare; all by default."""
-    execution: Execution = ALONE
 
 
 def settings(options: Options) -> list[Row]:
@@ -124,8 +114,3 @@ def settings(options: Options) -> list[Row]:
         for method in chosen(options.methods, METHODS)
         for seed in EXPERIMENT.seeds(options)
     ]
-
-
-def main(options: Options) -> None:
-    rows = EXPERIMENT.run(measure, settings(options), options.execution)
-    say(*tables(rows).values())

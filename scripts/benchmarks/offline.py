@@ -6,19 +6,13 @@ five. FittedQAgent.fit with package defaults is compared with the behaviour: the
 greedy episodes, and the smallest gain over the log. The estimated return is compared with the true
 discounted return, the mean of 100 real episodes without a time limit (500 steps, after which
 nothing counts). Seeds start at 51 550 000, and tuned nothing.
-
-Run: python scripts/benchmark.py offline [--only CartPole-v1 ...] [--seeds 20]
-Runs are stored in results/benchmark_offline.jsonl, and not repeated; writes
-results/benchmark_offline.csv.
 """
 
-import os
-from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, Selection, chosen
 from common.hand_rules import RULES
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
@@ -67,8 +61,7 @@ def true_return(agent: Any, task: str, seed: int) -> float:
     return total / TRUE_EPISODES
 
 
-def run(task: str, quality: str, seed: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(task: str, quality: str, seed: int) -> list[Row]:
     from oda_rl.agents import FittedQAgent
 
     log = logged(task, quality, seed)
@@ -143,19 +136,14 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"offline": Table("learned from a log alone", columns, lines, note=note)}
 
 
-@dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Ids of the environments to do; all by default."""
+Options = Selection
 
 
-def main(options: Options) -> None:
+def settings(options: Selection) -> list[Row]:
     tasks, seeds = chosen(options.only, TASKS), EXPERIMENT.seeds(options)
-    settings = [
+    return [
         {"task": task, "quality": quality, "seed": seed}
         for seed in seeds
         for task in tasks
         for quality in QUALITIES
     ]
-    rows = EXPERIMENT.run(run, settings, options.execution)
-    say(*tables(rows).values())

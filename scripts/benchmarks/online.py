@@ -4,10 +4,6 @@ One setting for all tasks; tile coding is given the state, its bounds and a grid
 has no continuous actions. Where actions are continuous, cells are of states and actions.
 Every step counts, those of the contest of snapshots, too. A seed solves a task if the delivered
 policy's mean return over 20 greedy episodes is what the table says; the seeds chose nothing.
-
-Run: python scripts/benchmark.py online [--only CartPole-v1 ...] [--seeds 20] [--episodes 20]
-Runs are kept in results/benchmark_online.jsonl as they end, and not repeated; writes
-results/benchmark_online.csv.
 """
 
 import time
@@ -16,8 +12,7 @@ from typing import Any
 
 import numpy as np
 from common import tile_coding
-from common.compiled_tasks import compiled_task
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, MethodSelection, chosen
 from common.suite_tasks import TASKS, make
 from common.summaries import Column, Row, Rows, Table, among
 
@@ -43,12 +38,11 @@ NAMES = (
 KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
 
 
-def train(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
+def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
     about, begun = KNOWN[task], time.process_time()
     assert about.solved is not None
     if method == TILES:
-        arguments = compiled_task(make(about), seed, checkpoints[-1], episodes)
-        returns, cells = tile_coding.train(arguments, seed, tuple(checkpoints), episodes)
+        returns, cells = tile_coding.train(lambda: make(about), seed, checkpoints, episodes)
     else:
         env = make(about)
         settings = dict(CELLS[method])
@@ -107,19 +101,15 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Names of the tasks; all by default."""
-    methods: tuple[str, ...] = ()
-    """Kinds of cells, and tile coding; all by default."""
+class Options(MethodSelection):
     checkpoints: tuple[int, ...] = CHECKPOINTS
     """Steps after which the delivered policy is evaluated."""
     episodes: int = 20
     """Greedy episodes of an evaluation."""
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: Options) -> list[Row]:
+    return [
         {"method": method, "task": task, "seed": seed,
          "checkpoints": [*options.checkpoints], "episodes": options.episodes}
         for task in chosen(options.only, NAMES)
@@ -127,5 +117,3 @@ def main(options: Options) -> None:
         if method == "oda" or not KNOWN[task].boxed
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())

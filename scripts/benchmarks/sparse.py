@@ -6,20 +6,14 @@ DoorKey-5x5 in nine numbers (envs/sparse.py). The fitted agent also has a deep s
 Taxi-v4, and up to 100,000 steps. A seed succeeds if the delivered policy's mean return over 100
 greedy episodes reaches the value in the table. Agents have their package defaults; the seeds, from
 51 300 000 on, tuned nothing.
-
-Run: python scripts/benchmark.py sparse [--only DeepSea ...] [--seeds 20]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_sparse.jsonl, and not repeated; writes
-results/benchmark_sparse.csv.
 """
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, MethodSelection, chosen
 from common.learning import FITTED, MODEL, learn, side_by_side
 from common.summaries import Column, Row, Rows, Table, among, count, of, the
 
@@ -63,8 +57,7 @@ WORLDS = {
 }
 
 
-def train(method: str, world: str, seed: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(method: str, world: str, seed: int) -> list[Row]:
     from oda_rl import agents
 
     about = WORLDS[world]
@@ -101,21 +94,14 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"sparse": Table("share of seeds that succeed (mean return)", columns, lines)}
 
 
-@dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Names of the worlds to do; all by default."""
-    methods: tuple[str, ...] = ()
-    """Names of the agents; all by default."""
+Options = MethodSelection
 
 
-def main(options: Options) -> None:
-    settings = [
+def settings(options: MethodSelection) -> list[Row]:
+    return [
         {"method": method, "world": world, "seed": seed}
         for world in chosen(options.only, WORLDS)
         for method in chosen(options.methods, METHODS)
         if WORLDS[world].steps_of(method)
         for seed in EXPERIMENT.seeds(options)
     ]
-    rows = EXPERIMENT.run(train, settings, options.execution)
-    say(*tables(rows).values())

@@ -9,9 +9,6 @@ the same episodes.
 As a command: seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache.
 
 Seeds start at 40 000 000. The suite measures how well the agents learn.
-
-Run: python scripts/benchmark.py speed
-Writes results/benchmark_speed.csv.
 """
 
 import subprocess
@@ -100,10 +97,6 @@ class Recording(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
-class Plain(gym.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that does nothing, so that training takes the Python loop."""
-
-
 def replay(env: gym.Env[Any, Any], seeds: list[int | None], actions: list[int]) -> None:
     """Step an environment through the same episodes without an agent."""
     resets = iter(seeds)
@@ -123,8 +116,8 @@ def looped(seed: int, steps: int) -> Row:
     TwoTimescaleAgent(recording, seed=seed).learn(steps)
 
     def make() -> tuple[Work, Work]:
-        env, agent = gym.make(CARTPOLE), TwoTimescaleAgent(Plain(gym.make(CARTPOLE)), seed=seed)
-        alone = partial(replay, Plain(env), recording.seeds, recording.actions)
+        env, agent = gym.make(CARTPOLE), TwoTimescaleAgent(Recording(gym.make(CARTPOLE)), seed=seed)
+        alone = partial(replay, Recording(env), recording.seeds, recording.actions)
         return alone, partial(agent.learn, steps)
 
     return {name: 1e6 * taken for name, taken in least(5, steps, make).items()}

@@ -8,11 +8,6 @@ model agent from 54 000 000 on.
 DQN, PPO and (for continuous actions) SAC of Stable-Baselines3, with rl-zoo's tuned
 hyper-parameters, learn in the same environments for the same number of steps: --baselines 3 gives
 them three seeds. Rules by hand and dynamic programming are listed beside them.
-
-Run: python scripts/benchmark.py suite [--only CartPole-v1 ...] [--baselines 3]
-     [--workers 2 | --backend dask --address tcp://...:8786]
-Runs are stored in results/benchmark_suite.jsonl, and not repeated; writes
-results/benchmark_suite.csv and results/benchmark_suite.png.
 """
 
 import os
@@ -24,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
-from common.experiment import FIRST_SEEDS, RESULTS, Experiment, chosen, say, seconds
+from common.experiment import FIRST_SEEDS, RESULTS, Experiment, MethodSelection, chosen, seconds
 from common.hand_rules import RULES
 from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play
 from common.suite_tasks import TASKS, Task, make
@@ -39,13 +34,12 @@ from common.summaries import (
     of,
     open_axes,
     the,
-)
+)  # fmt: skip
 
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.sb3.settings import settings_for
 from oda_rl.plotting.axes import COLORS, new_axes
-from oda_rl.runs.parallel import Execution
 from oda_rl.runs.results import read_rows
 
 EXPERIMENT = Experiment("benchmark_suite")
@@ -71,8 +65,7 @@ FRONT = (
 )  # what the front page says: of each task the agent that one would take
 
 
-def train(method: str, task: str, seed: int) -> list[Row]:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+def measure(method: str, task: str, seed: int) -> list[Row]:
     known = next(one for one in TASKS if one.name == task)
     ways = dict.fromkeys((FITTED, MODEL), run_ours)
     ways |= dict.fromkeys(PLAYED, run_played)
@@ -144,26 +137,50 @@ def size_of(model: Any) -> int:
         return os.path.getsize(f"{folder}/policy")
 
 
-def planned(options: "Options") -> list[Row]:
+@dataclass(frozen=True)
+class Options(MethodSelection):
+    seeds: int = 100
+    """Maximum number of seeds of each; 20 where nothing is aimed at."""
+    baselines: int = 0
+    """Seeds of DQN, PPO and SAC."""
+
+
+def settings(options: Options) -> list[Row]:
     names = chosen(options.only, [task.name for task in TASKS])
     runs: list[Row] = []
-    for task in TASKS:
-        methods = {FITTED: task.n_seeds}
-        if task.model_steps:
-            methods[MODEL] = task.model_seeds
-        if task.name in RULES:
-            methods[HAND] = BY_HAND_SEEDS
-        if task.model_steps and task.env_id in KNOWN:
-            methods[GRID] = BY_HAND_SEEDS
-        if task.baseline_steps:
-            algorithms = CONTINUOUS if task.boxed else CHOOSING
-            methods |= dict.fromkeys(algorithms, options.baselines)
-        for method, most in methods.items():
-            if task.name in names and (not options.methods or method in options.methods):
-                n = most if options.seeds is None else min(most, options.seeds)
+    for task in (task for task in TASKS if task.name in names):
+        learns, baselines = bool(task.model_steps), CONTINUOUS if task.boxed else CHOOSING
+        counts = {
+            FITTED: task.n_seeds,
+            MODEL: task.model_seeds * learns,
+            HAND: BY_HAND_SEEDS * (task.name in RULES),
+            GRID: BY_HAND_SEEDS * (learns and task.env_id in KNOWN),
+            **dict.fromkeys(baselines, options.baselines * bool(task.baseline_steps)),
+        }
+        for method, most in counts.items():
+            if not options.methods or method in options.methods:
                 first = FIRST_SEEDS[SEEDS_OF.get(method, EXPERIMENT.name)]
-                runs += [{"method": method, "task": task.name, "seed": first + i} for i in range(n)]
+                seeds = range(first, first + min(most, options.seeds))
+                runs += [{"method": method, "task": task.name, "seed": seed} for seed in seeds]
     return runs
+
+
+def of_task(line: Rows) -> Task:
+    return next(task for task in TASKS if task.name == line[0]["task"])
+
+
+def returns(summary: Any) -> Text:
+    return lambda line: f"{summary(line.column('mean')):.{of_task(line).digits}f}"
+
+
+outcome = (
+    Column("seeds", count, once=True),
+    Column("steps", the("steps", ",")),
+    Column("solved", of(np.mean, "solved", ".2f")),
+    Column("mean", returns(np.mean)),
+    Column("median", returns(np.median)),
+    Column("least", returns(np.min)),
+)
 
 
 def rules_found(rows: Rows) -> Table:
@@ -177,12 +194,7 @@ def rules_found(rows: Rows) -> Table:
     columns = [
         Column(f"`{MODEL}`", aim, once=True),
         *(Column(method, played(method), once=True) for method in PLAYED),
-        Column("seeds", count, once=True),
-        Column("steps", the("steps", ",")),
-        Column("solved", of(np.mean, "solved", ".2f")),
-        Column("mean", returns(np.mean)),
-        Column("median", returns(np.median)),
-        Column("least", returns(np.min)),
+        *outcome,
         Column("cells", of(np.mean, "cells", ".1f")),
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
@@ -191,23 +203,10 @@ def rules_found(rows: Rows) -> Table:
                  [at for line in of_tasks for at in line.by_steps()])  # fmt: skip
 
 
-def of_task(line: Rows) -> Task:
-    return next(task for task in TASKS if task.name == line[0]["task"])
-
-
-def returns(summary: Any) -> Text:
-    return lambda line: f"{summary(line.column('mean')):.{of_task(line).digits}f}"
-
-
 def shares(rows: Rows) -> Table:
     columns = [
         Column(f"`{FITTED}`", aim, once=True),
-        Column("seeds", count, once=True),
-        Column("steps", the("steps", ",")),
-        Column("solved", of(np.mean, "solved", ".2f")),
-        Column("mean", returns(np.mean)),
-        Column("median", returns(np.median)),
-        Column("least", returns(np.min)),
+        *outcome,
     ]
     of_tasks = [rows.where(method=FITTED, task=task.name) for task in TASKS]
     lines = [at for line in of_tasks for at in line.by_steps()[1:]]
@@ -339,23 +338,3 @@ def draw(rows: Rows) -> Any:
     )
     figure.legend(shown.values(), shown, frameon=False, ncols=3, loc="upper right")
     return panels[0]
-
-
-@dataclass(frozen=True)
-class Options:
-    only: tuple[str, ...] = ()
-    """Names of the tasks to do; all by default."""
-    methods: tuple[str, ...] = ()
-    """Names of the agents to train; all by default."""
-    seeds: int | None = None
-    """Most seeds of each; by default 100, or 20 where nothing is aimed at."""
-    baselines: int = 0
-    """Seeds of DQN, PPO and SAC."""
-    execution: Execution = Execution()  # noqa: RUF009
-    """Where to run."""
-
-
-def main(options: Options) -> None:
-    rows = EXPERIMENT.run(train, planned(options), options.execution)
-    say(*tables(rows).values())
-    EXPERIMENT.save(draw(Rows(read_rows(EXPERIMENT.path(".csv")))))  # those of other runs, too

@@ -3,10 +3,6 @@
 For each seed a shuffled, stratified five-fold cross-validation, in which all methods have the same
 folds and features as they are, without scaling. The log loss of a method without probabilities is
 left out.
-
-Run: python scripts/benchmark.py tables
-Runs are stored in results/benchmark_tables.jsonl, and not repeated; writes
-results/benchmark_tables.csv (every fold).
 """
 
 import warnings
@@ -15,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from common.experiment import ALONE, Experiment, SharedOptions, chosen, say, seconds
+from common.experiment import Experiment, Selection, chosen, seconds
 from common.summaries import Column, Row, Rows, Table, among, of, the
 from river import datasets as streams
 from sklearn import datasets
@@ -27,9 +23,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import oda_rl
 from oda_rl._types import Array, FloatArray
-from oda_rl.runs.parallel import Execution
 
-EXPERIMENT = Experiment("benchmark_tables")
+EXPERIMENT = Experiment("benchmark_tables", timed=True)
 Sample = tuple[FloatArray, Array]
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "ODAClassifier": lambda seed: oda_rl.ODAClassifier(random_state=seed),
@@ -110,22 +105,17 @@ def tables(rows: Rows) -> dict[str, Table]:
                     continue
                 columns.append(Column(head, among(of(np.mean, key, form), method=name)))
         about = "accuracy and log loss" if len(keys) > 1 else "R²"
-        found[title] = Table(f"{about}, means of five folds, defaults", columns, lines)
+        if lines:
+            found[title] = Table(f"{about}, means of five folds, defaults", columns, lines)
     return found
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     seeds: int = 1
     """Cross-validations of each method on each set."""
-    only: tuple[str, ...] = ()
-    """Names of the data sets to do; all by default."""
-    execution: Execution = ALONE
 
 
-def main(options: Options) -> None:
+def settings(options: Options) -> list[Row]:
     names = chosen(options.only, [*CLASSES, *TARGETS])
-    seeds = EXPERIMENT.seeds(options)
-    settings = [{"data": name, "seed": seed} for name in names for seed in seeds]
-    rows = EXPERIMENT.run(measure, settings, options.execution)
-    say(*(table for table in tables(rows).values() if table.lines))
+    return [{"data": name, "seed": seed} for name in names for seed in EXPERIMENT.seeds(options)]

@@ -8,11 +8,6 @@ Then actors, each with its own environment in its own process, and none, where t
 itself: steps per second of a CartPole that takes 10 ms a step, and the share of seeds, starting at
 59 500 000, that are solved after the first number of steps above. The speed, which takes minutes
 per seed, is that of the first four.
-
-Run: python scripts/benchmark.py vector [--seeds 100] [--workers 2] [--only copies]
-     python scripts/benchmark.py vector --only actors --seeds 20
-Trainings with copies are stored in results/benchmark_vector.jsonl, and not repeated. Writes
-results/benchmark_vector.csv and benchmark_vector_actors.csv.
 """
 
 import time
@@ -21,7 +16,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say
+from common.experiment import Experiment, Selection, chosen, say
 from common.summaries import Column, Row, Rows, Table, Text, among, of, the
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
@@ -130,32 +125,25 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     seeds: int = 100
     """Seeds of each agent and number of copies."""
     checkpoints: tuple[int, ...] = CHECKPOINTS
     """Steps after which policies are evaluated, the fewest first."""
     paced: int = 4
     """Number of seeds for which the pace of actors is measured."""
-    only: tuple[str, ...] = ()
-    """copies or actors; by default both."""
 
 
 def main(options: Options) -> None:
     parts = chosen(options.only, PARTS)
     if "copies" in parts:
         settings = [
-            {
-                "agent": name,
-                "copies": copies,
-                "seed": seed,
-                "checkpoints": list(options.checkpoints),
-            }
+            {"agent": name, "copies": copies, "seed": seed, "checkpoints": [*options.checkpoints]}
             for name in KINDS
             for copies in COPIES
             for seed in EXPERIMENT.seeds(options)
         ]
-        rows = EXPERIMENT.run(train, settings, options.execution)
+        rows = EXPERIMENT.run(train, settings, options)
         say(*tables(rows).values())
     if "actors" in parts:
         for i, seed in enumerate(ACTED.seeds(options)):  # rows are there when each has ended

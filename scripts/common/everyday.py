@@ -1,7 +1,6 @@
 """Everyday worlds, each with a rule by hand: nothing of the package was tuned on them."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -13,19 +12,18 @@ def box(low: Any, high: Any) -> spaces.Box:
 
 
 class Daily(gym.Env[Any, Any]):
-    """A world of ``length`` steps: ``begin`` sets it up, ``seen`` observes, ``go`` takes a step."""
+    """A world of ``length`` steps: ``begin`` sets it up, and ``shown`` are the attributes observed.
+
+    ``go`` takes a step, and returns the reward, and whether all is over; ``rule`` decides by hand.
+    """
 
     length = 200
-
-    def begin(self) -> None:
-        raise NotImplementedError
+    shown: tuple[str, ...] = ()
+    begin: Any
+    go: Any
 
     def seen(self) -> Any:
-        raise NotImplementedError
-
-    def go(self, action: int) -> tuple[float, bool]:
-        """Return the reward, and whether all is over."""
-        raise NotImplementedError
+        return np.hstack([getattr(self, name) for name in self.shown])
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -47,14 +45,12 @@ class Inventory(Daily):
     """Orders in fives that arrive after two days; what is missing is not sold."""
 
     length = 100
+    shown = "stock", "way"
     observation_space = box([0] * 3, [200] * 3)  # stock, what arrives tomorrow, and the day after
     action_space = spaces.Discrete(7)
 
     def begin(self) -> None:
         self.stock, self.way = 20.0, [0.0, 0.0]
-
-    def seen(self) -> Any:
-        return self.stock, *self.way
 
     def go(self, action: int) -> tuple[float, bool]:
         order, demand = 5.0 * action, float(self.np_random.poisson(10))
@@ -90,23 +86,19 @@ class Admission(Daily):
         self.rich = int(self.np_random.random() < 0.3)
         return reward, False
 
-    @staticmethod
-    def rule(o: Any) -> int:
-        return int(o["waiting"] < (8 if o["rich"] else 1))
+    rule = staticmethod(lambda o: int(o["waiting"] < (8 if o["rich"] else 1)))
 
 
 class DelayedCart(Daily):
     """A cart to be held at 0, whose motor answers after three steps that are not seen."""
 
     length = 300
+    shown = "x", "v"
     observation_space = box([-np.inf] * 2, [np.inf] * 2)  # position, velocity
     action_space = spaces.Discrete(3)
 
     def begin(self) -> None:
         self.x, self.v, self.way = self.np_random.uniform(-1, 1), 0.0, [1, 1, 1]
-
-    def seen(self) -> Any:
-        return self.x, self.v
 
     def go(self, action: int) -> tuple[float, bool]:
         self.way.append(action)
@@ -178,14 +170,12 @@ class Heating(Daily):
 class Junction(Daily):
     """Two roads at a light, which takes two steps to change."""
 
+    shown = "queues", "green", "yellow"
     observation_space = box([0, 0, 0, 0], [60, 60, 1, 2])  # queues, who has green, steps of yellow
     action_space = spaces.Discrete(2)  # stay, change
 
     def begin(self) -> None:
         self.queues, self.green, self.yellow = np.zeros(2), 0, 0
-
-    def seen(self) -> Any:
-        return *self.queues, self.green, self.yellow
 
     def go(self, action: int) -> tuple[float, bool]:
         if self.yellow:
@@ -253,9 +243,7 @@ class Maintenance(Daily):
             return -20.0, False
         return 1.0 - 0.5 * self.wear, False
 
-    @staticmethod
-    def rule(o: Any) -> int:
-        return int(o[0] > 0.75)
+    rule = staticmethod(lambda o: int(o[0] > 0.75))
 
 
 class Pricing(Daily):
@@ -287,14 +275,12 @@ class Pricing(Daily):
 class Scheduling(Daily):
     """One machine for two kinds of jobs: those of the second are dear, and to change takes time."""
 
+    shown = "jobs", "kind"
     observation_space = box([0, 0, 0], [30, 30, 1])  # jobs that wait, and what it is set up for
     action_space = spaces.Discrete(2)
 
     def begin(self) -> None:
         self.jobs, self.kind = np.zeros(2), 0
-
-    def seen(self) -> Any:
-        return *self.jobs, self.kind
 
     def go(self, action: int) -> tuple[float, bool]:
         if action == self.kind:
@@ -313,14 +299,12 @@ class Scheduling(Daily):
 class Tank(Daily):
     """A tank to be held at 20 metres by a valve, against an inflow that drifts."""
 
+    shown = "level", "change", "inflow"
     observation_space = box([0, -10, 0], [40, 10, 10])  # level, its change, inflow
     action_space = spaces.Discrete(5)
 
     def begin(self) -> None:
         self.level, self.change, self.inflow = self.np_random.uniform(10, 30), 0.0, 2.0
-
-    def seen(self) -> Any:
-        return self.level, self.change, self.inflow
 
     def go(self, action: int) -> tuple[float, bool]:
         self.inflow += 0.1 * (2.0 - self.inflow) + 0.3 * self.np_random.normal()
@@ -340,14 +324,12 @@ class Tank(Daily):
 class Elevator(Daily):
     """A lift between five floors; most people wait on the ground, and all go out where it stops."""
 
+    shown = "floor", "waiting"
     observation_space = box([0] * 6, [4, *[9] * 5])  # the lift's floor, and who waits on each
     action_space = spaces.Discrete(3)  # down, stay, up
 
     def begin(self) -> None:
         self.floor, self.waiting = 0, np.zeros(5)
-
-    def seen(self) -> Any:
-        return self.floor, *self.waiting
 
     def go(self, action: int) -> tuple[float, bool]:
         self.floor = int(np.clip(self.floor + action - 1, 0, 4))
@@ -391,16 +373,9 @@ class Battery(Daily):
         self.price = self._price()
         return -0.01 * (paid + 0.5 * self.charge), False
 
-    @staticmethod
-    def rule(o: Any) -> int:
-        return 2 if o[2] < 42.0 else (0 if o[2] > 78.0 else 1)
-
-
-class World(NamedTuple):
-    make: Callable[[], gym.Env[Any, Any]]
-    rule: Callable[[Any], int]
+    rule = staticmethod(lambda o: 2 if o[2] < 42.0 else (0 if o[2] > 78.0 else 1))
 
 
 _KINDS = (Inventory, Admission, DelayedCart, Bakery, Heating, Junction, Dosing, Maintenance,
           Pricing, Scheduling, Tank, Elevator, Battery)  # fmt: skip
-WORLDS = {kind.__name__: World(kind, kind.rule) for kind in _KINDS}
+WORLDS: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}

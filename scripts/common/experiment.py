@@ -5,7 +5,7 @@ results/NAME.jsonl as they end, and not repeated; their rows replace those of th
 results/NAME.csv.
 """
 
-import re
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -18,11 +18,10 @@ from rich.console import Console
 
 from common.summaries import Row, Rows, Table
 from oda_rl.command.reporting import save_figure
-from oda_rl.runs.parallel import Execution, Run, failures, run_all, store_runs
-from oda_rl.runs.results import store_rows
+from oda_rl.runs.parallel import Run, failures, run_all, store_runs
+from oda_rl.runs.results import read_rows, store_rows
 
 RESULTS = Path("results")
-ALONE = Execution(workers=1)  # for timing
 CONSOLE = Console(highlight=False, width=max(Console().width, 150))
 
 # The first seed of each experiment. The first two draw data and tune nothing; no two of the others
@@ -68,8 +67,22 @@ class SharedOptions:
     """Runs of each kind, with different seeds."""
     first_seed: int | None = None
     """First seed; by default the experiment's own."""
-    execution: Execution = Execution()  # noqa: RUF009 (which is frozen)
-    """Where to run; timed runs have one worker by default."""
+    workers: int | None = None
+    """Runs at a time; -1: one for each core, which is the default where runs are not timed."""
+    retry_failed: bool = False
+    """Repeat the runs that failed the last time."""
+
+
+@dataclass(frozen=True)
+class Selection(SharedOptions):
+    only: tuple[str, ...] = ()
+    """Names of the tasks, worlds or data sets to do; all by default."""
+
+
+@dataclass(frozen=True)
+class MethodSelection(Selection):
+    methods: tuple[str, ...] = ()
+    """Names of the agents or methods; all by default."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class Experiment:
     name: str
     leave_out: tuple[str, ...] = ()
     """Settings that are not stored in the rows."""
+    timed: bool = False
+    """Whether runs are timed: one at a time by default."""
 
     def seeds(self, options: SharedOptions) -> range:
         """Return the seeds to run."""
@@ -94,11 +109,15 @@ class Experiment:
         self,
         function: Callable[..., list[Row] | Row],
         settings: Iterable[Row],
-        execution: Execution,
+        options: Any,
         title: str = "runs",
     ) -> list[Run]:
         """Make missing runs; report failures, and exit if no run succeeded."""
-        runs = run_all(function, settings, self.path(".jsonl"), execution, title=title)
+        if not self.timed:
+            os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, too
+        workers = options.workers or (1 if self.timed else -1)
+        how = workers, options.retry_failed
+        runs = run_all(function, settings, self.path(".jsonl"), *how, title=title)
         say(*failures(runs))
         if not any(run.rows for run in runs):
             sys.exit("there is nothing to show: no run succeeded")
@@ -129,6 +148,16 @@ def refuse_reserved(seeds: Iterable[int]) -> None:
     assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
 
 
+def measure(benchmark: Any, options: Any) -> None:
+    """Make the runs of a benchmark, store their rows, and show its tables and its figure."""
+    experiment = benchmark.EXPERIMENT
+    rows = experiment.run(benchmark.measure, benchmark.settings(options), options)
+    say(*benchmark.tables(rows).values())
+    if hasattr(benchmark, "draw"):
+        stored = read_rows(experiment.path(".csv"))  # those of other runs, too
+        experiment.save(benchmark.draw(Rows(stored)))
+
+
 OptionsT = TypeVar("OptionsT")
 
 
@@ -141,20 +170,7 @@ def start(
 ) -> None:
     """Call a script's main with the options of the command line, or of the arguments."""
     config = (tyro.conf.OmitArgPrefixes,)
-    shown = _as_written(about or "")
-    main(tyro.cli(options, prog=program, description=shown, args=arguments, config=config))
-
-
-def _as_written(about: str) -> str:
-    """Keep the lines of lists and commands apart in the help.
-
-    tyro joins lines that begin with a letter.
-    """
-    parts = [
-        re.sub(r"\n(?=\w)", "\n\u200b", part) if re.match(r"Run:|[\w ]+ {2,}", part) else part
-        for part in about.split("\n\n")
-    ]
-    return "\n\n".join(parts)
+    main(tyro.cli(options, prog=program, description=about, args=arguments, config=config))
 
 
 def say(*things: Any) -> None:

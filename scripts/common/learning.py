@@ -34,6 +34,7 @@ def learn(
             "least": float(returns.min()),
             "cells": agent.n_cells,
             "seconds": used,
+            "numbers": sum(np.asarray(array).size for array in agent.policy.parameters),
             "bytes": sum(np.asarray(array).nbytes for array in agent.policy.parameters),
         }
 

@@ -1,4 +1,4 @@
-"""Baseline: Sarsa(λ) with replacing traces over 16 tilings of the state, compiled.
+"""Baseline: Sarsa(λ) with replacing traces over 16 tilings of the state.
 
 A tiling is a grid over the state; the t-th is shifted by t (2 i + 1) / 16 tiles, modulo one, in
 dimension i. Q(s, a) is the sum of one weight for each tiling. The bounds of the grids are known
@@ -10,22 +10,13 @@ R. S. Sutton, A. G. Barto, "Reinforcement learning", 2018, sections 9.5.4 and 12
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
-from numba import njit
 
-from common.compiled_tasks import (
-    ACROBOT,
-    CARTPOLE,
-    MOUNTAIN_CAR,
-    PENDULUM,
-    CompiledTask,
-    reset,
-    reset_evaluation,
-    step,
-)  # fmt: skip
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 
 TILINGS = 16
 STEP_SIZE, GAMMA, LAMBDA = 0.3, 0.99, 0.9
@@ -34,113 +25,99 @@ _SMALLEST_TRACE = 1e-3
 
 
 class Grid(NamedTuple):
-    low: FloatArray
-    high: FloatArray
-    n_angles: int  # the first components, which are periodic
+    low: Sequence[float]
+    high: Sequence[float]
+    n_angles: int
+    """The first components, which are periodic."""
     n_bins: int
 
+    def tiles(self, state: Sequence[float]) -> IntArray:
+        """Return the numbers of the tiles of a state, one of each tiling."""
+        low, high, d = np.array(self.low), np.array(self.high), len(self.low)
+        share = (np.array(state, dtype=np.float64) - low) / (high - low)
+        share = np.where(np.arange(d) < self.n_angles, share % 1.0, np.clip(share, 0.0, 1.0))
+        shifts = np.arange(TILINGS)[:, None] * (2 * np.arange(d) + 1) % TILINGS / TILINGS
+        places = (share * self.n_bins + shifts).astype(np.int64)
+        places[:, : self.n_angles] %= self.n_bins
+        shape = TILINGS, *(self.n_bins + 1,) * d
+        return np.ravel_multi_index((np.arange(TILINGS), *places.T), shape)
 
-HIGH = {
-    CARTPOLE: [2.4, 3.0, 0.21, 3.0],
-    MOUNTAIN_CAR: [0.6, 0.07],
-    ACROBOT: [math.pi, math.pi, 4.0 * math.pi, 9.0 * math.pi],
-    PENDULUM: [math.pi, 8.0],
+    @property
+    def size(self) -> int:
+        return TILINGS * (self.n_bins + 1) ** len(self.low)
+
+
+_CART = Grid([-2.4, -3.0, -0.21, -3.0], [2.4, 3.0, 0.21, 3.0], 0, 6)
+_JOINTS = [math.pi, math.pi, 4.0 * math.pi, 9.0 * math.pi]
+GRIDS = {
+    "CartPoleEnv": _CART,
+    "BartoCartPoleEnv": _CART,
+    "MountainCarEnv": Grid([-1.2, -0.07], [0.6, 0.07], 0, 8),
+    "AcrobotEnv": Grid([-x for x in _JOINTS], _JOINTS, 2, 6),
+    "PendulumEnv": Grid([-math.pi, -8.0], [math.pi, 8.0], 1, 12),
 }
-LOW = {kind: [-x for x in high] for kind, high in HIGH.items()} | {MOUNTAIN_CAR: [-1.2, -0.07]}
-ANGLES_BINS = {CARTPOLE: (0, 6), MOUNTAIN_CAR: (0, 8), ACROBOT: (2, 6), PENDULUM: (1, 12)}
 
 
-@njit(cache=True)
-def find_tiles(grid, state, tiles):
-    """Write the numbers of the tiles of a state, one of each tiling."""
-    for tiling in range(TILINGS):
-        number = tiling
-        for i in range(grid.low.shape[0]):
-            periodic = i < grid.n_angles
-            x = (state[i] - grid.low[i]) / (grid.high[i] - grid.low[i])
-            x = x % 1.0 if periodic else min(max(x, 0.0), 1.0)
-            tile = int(x * grid.n_bins + (tiling * (2 * i + 1) % TILINGS) / TILINGS)
-            tile = tile % grid.n_bins if periodic else tile
-            number = number * (grid.n_bins + 1) + tile
-        tiles[tiling] = number
+def greedy(values: FloatArray, rng: np.random.Generator) -> int:
+    """Return the action of greatest value, ties at random."""
+    return int(rng.choice(np.flatnonzero(values == values.max())))
 
 
-@njit(cache=True)
-def greedy(rng, weights, tiles, values):
-    """Write the values of all actions; return the greedy one, ties at random."""
-    best = 0
-    for a in range(values.shape[0]):
-        values[a] = 0.0
-        for tile in tiles:
-            values[a] += weights[tile, a]
-        if values[a] > values[best] or (values[a] == values[best] and rng.random() < 0.5):
-            best = a
-    return best
-
-
-@njit(cache=True)
-def _train(task, grid, rng, checkpoints, n_episodes):
-    n_actions, n_tiles = task.n_actions, TILINGS * (grid.n_bins + 1) ** grid.low.shape[0]
-    weights, traces = np.zeros((n_tiles, n_actions)), np.zeros((n_tiles, n_actions))
-    active, n_active = np.zeros((n_tiles, 2), np.int64), 0
-    values, state = np.zeros(n_actions), np.zeros(task.starts.shape[1])
-    tiles, next_tiles = np.zeros(TILINGS, np.int64), np.zeros(TILINGS, np.int64)
-    returns, checked, episode, length = np.zeros((len(checkpoints), n_episodes)), 0, 0, 0
-    reset(task, 0, state)
-    find_tiles(grid, state, tiles)
-    action = greedy(rng, weights, tiles, values)
-    for t in range(checkpoints[-1]):
-        error, terminated = step(task, state, action)
-        length += 1
-        for tile in tiles:
-            error -= weights[tile, action]
-            if traces[tile, action] == 0.0:
-                active[n_active, 0], active[n_active, 1] = tile, action
-                n_active += 1
-            traces[tile, action] = 1.0
-        find_tiles(grid, state, next_tiles)
-        next_action = greedy(rng, weights, next_tiles, values)
-        if rng.random() < EPSILON / (1.0 + t / EPSILON_STEPS):
-            next_action = rng.integers(0, n_actions)
-        if not terminated:
-            error += GAMMA * values[next_action]
-        over = terminated or length >= task.max_episode_steps
-        kept = 0
-        for j in range(n_active):
-            tile, a = active[j, 0], active[j, 1]
-            weights[tile, a] += STEP_SIZE / TILINGS * error * traces[tile, a]
-            traces[tile, a] *= GAMMA * LAMBDA
-            if over or traces[tile, a] < _SMALLEST_TRACE:
-                traces[tile, a] = 0.0
-            else:
-                active[kept] = active[j]
-                kept += 1
-        n_active = kept
-        if t + 1 == checkpoints[checked]:
-            at = np.zeros_like(state)
-            for k in range(n_episodes):
-                reset_evaluation(task, k, at)
-                for _ in range(task.max_episode_steps):
-                    find_tiles(grid, at, tiles)
-                    reward, ended = step(task, at, greedy(rng, weights, tiles, values))
-                    returns[checked, k] += reward
-                    if ended:
-                        break
-            checked += 1
-        tiles[:], action = next_tiles, next_action
-        if over:
-            episode, length = episode + 1, 0
-            reset(task, episode, state)
-            find_tiles(grid, state, tiles)
-            action = greedy(rng, weights, tiles, values)
-    return returns, np.sum(weights != 0.0)
+def evaluate(
+    env: gym.Env[Any, Any], grid: Grid, weights: FloatArray, rng: np.random.Generator
+) -> float:
+    """Return the return of a greedy episode from a state that has been reset."""
+    inner: Any = env.unwrapped
+    total, over = 0.0, False
+    while not over:
+        action = greedy(weights[grid.tiles(inner.state)].sum(axis=0), rng)
+        _, reward, terminated, truncated, _ = env.step(action)
+        total, over = total + float(reward), terminated or truncated
+    return total
 
 
 def train(
-    task: CompiledTask, seed: int, checkpoints: tuple[int, ...], n_eval_episodes: int
+    make: Callable[[], gym.Env[Any, Any]],
+    seed: int,
+    checkpoints: Sequence[int],
+    n_eval_episodes: int,
 ) -> tuple[FloatArray, int]:
     """Return returns of greedy episodes, shape (checkpoints, episodes), and weights in use."""
-    bounds = np.array(LOW[task.kind]), np.array(HIGH[task.kind])
-    grid, rng = Grid(*bounds, *ANGLES_BINS[task.kind]), np.random.default_rng(seed)
-    returns, used = _train(task, grid, rng, np.array(checkpoints), n_eval_episodes)
-    return returns, int(used)
+    env, place, rng = make(), make(), np.random.default_rng(seed)
+    inner: Any = env.unwrapped
+    grid, n_actions = GRIDS[type(inner).__name__], int(env.action_space.n)  # type: ignore[attr-defined]
+    weights = np.zeros((grid.size, n_actions))
+    active, traces = np.zeros(0, dtype=np.int64), np.zeros(0)
+    returns: list[list[float]] = []
+    env.reset(seed=seed)
+    tiles = grid.tiles(inner.state)
+    action = greedy(weights[tiles].sum(axis=0), rng)
+    for t in range(checkpoints[-1]):
+        _, reward, terminated, truncated, _ = env.step(action)
+        error = float(reward) - weights[tiles, action].sum()
+        chosen = tiles * n_actions + action
+        others = ~np.isin(active, chosen)
+        active = np.concatenate([chosen, active[others]])
+        traces = np.concatenate([np.ones(TILINGS), traces[others]])
+        tiles = grid.tiles(inner.state)
+        values = weights[tiles].sum(axis=0)
+        action = greedy(values, rng)
+        if rng.random() < EPSILON / (1.0 + t / EPSILON_STEPS):
+            action = int(rng.integers(n_actions))
+        if not terminated:
+            error += GAMMA * values[action]
+        weights.flat[active] += STEP_SIZE / TILINGS * error * traces
+        traces *= GAMMA * LAMBDA
+        kept = traces >= _SMALLEST_TRACE
+        active, traces = active[kept], traces[kept]
+        if terminated or truncated:
+            env.reset()
+            active, traces, tiles = active[:0], traces[:0], grid.tiles(inner.state)
+            action = greedy(weights[tiles].sum(axis=0), rng)
+        if t + 1 in checkpoints:
+            place.reset(seed=seed + 10**9)
+            returns.append([])
+            for _ in range(n_eval_episodes):
+                returns[-1].append(evaluate(place, grid, weights, rng))
+                place.reset()
+    return np.array(returns), int(np.count_nonzero(weights))

@@ -6,8 +6,7 @@ trains the case of that name with checkpoints in a file, or goes on with what is
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import gymnasium as gym
 
 from oda_rl.agents import Agent, CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.base.files import Checkpoints
 from oda_rl.files.archive import load_archive
 
 COMMAND = [sys.executable, __file__]
@@ -94,32 +92,6 @@ def content(agent: Agent, path: Path) -> tuple[dict[str, Any], dict[str, bytes]]
     own = {name: array[:, : timeless.get(name)] if name in timeless else array
            for name, array in arrays.items()}  # fmt: skip
     return metadata, {name: array.tobytes() for name, array in own.items()}
-
-
-class Stopped(BaseException):
-    """A training has been stopped."""
-
-
-@contextmanager
-def stopped_after(checkpoints: int, seen: list[Any] | None = None) -> Iterator[None]:
-    """Stop a training when it has written so many checkpoints."""
-    usual: Callable[..., None] = Checkpoints.write
-    written = 0
-
-    def write(self: Checkpoints, agent: Any, run: Any, seed: int | None) -> None:
-        nonlocal written
-        usual(self, agent, run, seed)
-        written += 1
-        if seen is not None:
-            seen.append(run.steps)
-        if written == checkpoints:
-            raise Stopped
-
-    Checkpoints.write = write  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        Checkpoints.write = usual  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

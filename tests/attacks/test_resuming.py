@@ -7,7 +7,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import quick_rule
+from environments import Stopped, quick_rule, stopped_after
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
@@ -15,7 +15,7 @@ from oda_rl.agents.environments.state import read_state, write_state
 from oda_rl.envs.dynamics import stateful
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
-from common.trainings import Stopped, content, stopped_after
+from common.trainings import content
 
 
 class Walker:
