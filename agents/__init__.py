@@ -14,7 +14,7 @@ from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.offline.transitions import Transitions
+from oda_rl.agents.offline import Transitions
 from oda_rl.agents.partitions.base import Partition
 from oda_rl.agents.partitions.gmm import GMMPartition
 from oda_rl.agents.partitions.grid import GridPartition

@@ -141,10 +141,8 @@ class Solved:
     """The first checkpoint at which enough seeds were solved."""
 
     steps: int
-    seconds: float
-    """Median seconds of training up to it."""
-    loop_seconds: float
-    """The same in a Python loop."""
+    seconds: float  # median seconds of training up to it
+    loop_seconds: float  # the same in a Python loop
 
 
 @dataclass(frozen=True)
@@ -154,8 +152,7 @@ class Comparison:
     plan: Plan
     threshold: float | None
     rows: Rows
-    failed: list[str]
-    """A line for each failed run."""
+    failed: list[str]  # a line for each failed run
     origins: list[Origin] = field(default_factory=list)
     """Where the rows come from: commit, command and versions."""
 
@@ -163,24 +160,11 @@ class Comparison:
 def compare(
     plan: Plan, path: str | Path, workers: int = 1, retry_failed: bool = False
 ) -> Comparison:
-    """Make all runs of a plan that are not in the file yet.
+    """Make all runs of a plan that are not yet in the file (:func:`oda_rl.runs.parallel.run_all`).
 
-    Parameters
-    ----------
-    plan : Plan
-    path : str or Path
-        File of the results (see :func:`oda_rl.runs.parallel.run_all`).
-    workers, retry_failed
-        See there; by default one run at a time, since runs are timed.
-
-    Raises
-    ------
-    TypeError
-        If the environment's spaces are not a Box and Discrete.
-    ValueError
-        If there is no such environment, or a setting is out of its range.
-    ImportError
-        If Stable-Baselines3 is not installed.
+    By default one run at a time, since runs are timed. Raises TypeError if the environment's spaces
+    are not a Box and Discrete, ValueError if there is no such environment or a setting is out of
+    its range, ImportError without Stable-Baselines3.
     """
     threshold = _checked(plan)
     runs = run_all(measure, plan.settings(), path, workers, retry_failed, title=plan.env_id)
@@ -192,19 +176,7 @@ def solved_at(
 ) -> dict[str, Solved | None]:
     """Return the first checkpoint at which a share of each competitor's seeds is solved.
 
-    Parameters
-    ----------
-    rows : list of dict
-        With ``algorithm``, ``steps``, ``seconds``, ``loop_seconds`` and ``solved`` (0 or 1).
-    counts : mapping
-        Number of seeds of each competitor, including failed runs, which count as unsolved.
-    share : float
-
-    Examples
-    --------
-    >>> row = {"steps": 1000, "seconds": 2.0, "loop_seconds": 2.0, "solved": 1}
-    >>> solved_at([{"algorithm": "PPO", **row}], {"PPO": 1, "DQN": 1})
-    {'PPO': Solved(steps=1000, seconds=2.0, loop_seconds=2.0), 'DQN': None}
+    ``counts`` are the seeds of each competitor, including failed runs, which count as unsolved.
     """
     first: dict[str, Solved | None] = dict.fromkeys(counts)
     for name, count in counts.items():

@@ -10,15 +10,14 @@
 
 from gymnasium.envs.registration import register
 
-from oda_rl.envs.cartpole import MAX_EPISODE_STEPS, BartoCartPoleEnv, BartoCartPoleVectorEnv
-from oda_rl.envs.dynamics import CompiledEnv, Dynamics
+from oda_rl.envs.cartpole import MAX_EPISODE_STEPS, BartoCartPoleEnv
+from oda_rl.envs.dynamics import Dynamics
 
-__all__ = ["BartoCartPoleEnv", "BartoCartPoleVectorEnv", "CompiledEnv", "Dynamics"]
+__all__ = ["BartoCartPoleEnv", "Dynamics"]
 
 register(
     id="oda_rl/BartoCartPole-v0",
     entry_point="oda_rl.envs.cartpole:BartoCartPoleEnv",
-    vector_entry_point="oda_rl.envs.cartpole:BartoCartPoleVectorEnv",
     max_episode_steps=MAX_EPISODE_STEPS,
     reward_threshold=950.0,
 )

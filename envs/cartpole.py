@@ -1,16 +1,14 @@
-"""The cart-pole of 1983, with friction: compiled dynamics, a Gymnasium Env, a VectorEnv."""
+"""The cart-pole of 1983, with friction: compiled dynamics and a Gymnasium Env."""
 
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import logger, spaces
-from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from oda_rl._compile import allocating, spliced
-from oda_rl._types import BoolArray, Float32Array, FloatArray, IntArray
+from oda_rl._compile import spliced
+from oda_rl._types import Float32Array, FloatArray
 
 MAX_EPISODE_STEPS = 1000
 CART_FRICTION = 0.0005
@@ -39,7 +37,7 @@ class CartPole(NamedTuple):
     failure_reward: float
 
 
-def cartpole_parameters(env: CartPoleEnv | CartPoleVectorEnv) -> FloatArray:
+def cartpole_parameters(env: CartPoleEnv) -> FloatArray:
     """Read :class:`CartPole` from an environment, shape (14,); Gymnasium's has no friction."""
     sutton = env._sutton_barto_reward
     return np.array([
@@ -99,18 +97,9 @@ def look(parameters: FloatArray, state: FloatArray, observation: FloatArray) -> 
         observation[j] = np.float32(state[j])
 
 
-@allocating
-def cartpole_step_batch(
-    parameters: FloatArray, states: FloatArray, actions: IntArray, terminated: BoolArray
-) -> None:
-    """Advance every column of ``states``, shape (4, n), in place; ``terminated`` has shape (n,)."""
-    state = np.empty(4)
-    for i in range(actions.shape[0]):
-        for j in range(4):
-            state[j] = states[j, i]
-        terminated[i] = cartpole_step(parameters, state, actions[i])[1]
-        for j in range(4):
-            states[j, i] = state[j]
+def cartpole_resets(rng: np.random.Generator, n: int) -> FloatArray:
+    """Return the states of the next n resets, shape (n, 4)."""
+    return rng.uniform(-0.05, 0.05, size=(n, 4))
 
 
 class BartoCartPoleEnv(CartPoleEnv):
@@ -187,8 +176,6 @@ class BartoCartPoleEnv(CartPoleEnv):
     >>> observation, reward, terminated, truncated, info = env.step(1)
     >>> reward, terminated, truncated
     (1.0, False, False)
-    >>> gym.make_vec("oda_rl/BartoCartPole-v0", num_envs=3).single_action_space
-    Discrete(2)
 
     ```
 
@@ -208,9 +195,13 @@ class BartoCartPoleEnv(CartPoleEnv):
         friction_pole: float = POLE_FRICTION,
     ) -> None:
         super().__init__(render_mode=render_mode)
-        self.observation_space = _observation_space(self)
-        self.friction_cart = _friction("friction_cart", friction_cart)
-        self.friction_pole = _friction("friction_pole", friction_pole)
+        self.friction_cart, self.friction_pole = friction_cart, friction_pole
+        for name in ("friction_cart", "friction_pole"):
+            if not 0.0 <= (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} is {value!r}: it must be finite and at least 0")
+        high = [2.0 * self.x_threshold, MAX_SPEED, 2.0 * self.theta_threshold_radians, MAX_SPEED]
+        bound = np.array(high, dtype=np.float32)
+        self.observation_space = spaces.Box(-bound, bound, dtype=np.float32)
 
     def step(self, action: Any) -> tuple[Float32Array, float, bool, bool, dict[str, Any]]:
         """Push the cart to the left (0) or right (1)."""
@@ -235,92 +226,3 @@ class BartoCartPoleEnv(CartPoleEnv):
         if self.render_mode == "human":
             self.render()  # type: ignore[no-untyped-call]
         return state.astype(np.float32), reward, terminated, False, {}
-
-
-class BartoCartPoleVectorEnv(CartPoleVectorEnv):
-    """Many copies of :class:`BartoCartPoleEnv` in one compiled step.
-
-    Autoreset is Gymnasium's ``NEXT_STEP``: the step after an episode's last ignores its action,
-    resets that copy and returns its first observation with reward 0.
-
-    Parameters
-    ----------
-    num_envs : int
-        Number of copies.
-    max_episode_steps : int
-        Steps after which an episode is truncated.
-    render_mode : {None, "rgb_array"}
-        ``render()`` returns one image of shape (400, 600, 3) a copy.
-    friction_cart, friction_pole : float
-        As in :class:`BartoCartPoleEnv`.
-
-    Examples
-    --------
-    >>> import gymnasium, numpy, oda_rl.envs
-    >>> envs = gymnasium.make_vec("oda_rl/BartoCartPole-v0", num_envs=5)
-    >>> observations, infos = envs.reset(seed=0)
-    >>> envs.step(numpy.ones(5, dtype=int))[0].shape
-    (5, 4)
-    """
-
-    def __init__(
-        self,
-        num_envs: int = 1,
-        max_episode_steps: int = MAX_EPISODE_STEPS,
-        render_mode: str | None = None,
-        friction_cart: float = CART_FRICTION,
-        friction_pole: float = POLE_FRICTION,
-    ) -> None:
-        super().__init__(num_envs, max_episode_steps, render_mode)
-        self.single_observation_space = _observation_space(self)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.friction_cart = _friction("friction_cart", friction_cart)
-        self.friction_pole = _friction("friction_pole", friction_pole)
-
-    def step(
-        self, action: npt.NDArray[np.integer[Any]]
-    ) -> tuple[Float32Array, Float32Array, BoolArray, BoolArray, dict[str, Any]]:
-        """Step every copy; ``action`` has shape (num_envs,)."""
-        if not self.action_space.contains(action):
-            raise ValueError(
-                f"action is {action!r}: it must be {self.num_envs} integers, each 0 or 1"
-            )
-        if self.state is None:
-            raise RuntimeError("step was called before reset: call envs.reset() first")
-        # A new array: what was returned before must not change.
-        self.state = np.array(self.state, dtype=np.float64)
-        terminated = np.empty(self.num_envs, dtype=np.bool_)
-        cartpole_step_batch(
-            cartpole_parameters(self),
-            self.state,
-            np.ascontiguousarray(action, dtype=np.int64),
-            terminated,
-        )
-        self.steps += 1
-        truncated = self.steps >= self.max_episode_steps
-        reward = np.ones(self.num_envs, dtype=np.float32)
-        done = self.prev_done
-        if done.any():
-            self.state[:, done] = self.np_random.uniform(
-                self.low, self.high, size=(4, int(done.sum()))
-            )
-            self.steps[done] = 0
-            reward[done] = 0.0
-            terminated[done] = False
-            truncated[done] = False
-        self.prev_done = terminated | truncated
-        return self.state.T.astype(np.float32), reward, terminated, truncated, {}
-
-
-def _observation_space(env: CartPoleEnv | CartPoleVectorEnv) -> spaces.Box:
-    high = np.array(
-        [2.0 * env.x_threshold, MAX_SPEED, 2.0 * env.theta_threshold_radians, MAX_SPEED],
-        dtype=np.float32,
-    )
-    return spaces.Box(-high, high, dtype=np.float32)
-
-
-def _friction(name: str, value: float) -> float:
-    if not (math.isfinite(value) and value >= 0.0):
-        raise ValueError(f"{name} is {value!r}: it must be finite and at least 0")
-    return float(value)

@@ -31,35 +31,7 @@ def in_single_precision(states: FloatArray) -> FloatArray:
     return states.astype(np.float32).astype(np.float64)
 
 
-_TWO = 2.0  # a variable for compiled code, which would multiply otherwise
-
-
-@spliced
-def beyond(number: float, square: float) -> float:
-    """Return the exact difference of the square of a number and its rounded ``square``.
-
-    References
-    ----------
-    T. J. Dekker, "A floating-point technique for extending the available precision", Numerische
-    Mathematik 18 (1971): a double is a sum of two of 26 bits, whose products are not rounded.
-    """
-    shifted = 134217729.0 * number  # 2^27 + 1
-    high = shifted - (shifted - number)
-    low = number - high
-    return ((high * high - square) + 2.0 * high * low) + low * low
-
-
-@spliced
-def squared(number: float, two: float) -> float:
-    """Return ``number ** two`` of the C library, for a ``two`` of 2.
-
-    Its error is below 0.55 units in the last place, so it is the product unless the exact square is
-    close to the middle of two numbers.
-    """
-    square = number * number
-    if square + 1.125 * beyond(number, square) != square:
-        square = math.pow(number, two)
-    return square
+_TWO = 2.0  # a variable for compiled code, which would multiply where Gymnasium takes a power
 
 
 class MountainCar(NamedTuple):
@@ -124,8 +96,8 @@ def pendulum_step(
     torque = np.float32(min(max(action[0], -rod.max_torque), rod.max_torque))
     upright = ((angle + math.pi) % (2.0 * math.pi)) - math.pi
     effort = np.float32(np.float32(0.001) * np.float32(torque ** np.float32(rod.two)))
-    cost = squared(upright, rod.two) + 0.1 * squared(velocity, rod.two) + np.float64(effort)
-    push = np.float32(np.float32(3.0 / (rod.m * squared(rod.l, rod.two))) * torque)
+    cost = math.pow(upright, rod.two) + 0.1 * math.pow(velocity, rod.two) + np.float64(effort)
+    push = np.float32(np.float32(3.0 / (rod.m * math.pow(rod.l, rod.two))) * torque)
     velocity = velocity + (3.0 * rod.g / (2.0 * rod.l) * math.sin(angle) + push) * rod.dt
     velocity = min(max(velocity, -rod.max_speed), rod.max_speed)
     state[0], state[1] = angle + velocity * rod.dt, velocity
@@ -169,10 +141,8 @@ class Acrobot(NamedTuple):
     LINK_MOI: float
     MAX_VEL_1: float
     MAX_VEL_2: float
-    nips: float
-    """1 for the equations of the paper, 0 for those of the book."""
-    min_torque: float
-    """Of action 0; each later one has 1 more."""
+    nips: float  # 1 for the equations of the paper, 0 for those of the book
+    min_torque: float  # of action 0; each later one has 1 more
     two: float
 
 
@@ -204,15 +174,15 @@ def acrobot_step(parameters: FloatArray, state: FloatArray, action: int) -> tupl
         d2 = m2 * (c2 * c2 + l1 * c2 * cosine) + inertia
         phi2 = m2 * c2 * _GRAVITY * math.cos(a + b - math.pi / 2.0)
         phi1 = (
-            -m2 * l1 * c2 * squared(db, arm.two) * sine
+            -m2 * l1 * c2 * math.pow(db, arm.two) * sine
             - 2.0 * m2 * l1 * c2 * db * da * sine
             + (m1 * c1 + m2 * l1) * _GRAVITY * math.cos(a - math.pi / 2.0)
             + phi2
         )
         drive = torque + d2 / d1 * phi1
         if arm.nips == 0.0:
-            drive -= m2 * l1 * c2 * squared(da, arm.two) * sine
-        d_speed2 = (drive - phi2) / (m2 * (c2 * c2) + inertia - squared(d2, arm.two) / d1)
+            drive -= m2 * l1 * c2 * math.pow(da, arm.two) * sine
+        d_speed2 = (drive - phi2) / (m2 * (c2 * c2) + inertia - math.pow(d2, arm.two) / d1)
         d_speed1 = -(d2 * d_speed2 + phi1) / d1
         d_first, d_second = da, db
         weight = 1.0 if stage == 0 or stage == 3 else 2.0

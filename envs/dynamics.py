@@ -1,25 +1,28 @@
 """Compiled dynamics of environments, and checks that they equal the environment's step."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control import AcrobotEnv, CartPoleEnv, MountainCarEnv, PendulumEnv
+from gymnasium.utils import RecordConstructorArgs
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from oda_rl._compile import plain
 from oda_rl._types import Array, FloatArray
 from oda_rl.envs import classic_control as classic
-from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole_step, look
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.cartpole import (
+    BartoCartPoleEnv,
+    cartpole_parameters,
+    cartpole_resets,
+    cartpole_step,
+    look,
+)
 
-# Wrappers of gymnasium.make, which do not change a step.
-_TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
 _PROBED_STEPS, _PROBED_EPISODE = 64, 16
-_BARE = {"env", "_action_space", "_observation_space", "_metadata", "_cached_spec", "_saved_kwargs"}
 _NEVER = 2**62
 _RESETS = 256  # drawn at a time
 _TRUSTED: set[tuple[type, bytes]] = set()  # kinds of environments, with their constants
@@ -30,7 +33,10 @@ class Dynamics:
     """An environment as compiled functions, made by ``numba.njit`` or the like.
 
     They allocate nothing, draw no random numbers, and equal the environment's ``step`` to the last
-    bit.
+    bit. An environment offers them by a method ``dynamics()``, which returns them with its
+    constants, and has its present state, shape (n_state,), of float64, in the attribute ``state``,
+    which training reads and replaces. Agents then train on it in one compiled loop if it has no
+    other wrappers than those of ``gymnasium.make``, and no method has been replaced.
     """
 
     step: Callable[[FloatArray, FloatArray, Any], tuple[float, bool]]
@@ -49,31 +55,32 @@ class Dynamics:
     """Observations of ``reset()`` in such states, shape (n, d); None: slower, by ``look``."""
 
 
-class CompiledEnv(Protocol):
-    """An environment that offers compiled dynamics in addition to ``step`` and ``reset``.
+class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
+    """Offers ``choices`` of an environment's actions, shape (n, *action shape), by index."""
 
-    Agents train on it in one compiled loop if it has no other wrappers than those of
-    ``gymnasium.make``, and no method has been replaced.
-    """
+    def __init__(self, env: gym.Env[Any, Any], choices: Array) -> None:
+        RecordConstructorArgs.__init__(self, choices=choices)
+        gym.ActionWrapper.__init__(self, env)
+        self.choices = choices
+        self.action_space = gym.spaces.Discrete(len(choices))
 
-    state: Any
-    """Present state, shape (n_state,), of float64; training reads and replaces it."""
+    def action(self, action: Any) -> Any:
+        """Return a copy of the action of an index."""
+        return self.choices[action].copy()
 
-    def dynamics(self) -> Dynamics:
-        """Return the dynamics with this object's constants."""
+
+# Wrappers that do not change a step.
+_TRANSPARENT = (TimeLimit, OrderEnforcing, PassiveEnvChecker, ActionChoices)
 
 
 @dataclass(frozen=True)
-class Stateful:
-    """An environment whose complete state can be read and replaced."""
+class Compiled:
+    """An environment whose steps compiled code can take in its place."""
 
     env: gym.Env[Any, Any]
     time_limit: TimeLimit[Any, Any] | None
-
-    @property
-    def elapsed_steps(self) -> int:
-        """Steps of the episode that a time limit has counted."""
-        return (self.time_limit and self.time_limit._elapsed_steps) or 0
+    dynamics: Dynamics
+    choices: Array | None  # actions by index, if they are not Discrete
 
     def read_state(self) -> FloatArray:
         """Return a copy of the environment's state in double precision, shape (n_state,)."""
@@ -84,15 +91,6 @@ class Stateful:
         self.env.state = state.copy()  # type: ignore[attr-defined]
         if self.time_limit is not None:
             self.time_limit._elapsed_steps = elapsed_steps  # type: ignore[assignment]
-
-
-@dataclass(frozen=True)
-class Compiled(Stateful):
-    """An environment whose steps compiled code can take in its place."""
-
-    dynamics: Dynamics
-    choices: Array | None
-    """Actions by index, if they are not Discrete."""
 
     @property
     def constants(self) -> FloatArray | None:
@@ -146,55 +144,31 @@ class Resets:
             self._starts = self._starts[n:]
 
 
-def cartpole_dynamics(env: Any) -> Dynamics:
-    """Return the dynamics of a cart-pole, or of copies of it in one object.
-
-    >>> float(cartpole_dynamics(gym.make("CartPole-v1").unwrapped).parameters[0])
-    9.8
-    """
-
-    def resets(rng: np.random.Generator, n: int) -> FloatArray:
-        return rng.uniform(-0.05, 0.05, size=(n, 4))
-
-    parameters = cartpole_parameters(env)
-    return Dynamics(cartpole_step, look, resets, parameters, classic.in_single_precision)
-
-
-def _mountain_car(env: Any) -> Dynamics:
-    parameters = classic.mountain_car_parameters(env)
-    resets, first = classic.mountain_car_resets, classic.in_single_precision
-    return Dynamics(classic.mountain_car_step, look, resets, parameters, first)
-
-
-def _pendulum(env: Any) -> Dynamics:
-    return Dynamics(
+_CARTPOLE = cartpole_step, look, cartpole_resets, cartpole_parameters, classic.in_single_precision
+_KNOWN: dict[type, Any] = {
+    BartoCartPoleEnv: _CARTPOLE,
+    CartPoleEnv: _CARTPOLE,
+    MountainCarEnv: (
+        classic.mountain_car_step,
+        look,
+        classic.mountain_car_resets,
+        classic.mountain_car_parameters,
+        classic.in_single_precision,
+    ),
+    PendulumEnv: (
         classic.pendulum_step,
         classic.pendulum_look,
         classic.pendulum_resets,
-        classic.pendulum_parameters(env),
+        classic.pendulum_parameters,
         classic.pendulum_first_observations,
-    )
-
-
-def _acrobot(env: Any) -> Dynamics | None:
-    torques = np.array(env.AVAIL_TORQUE)
-    if env.torque_noise_max > 0.0 or not np.array_equal(torques, torques[0] + np.arange(3.0)):
-        return None
-    return Dynamics(
+    ),
+    AcrobotEnv: (
         classic.acrobot_step,
         classic.acrobot_look,
         classic.acrobot_resets,
-        classic.acrobot_parameters(env),
+        classic.acrobot_parameters,
         classic.acrobot_first_observations,
-    )
-
-
-_KNOWN: dict[type, Callable[[Any], Dynamics | None]] = {
-    AcrobotEnv: _acrobot,
-    BartoCartPoleEnv: cartpole_dynamics,
-    CartPoleEnv: cartpole_dynamics,
-    MountainCarEnv: _mountain_car,
-    PendulumEnv: _pendulum,
+    ),
 }
 
 
@@ -208,45 +182,55 @@ def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:
     array([0.001 , 0.0025])
     >>> known_dynamics(gym.make("FrozenLake-v1"))
     """
-    bare = env.unwrapped
+    bare: Any = env.unwrapped
     if type(bare) not in _KNOWN or any(name in vars(bare) for name in ("step", "reset")):
         return None
-    return _KNOWN[type(bare)](bare)
+    if type(bare) is AcrobotEnv:
+        torques = np.array(bare.AVAIL_TORQUE)
+        if bare.torque_noise_max > 0.0 or not np.array_equal(torques - torques[0], np.arange(3.0)):
+            return None
+    step, look, resets, parameters, first_observations = _KNOWN[type(bare)]
+    return Dynamics(step, look, resets, parameters(bare), first_observations)
 
 
 def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     """Return compiled dynamics that equal the environment's steps, or None.
 
-    There are some for the classes of :func:`known_dynamics` and for every :class:`CompiledEnv`,
-    inside the wrappers of ``gymnasium.make`` and :class:`ActionChoices`. A subclass, another
-    wrapper, a replaced method, a render mode, or an Acrobot with noise or uneven torques gives
-    None; so does a numpy whose sine differs from the C library's in the last bit.
+    There are some for the classes of :func:`known_dynamics` and for environments that offer theirs
+    (:class:`Dynamics`), inside the wrappers of ``gymnasium.make`` and :class:`ActionChoices`. A
+    subclass, another wrapper, a replaced method, a render mode, or an Acrobot with noise or uneven
+    torques gives None; so does a numpy whose sine differs from the C library's in the last bit.
 
     Raises
     ------
     ValueError
-        If a :class:`CompiledEnv` offers dynamics that are not those of its ``step``.
+        If an environment offers dynamics that are not those of its ``step``.
     """
-    known = stateful(env)
-    layers = [*_layers(env)]
-    if known is None or any(type(layer) not in _TRANSPARENT for layer in layers):
+    bare, layers = env.unwrapped, []
+    while isinstance(env, gym.Wrapper):
+        layers.append(env)
+        env = env.env
+    limits = [layer for layer in layers if isinstance(layer, TimeLimit)]
+    choices = next((one.choices for one in layers[::-1] if isinstance(one, ActionChoices)), None)
+    if (
+        any(type(layer) not in _TRANSPARENT for layer in layers)
+        or len(limits) > 1
+        or any(name in vars(bare) for name in ("step", "reset"))
+        or (choices is None and not isinstance(bare.action_space, gym.spaces.Discrete))
+        or bare.render_mode is not None
+    ):
         return None
-    layer = known.env
-    wrappers = [wrapper for wrapper in layers if isinstance(wrapper, ActionChoices)]
-    choices = wrappers[-1].choices if wrappers else None
-    if choices is None and not isinstance(layer.action_space, gym.spaces.Discrete):
+    dynamics = _dynamics_of(bare)
+    if dynamics is None:
         return None
-    dynamics = _dynamics_of(layer)
-    if dynamics is None or layer.render_mode is not None:
-        return None
-    found = Compiled(layer, known.time_limit, dynamics, choices)
-    if type(layer) is BartoCartPoleEnv:  # whose own step is the compiled one
+    found = Compiled(bare, limits[0] if limits else None, dynamics, choices)
+    if type(bare) is BartoCartPoleEnv:  # whose own step is the compiled one
         return found
-    kind = type(layer), dynamics.parameters.tobytes()
+    kind = type(bare), dynamics.parameters.tobytes()
     difference = None if kind in _TRUSTED else _difference(found)
     if difference is None:
         _TRUSTED.add(kind)
-    elif _offers(layer):
+    elif _offers(bare):
         raise ValueError(
             f"env offers dynamics that differ from its step: {difference}; they must agree to the "
             "last bit"
@@ -254,42 +238,14 @@ def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
     return found if difference is None else None
 
 
-def _offers(layer: gym.Env[Any, Any]) -> bool:
-    return callable(getattr(layer, "dynamics", None))
+def _offers(bare: gym.Env[Any, Any]) -> bool:
+    return callable(getattr(bare, "dynamics", None))
 
 
-def _dynamics_of(layer: Any) -> Dynamics | None:
+def _dynamics_of(bare: Any) -> Dynamics | None:
     """Return the dynamics that an environment offers, or those of its class."""
-    found = layer.dynamics() if _offers(layer) else _KNOWN[type(layer)](layer)
+    found = bare.dynamics() if _offers(bare) else known_dynamics(bare)
     return found if isinstance(found, Dynamics) else None
-
-
-def stateful(env: gym.Env[Any, Any]) -> Stateful | None:
-    """Return an environment if its state can be read and replaced, otherwise None.
-
-    It can if it has compiled dynamics, used or not, and wrappers without state.
-
-    >>> stateful(gym.make("Pendulum-v1")) is None, stateful(gym.make("FrozenLake-v1")) is None
-    (False, True)
-    """
-    layers, bare = [*_layers(env)], env.unwrapped
-    limits = [layer for layer in layers if isinstance(layer, TimeLimit)]
-    keep = [
-        layer for layer in layers
-        if type(layer) not in _TRANSPARENT and (layer in limits or vars(layer).keys() - _BARE)
-    ]  # fmt: skip
-    if keep or len(limits) > 1 or any(name in vars(bare) for name in ("step", "reset")):
-        return None
-    offered = _offers(bare) and _dynamics_of(bare) is not None
-    known = offered or type(bare) in _KNOWN
-    return Stateful(bare, limits[0] if limits else None) if known else None
-
-
-def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Wrapper[Any, Any, Any, Any]]:
-    """Yield the wrappers around an environment, the outermost first."""
-    while isinstance(env, gym.Wrapper):
-        yield env
-        env = env.env
 
 
 def _difference(found: Compiled) -> str | None:

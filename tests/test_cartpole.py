@@ -1,4 +1,4 @@
-"""The environment of 1983: specification, dynamics, vector version, rendering, errors."""
+"""The environment of 1983: specification, dynamics, rendering, errors."""
 
 import warnings
 
@@ -9,7 +9,7 @@ import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.utils.env_checker import check_env
 
-from oda_rl.envs import BartoCartPoleEnv, BartoCartPoleVectorEnv
+from oda_rl.envs import BartoCartPoleEnv
 
 ID = "oda_rl/BartoCartPole-v0"
 
@@ -29,9 +29,7 @@ def test_registration():
     assert spec.max_episode_steps == 1000
     assert spec.reward_threshold == 950
     assert isinstance(gym.make(ID).unwrapped, BartoCartPoleEnv)
-    envs = gym.make_vec(ID, num_envs=3)
-    assert isinstance(envs.unwrapped, BartoCartPoleVectorEnv)
-    assert envs.observation_space.shape == (3, 4)
+    assert gym.make_vec(ID, num_envs=3).observation_space.shape == (3, 4)
 
 
 def test_dynamics_agree_with_the_oracle_at_random_states():
@@ -67,50 +65,6 @@ def test_without_friction_it_is_gymnasiums_cartpole(integrator):
             np.testing.assert_array_equal(ours.reset()[0], theirs.reset()[0])
 
 
-def test_vector_env_agrees_with_single_envs():
-    n = 6
-    envs = BartoCartPoleVectorEnv(num_envs=n, max_episode_steps=25)
-    observations, _ = envs.reset(seed=0)
-    singles = [BartoCartPoleEnv() for _ in range(n)]
-    for i, env in enumerate(singles):
-        env.reset(seed=i)
-        env.state = envs.state[:, i].copy()
-    rng = np.random.default_rng(2)
-    over = np.zeros(n, dtype=bool)
-    lengths = np.zeros(n, dtype=int)
-    resets = 0
-    for _ in range(300):
-        actions = rng.integers(2, size=n)
-        observations, rewards, terminated, truncated, _ = envs.step(actions)
-        for i, env in enumerate(singles):
-            if over[i]:  # Gymnasium's NEXT_STEP autoreset
-                resets += 1
-                assert (rewards[i], terminated[i], truncated[i]) == (0, False, False)
-                assert np.all(np.abs(envs.state[:, i]) <= 0.05)
-                env.reset()
-                env.state = envs.state[:, i].copy()
-                lengths[i], over[i] = 0, False
-                continue
-            _, reward, failed, _, _ = env.step(int(actions[i]))
-            lengths[i] += 1
-            np.testing.assert_array_equal(envs.state[:, i], env.state)
-            np.testing.assert_array_equal(observations[i], env.state.astype(np.float32))
-            assert (rewards[i], terminated[i], truncated[i]) == (reward, failed, lengths[i] >= 25)
-            over[i] = terminated[i] or truncated[i]
-    assert resets > 50
-
-
-def test_vector_env_does_not_change_what_it_returned():
-    envs = BartoCartPoleVectorEnv(num_envs=2)
-    first, _ = envs.reset(seed=0)
-    copy = first.copy()
-    state = envs.state
-    state_copy = state.copy()
-    envs.step(np.array([0, 1]))
-    np.testing.assert_array_equal(first, copy)
-    np.testing.assert_array_equal(state, state_copy)
-
-
 def test_rendering_shows_the_pole():
     env = gym.make(ID, render_mode="rgb_array")
     env.reset(seed=0)
@@ -120,10 +74,6 @@ def test_rendering_shows_the_pole():
     assert upright.shape == (400, 600, 3)
     assert (upright != moved).any()
     env.close()
-    envs = gym.make_vec(ID, num_envs=2, render_mode="rgb_array")
-    envs.reset(seed=0)
-    assert [image.shape for image in envs.render()] == [(400, 600, 3)] * 2
-    envs.close()
 
 
 @pytest.mark.parametrize("action", [2, -1, 0.5, None, "left"])
@@ -137,26 +87,16 @@ def test_bad_action(action):
 def test_step_before_reset():
     with pytest.raises(RuntimeError, match="reset"):
         BartoCartPoleEnv().step(0)
-    with pytest.raises(RuntimeError, match="reset"):
-        BartoCartPoleVectorEnv(2).step(np.array([0, 1]))
 
 
-def test_bad_vector_action():
-    envs = BartoCartPoleVectorEnv(2)
-    envs.reset(seed=0)
-    with pytest.raises(ValueError, match="2 integers"):
-        envs.step(np.array([0, 1, 1]))
-
-
-@pytest.mark.parametrize("kind", [BartoCartPoleEnv, BartoCartPoleVectorEnv])
-def test_bad_friction(kind):
+def test_bad_friction():
     for name, value in (
         ("friction_cart", -0.1),
         ("friction_pole", np.nan),
         ("friction_cart", np.inf),
     ):
         with pytest.raises(ValueError, match=f"{name} is .*at least 0"):
-            kind(**{name: value})
+            BartoCartPoleEnv(**{name: value})
 
 
 def test_steps_after_the_end_warn_and_earn_nothing():

@@ -20,7 +20,6 @@ from oda_rl.agents.base.progress import deferred_interrupt, ending_as_interrupts
 from oda_rl.agents.model import fallback
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
-from oda_rl.envs.dynamics import stateful
 from oda_rl.files.archive import load_archive, save_archive
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
@@ -106,17 +105,6 @@ def test_environments_without_a_state_continue_from_a_reset(make, tmp_path):
     assert TwoTimescaleAgent.load(file, env=make())._paused.every == 200
 
 
-def test_which_environments_have_a_state():
-    assert stateful(Plain(gym.make(BARTO))) is not None
-    assert stateful(gym.make("CartPole-v1", render_mode="rgb_array")) is not None
-    for other in (
-        Exploring(gym.make(BARTO), 0.1),
-        gym.wrappers.TimeLimit(gym.make(BARTO), 10),  # two of them
-        gym.wrappers.NormalizeObservation(gym.make(BARTO)),
-    ):
-        assert stateful(other) is None
-
-
 def stop_and_go(file, agent, seen):
     for stops in (5, 4, *[1] * 9, 0):
         with suppress(Stopped), stopped_after(stops, seen):
@@ -184,8 +172,8 @@ def test_invalid_metadata_are_refused(tmp_path):
         TwoTimescaleAgent(BARTO, seed=0).learn(500, checkpoint=file, checkpoint_every=200)
     metadata, arrays = load_archive(file)
     for change in (
-        {"total": 0}, {"steps": 501}, {"steps": 1.5}, {"chosen": 1}, {"elapsed": -1}, {"part": 300},
-        {"every": 0}, {"seed": -1}, {"more": 1},
+        {"total": 0}, {"steps": 501}, {"steps": 1.5}, {"chosen": 1}, {"part": 300},
+        {"every": 0}, {"seed": -1}, {"more": 1}, {"observation": ["a"]},
     ):  # fmt: skip
         save_archive(file, {**metadata, "training": metadata["training"] | change}, arrays)
         with pytest.raises(InvalidFileError, match="training"):

@@ -9,8 +9,7 @@ from environments import BARTO, Plain
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.envs import Dynamics
-from oda_rl.envs.dynamics import Resets, compiled_dynamics
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.dynamics import ActionChoices, Resets, compiled_dynamics
 
 TASKS = [BARTO, "Acrobot-v1", "CartPole-v1", "MountainCar-v0", "Pendulum-v1"]
 

@@ -229,7 +229,7 @@ def test_arrays_that_compress_too_well(tmp_path):
         ({"recent": lambda a: a.astype(">f8")}, "recent is of"),
         ({"partition_placed": np.zeros((2, 4))}, "the agent has none"),
         ({"history_cells": lambda a: a + 1}, "history_codevectors has"),
-        ({"episodes": lambda a: -a}, "lengths, must be"),
+        ({"episodes": lambda a: -a}, "groups of no episodes"),
         ({"surplus": np.zeros(1)}, "surplus is in it"),
     ],
 )  # fmt: skip
@@ -293,7 +293,8 @@ def test_modules_named_in_a_file_are_not_imported(online, tmp_path, monkeypatch)
     code = f"import gymnasium as gym\ngym.register('Named-v0', '{entry}')\n"
     (tmp_path / "named_by_a_file.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    path = with_metadata(online, env_id="named_by_a_file:Named-v0", env_spec=None)  # as files were
+    spec = {**SPEC, "id": "Named-v0", "module": "named_by_a_file"}
+    path = with_metadata(online, env_id="Named-v0", env_spec=spec)
     agent = load_agent(path)
     assert agent.predict(np.zeros(4))[0] in (0, 1)
     for use in (lambda: agent.learn(10), lambda: agent.evaluate(1)):

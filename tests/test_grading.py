@@ -7,7 +7,7 @@ from environments import Toy
 
 from oda_rl.agents.model.search import degrees_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.dynamics import ActionChoices
 
 
 def played(env, steps, n_actions):

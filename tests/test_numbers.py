@@ -17,7 +17,7 @@ from oda_rl import SGDGaussianMixture, StochasticVQ
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import engine as engines
 from oda_rl.agents.base import history
-from oda_rl.agents.base.history import EpisodeLog, Level
+from oda_rl.agents.base.history import Level
 from oda_rl.annealing import regressor
 from oda_rl.divergences import Mahalanobis
 from oda_rl.envs import Dynamics
@@ -303,41 +303,30 @@ def test_mixtures_score_in_blocks():
     )
 
 
-def test_the_log_of_episodes_is_bounded(monkeypatch):
-    monkeypatch.setattr(history, "MAX_EPISODES", 4000)
-    monkeypatch.setattr(history, "_MAX_GROUPS", 20)
+def test_the_log_of_episodes_is_bounded(monkeypatch, tmp_path):
+    monkeypatch.setattr(history, "MAX_GROUPS", 4001)
     rng = np.random.default_rng(0)
     returns, lengths = rng.normal(size=123_457), rng.integers(1, 100, size=123_457).astype(float)
     rows = np.column_stack([returns, lengths, np.arange(123_457.0)])
-    log = EpisodeLog()
+    agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+    log = agent.episodes
     for begin in range(0, len(rows), 1000):
         log.append(rows[begin : begin + 1000])
     assert log.count == len(rows)
-    assert 2000 < len(log.rows) <= 4000
-    assert len(log.before) <= 20
+    assert 1000 < len(log.rows) < len(log.groups) <= 4001
     np.testing.assert_array_equal(log.rows, rows[-len(log.rows) :])
     np.testing.assert_array_equal(log.since(len(rows) - 7), rows[-7:])
     np.testing.assert_array_equal(log.since(0), log.rows)
     assert log.best_return == returns.max()
     assert log.curve[:, 1].sum() == lengths.sum()
-    counts, means = log.before[:, 0], log.before[:, 1]
+    counts, means = log.groups[:, 0], log.groups[:, 1]
     ends = np.cumsum(counts).astype(int)
     for begin, end, mean in zip([0, *ends], ends, means, strict=False):
         assert mean == pytest.approx(returns[begin:end].mean(), abs=1e-12)
-    np.testing.assert_array_equal(log.before[:, 4], ends - 1.0)  # seconds
+    np.testing.assert_array_equal(log.groups[:, 4], ends - 1.0)  # seconds
     assert len(log.to_monitor_csv("Env-v0", 0.0).splitlines()) == 2 + len(log.curve)
-
-
-def test_groups_of_episodes_are_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr(history, "MAX_EPISODES", 2000)
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(700)
-    for _ in range(5):
-        agent.episodes.append(np.tile([[2.0, 3.0, 4.0]], (1000, 1)))
     agent.save(tmp_path / "agent.zip")
-    log = load_agent(tmp_path / "agent.zip").episodes
-    np.testing.assert_array_equal(log.before, agent.episodes.before)
-    np.testing.assert_array_equal(log.rows, agent.episodes.rows)
-    assert len(log.before) > 0
+    np.testing.assert_array_equal(load_agent(tmp_path / "agent.zip").episodes.groups, log.groups)
 
 
 def test_the_history_is_bounded(monkeypatch):

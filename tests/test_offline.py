@@ -12,8 +12,7 @@ from gymnasium import spaces
 from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
 from oda_rl.agents.environments.adaptation import adapted
 from oda_rl.agents.environments.spaces import Described, Interface
-from oda_rl.agents.offline.reading import read_steps, trajectories
-from oda_rl.agents.offline.transitions import FIELDS
+from oda_rl.agents.offline import FIELDS, read_steps, trajectories
 
 LINE = spaces.Box(-10.0, 10.0, (2,)), spaces.Discrete(3, start=1)
 
@@ -66,12 +65,12 @@ def test_arrays_dictionaries_frames_and_transitions_are_equivalent():
 
 def test_columns_of_a_frame_are_in_the_given_order():
     frame = pd.DataFrame({"x": [1.0], "y": [2.0], "next_x": [3.0], "next_y": [4.0],
-                          "torque": [0.5], "gain": [1.0], "end": [True]})  # fmt: skip
-    found = Transitions.from_frame(frame, ["y", "x"], "torque", "gain", "end", None)
+                          "torque": [0.5], "reward": [1.0], "terminated": [True]})  # fmt: skip
+    found = Transitions.from_frame(frame, ["y", "x"], "torque")
     assert found.observations.tolist() == [[2.0, 1.0]]
     assert found.next_observations.tolist() == [[4.0, 3.0]]
     assert (found.terminated.tolist(), found.truncated.tolist()) == ([True], [False])
-    one = Transitions.from_frame(frame, "y", ["torque", "gain"], "gain", "end", None)
+    one = Transitions.from_frame(frame, "y", ["torque", "reward"])
     assert one.observations.tolist() == [2.0]
     assert one.actions.tolist() == [[0.5, 1.0]]
 
@@ -118,11 +117,10 @@ def test_episodes_of_a_dataset_that_were_not_finished_count_as_cut_off():
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("observations", 3.0, r"observations is 3.0: it must have a row for each step"),
-        ("observations", np.zeros((0, 2)), "observations has no rows"),
+        ("observations", 3.0, r"observations has shape \(\): it must have 6 rows"),
         ("next_observations", np.zeros((5, 2)),
-         r"next_observations has shape \(5, 2\): it must be \(6, 2\), as observations have rows"),
-        ("actions", np.zeros(5), r"actions has shape \(5,\): it must be \(6,\)"),
+         r"next_observations has shape \(5, 2\): it must have 6 rows, as rewards have"),
+        ("rewards", [], "rewards is empty: there must be at least one step"),
         ("rewards", np.zeros((6, 1)), r"rewards has shape \(6, 1\): it must be \(6,\)"),
         ("rewards", np.full(6, np.nan), r"rewards\[0\] is nan: a reward must be a number"),
         ("rewards", ["a"] * 6, "rewards has dtype <U1: it must hold numbers"),
@@ -151,7 +149,7 @@ def test_missing_columns_are_named():
     with pytest.raises(ValueError, match="there must be terminated, too"):
         Transitions.of(frame)
     with pytest.raises(ValueError, match="there must be y, next_y, too"):
-        Transitions.from_frame(frame, ["x", "y"], terminated="reward", truncated=None)
+        Transitions.from_frame(frame.assign(terminated=True), ["x", "y"])
     with pytest.raises(ValueError, match="such as x and next_x"):
         Transitions.of(frame[["x", "action"]])
 
@@ -195,7 +193,7 @@ def test_observations_of_any_space_become_vectors():
     lake = interface(spaces.Discrete(16), spaces.Discrete(4))
     steps = read_steps(Transitions([0, 4], [1, 1], [0, 0], [4, 8], [False, False]), lake)
     assert steps.before.tolist() == [[0.0], [4.0]]
-    with pytest.raises(ValueError, match="observations: observation is"):
+    with pytest.raises(ValueError, match="observations is"):
         read_steps(Transitions([0, 16], [1, 1], [0, 0], [4, 8], [False, False]), lake)
 
 
@@ -215,9 +213,9 @@ def test_combined_actions_are_numbered():
         ("actions", [1, 1.5] * 3, r"actions\[1\] is 1.5: it must be an integer from 1 to 3"),
         ("actions", [np.nan] * 6, r"actions\[0\] is nan"),
         ("actions", ["left"] * 6, "dtype <U4: it must have shape"),
-        ("observations", np.zeros((6, 3)), r"observations has shape \(6, 3\): it must be \(6, 2\)"),
+        ("observations", np.zeros((6, 3)), r"observations has shape \(6, 3\): it must be \(2,\)"),
         ("next_observations", np.full((6, 2), np.inf), r"next_observations\[0\] is .*not finite"),
-        ("observations", np.full((6, 2), "x"), "observations has dtype <U1: it must hold numbers"),
+        ("observations", np.full((6, 2), "x"), "observation is of <U1: it must hold real numbers"),
     ],
 )
 def test_what_does_not_fit_the_spaces_is_refused(name, value, message):

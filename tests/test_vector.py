@@ -275,7 +275,7 @@ def test_episodes_are_told_of_together_unless_somebody_waits(kind):
         env, agent = several(short, 6), kind(several(short, 6), seed=0)
         run = TrainingRun(2000, one_by_one=one_by_one)
         run.observation = env.reset(seed=0)[0]
-        found.append(ended_after(train_vector(agent._engine, env, run)))
+        found.append(ended_after(train_vector(agent._engine, env, run, agent._performed)))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     assert (np.diff(found[0][0]) >= 0).all()
     assert found[0][1] <= 3 < found[1][1]

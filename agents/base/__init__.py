@@ -1,1 +1,1 @@
-"""What every agent shares: training that is watched, stopped, saved and resumed."""
+"""Training that is watched, stopped, saved and resumed: the base of all agents."""

@@ -3,7 +3,7 @@
 import signal
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,12 +102,9 @@ class Actors:
 class Episode:
     """An actor's episode as rows of a memory (:mod:`oda_rl.agents.base.memory`)."""
 
-    observations: npt.NDArray[Any]
-    """Shape (length + 1, d)."""
-    steps: FloatArray
-    """Shape (length + 1, 3 or more)."""
-    over: bool
-    """Whether it has ended; False if it has been cut."""
+    observations: npt.NDArray[Any]  # shape (length + 1, d)
+    steps: FloatArray  # shape (length + 1, 3 or more)
+    over: bool  # whether it has ended; False if it has been cut
 
     @property
     def length(self) -> int:
@@ -130,17 +127,11 @@ class Episode:
 
 
 def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) -> Progress:
-    """Train from where the run is, on new episodes that actors play.
+    """Train from where the run is, on new episodes that the actors of a Dask client play.
 
-    The order of episodes and requests does not depend on the speed of actors.
-
-    Parameters
-    ----------
-    learner
-        Has ``begin(n_actors)``; ``task(i, max_steps)``, which returns a task for the i-th actor,
-        whose method ``play`` returns an :class:`Episode`; and ``learn(i, episode)``.
-    client
-        Dask client.
+    A learner has ``begin(n_actors)``; ``task(i, max_steps)`` for the i-th actor, whose method
+    ``play`` returns an :class:`Episode`; and ``learn(i, episode)``. The order of episodes and
+    requests does not depend on the speed of actors.
     """
     learner.begin(n_actors)
     requests: deque[tuple[int, Any]] = deque()
@@ -153,10 +144,10 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
         request(i)
     while not run.over:
         i, future = requests.popleft()
-        while not _done(future):
+        while (found := _result(future)) is None:
             if run.interrupt.requested:
                 yield run.steps, NO_EPISODE
-        episode = _result(future).cut(run.total - run.steps)
+        episode = found.cut(run.total - run.steps)
         learner.learn(i, episode)
         run.at(run.steps + episode.length, None)
         if not run.over:
@@ -165,23 +156,18 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
         yield run.steps, np.array([row]) if episode.over else NO_EPISODE
 
 
-def _done(future: Any) -> bool:
-    """Wait a little, and return whether an episode has ended."""
+def _result(future: Any) -> Episode | None:
+    """Wait a little; return the episode if it has ended, or raise the environment's error."""
     import distributed
-
-    wait: Any = distributed.wait  # it has no types
-    with suppress(distributed.CancelledError):
-        try:
-            wait(future, timeout=_INTERRUPT_SECONDS)
-        except TimeoutError:
-            return False
-    return True
-
-
-def _result(future: Any) -> Episode:
-    """Return a finished episode, or raise the environment's error."""
     from distributed import CancelledError, KilledWorker
 
+    wait: Any = distributed.wait  # it has no types
+    try:
+        wait(future, timeout=_INTERRUPT_SECONDS)
+    except TimeoutError:
+        return None
+    except CancelledError:
+        pass  # so that the result says why
     try:
         episode: Episode = future.result()
     except KilledWorker as death:

@@ -1,6 +1,5 @@
 """Base class of agents: settings, training, explanations, files."""
 
-import html
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +73,6 @@ class Agent(Player):
     _acted = False  # since the last update
     _last: npt.NDArray[Any] | None = None  # where an episode terminated, unless in whole numbers
     _doubt: str | None = None  # what to say of a policy that is not better than random play
-    _thread: int | None = None  # that trains it
     _seed: int | None = None
     _paused: Snapshot | None = None  # the training of the checkpoint it was loaded from
     _paused_at = 0  # num_timesteps then
@@ -94,7 +92,7 @@ class Agent(Player):
         self._build(self._interface(names, action_names), self.config, seed)
         self.solved_return = reward_threshold(made)
         if made is not env and isinstance(made, Described):
-            self.env = None  # only its spaces were given
+            self._attach(None)  # only its spaces were given
 
     def __repr__(self) -> str:
         facts = self._facts()
@@ -107,14 +105,6 @@ class Agent(Player):
         width = max(map(len, facts))
         lines = [f"  {name:{width}}  {text}" for name, text in facts.items()]
         return "\n".join([type(self).__name__, *lines])
-
-    def _repr_html_(self) -> str:
-        head, cell = '<th style="text-align:left">', '<td style="text-align:left">'
-        rows = "".join(
-            f"<tr>{head}{html.escape(name)}</th>{cell}{html.escape(text)}</td></tr>"
-            for name, text in self._facts().items()
-        )
-        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
     def _facts(self) -> dict[str, str]:
         """Return a short text for each fact that ``print`` shows."""
@@ -376,8 +366,8 @@ class Agent(Player):
 
         The environment is reset first. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum
         and Acrobot, as ``gymnasium.make`` returns them, and environments that offer their dynamics
-        (:class:`oda_rl.envs.CompiledEnv`) are trained in one compiled loop; all others, step by
-        step, with the same results. In a vector environment, training ends with a step of all its
+        (:class:`oda_rl.envs.Dynamics`) are trained in one compiled loop; all others, step by step,
+        with the same results. In a vector environment, training ends with a step of all its
         environments, so there may be a few more steps.
 
         Parameters
@@ -439,9 +429,9 @@ class Agent(Player):
     ) -> Self:
         """Continue the training of a checkpoint up to its ``total_timesteps``.
 
-        The result is bit for bit that of uninterrupted training in one environment that has
-        compiled dynamics, offers ``get_state()`` and ``set_state(state)`` (numbers, arrays and
-        containers of them), or has nothing but these in its attributes. Other environments, and
+        The result is bit for bit that of uninterrupted training in one environment that offers
+        ``get_state()`` and ``set_state(state)`` (numbers, arrays and containers of them), or has
+        nothing but these, generators and constants in its attributes. Other environments, and
         vector environments, continue from a reset, and actors with new episodes.
 
         Parameters
@@ -540,7 +530,6 @@ class Agent(Player):
                         "by themselves, and actors have their own"
                     )
                 env = WithOptions(env, run.reset_options)
-            stack.enter_context(self._training())
             run.interrupt = stack.enter_context(deferred_interrupt())
             if checkpoints is not None:
                 stack.enter_context(checkpoints.locked())
@@ -578,14 +567,6 @@ class Agent(Player):
                 raise KeyboardInterrupt
         return self
 
-    @contextmanager
-    def _training(self) -> Iterator[None]:
-        self._in_training = True
-        try:
-            yield
-        finally:
-            self._in_training = False
-
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         """Reset the environment, unless the run is resumed in it, and train."""
         if not run.resumed:
@@ -594,7 +575,7 @@ class Agent(Player):
             return train_by_actors(*run.actors, run)
         if isinstance(env, VectorEnv):
             run.observation = self._reset_env(env)
-            return train_vector(self._engine, env, run)
+            return train_vector(self._engine, env, run, self._performed)
         dynamics = compiled_dynamics(env)
         if not run.resumed:
             self._engine.leave_envs()
@@ -727,7 +708,7 @@ class Agent(Player):
 
     @property
     def _parts(self) -> tuple[Any, ...]:
-        """What a file does not have, and :meth:`_rebuild` needs."""
+        """Arguments of :meth:`_rebuild` that a file does not hold."""
         return ()
 
     def _about(self) -> dict[str, Any]:
@@ -791,11 +772,7 @@ class Agent(Player):
 
 
 def better(returns: FloatArray, others: FloatArray) -> bool:
-    """Whether a mean return is greater, by more than two standard errors of the difference.
-
-    >>> better(np.array([3.0, 4.0]), np.array([1.0, 2.0]))
-    True
-    """
+    """Whether a mean return is greater, by more than two standard errors of the difference."""
     error = np.sqrt(returns.var() / len(returns) + others.var() / len(others))
     return bool(returns.mean() > others.mean() + 2.0 * error)
 

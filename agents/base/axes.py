@@ -39,28 +39,8 @@ _TINY = 1e-300  # makes 0/0 equal 0
 def informative(observations: Observations, steps: FloatArray) -> bool:
     """Whether the law of changes is sparser in the components than in rotated axes.
 
-    Parameters
-    ----------
-    observations : ndarray, shape (n, d)
-    steps : ndarray, shape (n, 3 or more)
-        Rows of trajectories, as in :mod:`oda_rl.agents.base.memory`.
-
-    Returns
-    -------
-    bool
-        True also if undecided: with too few steps, one component, or more than 32.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> points = np.zeros((1000, 3))  # a position, its speed, and a force that wanders
-    >>> for x, y in zip(points, points[1:]):
-    ...     y[:] = x[0] + x[1], 0.9 * x[1] + x[2] - 0.1 * x[0], 0.9 * x[2] + rng.normal()
-    >>> steps = np.tile([0.0, 0.0, GOES_ON], (1000, 1))
-    >>> steps[-1, MARK] = 3.0
-    >>> turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    >>> informative(points, steps), informative(points / points.std(axis=0) @ turn, steps)
-    (True, False)
+    Also if undecided: with too few steps, one component, or more than 32. Rows of trajectories are
+    as in :mod:`oda_rl.agents.base.memory`.
     """
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     if len(rows) < 2 or observations.shape[1] > _MAX_COMPONENTS:

@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, compiled
 from oda_rl._types import FloatArray
-from oda_rl.agents.base.limits import Limits
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
@@ -33,8 +32,7 @@ class Rule(NamedTuple):
     """(agent, observation) to events: an episode begins there, or continues."""
     choose: Callable[..., int]
     """(agent) to an action from 0; negative if random numbers are used up."""
-    learn: Callable[..., int]
-    """(agent, observation, reward, terminated, truncated) to events."""
+    learn: Callable[..., int]  # (agent, observation, reward, terminated, truncated) to events
 
 
 def _unbound(*arguments: Any) -> Any:
@@ -57,14 +55,10 @@ def _train(
     """Train until the budget or the starts are used up, or an event needs attention.
 
     ``environment`` is (parameters, choices, state, observation): ``choices`` are the environment's
-    actions by their numbers; state and observation are updated.
-    ``starts``, shape (n, n_state + d), are states and observations at the beginning of the next
-    episodes; finished ones are written to ``episodes``, shape (n or more, 3), as (return, length,
-    steps taken in this call).
-
-    Returns
-    -------
-    events, steps taken, episodes written
+    actions by their numbers; state and observation are updated. ``starts``, shape (n, n_state + d),
+    are states and observations at the beginning of the next episodes; finished ones are written to
+    ``episodes``, shape (n or more, 3), as (return, length, steps taken in this call). Returns
+    events, the steps taken, and the number of episodes written.
     """
     parameters, choices, position, observation = environment
     agent = unpack(arrays, 0)
@@ -111,9 +105,7 @@ def _play(
 ) -> tuple[int, int, float]:
     """Play a greedy episode from each start, within the budget of steps (see :func:`play_from`).
 
-    Returns
-    -------
-    finished episodes, steps taken, maximum reward
+    Returns the number of finished episodes, the steps taken, and the maximum reward.
     """
     parameters, choices, position, observation = environment
     taken, ended, greatest = 0, 0, -np.inf
@@ -199,36 +191,24 @@ def _choices(environment: Compiled) -> npt.NDArray[Any]:
 
 
 def play_compiled(
-    environment: Compiled,
-    policy: InLoops,
-    observation: FloatArray,
-    n_episodes: int,
-    limits: Limits | None = None,
+    environment: Compiled, policy: InLoops, observation: FloatArray, n_episodes: int, budget: int
 ) -> FloatArray:
     """Play greedy episodes, the first from the reset that returned ``observation``.
 
-    Returns the returns, shape (n_episodes,). Raises ValueError beyond ``limits``.
+    Returns the returns, shape (n_episodes,), or fewer if the ``budget`` of steps is used up.
     """
     _, _, state, point = environment_arrays(environment, observation)
     later = environment.starts(environment.env.np_random, n_episodes - 1)
     starts = np.concatenate([np.concatenate([state, point])[None], later])
-    if limits is None:
-        return play_from(environment, policy, starts).returns
-    returns = play_from(environment, policy, starts, limits.steps).returns
-    if len(returns) < n_episodes:
-        limits.refuse()
-    return returns
+    return play_from(environment, policy, starts, budget).returns
 
 
 class Played(NamedTuple):
     """Greedy episodes."""
 
-    returns: FloatArray
-    """Returns of finished episodes, shape (n,)."""
-    steps: int
-    """Steps taken, including those of an unfinished episode."""
-    greatest: float
-    """Maximum reward."""
+    returns: FloatArray  # returns of finished episodes, shape (n,)
+    steps: int  # steps taken, including those of an unfinished episode
+    greatest: float  # maximum reward
 
 
 def play_from(

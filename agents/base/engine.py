@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
@@ -24,7 +24,6 @@ from oda_rl.agents.base.state import (
     Workspace,
     end_episode,
     new_env_states,
-    with_env_states,
 )
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import (
@@ -44,36 +43,24 @@ _BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart s
 class VectorStep(NamedTuple):
     """A step of n environments, some of which may have been reset instead."""
 
-    after: npt.NDArray[Any]
-    """Observations after the step, shape (n, d), of float32 or float64."""
+    after: npt.NDArray[Any]  # observations after the step, shape (n, d), of float32 or float64
     observations: npt.NDArray[Any]
     """Observations to act on, shape (n, d): others where an episode has begun since."""
-    rewards: FloatArray
-    """Shape (n,), as all of the following."""
+    rewards: FloatArray  # shape (n,), as all of the following
     terminated: BoolArray
     truncated: BoolArray
-    learns: BoolArray
-    """Which environments have made a step."""
-    acts: BoolArray
-    """Which environments need an action."""
-    begins: BoolArray
-    """Which environments begin an episode."""
+    learns: BoolArray  # which environments have made a step
+    acts: BoolArray  # which environments need an action
+    begins: BoolArray  # which environments begin an episode
 
 
 class Engine(ABC):
     """The state of an agent, and the work that compiled code leaves to Python at *events*.
 
-    Parameters
-    ----------
-    interface : Interface
-    width : int
-        Minimum length of a row of the workspace.
-    explore : numpy.random.Generator
-        Decides on exploration.
+    ``width`` is the minimum length of a row of the workspace; ``explore`` decides on exploration.
     """
 
-    rule: ClassVar[Rule]
-    """Its functions for the compiled loop, if it ``fuses``."""
+    rule: ClassVar[Rule]  # its functions for the compiled loop, if it ``fuses``
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
     acts_together: ClassVar[bool] = False
@@ -88,10 +75,8 @@ class Engine(ABC):
     update: Callable[..., int]
     """Compiled: (observation, action, reward, next observation, terminated, truncated, *arrays) to
     events."""
-    arrays: tuple[Any, ...]
-    """Arguments of these; :meth:`attend` may replace them."""
-    state: Any
-    """Named state, which begins with :class:`oda_rl.agents.base.state.Counters`."""
+    arrays: tuple[Any, ...]  # arguments of these; :meth:`attend` may replace them
+    state: Any  # named state, which begins with :class:`oda_rl.agents.base.state.Counters`
 
     def __init__(self, interface: Interface, width: int, explore: np.random.Generator) -> None:
         self.interface = interface
@@ -232,13 +217,8 @@ class InterpretedEngine(Engine):
     """Base of engines that decide (:meth:`decide`) and learn (:meth:`learn`) in plain Python.
 
     It learns step by step even if the dynamics are compiled, goes through several environments one
-    by one, and tracks the mean and range of observations.
-
-    Parameters
-    ----------
-    interface : Interface
-    explore : numpy.random.Generator
-        Decides on exploration: ``self._explore``.
+    by one, and tracks the mean and range of observations. The generator ``explore`` decides on
+    exploration: ``self._explore``.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
@@ -249,10 +229,9 @@ class InterpretedEngine(Engine):
 
     def __init__(self, interface: Interface, explore: np.random.Generator) -> None:
         super().__init__(interface, 1, explore)
-        self.raw, self._env_states = with_env_states(Counters, 1)
-        self.state = Counters(self.raw)
-        self._acted_on = np.zeros((1, interface.n_features))  # in each environment
+        self.state = Counters(np.zeros(Counters.size, dtype=np.uint8))
         self._moments = np.zeros((4, interface.n_features))  # mean, variance, minimum, maximum
+        self.set_n_envs(1)
 
     @abstractmethod
     def decide(self, point: FloatArray) -> int:
@@ -294,14 +273,17 @@ class InterpretedEngine(Engine):
     def withdraw_choice(self) -> None:
         """Keep the last choice, which has changed nothing but the random generator."""
 
-    def act(self, vector: npt.NDArray[Any]) -> int:
-        return self._decide(self.env_states[0], vector, "observation")
+    def act(self, vector: npt.NDArray[Any], what: str = "observation", i: int = 0) -> int:
+        refuse(badness(vector, self.interface), what, self.interface)
+        self._acted_on[i] = vector
+        self.env_states[i].action = self.decide(self._acted_on[i])
+        return self.env_states[i].action
 
     def step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
-        events = self._learn(self.env_states[0], vector, reward, terminated, truncated)
-        return -events if events else self._decide(self.env_states[0], vector, BAD_STEP)
+        events = self._learn(0, vector, reward, terminated, truncated)
+        return -events if events else self.act(vector, BAD_STEP)
 
     def update(
         self,
@@ -315,20 +297,20 @@ class InterpretedEngine(Engine):
         events = badness(vector, self.interface)
         if not events:
             self._acted_on[0], self.env_states[0].action = vector, action
-            events = self._learn(self.env_states[0], after, reward, terminated, truncated)
+            events = self._learn(0, after, reward, terminated, truncated)
         return events
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         actions, ended = np.zeros(self.n_envs, dtype=np.int64), [np.empty((0, 2))]
         outcomes = zip(*(column.tolist() for column in step[2:5]), strict=True)
-        for i, (env_state, outcome) in enumerate(zip(self.env_states, outcomes, strict=True)):
+        for i, outcome in enumerate(outcomes):
             if step.learns[i]:
-                events = self._learn(env_state, step.after[i], *outcome)
+                events = self._learn(i, step.after[i], *outcome)
                 refuse(events, BAD_STEP, self.interface)
                 if events:
                     ended.append(np.array([[self.state.last_return, self.state.last_length]]))
             if step.acts[i]:
-                actions[i] = self._decide(env_state, step.observations[i], BAD_STEP)
+                actions[i] = self.act(step.observations[i], BAD_STEP, i)
         return actions, np.concatenate(ended)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -349,27 +331,21 @@ class InterpretedEngine(Engine):
     def _attend(self, events: int) -> None:
         pass
 
-    def _decide(self, env_state: EnvState, vector: npt.NDArray[Any], what: str) -> int:
-        refuse(badness(vector, self.interface), what, self.interface)
-        self._acted_on[env_state.number] = vector
-        env_state.action = self.decide(self._acted_on[env_state.number])
-        return env_state.action
-
     def _learn(
         self,
-        env_state: EnvState,
+        i: int,
         vector: npt.NDArray[Any],
         reward: float,
         terminated: bool,
         truncated: bool,
     ) -> int:
-        """Learn from the outcome of the last action; return events."""
+        """Learn from the outcome of the last action in an environment; return events."""
         events = badness(vector, self.interface)
         if events or not abs(reward) <= LARGEST_REWARD:
             return events or NOT_FINITE
-        point, after = self._acted_on[env_state.number], np.array(vector, dtype=np.float64)
+        point, env_state = self._acted_on[i], self.env_states[i]
         self._count(point)
-        self.learn(point, env_state.action, reward, after, terminated)
+        self.learn(point, env_state.action, reward, vector.astype(np.float64), terminated)
         env_state.episode_return += reward
         env_state.episode_length += 1
         if not (terminated or truncated):
@@ -398,22 +374,16 @@ def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
     return 0 if largest <= LARGEST else NOT_FINITE
 
 
-class Performer(Protocol):
-    """An engine that turns numbers into continuous actions, depending on the state."""
-
-    interface: Interface
-
-    def perform(self, number: int) -> npt.NDArray[Any]:
-        """Return the environment's action for a number, and remember it."""
-
-
 class Performed(gym.ActionWrapper[Any, Any, Any]):
-    """An environment with a box of actions, of which training chooses one by its number."""
+    """An environment with a box of actions, of which training chooses one by its number.
 
-    def __init__(self, env: gym.Env[Any, Any], performer: Performer) -> None:
+    ``engine.perform(number)`` returns the action, which depends on the state, and remembers it.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], engine: Any) -> None:
         super().__init__(env)
-        self.action_space = spaces.Discrete(performer.interface.n_actions)
-        self._performer = performer
+        self.action_space = spaces.Discrete(engine.interface.n_actions)
+        self._engine = engine
 
-    def action(self, action: Any) -> npt.NDArray[Any]:
-        return self._performer.perform(int(action))
+    def action(self, action: Any) -> Any:
+        return self._engine.perform(int(action))

@@ -16,21 +16,19 @@ import numpy.typing as npt
 
 from oda_rl._lock import locked
 from oda_rl.agents.base.history import (
-    EPISODES,
-    LEVELS,
+    SHARED,
     EpisodeLog,
     history_from_arrays,
     history_to_arrays,
 )
-from oda_rl.agents.base.limits import Limits
+from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.base.training_run import TRAINING, Snapshot, TrainingRun
+from oda_rl.agents.base.training_run import Snapshot, TrainingRun
 from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
 from oda_rl.files.schema import (
     InvalidFileError,
-    Member,
     check,
     generator_state,
     number,
@@ -53,12 +51,8 @@ OF_AGENT = (
 """Files of a run folder that are replaced or removed when another agent is saved there."""
 _FORMAT = 1
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
-_MAX_VERSIONS = 50
+_MAX_TEXTS = 100  # names and versions
 _ENV_ID = re.compile(r"[\w:./-]{1,200}")
-_OF_SB3 = {"sb3_low", "sb3_high"}  # written by the algorithms for Stable-Baselines3
-
-SHARED: dict[str, Member] = {**EPISODES, **LEVELS}
-"""Members of every agent's file."""
 
 AnyAgent = TypeVar("AnyAgent", bound="Agent")
 
@@ -88,16 +82,10 @@ def save(agent: "Agent", path: Path) -> None:
     write_text(path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started))
 
 
-def save_file(
-    agent: "Agent",
-    path: Path,
-    more_metadata: Mapping[str, Any] | None = None,
-    more_arrays: Mapping[str, npt.NDArray[Any]] | None = None,
-) -> dict[str, Any]:
-    """Save an agent, with further metadata and arrays, to a file; return the metadata."""
+def save_file(agent: "Agent", path: Path, **more: Any) -> dict[str, Any]:
+    """Save an agent, with further metadata, to a file; return the metadata."""
     metadata, arrays = contents(agent)
-    metadata |= more_metadata or {}
-    arrays |= more_arrays or {}
+    metadata |= more
     load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
     save_archive(path, metadata, arrays, load)
     return metadata
@@ -119,8 +107,7 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
         **agent_metadata,
     }
     arrays = {
-        "episodes": agent.episodes.rows,
-        **({"episodes_before": agent.episodes.before} if len(agent.episodes.before) else {}),
+        "episodes": agent.episodes.groups,
         **history_to_arrays(agent.history),
         **agent_arrays,
     }
@@ -168,7 +155,12 @@ def restored(
     *parts: Any,
 ) -> AnyAgent:
     """Make an agent from the result of :func:`read`; ``parts`` go to its ``_from_file``."""
-    _check_format(file, metadata, cls.__name__)
+    kind, form = metadata.get("kind"), metadata.get("format")
+    if kind != cls.__name__ or type(form) is not int or form != _FORMAT:
+        raise InvalidFileError(
+            f"{str(file)!r} holds {kind!r} in format {form!r}: it must hold {cls.__name__!r} in "
+            f"format {_FORMAT}, which this version of oda_rl reads"
+        )
     with reading(file):
         shared = {name: arrays[name] for name in SHARED if name in arrays}
         check(shared, SHARED, {})
@@ -178,12 +170,9 @@ def restored(
         env_spec = metadata["env_spec"]
         origin = None if env_spec is None else from_json(env_spec)
         require(origin is None or origin.id == env_id, "env_spec.id is another than env_id")
-        training = {name: arrays[name] for name in TRAINING if name in arrays}
-        require("training" in metadata or not training, "training_ is in it without its metadata")
         rng = metadata["env_rng"]
-        others = SHARED.keys() | TRAINING.keys() | _OF_SB3
-        learned = {name: array for name, array in arrays.items() if name not in others}
-        log = EpisodeLog.from_file(shared["episodes"], shared.get("episodes_before"))
+        learned = {name: array for name, array in arrays.items() if name not in SHARED}
+        log = EpisodeLog.from_file(shared["episodes"])
         agent = cls._from_file(metadata, learned, *parts)
         agent.episodes = log
         agent.history[:] = history_from_arrays(shared, agent.interface.n_features)
@@ -195,9 +184,12 @@ def restored(
         agent.limits = Limits()
         agent._env_rng = None if rng is None else generator_state(rng, "env_rng")
         if "training" in metadata:
-            agent._paused = Snapshot.from_file(metadata["training"], training)
+            agent._paused = Snapshot.from_json(metadata["training"])
             agent._seed, agent._paused_at = agent._paused.seed, agent.num_timesteps
-        agent._versions = _checked_versions(metadata["versions"])
+        versions = agent._versions = dict(metadata["versions"])
+        texts = *versions, *versions.values()
+        legal = all(isinstance(text, str) and _VERSION.fullmatch(text) for text in texts)
+        require(legal and len(texts) <= _MAX_TEXTS, "versions must be names and versions")
     if env is not None:
         agent._check_spaces(agent._enter(env))
         agent.limits = None
@@ -210,26 +202,6 @@ def present_versions() -> dict[str, str]:
 
     package = __name__.partition(".")[0]
     return {package: str(import_module(package).__version__), **versions()}
-
-
-def _checked_versions(versions: Any) -> dict[str, str]:
-    legal = (
-        isinstance(versions, dict)
-        and len(versions) <= _MAX_VERSIONS
-        and all(isinstance(text, str) and _VERSION.fullmatch(text)
-                for pair in versions.items() for text in pair)
-    )  # fmt: skip
-    require(legal, "versions must be names and versions")
-    return dict(versions)
-
-
-def _check_format(file: Path, metadata: Mapping[str, Any], kind: str) -> None:
-    given, form = metadata.get("kind"), metadata.get("format")
-    if given != kind or type(form) is not int or form != _FORMAT:
-        raise InvalidFileError(
-            f"{str(file)!r} holds {given!r} in format {form!r}: it must hold {kind!r} in format "
-            f"{_FORMAT}, which this version of oda_rl reads"
-        )
 
 
 def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:
@@ -246,23 +218,17 @@ class Checkpoints:
     """The file for the checkpoints of a training, each of which replaces the last."""
 
     path: Path
-    every: int
-    """Steps between checkpoints."""
+    every: int  # steps between checkpoints
 
     @classmethod
     def of(cls, checkpoint: str | Path | None, checkpoint_every: int | None) -> Self | None:
         """Check the arguments of ``learn``; return None for no checkpoints."""
         if checkpoint is None and checkpoint_every is None:
             return None
-        if checkpoint is None:
+        if checkpoint is None or checkpoint_every is None:
             raise ValueError(
-                f"checkpoint_every is {checkpoint_every!r}, and checkpoint is None: it must be the "
-                "path of the file to write, which ends in .zip"
-            )
-        if checkpoint_every is None:
-            raise ValueError(
-                f"checkpoint is {str(checkpoint)!r}, and checkpoint_every is None: it must be the "
-                "number of steps from one checkpoint to the next"
+                f"checkpoint is {checkpoint!r}, and checkpoint_every is {checkpoint_every!r}: they "
+                "must be the file to write, and the steps from one checkpoint to the next"
             )
         path = Path(checkpoint)
         if path.suffix != ".zip" or path.is_dir():
@@ -282,6 +248,5 @@ class Checkpoints:
     def write(self, agent: "Agent", run: TrainingRun, seed: int | None) -> None:
         env = agent.env
         assert env is not None
-        metadata, arrays = Snapshot.of(run, env, seed).to_file()
-        save_file(agent, self.path, {"training": metadata}, arrays)
+        save_file(agent, self.path, training=vars(Snapshot.of(run, env, seed)))
         run.schedule()

@@ -10,89 +10,83 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
-MAX_EPISODES = 20_000  # beyond, the older half is summarised
-_GROUP_SIZE = 100  # episodes
-_MAX_GROUPS = 1000
+MAX_GROUPS = 20_000
 _RECENT = 20
 _COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
-
-EPISODES: dict[str, Member] = {
-    "episodes": real("episodes, 3"),
-    "episodes_before": real("groups, 5", optional=True),
-}
-"""Members of a file, with the columns of ``EpisodeLog.rows`` and ``EpisodeLog.before``."""
 
 
 class EpisodeLog:
     """Return, length and time of finished training episodes.
 
-    When there are more than 20,000, the older half is summarised in groups of 100 episodes; when
-    there are more than 1,000 groups, pairs are merged. So it never takes more than a few megabytes.
+    When there are more than 20,000, neighbours in the older half are merged to groups, so it never
+    takes more than a megabyte.
     """
 
-    def __init__(self, rows: FloatArray | None = None, before: FloatArray | None = None) -> None:
-        self.before: FloatArray = np.empty((0, 5)) if before is None else before
-        """Groups of earlier episodes, shape (groups, 5): number, mean return, maximum return,
-        total steps, seconds of training at the end of the last."""
-        self._blocks: list[FloatArray] = []
-        self._n_rows = 0
-        if rows is not None:
-            self.append(rows)
+    def __init__(self, groups: FloatArray | None = None) -> None:
+        self._blocks = [np.empty((0, 5)) if groups is None else groups]
+        self._n_groups = len(self._blocks[0])
 
     @classmethod
-    def from_file(cls, rows: FloatArray, before: FloatArray | None = None) -> "EpisodeLog":
-        """Make a log from the members of a file, or raise InvalidFileError."""
-        lengths = rows[:, 1]
-        right = (lengths >= 1.0) & (lengths == np.floor(lengths))
-        require(right.all(), "episodes[:, 1], lengths, must be integers of at least 1")
-        require((rows[:, 2] >= 0.0).all(), "episodes[:, 2], seconds, must be at least 0")
-        if before is not None:
-            counts, steps = before[:, _COUNT], before[:, _STEPS]
-            right = (counts == np.floor(counts)) & (steps == np.floor(steps))
-            right &= (counts >= 1.0) & (steps >= counts) & (steps < MAX)
-            require(right.all(), "episodes_before counts no episodes, or fewer steps than these")
-            require((before[:, _SECONDS] >= 0.0).all(), "episodes_before has seconds below 0")
-            require(len(before) <= _MAX_GROUPS, f"episodes_before has {len(before)} groups")
-        return cls(rows, before)
+    def from_file(cls, groups: FloatArray) -> "EpisodeLog":
+        """Make a log from its groups in a file, or raise InvalidFileError."""
+        counts, steps = groups[:, _COUNT], groups[:, _STEPS]
+        right = (counts == np.floor(counts)) & (steps == np.floor(steps))
+        right &= (counts >= 1.0) & (steps >= counts) & (steps < MAX)
+        require(right.all(), "episodes has groups of no episodes, or of fewer steps than these")
+        require((groups[:, _SECONDS] >= 0.0).all(), "episodes has seconds below 0")
+        require(len(groups) <= MAX_GROUPS, f"episodes has {len(groups)} rows")
+        return cls(groups)
+
+    @property
+    def groups(self) -> FloatArray:
+        """Groups of consecutive episodes, shape (n, 5).
+
+        Columns: number, mean return, maximum return, total steps, and seconds of training at the
+        end of the last.
+        """
+        if len(self._blocks) > 1:
+            self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
 
     @property
     def rows(self) -> FloatArray:
         """Return, length, and seconds of training at the end, of the latest episodes, (n, 3)."""
-        if len(self._blocks) != 1:
-            self._blocks = [np.concatenate([np.empty((0, 3)), *self._blocks])]
-        return self._blocks[0]
+        return np.asarray(self.curve[self.groups[:, _COUNT] == 1.0])
 
     @property
     def count(self) -> int:
         """Number of all episodes."""
-        return int(self.before[:, _COUNT].sum()) + self._n_rows
+        return int(self.groups[:, _COUNT].sum())
 
     @property
     def best_return(self) -> float:
         """Maximum return of all episodes; minus infinity without any."""
-        latest = self.rows[:, 0].max(initial=-np.inf)
-        return float(self.before[:, _BEST].max(initial=latest))
+        return float(self.groups[:, _BEST].max(initial=-np.inf))
 
     @property
     def curve(self) -> FloatArray:
         """Mean return, total steps, and seconds at the end, of all groups and episodes, (n, 3)."""
-        return np.concatenate([self.before[:, [_MEAN, _STEPS, _SECONDS]], self.rows])
+        return self.groups[:, [_MEAN, _STEPS, _SECONDS]]
 
     def since(self, n: int) -> FloatArray:
         """Return the rows of the episodes after the first n that are not in groups."""
-        return self.rows[max(n - (self.count - self._n_rows), 0) :]
+        return self.rows[max(n - (self.count - len(self.rows)), 0) :]
 
     def append(self, rows: FloatArray) -> None:
         """Add episodes, shape (n, 3)."""
-        self._blocks.append(rows)
-        self._n_rows += len(rows)
-        while self._n_rows > MAX_EPISODES:
-            self._summarise()
+        returns, lengths, seconds = rows.T
+        columns = np.ones(len(rows)), returns, returns, lengths, seconds
+        self._blocks.append(np.column_stack(columns))
+        self._n_groups += len(rows)
+        while self._n_groups > MAX_GROUPS:
+            old, latest = np.split(self.groups, [self._n_groups // 4 * 2])
+            self._blocks = [_in_pairs(old), latest]
+            self._n_groups -= len(old) // 2
 
     def recent_return(self) -> float:
         """Return the mean return of the last 20 episodes; NaN if there are none."""
-        rows = self.rows[-_RECENT:, 0]
-        return float(rows.mean()) if len(rows) else float("nan")
+        returns = self.groups[-_RECENT:, _MEAN]
+        return float(returns.mean()) if len(returns) else float("nan")
 
     def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
         """Return a ``monitor.csv``, as Stable-Baselines3 reads it, with a row for each group."""
@@ -103,44 +97,28 @@ class EpisodeLog:
         ]
         return "".join([f"#{header}\nr,l,t\n", *lines])
 
-    def _summarise(self) -> None:
-        """Put the older half of the episodes into groups; merge pairs of too many groups."""
-        old, latest = np.split(self.rows, [MAX_EPISODES // 2])
-        self._blocks, self._n_rows = [latest.copy()], len(latest)
-        returns, lengths, seconds = old.T
-        ones = np.ones(len(old))
-        single = np.column_stack([ones, returns, returns, lengths, seconds])
-        self.before = np.concatenate([self.before, _merged(single, _GROUP_SIZE)])
-        if len(self.before) > _MAX_GROUPS:
-            odd = len(self.before) % 2  # the last group stays as it is
-            pairs, last = np.split(self.before, [len(self.before) - odd])
-            self.before = np.concatenate([_merged(pairs, 2), last])
 
-
-def _merged(groups: FloatArray, size: int) -> FloatArray:
-    """Merge every ``size`` consecutive groups."""
-    counts, means, best, steps, seconds = groups.reshape(-1, size, 5).transpose(2, 0, 1)
+def _in_pairs(groups: FloatArray) -> FloatArray:
+    counts, means, best, steps, seconds = groups.reshape(-1, 2, 5).transpose(2, 0, 1)
     totals = counts.sum(axis=1)
     means = (means * counts).sum(axis=1) / totals
-    return np.column_stack([totals, means, best.max(axis=1), steps.sum(axis=1), seconds[:, -1]])
+    return np.column_stack([totals, means, best.max(axis=1), steps.sum(axis=1), seconds[:, 1]])
 
 
 @dataclass(frozen=True)
 class Level:
     """An agent's cells when a temperature level began, or after a fit."""
 
-    step: int
-    """Environment steps taken before."""
-    temperature: float
-    """Temperature of the level."""
-    codevectors: FloatArray
-    """Shape (cells, d), in the observation's units."""
+    step: int  # environment steps taken before
+    temperature: float  # temperature of the level
+    codevectors: FloatArray  # shape (cells, d), in the observation's units
     lineage: FloatArray | None
     """Weights of the cells of the level before, shape (cells, cells before); None where learning
     started anew or went back to an earlier policy."""
 
 
-LEVELS: dict[str, Member] = {
+SHARED: dict[str, Member] = {
+    "episodes": real("episodes, 5"),
     "history_step": whole("levels"),
     "history_temperature": real("levels", "[0, inf) or nan"),
     "history_cells": whole("levels", "[1, 1000000]"),
@@ -148,7 +126,7 @@ LEVELS: dict[str, Member] = {
     "history_lineage": real("lineage_numbers", "[0, inf)"),
     "history_started": flags("levels"),
 }
-"""Members of a file: the levels one after the other."""
+"""Members of every agent's file: the groups of episodes, and the levels one after the other."""
 
 
 def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from oda_rl._types import FloatArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import environment_arrays, train_loop
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.adaptation import final_observation
-from oda_rl.agents.environments.spaces import AnyEnv, Interface, plain
+from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.agents.environments.validation import (
     BAD_STEP,
     BAD_VALUE,
@@ -31,6 +31,8 @@ from oda_rl.agents.environments.validation import (
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]
+Step = tuple[Any, float, bool]
+"""Observation acted on, reward, and whether the episode ended."""
 
 NO_EPISODE = np.empty((0, 3))
 _STEPS_PER_REPORT = 1000
@@ -145,8 +147,8 @@ def play(
     policy: Callable[[Any], Any],
     seed: int | None,
     max_episode_steps: int = 2**62,
-) -> Iterator[tuple[Any, float, bool]]:
-    """Play forever; yield the observation acted on, the reward, and whether the episode ended.
+) -> Iterator[Step]:
+    """Play forever.
 
     An episode that goes on for ``max_episode_steps`` is cut off, with a warning the first time.
     """
@@ -173,60 +175,38 @@ def play(
             length = 0
 
 
-class _VectorResets:
-    """Separates steps from resets in a vector environment.
+def _vector_step(
+    outcome: Any, interface: Interface, before: BoolArray, same_step: bool
+) -> VectorStep:
+    """Convert what a vector environment's ``step`` returned, and separate steps from resets.
 
-    Without ``metadata["autoreset_mode"]`` it is assumed to reset at the next step, like
-    Gymnasium's; ``AutoresetMode.DISABLED`` raises ValueError.
+    ``before`` says which episodes had ended before. They began in this step, unless environments
+    reset at the same step.
     """
-
-    def __init__(self, env: VectorEnv[Any, Any, Any], interface: Interface) -> None:
-        self._interface = interface
-        mode = (env.metadata or {}).get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
-            raise ValueError(
-                f"env has the autoreset mode {mode}: it must be AutoresetMode.NEXT_STEP or "
-                "SAME_STEP, so that episodes begin by themselves"
-            )
-        self._same_step = mode == AutoresetMode.SAME_STEP
-        self._over = np.zeros(env.num_envs, dtype=np.bool_)
-        self._acted = ~self._over
-
-    def step(
-        self,
-        observations: Any,
-        rewards: Any,
-        terminated: Any,
-        truncated: Any,
-        infos: Any,
-    ) -> VectorStep:
-        """Convert the result of ``env.step``."""
-        ends, cuts = _flags("terminated", terminated), _flags("truncated", truncated)
-        points = after = matrix(observations, self._interface)
-        over, made = ends | cuts, self._acted
-        if self._same_step:
-            if over.any():
-                after = points.copy()
-                for i in np.flatnonzero(over).tolist():
-                    last = final_observation(infos, i)
-                    if last is None:
-                        raise ValueError(
-                            f"infos of environment {i} has no 'final_obs': an environment that "
-                            "resets at the same step must tell there how the episode ended, as "
-                            "gymnasium.vector.SyncVectorEnv does"
-                        )
-                    after[i] = self._interface.flatten("final_obs", last)
-            acts, begins = made, over
-        else:
-            begins, self._over = self._over, over
-            acts = self._acted = ~over
-        if np.asarray(rewards).dtype.kind not in "biuf":
-            raise ValueError(f"rewards are {rewards!r:.80}: they must be real numbers")
-        rewards = np.asarray(rewards, dtype=np.float64)
-        return VectorStep(after, points, rewards, ends, cuts, made, acts, begins)
+    observations, rewards, terminated, truncated, infos = five(outcome)
+    ends, cuts = _flags("terminated", terminated), _flags("truncated", truncated)
+    points = after = matrix(observations, interface)
+    over = ends | cuts
+    if same_step and over.any():
+        after = points.copy()
+        for i in np.flatnonzero(over).tolist():
+            last = final_observation(infos, i)
+            if last is None:
+                raise ValueError(
+                    f"infos of environment {i} has no 'final_obs': an environment that resets at "
+                    "the same step must tell there how the episode ended, as "
+                    "gymnasium.vector.SyncVectorEnv does"
+                )
+            after[i] = interface.batch("final_obs", last)[0]
+    if np.asarray(rewards).dtype.kind not in "biuf":
+        raise ValueError(f"rewards are {rewards!r:.80}: they must be real numbers")
+    rewards = np.asarray(rewards, dtype=np.float64)
+    every = np.ones_like(over)
+    moves = (every, every, over) if same_step else (~before, ~over, before)
+    return VectorStep(after, points, rewards, ends, cuts, *moves)
 
 
-def _flags(name: str, values: Any) -> npt.NDArray[np.bool_]:
+def _flags(name: str, values: Any) -> BoolArray:
     flags = np.asarray(values)
     if flags.dtype.kind != "b":
         raise ValueError(f"{name} is {values!r:.80}: it must hold True and False")
@@ -243,42 +223,51 @@ def first_step(observations: Any, interface: Interface) -> VectorStep:
 
 def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
     """Return the observations of n environments as float32 or float64, shape (n, d)."""
-    if interface.native is not None and not interface.native.sees_vectors:
-        observations = interface.native.points(observations)[0]
-    array = np.asarray(observations)
-    if array.shape[1:] != interface.observation_shape or array.ndim == 0:
-        raise ValueError(
-            f"the environments' observations have shape {array.shape}: it must be (n, "
-            f"{', '.join(map(str, interface.observation_shape))})"
-        )
-    return plain(array).reshape(len(array), -1)
+    points, single = interface.batch("the environments' observations", observations)
+    if single:
+        raise ValueError(f"the environments' observations are {observations!r:.80}, those of one")
+    return points
 
 
-def train_vector(engine: Engine, env: VectorEnv[Any, Any, Any], run: TrainingRun) -> Progress:
+def train_vector(
+    engine: Engine,
+    env: VectorEnv[Any, Any, Any],
+    run: TrainingRun,
+    perform: Callable[[IntArray], Any],
+) -> Progress:
     """Train in several environments at once, from their reset.
 
-    All environments step together, so there may be a few more steps than asked for.
+    All environments step together, so there may be a few more steps than asked for. ``perform``
+    makes their actions of numbers.
     """
-    resets, begun = _VectorResets(env, engine.interface), engine.state.steps - run.steps
+    mode = (env.metadata or {}).get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
+        raise ValueError(
+            f"env has the autoreset mode {mode}: it must be AutoresetMode.NEXT_STEP or SAME_STEP, "
+            "so that episodes begin by themselves"
+        )
+    interface, begun = engine.interface, engine.state.steps - run.steps
     engine.set_n_envs(env.num_envs)
-    first_action = engine.interface.first_action
-    actions, _ = engine.advance(first_step(run.observation, engine.interface))
+    over = np.zeros(env.num_envs, dtype=np.bool_)
+    actions, _ = engine.advance(first_step(run.observation, interface))
     steps = last = run.steps
     total, interrupt = run.total, run.interrupt
     stop, blocks = run.stop(_STEPS_PER_REPORT), [NO_EPISODE[:, :2]]
     moments: list[int] = []
     while steps < total:
         try:
-            step = resets.step(*five(env.step(first_action + actions)))
+            outcome = env.step(perform(actions))
+            step = _vector_step(outcome, interface, over, mode == AutoresetMode.SAME_STEP)
         except ValueError as error:
             raise named(error, env, steps) from error
+        over = step.terminated | step.truncated
         if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))
         try:
             actions, ended = engine.advance(step)
         except ValueError:
             for i in np.flatnonzero(step.learns):
-                check = step.after[i].reshape(engine.interface.observation_shape)
+                check = step.after[i].reshape(interface.observation_shape)
                 _check_values(check, step.rewards[i], engine, env, steps)
             raise
         steps = engine.state.steps - begun

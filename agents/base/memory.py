@@ -120,10 +120,8 @@ class Memory:
 
     Parameters
     ----------
-    n_features : int
-        Dimension d of observations.
-    dtype : numpy.dtype
-        Of the observations.
+    n_features, dtype
+        Dimension and type of observations.
     max_steps : int or None
         Bound for a reservoir: each trajectory has a random key, and as many as fit are kept, by
         the lowest keys. Keys above one that was ever dropped are dropped, so that old and new
@@ -132,11 +130,6 @@ class Memory:
         Draws the keys of the reservoir.
     n_components : int
         Number of components of continuous actions, in columns of ``steps`` from ``COMPONENTS`` on.
-
-    Attributes
-    ----------
-    observations, steps : ndarray
-        See the module. Compiled code writes to them.
     """
 
     def __init__(

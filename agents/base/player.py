@@ -1,10 +1,12 @@
 """Base of everything that acts by a policy in an environment."""
 
 import copy
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -16,12 +18,11 @@ from gymnasium.vector import VectorEnv
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import play_compiled
-from oda_rl.agents.base.limits import Limits
-from oda_rl.agents.base.loops import play
+from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.environments.adaptation import WithOptions, adapted, adapted_vector
-from oda_rl.agents.environments.making import generator_of, make_env, set_generator
+from oda_rl.agents.environments.adaptation import WithOptions, adapted
+from oda_rl.agents.environments.making import generator_of, one_of, set_generator
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -30,8 +31,32 @@ from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Limits of playing, in all, in an environment that a file names."""
+
+    steps: int = 100_000_000
+    seconds: float = 600.0
+
+    def counted(self, steps: Iterable[Step]) -> Iterator[Step]:
+        """Yield the steps of playing; raise ValueError beyond the limits."""
+        end = time.monotonic() + self.seconds
+        for count, step in enumerate(steps, start=1):
+            if count > self.steps or time.monotonic() > end:
+                self.refuse()
+            yield step
+
+    def refuse(self) -> None:
+        """Raise the ValueError."""
+        raise ValueError(
+            f"playing in the environment that the file names took more than {self.steps:,} steps "
+            f"or {self.seconds:g} seconds: raise agent.limits, or --max-steps and --max-seconds of "
+            "the command, if that is what you want"
+        )
+
+
 def returns_of(
-    steps: Iterable[tuple[Any, float, bool]],
+    steps: Iterable[Step],
     count: int,
     report: Callable[[Sequence[float]], None] = lambda returns: None,
 ) -> FloatArray:
@@ -45,10 +70,6 @@ def returns_of(
                 break
             returns.append(0.0)
     return np.array(returns)
-
-
-Step = tuple[Any, float, bool]
-"""Observation acted on, reward, and whether the episode ended."""
 
 
 class Player(ABC):
@@ -66,12 +87,12 @@ class Player(ABC):
     _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
-    _in_training = False
+    _thread: int | None = None  # that trains it
     _env_rng: dict[str, Any] | None = None  # generator state of the environment, from a file
     _env: AnyEnv | None = None
     _origin: Origin | None = None  # of an environment that has not been made
     _env_module: str | None = None  # module that registers the id
-    _adapted_env: AnyEnv | None = None  # the environment with the spaces that engines work with
+    _adapted_env: AnyEnv | None = None  # with the spaces that engines work with, unless several
 
     @property
     def env(self) -> AnyEnv | None:
@@ -85,6 +106,7 @@ class Player(ABC):
     def env(self, env: AnyEnv | None) -> None:
         if env is not None:
             self._check_spaces(env)
+        self._origin = self.origin  # for None
         self._attach(env)
         self.limits = None
 
@@ -93,7 +115,7 @@ class Player(ABC):
 
     def _check_spaces(self, env: AnyEnv) -> None:
         """Raise ValueError if an environment has other spaces than the agent was trained with."""
-        interface = self._interface_of(self._adapted(env)).of_user(env, self._bins)
+        interface = self._interface_of(self._adapted(one_of(env))).of_user(env, self._bins)
         if interface != self.interface:
             raise ValueError(f"env has {interface}: the agent was trained with {self.interface}")
 
@@ -248,8 +270,10 @@ class Player(ABC):
             ends = compiled is not None and compiled.max_episode_steps <= limit
             if compiled is not None and ends and policy is not None:
                 first, _ = made.reset(seed=seed)
-                limits = self.limits if env is None else None
-                returns = play_compiled(compiled, policy, first, count, limits)
+                limits = (self.limits if env is None else None) or Limits(steps=2**62)
+                returns = play_compiled(compiled, policy, first, count, limits.steps)
+                if len(returns) < count:
+                    limits.refuse()
             else:
                 steps = self._counted(env, play(made, self._greedy, seed, limit))
                 returns = returns_of(steps, count, report)
@@ -370,8 +394,7 @@ class Player(ABC):
     ) -> Interface:
         """Read the spaces of its environment; with other names, if some are given."""
         assert self._env is not None
-        assert self._adapted_env is not None
-        interface = self._interface_of(self._adapted_env)
+        interface = self._interface_of(self._adapted(one_of(self._env)))
         if interface.n_features > self._max_features:
             raise ValueError(
                 f"observation_space is {spaces_of(self._env)[0]}: its {interface.n_features:,} "
@@ -419,32 +442,26 @@ class Player(ABC):
 
     def _remake_env(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
         """Make an environment as a file describes the one that the agent was trained in."""
-        origin, env_id = self._origin, self.env_id
-        obstacle = None if origin is None else origin.obstacle
-        if obstacle is not None:
-            raise ValueError(
-                f"env is None, and the agent was trained in {obstacle}: give env= to load, or to "
-                "evaluate"
-            )
-        if origin is None and env_id is None:
+        origin = self._origin
+        if origin is None:
             raise ValueError(
                 "env is None: set agent.env, or load the agent with load(path, env=...); evaluate "
                 "takes env=, too"
             )
-        module = str(env_id).rpartition(":")[0] if origin is None else origin.untrusted_module()
-        if module and self.named_by_file:
+        if origin.obstacle is not None:
             raise ValueError(
-                f"env is None, and the file names {env_id!r}, for which the module {module!r} "
-                "would be imported: load it with load(path, env=...), or --trust-env in the "
-                "command, if that is what you want"
+                f"env is None, and the agent was trained in {origin.obstacle}: give env= to load, "
+                "or to evaluate"
             )
-        if origin is not None:
-            if self.named_by_file:
-                origin.check_numbers(self.interface)
-            made = origin.make(learning, render_mode)
-        else:
-            kwargs: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
-            made = make_env(str(env_id), **kwargs)
+        if self.named_by_file:
+            if module := origin.untrusted_module():
+                raise ValueError(
+                    f"env is None, and the file names {self.env_id!r}, for which the module "
+                    f"{module!r} would be imported: load it with load(path, env=...), or "
+                    "--trust-env in the command, if that is what you want"
+                )
+            origin.check_numbers(self.interface)
+        made = origin.make(learning, render_mode)
         self._check_spaces(made)
         return made
 
@@ -456,7 +473,7 @@ class Player(ABC):
             return separate_env(self._env, render_mode)
         except ValueError as error:
             own = self._env
-            if self._in_training or render_mode is not None or not isinstance(own, gym.Env):
+            if self._thread is not None or render_mode is not None or not isinstance(own, gym.Env):
                 raise
             warnings.warn(
                 f"{error}; episodes are played in the environment itself: begin your next episode "
@@ -466,10 +483,11 @@ class Player(ABC):
             return own
 
     def _adapted(self, env: AnyEnv) -> AnyEnv:
-        """Wrap an environment so that it has the spaces that engines work with."""
-        if isinstance(env, VectorEnv):
-            return adapted_vector(env, self._bins)
-        return adapted(env, self._bins)
+        """Wrap an environment so that it has the spaces that engines work with.
+
+        Raises TypeError for several, in which the agent cannot learn.
+        """
+        return env if isinstance(env, VectorEnv) else adapted(env, self._bins)
 
     @contextmanager
     def _evaluation_env(

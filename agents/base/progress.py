@@ -92,14 +92,10 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
                 return
             drawn = now
             speed = (steps - since[0]) / max(now - since[1], 1e-9)
-            delivered = agent.delivered_return
-            known = np.isfinite(delivered)
-            what = (
-                f"delivers {delivered:.1f}"
-                if known
-                else f"return {agent.episodes.recent_return():.1f}"
-            )
-            status = f"{speed:,.0f}/s {what} {agent.n_cells} cells"
+            what, value = "delivers", agent.delivered_return
+            if not np.isfinite(value):
+                what, value = "return", agent.episodes.recent_return()
+            status = f"{speed:,.0f}/s {what} {value:.1f} {agent.n_cells} cells"
             if agent.temperature > 0.0:
                 status += f" T {agent.temperature:.3g}"
             update(steps, status)
@@ -115,9 +111,6 @@ class Interrupt:
 
 class Stopped(KeyboardInterrupt):
     """Ctrl-C has been pressed again: stop at once."""
-
-
-Handler = Callable[[int, FrameType | None], Any]
 
 
 @contextmanager
@@ -156,7 +149,9 @@ def _others() -> list[signal.Signals]:
 
 
 @contextmanager
-def _handled(signals: list[signal.Signals], handler: Handler) -> Iterator[None]:
+def _handled(
+    signals: list[signal.Signals], handler: Callable[[int, FrameType | None], Any]
+) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return

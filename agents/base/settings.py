@@ -16,8 +16,7 @@ S = TypeVar("S")
 class Range(NamedTuple):
     """Valid values of a setting, for ``Annotated`` beside its type."""
 
-    text: str
-    """Completes "it must be"."""
+    text: str  # completes "it must be"
     holds: Callable[[Any], bool]
 
 
@@ -56,17 +55,8 @@ def are_counts(value: Any) -> bool:
 class Checked:
     """Base of settings: a value out of its range raises ValueError.
 
-    Arrays and lists become tuples, so that settings can be compared and written to files.
-
-    Examples
-    --------
-    >>> from typing import Annotated
-    >>> @dataclass(frozen=True)
-    ... class Throw(Checked):
-    ...     sides: Annotated[int, at_least(2)] = 6
-    >>> Throw(sides=1)
-    Traceback (most recent call last):
-    ValueError: sides is 1: it must be at least 2
+    A range is declared beside a field's type: ``sides: Annotated[int, at_least(2)] = 6``. Arrays
+    and lists become tuples, so that settings can be compared and written to files.
     """
 
     def __post_init__(self) -> None:

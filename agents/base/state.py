@@ -28,14 +28,10 @@ UNIFORMS = 32  # the block of random numbers is used up
 class Counters(State):
     """Counters that every agent has."""
 
-    steps: Annotated[int, Span(COUNT)]
-    """Environment steps learned from."""
-    next_uniform: Annotated[int, Span("[0, uniforms]")]
-    """Index of the next random number."""
-    last_return: Annotated[float, Span(FINITE)]
-    """Return of the last finished episode."""
-    last_length: Annotated[int, Span(COUNT)]
-    """Length of the last finished episode."""
+    steps: Annotated[int, Span(COUNT)]  # environment steps learned from
+    next_uniform: Annotated[int, Span("[0, uniforms]")]  # index of the next random number
+    last_return: Annotated[float, Span(FINITE)]  # return of the last finished episode
+    last_length: Annotated[int, Span(COUNT)]  # length of the last finished episode
 
 
 class EnvState(State):
@@ -43,18 +39,12 @@ class EnvState(State):
 
     last_row: Annotated[int, Span("[-1, rows)")]
     """Last row written in its memory; -1 before the first."""
-    fresh: bool
-    """Whether the next row holds the start of a trajectory."""
-    action: Annotated[int, Span("[0, actions)")]
-    """The last action, from 0."""
-    episode_length: Annotated[int, Span(COUNT)]
-    """Steps of the running episode."""
-    held: Annotated[int, Span(COUNT)]
-    """Further steps in which the last action is repeated."""
-    episode_return: Annotated[float, Span(FINITE)]
-    """Return of the running episode so far."""
-    number: Annotated[int, Span("[0, env_states)")]
-    """Index of the environment."""
+    fresh: bool  # whether the next row holds the start of a trajectory
+    action: Annotated[int, Span("[0, actions)")]  # the last action, from 0
+    episode_length: Annotated[int, Span(COUNT)]  # steps of the running episode
+    held: Annotated[int, Span(COUNT)]  # further steps in which the last action is repeated
+    episode_return: Annotated[float, Span(FINITE)]  # return of the running episode so far
+    number: Annotated[int, Span("[0, env_states)")]  # index of the environment
 
 
 C = TypeVar("C", bound=Counters)
@@ -87,14 +77,10 @@ ROOM: dict[str, Member] = {
 class Workspace(NamedTuple):
     """Scratch arrays for compiled code: rows of one array, of at least max(cells, d) numbers."""
 
-    point: FloatArray
-    """The current point: an observation minus the origin."""
-    weights: FloatArray
-    """Scratch for learners and for the values of actions."""
-    gradient: FloatArray
-    """Scratch for learners."""
-    origin: FloatArray
-    """Subtracted from observations."""
+    point: FloatArray  # the current point: an observation minus the origin
+    weights: FloatArray  # scratch for learners and for the values of actions
+    gradient: FloatArray  # scratch for learners
+    origin: FloatArray  # subtracted from observations
     uniforms: FloatArray
     """Random numbers for exploration, drawn in blocks: passing a Generator to compiled code takes
     longer than a step."""

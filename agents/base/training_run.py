@@ -1,25 +1,19 @@
 """The progress of a training, and its snapshot in a checkpoint."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from oda_rl._types import FloatArray
 from oda_rl.agents.base.progress import Interrupt
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.environments.state import read_state, write_state
-from oda_rl.envs.dynamics import stateful
-from oda_rl.files.schema import Member, check, number, real, require
-
-TRAINING: dict[str, Member] = {
-    "training_state": real("n_state", optional=True),
-    "training_observation": real("d", optional=True),
-}
-"""Members of a checkpoint for the environment's state, if that can be saved."""
+from oda_rl.files.schema import conforms, number, require
 
 _NEVER = 2**62
+_SPANS = {"total": f"[1, {_NEVER}]", "steps": "[0, total]", "part": "[0, steps]",
+          "every": f"[1, {_NEVER}]", "seed": "[0, inf)"}  # fmt: skip
 
 
 @dataclass
@@ -30,27 +24,17 @@ class TrainingRun:
     written; they continue from there if it is ``resumed``.
     """
 
-    total: int
-    """Environment steps in all."""
+    total: int  # environment steps in all
     interrupt: Interrupt = field(default_factory=Interrupt)
-    one_by_one: bool = False
-    """Whether loops yield at the end of each episode."""
-    every: int | None = None
-    """Steps between checkpoints; None for no checkpoints."""
-    steps: int = 0
-    """Steps taken so far."""
-    observation: Any = None
-    """Observation for the next action."""
-    chosen: bool = False
-    """Whether the next action has been chosen."""
-    resumed: bool = False
-    """Whether the environment is already where the training continues."""
-    part: int | None = None
-    """Steps at which another learner has taken over; None if none has."""
-    can_stop: bool = True
-    """Whether a checkpoint can be written now."""
-    reset_options: dict[str, Any] | None = None
-    """``options`` of each reset."""
+    one_by_one: bool = False  # whether loops yield at the end of each episode
+    every: int | None = None  # steps between checkpoints; None for no checkpoints
+    steps: int = 0  # steps taken so far
+    observation: Any = None  # observation for the next action
+    chosen: bool = False  # whether the next action has been chosen
+    resumed: bool = False  # whether the environment is already where the training continues
+    part: int | None = None  # steps at which another learner has taken over; None if none has
+    can_stop: bool = True  # whether a checkpoint can be written now
+    reset_options: dict[str, Any] | None = None  # ``options`` of each reset
     actors: tuple[Any, Any, int] | None = None
     """First arguments of :func:`train_by_actors`; None without actors."""
     _due: int = _NEVER
@@ -108,92 +92,46 @@ class Snapshot:
     chosen: bool
     part: int | None
     every: int | None
-    seed: int | None
-    """Seed of the agent; None if it was given none."""
-    elapsed: int
-    """Steps of the running episode, for the environment's time limit."""
-    state: FloatArray | None
-    """State of the environment, shape (n_state,); None if training continues from a reset."""
-    observation: FloatArray | None
-    """Shape (d,)."""
-    env: dict[str, Any] | None = None
-    """State of an environment without compiled dynamics (:func:`read_state`)."""
+    seed: int | None  # seed of the agent; None if it was given none
+    env: dict[str, Any] | None
+    """State of the environment (:func:`read_state`); None if training continues from a reset."""
+    observation: list[float]  # d numbers; none without the environment's state
 
     @classmethod
     def of(cls, run: TrainingRun, env: AnyEnv, seed: int | None) -> "Snapshot":
         """Take a snapshot of a run and its environment."""
-        progress = run.total, run.steps, run.chosen, run.part, run.every, seed
-        if not isinstance(env, gym.Env) or run.actors is not None:
-            return cls(*progress, 0, None, None)
-        observation = np.array(run.observation, dtype=np.float64).ravel()
-        compiled = stateful(env)
-        if compiled is None:
+        state = None
+        if isinstance(env, gym.Env) and run.actors is None:
             state = read_state(env)
-            return cls(*progress, 0, None, None if state is None else observation, state)
-        return cls(*progress, compiled.elapsed_steps, compiled.read_state(), observation)
-
-    def to_file(self) -> tuple[dict[str, Any], dict[str, FloatArray]]:
-        """Return metadata and arrays for a file."""
-        metadata = dict(vars(self))
-        state, observation = metadata.pop("state"), metadata.pop("observation")
-        arrays = {"training_state": state, "training_observation": observation}
-        return metadata, {name: array for name, array in arrays.items() if array is not None}
+        observation = [] if state is None else np.ravel(run.observation).astype(float).tolist()
+        return cls(run.total, run.steps, run.chosen, run.part, run.every, seed, state, observation)
 
     @classmethod
-    def from_file(cls, metadata: Any, arrays: dict[str, FloatArray]) -> "Snapshot":
-        """Make a snapshot from metadata and arrays of a file, or raise InvalidFileError."""
-        names = {"total", "steps", "chosen", "part", "every", "seed", "elapsed", "env"}
-        right = isinstance(metadata, dict) and metadata.keys() == names
+    def from_json(cls, given: Any) -> "Snapshot":
+        """Make a snapshot from its fields in a file, or raise InvalidFileError."""
+        names = {field.name for field in fields(cls)}
+        right = isinstance(given, dict) and given.keys() == names
         require(right, f"training must have {sorted(names)}")
-        chosen = metadata["chosen"]
+        chosen, observation = given["chosen"], given["observation"]
         require(type(chosen) is bool, f"training.chosen is {chosen!r}: it must be true or false")
-        for name, span, optional in (
-            ("total", f"[1, {_NEVER}]", False),
-            ("steps", "[0, total]", False),
-            ("part", "[0, steps]", True),
-            ("every", f"[1, {_NEVER}]", True),
-            ("seed", "[0, inf)", True),
-            ("elapsed", f"[0, {_NEVER}]", False),
-        ):
-            value = metadata[name]
-            if value is None and optional:
-                continue
-            require(type(value) is int, f"training.{name} is {value!r}: it must be an integer")
-            number(value, f"training.{name}", span, metadata)
-        check(arrays, TRAINING, {})
-        state, observation = arrays.get("training_state"), arrays.get("training_observation")
-        states = (state is not None) + (metadata["env"] is not None)
-        right = states == (observation is not None)
-        require(right, "training_ has a state or an observation, but not both")
-        return cls(**metadata, state=state, observation=observation)
+        require(conforms(observation, list[float]), "training.observation must be numbers")
+        for name, span in _SPANS.items():
+            value = given[name]
+            if value is not None or name in ("total", "steps"):
+                require(type(value) is int, f"training.{name} is {value!r}: it must be an integer")
+                number(value, f"training.{name}", span, given)
+        return cls(**given)
 
     def enter(self, env: gym.Env[Any, Any], native: gym.Env[Any, Any]) -> Any:
-        """Restore the environment's state and return the observation; None if it was not saved.
+        """Restore the state of ``native``, within ``env``, and return the observation.
 
-        ``native`` is the environment as the user has it, within ``env``. Raises ValueError if the
-        state or observation has a different size.
+        None if there is none, or it is that of another environment.
         """
-        if self.observation is None:
-            return None
-        compiled = None if self.state is None else stateful(env)
-        if compiled is None and self.env is None:
+        if self.env is None:
             return None
         first = np.asarray(env.reset()[0])
-        if compiled is None or self.state is None:
-            right = first.size == self.observation.size and write_state(native, self.env)
-            return self._rounded(first) if right else None
-        shape = compiled.read_state().shape
-        if (shape, first.size) != (self.state.shape, self.observation.size):
-            raise ValueError(
-                f"env has a state of shape {shape} and observations of {first.size} numbers: the "
-                f"training was in one of {self.state.shape} and {self.observation.size}"
-            )
-        compiled.write_state(self.state, self.elapsed)
-        return self._rounded(first)
-
-    def _rounded(self, first: Any) -> Any:
-        """Return the observation in the type of another, if that can hold it."""
-        assert self.observation is not None
-        observation = self.observation.reshape(first.shape)
+        if first.size != len(self.observation) or not write_state(native, self.env):
+            return None
+        observation = np.reshape(self.observation, first.shape)
         rounded = observation.astype(first.dtype)
         return rounded if (rounded == observation).all() else observation

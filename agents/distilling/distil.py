@@ -27,7 +27,7 @@ from oda_rl.agents.environments.spaces import (
 )
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.worlds.world import World
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.dynamics import ActionChoices
 
 SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
 STEPS = 200_000

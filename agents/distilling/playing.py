@@ -21,8 +21,7 @@ from oda_rl.agents.environments.validation import checked_batch, checked_step
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy, decide_in_box
 from oda_rl.diagram import LARGEST
-from oda_rl.envs.dynamics import Compiled, compiled_dynamics
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.dynamics import ActionChoices, Compiled, compiled_dynamics
 
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each

@@ -1,6 +1,7 @@
 """Making environments from ids; facts about environments: rewards, time limit, generator."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, NormalizeReward, TimeLimit
 from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
 
 import oda_rl.envs  # noqa: F401  (registers its environments)
-from oda_rl.agents.environments.spaces import AnyEnv
+from oda_rl.agents.environments.spaces import AnyEnv, Described, spaces_of
 
 # Modules whose wrappers keep rewards, except for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
@@ -51,12 +52,7 @@ def given_env(env: Any) -> AnyEnv:
 
 
 def reward_threshold(env: AnyEnv) -> float | None:
-    """Return the specification's threshold; None if it has none or a wrapper may change rewards.
-
-    >>> reward_threshold(gym.make("CartPole-v1"))
-    475.0
-    >>> reward_threshold(gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda r: 2 * r))
-    """
+    """Return the specification's threshold; None if it has none or a wrapper may change rewards."""
     spec = spec_of(env)
     return None if spec is None or _rewards_differ(env) else spec.reward_threshold
 
@@ -96,6 +92,14 @@ def time_limit(env: AnyEnv) -> int | None:
             limits.append(int(layer._max_episode_steps))
         layer = layer.env
     return min(limits, default=None)
+
+
+def one_of(env: AnyEnv) -> gym.Env[Any, Any]:
+    """Return a description of one of the environments in a vector environment; others as it is."""
+    if not isinstance(env, VectorEnv):
+        return env
+    spec = spec_of(env)
+    return Described(*spaces_of(env), spec and replace(spec, max_episode_steps=time_limit(env)))
 
 
 def registered(env_id: str) -> EnvSpec | None:

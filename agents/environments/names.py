@@ -30,15 +30,6 @@ def named(interface: Interface, env: AnyEnv) -> Interface:
 
     Raises ValueError if those in the environment's metadata are no names, or not as many as it
     has components or actions; after wrappers, which may change these, they are ignored then.
-
-    Examples
-    --------
-    >>> import gymnasium
-    >>> env = gymnasium.make("Pendulum-v1")
-    >>> env.unwrapped.metadata = {"action_names": ["torque (N m)"]}
-    >>> found = named(Interface.of(env, 5), env)
-    >>> found.names, found.action_names
-    (('cos θ', 'sin θ', 'angular velocity (rad/s)'), ('torque (N m)',))
     """
     own, bare = spaces_of(env), spaces_of(env.unwrapped)
     spec, metadata = spec_of(env), env.metadata or {}
@@ -49,10 +40,9 @@ def named(interface: Interface, env: AnyEnv) -> Interface:
         interface = with_components(interface, given, "metadata['component_names']")
     elif names := observations if len(observations) == d else _of_space(own[0]):
         interface = with_components(interface, names)
-    discrete, native = isinstance(own[1], spaces.Discrete), interface.native
-    if native is not None and native.offers_combinations and interface.box is None:
-        values = native.actions(np.arange(interface.n_actions))
-        usual = [f"action ({', '.join(f'{part:.4g}' for part in np.ravel(row))})" for row in values]
+    discrete = isinstance(own[1], spaces.Discrete)
+    if (values := interface.combinations) is not None:
+        usual = [f"action ({', '.join(f'{part:.4g}' for part in row)})" for row in values]
         interface = replace(interface, action_names=tuple(usual))
     actions = known.get("actions" if discrete else "action_components", ())
     n = len(interface.action_names)
@@ -75,11 +65,9 @@ def with_actions(
     interface: Interface, names: Sequence[Any] | None, argument: str = "action_names"
 ) -> Interface:
     """Return an interface with other names of actions, if any, or raise ValueError."""
-    native = interface.native
-    combined = native is not None and native.offers_combinations and interface.box is None
-    if native is not None and combined and names and len(names) != interface.n_actions:
-        n = interface.n_actions
-        words = _words(argument, native.actions(np.arange(n)).reshape(n, -1), names)
+    values = interface.combinations
+    if values is not None and names and len(names) != interface.n_actions:
+        words = _words(argument, values, names)
         return replace(interface, action_names=tuple(map(", ".join, zip(*words, strict=True))))
     kind = "action" if interface.box is None else "component of an action"
     known = checked_names(argument, names, interface.action_names, kind)
@@ -147,12 +135,7 @@ def _known(env_id: str | None) -> dict[str, list[str]]:
 
 
 def _of_space(space: spaces.Space[Any]) -> Sequence[str] | None:
-    """Return names by the keys of a Dict; None for other spaces, and unreadable keys.
-
-    >>> parts = {"at": spaces.Box(-1.0, 1.0, (2,)), "arm": spaces.Dict(on=spaces.Discrete(2))}
-    >>> _of_space(spaces.Dict(parts))
-    ['arm.on[0]', 'arm.on[1]', 'at[0]', 'at[1]']
-    """
+    """Return names by the keys of a Dict; None for other spaces, and unreadable keys."""
     if isinstance(space, spaces.Discrete):
         return ["state"]
     if not isinstance(space, spaces.Dict):

@@ -32,7 +32,6 @@ from gymnasium.wrappers import (
 )
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
-from oda_rl.agents.environments.adaptation import AdaptedVector
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.files.schema import InvalidFileError, number, require
@@ -53,11 +52,14 @@ _UNRECORDED = "which does not record its arguments"
 _MAX_WRAPPERS = 50
 _MAX_VALUES, _MAX_DEPTH, _MAX_LETTERS = 100_000, 20, 10_000  # of an argument
 _LARGEST_WHOLE = 100_000  # number in an argument: of frames, repeated steps, pixels
-_ID = re.compile(r"[\w./-]{1,200}")
-_NAME = re.compile(r"[\w.:]{1,200}")
-_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_ENTRY = re.compile(rf"{_MODULE.pattern}:[^\W\d]\w*")
-_FAULT = re.compile(r"(which|whose) [^\n\r\x00-\x1f]{1,250}")
+_MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_FORMS = {
+    "id": re.compile(r"[\w./-]{1,200}"),
+    "name": re.compile(r"[\w.:]{1,200}"),
+    "module": re.compile(_MODULE),
+    "entry_point": re.compile(rf"{_MODULE}:[^\W\d]\w*"),
+    "fault": re.compile(r"(which|whose) [^\n\r\x00-\x1f]{1,250}"),
+}
 _DTYPE = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
 _KEYS = {"id", "name", "module", "kwargs", "max_episode_steps", "wrappers", "fault"}
 _LAYER_KEYS = {"name", "entry_point", "kwargs", "fault"}
@@ -72,10 +74,8 @@ def _trusted(module: str) -> bool:
 class Layer:
     """A wrapper around an environment."""
 
-    name: str
-    """Name of its class."""
-    entry_point: str | None
-    """``module:class``; None if it cannot be imported."""
+    name: str  # name of its class
+    entry_point: str | None  # ``module:class``; None if it cannot be imported
     kwargs: dict[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
     fault: str | None = None
@@ -101,20 +101,14 @@ class Layer:
 class Origin:
     """The parts an environment is made of."""
 
-    id: str | None
-    """None if it is not registered."""
-    name: str
-    """Name of its class, for messages."""
-    module: str | None = None
-    """Module to import if the id is not registered."""
+    id: str | None  # None if it is not registered
+    name: str  # name of its class, for messages
+    module: str | None = None  # module to import if the id is not registered
     kwargs: dict[str, Any] = field(default_factory=dict)
     max_episode_steps: int | None = None
-    wrappers: tuple[Layer, ...] = ()
-    """From the innermost on."""
-    fault: str | None = None
-    """Why the innermost environment cannot be made anew."""
-    spec: EnvSpec | None = None
-    """Its specification; None if it was read from a file."""
+    wrappers: tuple[Layer, ...] = ()  # from the innermost on
+    fault: str | None = None  # why the innermost environment cannot be made anew
+    spec: EnvSpec | None = None  # its specification; None if it was read from a file
 
     @property
     def obstacle(self) -> str | None:
@@ -199,19 +193,7 @@ class Origin:
 def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     """Describe an environment, or those in a vector environment.
 
-    Parameters
-    ----------
-    env : gymnasium.Env or gymnasium.vector.VectorEnv
-        Its running statistics are copied.
-    module : str, optional
-        Module that registers its id.
-
-    Examples
-    --------
-    >>> env = gym.make("FrozenLake-v1", is_slippery=False, max_episode_steps=50)
-    >>> origin = origin_of(gym.wrappers.TransformReward(env, lambda reward: 2.0 * reward))
-    >>> origin.kwargs["is_slippery"], origin.max_episode_steps, origin.wrappers[0].name
-    (False, 50, 'TransformReward')
+    Running statistics are copied. ``module`` is one that registers the id.
     """
     if isinstance(env, VectorEnv):
         return _vector_origin(env, module)
@@ -318,7 +300,7 @@ def _is_limit_of_make(wrapper: Any) -> bool:
 
 
 def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
-    while isinstance(env, AdaptedVector | VectorEpisodeStatistics):
+    while isinstance(env, VectorEpisodeStatistics):
         env = env.env
     if isinstance(env, VectorWrapper):
         fault = "which wraps a vector environment, and has no counterpart for a single one"
@@ -336,21 +318,10 @@ def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
         return Origin(None, type(env).__name__, fault="which has no spec")
     kwargs = {key: value for key, value in spec.kwargs.items() if key not in _MAKE_VEC}
     limit = spec.kwargs.get("max_episode_steps", spec.max_episode_steps)
-    layers = tuple(_spec_layers(spec))
+    wrapped = spec.additional_wrappers or spec.kwargs.get("wrappers")
+    hidden = "whose wrappers cannot be seen from here" if wrapped else None
     made_by = replace(spec, kwargs=kwargs, max_episode_steps=limit, additional_wrappers=())
-    return Origin(spec.id, spec.name, module, kwargs, limit, layers, spec=made_by)
-
-
-def _spec_layers(spec: EnvSpec) -> Iterator[Layer]:
-    for one in spec.additional_wrappers:
-        fault = _UNRECORDED if one.kwargs is None else None
-        fault = _DIFFER if one.name in _NORMALISING else fault
-        yield Layer(one.name, one.entry_point, dict(one.kwargs or {}), fault=fault)
-    for kind in spec.kwargs.get("wrappers") or ():
-        name = getattr(kind, "__name__", str(kind))
-        importable = isinstance(kind, type) and "." not in kind.__qualname__
-        entry_point = f"{kind.__module__}:{name}" if importable else None
-        yield Layer(name, entry_point, fault=_DIFFER if name in _NORMALISING else None, kind=kind)
+    return Origin(spec.id, spec.name, module, kwargs, limit, fault=hidden, spec=made_by)
 
 
 def _running(wrapper: Any) -> Any:
@@ -399,17 +370,19 @@ def to_json(origin: Origin) -> dict[str, Any]:
 
 def _layer_to_json(layer: Layer) -> dict[str, Any]:
     kwargs, fault = _encoded_kwargs(layer.kwargs)
-    entry_point = layer.entry_point
+    entry_point, statistics = layer.entry_point, layer.statistics
     if entry_point is None or entry_point.startswith("__main__:"):
         entry_point = None
         fault = "which no file can name, for it is made within a function or script"
-    fields = {"name": layer.name, "entry_point": entry_point, "kwargs": kwargs}
-    if layer.statistics is not None:
-        if _extent(layer.statistics)[0] > _MAX_VALUES:
-            fault = _UNKNOWN
-        else:
-            fields["statistics"] = layer.statistics
-    return {**fields, "fault": layer.fault or fault}
+    if statistics is not None and _size(statistics) > _MAX_VALUES:
+        statistics, fault = None, _UNKNOWN
+    return {
+        "name": layer.name,
+        "entry_point": entry_point,
+        "kwargs": kwargs,
+        "fault": layer.fault or fault,
+        **({} if statistics is None else {"statistics": statistics}),
+    }
 
 
 def _encoded_kwargs(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str | None]:
@@ -425,58 +398,49 @@ def _encoded_kwargs(kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], str | No
 
 def from_json(fields: Any) -> Origin:
     """Decode what :func:`to_json` returned, or raise InvalidFileError; nothing is imported."""
-    right = isinstance(fields, dict) and fields.keys() == _KEYS
-    require(right, f"env_spec must have {sorted(_KEYS)}")
-    _check_text(fields, "id", _ID, "env_spec", optional=fields["fault"] is not None)
-    _check_text(fields, "name", _NAME, "env_spec")
-    _check_text(fields, "module", _MODULE, "env_spec", optional=True)
-    _check_text(fields, "fault", _FAULT, "env_spec", optional=True)
-    limit, layers = fields["max_episode_steps"], fields["wrappers"]
+    right = _checked(fields, _KEYS, "env_spec")
+    limit, layers = right["max_episode_steps"], right["wrappers"]
     require(limit is None or (type(limit) is int and 1 <= limit < 2**53),
             f"env_spec.max_episode_steps is {limit!r}: it must be at least 1, or null")  # fmt: skip
     require(isinstance(layers, list) and len(layers) <= _MAX_WRAPPERS,
             f"env_spec.wrappers must be a list of at most {_MAX_WRAPPERS}")  # fmt: skip
     wrappers = tuple(_layer(one, f"env_spec.wrappers[{i}]") for i, one in enumerate(layers))
-    kwargs = _kwargs(fields["kwargs"], "env_spec.kwargs")
-    return Origin(**{**fields, "kwargs": kwargs, "wrappers": wrappers})
+    return Origin(**{**right, "wrappers": wrappers})
 
 
 def _layer(fields: Any, what: str) -> Layer:
-    keys = fields.keys() - {"statistics"} if isinstance(fields, dict) else None
-    require(keys == _LAYER_KEYS, f"{what} must have {sorted(_LAYER_KEYS)}")
-    fault = fields["fault"]
-    _check_text(fields, "name", _NAME, what)
-    _check_text(fields, "fault", _FAULT, what, optional=True)
-    _check_text(fields, "entry_point", _ENTRY, what, optional=fault is not None)
-    statistics = None
-    if "statistics" in fields:
-        given, what_of = fields["statistics"], f"{what}.statistics"
-        right = isinstance(given, dict) and given.keys() == {"mean", "var", "count"}
-        require(right, f"{what_of} must have mean, var and count")
-        statistics = {
-            "mean": _numbers(given["mean"], f"{what_of}.mean", "(-inf, inf)"),
-            "var": _numbers(given["var"], f"{what_of}.var", "[0, inf)"),
-            "count": number(given["count"], f"{what_of}.count", "(0, inf)"),
-        }
-    if fault is None and statistics is None and fields["name"] in _NORMALISING:
-        fault = _UNKNOWN
-    kwargs = _kwargs(fields["kwargs"], f"{what}.kwargs")
-    return Layer(fields["name"], fields["entry_point"], kwargs, statistics, fault)
+    given = fields.get("statistics") if isinstance(fields, dict) else None
+    right = _checked(fields, _LAYER_KEYS | ({"statistics"} if given is not None else set()), what)
+    if given is not None:
+        what = f"{what}.statistics"
+        named = isinstance(given, dict) and given.keys() == {"mean", "var", "count"}
+        require(named, f"{what} must have mean, var and count")
+        for name, span in (("mean", "(-inf, inf)"), ("var", "[0, inf)")):
+            values = given[name]
+            listed = isinstance(values, list) and len(values) <= _MAX_VALUES
+            require(listed, f"{what}.{name} is no list")
+            for value in values:
+                number(value, f"{what}.{name}", span)
+        number(given["count"], f"{what}.count", "(0, inf)")
+    elif right["fault"] is None and right["name"] in _NORMALISING:
+        right["fault"] = _UNKNOWN
+    return Layer(**right)
 
 
-def _kwargs(encoded: Any, what: str) -> dict[str, Any]:
-    kwargs = decode(encoded, what)
-    require(isinstance(kwargs, dict), f"{what} must be arguments by name")
-    require("env" not in kwargs, f"{what} has an argument env")
-    return dict(kwargs)
-
-
-def _check_text(
-    fields: dict[str, Any], name: str, form: re.Pattern[str], what: str, optional: bool = False
-) -> None:
-    text = fields[name]
-    right = (optional and text is None) or (isinstance(text, str) and form.fullmatch(text))
-    require(right, f"{what}.{name} is {text!r:.80}: it cannot be that")
+def _checked(fields: Any, keys: set[str], what: str) -> dict[str, Any]:
+    """Return fields with decoded arguments; raise InvalidFileError for wrong names and texts."""
+    require(isinstance(fields, dict) and fields.keys() == keys, f"{what} must have {sorted(keys)}")
+    for name in _FORMS.keys() & keys:
+        text, faulty = fields[name], fields["fault"] is not None
+        optional = name in ("module", "fault") or (name in ("id", "entry_point") and faulty)
+        right = (optional and text is None) or (
+            isinstance(text, str) and _FORMS[name].fullmatch(text)
+        )
+        require(right, f"{what}.{name} is {text!r:.80}: it cannot be that")
+    kwargs = decode(fields["kwargs"], f"{what}.kwargs")
+    require(isinstance(kwargs, dict), f"{what}.kwargs must be arguments by name")
+    require("env" not in kwargs, f"{what}.kwargs has an argument env")
+    return {**fields, "kwargs": kwargs}
 
 
 def encode(value: Any) -> Any:
@@ -487,32 +451,28 @@ def encode(value: Any) -> Any:
     >>> encode({"shape": (84, 84), "scale": 0.5})
     {'shape': {'tuple': [84, 84]}, 'scale': 0.5}
     """
-    try:
-        encoded = _encode(value)
-        n_values, depth = _extent(encoded)
-    except RecursionError:
-        n_values, depth = 1, _MAX_DEPTH + 1
-    if depth > _MAX_DEPTH:
-        raise TypeError(f"nested more than {_MAX_DEPTH} deep")
-    if n_values > _MAX_VALUES:
+    encoded = _encode(value, 0)
+    if _size(encoded) > _MAX_VALUES:
         raise TypeError(f"of more than {_MAX_VALUES:,} values")
     return encoded
 
 
-def _encode(value: Any) -> Any:
+def _encode(value: Any, depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        raise TypeError(f"nested more than {_MAX_DEPTH} deep")
     if value is None or type(value) in (bool, int, float):
         return value
     if type(value) is str and len(value) <= _MAX_LETTERS:
         return value
     if type(value) is list:
-        return [_encode(one) for one in value]
+        return [_encode(one, depth + 1) for one in value]
     if type(value) is tuple:
-        return {"tuple": [_encode(one) for one in value]}
+        return {"tuple": [_encode(one, depth + 1) for one in value]}
     if isinstance(value, np.ndarray | np.generic) and _DTYPE.fullmatch(value.dtype.name):
         flat = np.reshape(value, -1).tolist()
         return {"array": flat, "shape": list(value.shape), "dtype": value.dtype.name}
     if type(value) is dict and all(type(key) is str for key in value) and not _marked(value):
-        return {key: _encode(one) for key, one in value.items()}
+        return {key: _encode(one, depth + 1) for key, one in value.items()}
     raise TypeError(f"of type {type(value).__name__}")
 
 
@@ -523,24 +483,24 @@ def _marked(value: dict[str, Any]) -> bool:
 
 def decode(value: Any, what: str) -> Any:
     """Decode an argument that :func:`encode` encoded, or raise InvalidFileError."""
-    n_values, depth = _extent(value)
+    decoded = _decode(value, what, 0)
+    require(_size(value) <= _MAX_VALUES, f"{what} has more than {_MAX_VALUES:,} values")
+    return decoded
+
+
+def _decode(value: Any, what: str, depth: int) -> Any:
     require(depth <= _MAX_DEPTH, f"{what} is nested more than {_MAX_DEPTH} deep")
-    require(n_values <= _MAX_VALUES, f"{what} has more than {_MAX_VALUES:,} values")
-    return _decode(value, what)
-
-
-def _decode(value: Any, what: str) -> Any:
     if isinstance(value, str):
         require(len(value) <= _MAX_LETTERS, f"{what} has more than {_MAX_LETTERS:,} letters")
     if isinstance(value, list):
-        return [_decode(one, what) for one in value]
+        return [_decode(one, what, depth + 1) for one in value]
     if not isinstance(value, dict):
         return value
     if not _marked(value):
-        return {key: _decode(one, what) for key, one in value.items()}
+        return {key: _decode(one, what, depth + 1) for key, one in value.items()}
     if "tuple" in value:
         require(isinstance(value["tuple"], list), f"{what} has a tuple that is no list")
-        return tuple(_decode(one, what) for one in value["tuple"])
+        return tuple(_decode(value["tuple"], what, depth))
     flat, shape, dtype = value["array"], value["shape"], value["dtype"]
     numbers = isinstance(flat, list) and all(type(one) in (bool, int, float) for one in flat)
     sizes = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
@@ -553,26 +513,20 @@ def _decode(value: Any, what: str) -> Any:
         raise InvalidFileError(f"{what} has an array that is none: {error}") from error
 
 
-def _numbers(values: Any, what: str, span: str) -> list[float]:
-    require(isinstance(values, list) and len(values) <= _MAX_VALUES, f"{what} is no list")
-    return [number(value, what, span) for value in values]
+def _size(value: Any) -> int:
+    """Count values and letters, containers included."""
+    if isinstance(value, str):
+        return max(len(value), 1)
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, inner))
 
 
 def _largest_whole(value: Any) -> int:
     """Return the largest whole number, by size, in an argument."""
-    if isinstance(value, np.ndarray):
-        value = value.ravel().tolist()
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, list | tuple | dict):
         inner = value.values() if isinstance(value, dict) else value
         return max(map(_largest_whole, inner), default=0)
-    whole = isinstance(value, int | np.integer) or (isinstance(value, float) and value.is_integer())
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return abs(int(value)) if whole else 0
-
-
-def _extent(value: Any) -> tuple[int, int]:
-    """Return how many values and letters there are, containers included, and the depth."""
-    if isinstance(value, str):
-        return max(len(value), 1), 1
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    sizes, depths = zip((1, 0), *map(_extent, inner), strict=True)
-    return sum(sizes), 1 + max(depths)

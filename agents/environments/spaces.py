@@ -19,7 +19,6 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
-from gymnasium.vector.utils import batch_space, iterate
 
 from oda_rl.files.schema import check_fields, require
 
@@ -45,17 +44,6 @@ class Described(gym.Env[Any, Any]):
         spec: EnvSpec | None = None,
     ) -> None:
         self.observation_space, self.action_space, self.spec = observation_space, action_space, spec
-
-
-class DescribedVector(VectorEnv[Any, Any, Any]):
-    """The spaces of a vector environment without the environment."""
-
-    def __init__(self, one: Described, num_envs: int) -> None:
-        self.num_envs, self.spec = num_envs, one.spec
-        self.single_observation_space = one.observation_space
-        self.single_action_space = one.action_space
-        self.observation_space = batch_space(one.observation_space, num_envs)
-        self.action_space = batch_space(one.action_space, num_envs)
 
 
 def described(env: Any) -> Any:
@@ -215,11 +203,6 @@ class Native:
         return isinstance(self.observation_space, spaces.Box)
 
     @property
-    def offers_combinations(self) -> bool:
-        """Whether the action space is not Discrete."""
-        return not isinstance(self.action_space, spaces.Discrete)
-
-    @property
     def grid(self) -> list[Array] | None:
         """Offered values of each component of a continuous action; None for other actions."""
         space = self.action_space
@@ -227,7 +210,7 @@ class Native:
             return None
         return grid_of(space, self.bins)
 
-    def points(self, observation: Any) -> tuple[Array, bool]:
+    def points(self, observation: Any, name: str = "observation") -> tuple[Array, bool]:
         """Return one or more observations as vectors, shape (n, d), and whether it is only one.
 
         A batch has one more leading dimension in each part of a Dict or Tuple; an array of vectors
@@ -237,17 +220,12 @@ class Native:
         if self._are_vectors(observation):
             return np.atleast_2d(observation), np.ndim(observation) == 1
         try:
-            n = _batch_size(space, observation)
-            each = [observation]
-            if n is not None:
-                each = list(iterate(batch_space(space, n), observation))
-            rows = [self._vector(one) for one in each]
+            vectors = _vectors(space, observation, one_hot=not isinstance(space, spaces.Discrete))
         except (TypeError, ValueError, IndexError, KeyError) as error:
             raise ValueError(
-                f"observation is {observation!r:.200}: it must be one of {space}, or a batch "
-                f"({error})"
+                f"{name} is {observation!r:.200}: it must be one of {space}, or a batch ({error})"
             ) from error
-        return np.array(rows, dtype=np.float64).reshape(len(each), -1), n is None
+        return np.atleast_2d(vectors).astype(np.float64), vectors.ndim == 1
 
     def actions(self, numbers: npt.NDArray[np.int64]) -> Array:
         """Return the environment's actions, shape (n, *action shape), for numbers from 0."""
@@ -302,47 +280,39 @@ class Native:
         n = spaces.flatdim(self.observation_space)
         return shape != self.observation_space.shape and shape in ((n,), (*shape[:1], n))
 
-    def _vector(self, observation: Any) -> Array:
-        space = self.observation_space
-        if not isinstance(space, spaces.Discrete):
-            return np.asarray(spaces.flatten(space, observation))
-        return np.array([observation])
 
+def _vectors(space: spaces.Space[Any], value: Any, one_hot: bool = True) -> Array:
+    """Return one observation as a vector, shape (d,), or a batch, shape (n, d).
 
-def _batch_size(space: spaces.Space[Any], value: Any) -> int | None:
-    """Return the length of a batch, or None if it is one observation."""
+    It equals ``gymnasium.spaces.flatten``, which takes no batches and does not check numbers.
+    """
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             raise ValueError(f"it must be a dictionary with the keys {', '.join(space.spaces)}")
-        sizes = {_batch_size(part, value[key]) for key, part in space.spaces.items()}
+        parts = [_vectors(part, value[key]) for key, part in space.spaces.items()]
     elif isinstance(space, spaces.Tuple):
         if not isinstance(value, tuple) or len(value) != len(space.spaces):
             raise ValueError(f"it must be a tuple of {len(space.spaces)}")
-        sizes = {_batch_size(part, one) for part, one in zip(space.spaces, value, strict=True)}
+        parts = [_vectors(part, one) for part, one in zip(space.spaces, value, strict=True)]
     else:
-        shape, expected = np.shape(value), space.shape or ()
-        if shape != expected and shape[1:] != expected:
-            raise ValueError(f"a part has shape {shape}: it must be {expected}")
-        _check_numbers(space, value)
-        sizes = {None if shape == expected else shape[0]}
-    if len(sizes) != 1:
+        array, shape = np.asarray(value), space.shape or ()
+        if array.shape != shape and array.shape[1:] != shape:
+            raise ValueError(f"a part has shape {array.shape}: it must be {shape}")
+        rows = array.reshape(*array.shape[: array.ndim - len(shape)], -1)
+        if isinstance(space, spaces.Box):
+            return rows.astype(space.dtype)
+        start = np.ravel(getattr(space, "start", 0))
+        sizes = np.ravel(getattr(space, "nvec", 2 if space.shape else getattr(space, "n", 0)))
+        numbers = rows - start
+        if not ((numbers >= 0) & (numbers < sizes) & (numbers == np.floor(numbers))).all():
+            raise ValueError(f"a part is {value!r}: it must be one of {space}")
+        if isinstance(space, spaces.MultiBinary) or not one_hot:
+            return rows
+        columns = np.moveaxis(numbers.astype(np.int64), -1, 0)
+        parts = [np.eye(n)[column] for n, column in zip(sizes, columns, strict=True)]
+    if len({part.shape[:-1] for part in parts}) != 1:
         raise ValueError("its parts are batches of different lengths")
-    return sizes.pop()
-
-
-def _check_numbers(space: spaces.Space[Any], values: Any) -> None:
-    """Raise ValueError for values that Gymnasium would flatten wrongly without a word."""
-    if isinstance(space, spaces.Discrete):
-        first, n = np.asarray(space.start), np.asarray(space.n)
-    elif isinstance(space, spaces.MultiDiscrete):
-        first, n = space.start, space.nvec
-    elif isinstance(space, spaces.MultiBinary):
-        first, n = np.asarray(0), np.asarray(2)
-    else:
-        return
-    numbers = np.asarray(values) - first
-    if not ((numbers >= 0) & (numbers < n) & (numbers == np.floor(numbers))).all():
-        raise ValueError(f"a part is {values!r}: it must be one of {space}")
+    return np.concatenate(parts, axis=-1)
 
 
 def _space_to_json(space: spaces.Space[Any]) -> dict[str, Any]:
@@ -386,16 +356,14 @@ class Interface:
 
     observation_shape: tuple[int, ...]
     n_actions: int
-    first_action: int
-    """The environment's number for the agent's action 0."""
+    first_action: int  # the environment's number for the agent's action 0
     dtype: str = "float64"
     """Of remembered observations: "float32" where the environment's are, else "float64"."""
     n_values: int = 0
     """Number of values of a Discrete observation, each a cell of its own; 0 for other spaces."""
     box: ActionBox | None = None
     """Box of continuous actions, if the agent chooses among codevectors of them."""
-    native: Native | None = None
-    """The environment's own spaces; None if they are Box and Discrete."""
+    native: Native | None = None  # the environment's own spaces; None if they are Box and Discrete
     names: tuple[str, ...] = field(default=(), compare=False)
     """Names of the d components of an observation; by default numbers."""
     action_names: tuple[str, ...] = field(default=(), compare=False)
@@ -464,6 +432,14 @@ class Interface:
         """Number of components of a continuous action; 0 where actions are numbers."""
         return 0 if self.box is None else len(self.box.low)
 
+    @property
+    def combinations(self) -> Array | None:
+        """The actions offered, shape (n, p), where they combine components; else None."""
+        native, n = self.native, self.n_actions
+        if native is None or self.box or isinstance(native.action_space, spaces.Discrete):
+            return None
+        return native.actions(np.arange(n)).reshape(n, -1)
+
     def of_user(self, env: AnyEnv, bins: int | None) -> "Interface":
         """Return this with the spaces of the user's environment.
 
@@ -499,10 +475,27 @@ class Interface:
         refuse_reset(observation)
         if self.native is None or self.native.sees_vectors:
             return self.flatten(name, observation)
-        points, _ = self.native.points(observation)
+        points, _ = self.native.points(observation, name)
         if len(points) != 1:
             raise ValueError(f"{name} is a batch of {len(points)}: it must be one observation")
         return np.asarray(points[0])
+
+    def batch(self, name: str, observations: Any) -> tuple[Array, bool]:
+        """Return one or more of the user's observations as vectors, and whether it is only one.
+
+        Vectors have shape (n, d), and are of float32 or float64. Raises ValueError if observations
+        are not of the space.
+        """
+        if self.native is not None and not self.native.sees_vectors:
+            points, single = self.native.points(observations, name)
+            return points.astype(self.dtype), single
+        array, shape = np.asarray(observations), self.observation_shape
+        if array.shape != shape and (array.ndim == 0 or array.shape[1:] != shape):
+            raise ValueError(
+                f"{name} has shape {array.shape}: it must be {shape}, or (n, "
+                f"{', '.join(map(str, shape))}) for a batch"
+            )
+        return plain(array).reshape(-1, self.n_features), array.shape == shape
 
     def flatten(self, name: str, observation: Any) -> Array:
         """Return one observation as a vector; raise ValueError if its shape is wrong."""

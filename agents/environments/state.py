@@ -1,16 +1,15 @@
-"""The state of an environment in a checkpoint: what its attributes hold.
+"""The state of an environment in a checkpoint: what the attributes of its layers hold.
 
-Nothing is pickled, so it can be saved only if every attribute of the environment and its wrappers
-is made of numbers, of random generators, or of constants such as texts, spaces and large tables. An
-environment with ``get_state`` and ``set_state`` says itself what its state is.
+Nothing is pickled, so it can be saved only if every attribute is made of numbers, of random
+generators, of plain objects, or of constants such as texts, spaces and large tables, of which the
+file has a digest. An environment with ``get_state`` and ``set_state`` says itself what it is.
 """
 
 import hashlib
 import sys
 from collections import deque
-from collections.abc import Iterator
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -21,94 +20,74 @@ from oda_rl.files.schema import generator_state, reading, require
 
 _IGNORED = {"env", "spec", "_action_space", "_observation_space", "_metadata", "_cached_spec",
             "_saved_kwargs"}  # fmt: skip
-_SPACES = ("action_space", "observation_space")
+_SPACES = ("action_space", "observation_space")  # which a class may have for all its instances
 _STATELESS = (OrderEnforcing, PassiveEnvChecker)  # apart from what they warn of
 _MAX_VALUES = 1000  # of an attribute that changes
-_NUMBERS = (type(None), bool, int, float, np.number, np.bool_)
-_CONTAINERS = (list, tuple, dict, deque, set)
-_MAX_DEPTH = 10
-
-
-class _UnknownError(Exception):
-    """An attribute of another kind."""
 
 
 def read_state(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
     """Return the state of an environment in JSON's types; None if it cannot be saved.
 
-    >>> state = read_state(gym.make("FrozenLake-v1"))
-    >>> state["parts"]["0"]
-    {'_elapsed_steps': None, '_max_episode_steps': 100}
+    >>> read_state(gym.make("FrozenLake-v1"))["0"]["object"]["_max_episode_steps"]
+    {'value': 100}
     >>> read_state(gym.wrappers.TransformReward(gym.make("FrozenLake-v1"), lambda r: 2 * r))
     """
-    constants = hashlib.sha256()
     try:
-        parts = {str(i): _read(layer, constants, 0) for i, layer in enumerate(_layers(env))}
-    except (_UnknownError, TypeError):
+        return {str(i): {"object": _read(layer)} for i, layer in enumerate(_layers(env))}
+    except (TypeError, RecursionError):
         return None
-    return {"parts": parts, "constants": constants.hexdigest()}
 
 
 def write_state(env: gym.Env[Any, Any], state: Any) -> bool:
     """Give an environment, after a reset, the state of another; return whether that is possible.
 
-    It is not if it has other attributes or constants. Raises InvalidFileError for a state that
+    It is not if it has other attributes or constants. Raises InvalidFileError for values that
     :func:`read_state` cannot have returned.
     """
-    right = isinstance(state, dict) and state.keys() == {"parts", "constants"}
-    require(right and isinstance(state["parts"], dict), "training.env is no state")
     present = read_state(env)
     if present is None or not _alike(state, present):
         return False
     with reading("the checkpoint"):
         for i, layer in enumerate(_layers(env)):
-            _write(layer, state["parts"][str(i)])
+            _write(layer, state[str(i)]["object"])
     return True
 
 
-def _layers(env: gym.Env[Any, Any]) -> Iterator[Any]:
-    layer: Any = env
-    while isinstance(layer, gym.Wrapper):
-        if not isinstance(layer, _STATELESS):
-            yield layer
-        layer = layer.env
-    yield layer
+def _layers(env: Any) -> list[Any]:
+    layers = []
+    while isinstance(env, gym.Wrapper):
+        layers.append(env)
+        env = env.env
+    return [layer for layer in (*layers, env) if not isinstance(layer, _STATELESS)]
 
 
-def _read(part: Any, constants: Any, depth: int) -> dict[str, Any]:
-    """Return the attributes that may change, by name; the others go into the digest."""
-    if depth > _MAX_DEPTH:
-        raise _UnknownError
-    attributes, saved = dict(vars(part)), dict[str, Any]()
+def _read(part: Any) -> dict[str, Any]:
+    """Return the attributes of an object by name, each as its kind and what it holds."""
+    attributes = {name: value for name, value in vars(part).items() if name not in _IGNORED}
     if isinstance(part, gym.Env) and not isinstance(part, gym.Wrapper):
+        attributes |= {name: getattr(part, name, None) for name in _SPACES}
         if all(callable(getattr(part, name, None)) for name in ("get_state", "set_state")):
-            rng = getattr(part, "_np_random", None)
-            return {"": encode(cast(Any, part).get_state()), "_np_random": _generator(rng)}
-        attributes |= {name: getattr(part, name, None) for name in _SPACES}  # of its class, too
-    for name, value in sorted(attributes.items()):
-        if name in _IGNORED:
-            continue
-        if isinstance(value, np.random.Generator):
-            saved[name] = _generator(value)
-        elif isinstance(value, gym.Space):
-            constants.update(repr((name, value)).encode())
-            saved[name] = _generator(value._np_random)
-        elif _is_plain_object(value):
-            saved[name] = {"object": _read(value, constants, depth + 1)}
-        elif _count(value, 0) <= _MAX_VALUES:
-            saved[name] = encode(list(value) if isinstance(value, deque) else value)
-        else:
-            constants.update(name.encode() + _bytes(value))
-    return saved
+            own: Any = part
+            rng = attributes.get("_np_random")
+            return {"get_state": {"value": encode(own.get_state())}, "_np_random": _held(rng)}
+    return {name: _held(value) for name, value in sorted(attributes.items())}
 
 
-def _generator(rng: Any) -> dict[str, Any] | None:
-    if rng is None:
-        return None
-    state: dict[str, Any] = rng.bit_generator.state
-    if state["bit_generator"] != "PCG64":
-        raise _UnknownError
-    return {"generator": state}
+def _held(value: Any) -> dict[str, Any]:
+    if isinstance(value, np.random.Generator | gym.Space):
+        space = isinstance(value, gym.Space)
+        rng: Any = getattr(value, "_np_random", value)  # of a space that was never sampled: None
+        state = None if rng is None else rng.bit_generator.state
+        if state is not None and state["bit_generator"] != "PCG64":
+            raise TypeError("a generator is no PCG64")
+        return {"generator": state, **({"constant": repr(value)} if space else {})}
+    if _is_plain_object(value):
+        return {"object": _read(value)}
+    if _n_numbers(value) <= _MAX_VALUES:
+        return {"value": encode(list(value) if isinstance(value, deque) else value)}
+    data = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+    kind = f"{value.dtype}{value.shape}" if isinstance(value, np.ndarray) else ""
+    return {"constant": kind + hashlib.sha256(data).hexdigest()}
 
 
 def _is_plain_object(value: Any) -> bool:
@@ -119,76 +98,49 @@ def _is_plain_object(value: Any) -> bool:
     return plain and hasattr(value, "__dict__") and not callable(value)
 
 
-def _count(value: Any, depth: int) -> float:
-    """Count the numbers in a value; infinite if it is a constant."""
-    if isinstance(value, Enum):
+def _n_numbers(value: Any) -> float:
+    """Count the numbers in a value; infinite if it is a constant, TypeError if it is neither."""
+    if isinstance(value, Enum | str | bytes | type):
         return np.inf
-    if isinstance(value, _NUMBERS):
+    if value is None or isinstance(value, bool | int | float | np.number | np.bool_):
         return 1
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return value.size
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        return np.inf
-    if isinstance(value, str | bytes | type):
-        return np.inf
-    if not isinstance(value, _CONTAINERS) or depth > _MAX_DEPTH:
-        raise _UnknownError
-    inner: Any = value
+        return value.size if value.dtype.kind in "biuf" else np.inf
     if isinstance(value, dict):
-        inner = value.values()
-        if not all(isinstance(key, str) for key in value):
-            inner = [*value.values(), ""]  # a table by numbers
-    total = sum(_count(one, depth + 1) for one in inner)
-    return np.inf if isinstance(value, set) else 1 + total
+        table = not all(isinstance(key, str) for key in value)
+        return sum(map(_n_numbers, value.values()), start=np.inf if table else 1)
+    if isinstance(value, list | tuple | deque | set):
+        return sum(map(_n_numbers, value), start=np.inf if isinstance(value, set) else 1)
+    raise TypeError(f"{type(value)} holds other things than numbers")
 
 
-def _bytes(value: Any) -> bytes:
-    if isinstance(value, np.ndarray):
-        return repr((value.dtype, value.shape)).encode() + value.tobytes()
-    return repr(value).encode()
-
-
-def _alike(saved: Any, present: Any) -> bool:
-    """Whether a saved state has the attributes and constants of a present one."""
-    if saved["constants"] != present["constants"]:
+def _alike(saved: Any, present: dict[str, Any]) -> bool:
+    """Whether a state has the attributes of a present one, of the same kinds, and its constants."""
+    if not isinstance(saved, dict) or saved.keys() != present.keys():
         return False
-    pairs = [(saved["parts"], present["parts"])]
-    while pairs:
-        one, other = pairs.pop()
-        if not isinstance(one, dict) or one.keys() != other.keys():
+    for name, held in present.items():
+        given = saved[name]
+        alike = isinstance(given, dict) and given.keys() == held.keys()
+        if not alike or given.get("constant") != held.get("constant"):
             return False
-        for name in one:
-            first, second = one[name], other[name]
-            nested = _is_nested(second, "object")
-            if nested != _is_nested(first, "object"):
-                return False
-            if nested or other is present["parts"]:
-                pairs.append((first["object"], second["object"]) if nested else (first, second))
+        if "object" in held and not _alike(given["object"], held["object"]):
+            return False
     return True
 
 
-def _is_nested(encoded: Any, key: str) -> bool:
-    return isinstance(encoded, dict) and encoded.keys() == {key}
-
-
 def _write(part: Any, saved: dict[str, Any]) -> None:
-    for name, encoded in saved.items():
-        value: Any = getattr(part, name) if name else None
-        what = f"training.env.{name}"
-        if not name:
-            part.set_state(decode(encoded, what))
-        elif _is_nested(encoded, "object"):
-            _write(value, encoded["object"])
-        elif _is_nested(encoded, "generator"):
-            rng = np.random.Generator(np.random.PCG64())
-            rng.bit_generator.state = generator_state(encoded["generator"], what)
-            if isinstance(value, gym.Space):
-                value._np_random = rng
-            else:
-                setattr(part, name, rng)
-        elif not isinstance(value, gym.Space | np.random.Generator):
-            decoded = decode(encoded, what)
-            require(_count(decoded, 0) <= _MAX_VALUES, f"{what} is no number")
+    for name, held in saved.items():
+        value, what = getattr(part, name), f"training.env.{name}"
+        if "object" in held:
+            _write(value, held["object"])
+        elif held.get("generator") is not None:
+            rng = value.np_random if isinstance(value, gym.Space) else value
+            rng.bit_generator.state = generator_state(held["generator"], what)
+        elif name == "get_state":
+            part.set_state(decode(held["value"], what))
+        elif "value" in held:
+            decoded = decode(held["value"], what)
+            require(_n_numbers(decoded) <= _MAX_VALUES, f"{what} is no number")
             if isinstance(value, deque):
                 value.clear()
                 value.extend(decoded)

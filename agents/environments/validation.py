@@ -127,17 +127,8 @@ def checked_batch(observation: Any, interface: Interface) -> tuple[npt.NDArray[n
     Raises ValueError if they are not of the space, or not finite.
     """
     refuse_reset(observation)
-    shape, native = interface.observation_shape, interface.native
-    if native is not None and not native.sees_vectors:
-        points, single = native.points(observation)
-        return checked_points(points, interface), single
-    array = np.asarray(observation)
-    if array.shape != shape and array.shape[1:] != shape:
-        raise ValueError(
-            f"observation has shape {array.shape}: it must be {shape}, or (n, "
-            f"{', '.join(map(str, shape))}) for a batch"
-        )
-    return checked_points(array, interface), array.shape == shape
+    points, single = interface.batch("observation", observation)
+    return checked_points(points, interface), single
 
 
 def checked_points(array: npt.NDArray[Any], interface: Interface) -> npt.NDArray[np.float64]:

@@ -14,8 +14,7 @@ from oda_rl.agents.fitted.actors import ActorsLearner
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitted.offline import Estimate, estimate
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.offline.reading import as_rows, read_steps, trajectories
-from oda_rl.agents.offline.transitions import Transitions
+from oda_rl.agents.offline import Transitions, as_rows, read_steps, trajectories
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import assign_batch

@@ -150,32 +150,11 @@ def match(
 
     Partners are nearer than a bandwidth, and their squared distances sum to the least. An old
     exemplar without a partner goes into the nearest new one; a new one without comes from the
-    nearest old one.
+    nearest old one. Exemplars before, shape (n, d), and after, (m, d), are in bandwidths; the
+    ``weights`` of the old ones are positive.
 
-    Parameters
-    ----------
-    before : ndarray, shape (n, d)
-        In bandwidths.
-    weights : ndarray, shape (n,)
-        Of the old exemplars; positive.
-    after : ndarray, shape (m, d)
-
-    Returns
-    -------
-    order : ndarray, shape (m,)
-        New exemplars in the order of their numbers.
-    lineage : ndarray, shape (m, n)
-        Row after row in that order; rows sum to 1.
-
-    Examples
-    --------
-    >>> order, lineage = match(
-    ...     np.array([[0.0], [9.0]]), np.ones(2), np.array([[5.0], [9.1], [0.2]])
-    ... )
-    >>> order, lineage
-    (array([2, 1, 0]), array([[1., 0.],
-           [0., 1.],
-           [0., 1.]]))
+    Returns the new exemplars in the order of their numbers, shape (m,), and the lineage, shape
+    (m, n), in that order.
     """
     from scipy.optimize import linear_sum_assignment
 

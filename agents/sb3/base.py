@@ -4,9 +4,10 @@ import io
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
@@ -21,15 +22,15 @@ from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import Origin
-from oda_rl.agents.sb3.files import AnyPath, as_file, check_saved
-from oda_rl.files.schema import reading
+from oda_rl.files.schema import conforms, reading, require
 
 try:
     import torch
     from stable_baselines3.common.base_class import BaseAlgorithm
     from stable_baselines3.common.callbacks import BaseCallback
-    from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback
-    from stable_baselines3.common.utils import check_for_correct_spaces, get_system_info, safe_mean
+    from stable_baselines3.common.policies import BasePolicy
+    from stable_baselines3.common.type_aliases import GymEnv, MaybeCallback, PyTorchObs
+    from stable_baselines3.common.utils import get_system_info, safe_mean
     from stable_baselines3.common.vec_env import VecEnv
 
     from oda_rl.agents.sb3.environments import (
@@ -40,13 +41,42 @@ try:
         next_observations,
         saved_spaces,
     )
-    from oda_rl.agents.sb3.policy import CellsPolicy
 except ImportError as error:
     raise ImportError(
         "oda_rl.agents.sb3 needs Stable-Baselines3: pip install 'oda-rl[sb3]'"
     ) from error
 
+AnyPath = str | Path | io.BufferedIOBase
+
 _SETTINGS = {"verbose": 0, "tensorboard_log": None, "stats_window_size": 100}
+_SAVED: dict[str, Any] = {
+    "seed": int | None, "verbose": int, "tensorboard_log": str | None, "stats_window_size": int,
+    "num_timesteps": int, "episodes": int,
+}  # fmt: skip
+
+
+class CellsPolicy(BasePolicy):
+    """The policy of an agent, without a network.
+
+    Parameters
+    ----------
+    observation_space, action_space : gymnasium.Space
+        Spaces of the environment.
+    agent : Agent
+    """
+
+    def __init__(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], agent: Agent
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        self.agent = agent
+
+    def _predict(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
+        if isinstance(observation, torch.Tensor):
+            array: Any = observation.numpy()
+        else:
+            array = {name: part.numpy() for name, part in observation.items()}
+        return torch.as_tensor(self.agent.predict(array, deterministic=deterministic)[0])
 
 
 class Algorithm(BaseAlgorithm):
@@ -72,30 +102,24 @@ class Algorithm(BaseAlgorithm):
         monitor_wrapper: bool = True,
         **config: Any,
     ) -> None:
-        self._set_up(env, seed, verbose, tensorboard_log, stats_window_size, monitor_wrapper)
+        self._set_up(
+            env, seed, verbose=verbose, tensorboard_log=tensorboard_log,
+            stats_window_size=stats_window_size, monitor_wrapper=monitor_wrapper,
+        )  # fmt: skip
         self._config = config
         self._setup_model()
 
-    def _set_up(
-        self,
-        env: GymEnv | str | None,
-        seed: int | None,
-        verbose: int,
-        tensorboard_log: str | None,
-        stats_window_size: int,
-        monitor_wrapper: bool = True,
-    ) -> None:
+    def _set_up(self, env: GymEnv | str | None, seed: int | None, **settings: Any) -> None:
+        log = settings.pop("tensorboard_log")
         super().__init__(
             policy=CellsPolicy,
             env=make_env(env) if isinstance(env, str) else env,
             learning_rate=0.0,  # there is no network
-            stats_window_size=stats_window_size,
-            tensorboard_log=None if tensorboard_log is None else str(tensorboard_log),
-            verbose=verbose,
+            tensorboard_log=None if log is None else str(log),
             device="cpu",
             support_multi_env=True,
-            monitor_wrapper=monitor_wrapper,
             seed=seed,
+            **settings,
         )
 
     @staticmethod
@@ -305,6 +329,9 @@ class Algorithm(BaseAlgorithm):
                 f"env has {wrapped.num_envs} environments: it must have as many as the model, "
                 f"{self.n_envs}; {type(self).__name__}.load(path, env=env) takes any number"
             )
+        if self.env is None:  # the observation space of a saved model has no bounds
+            self.agent._check_spaces(described(wrapped))
+            self.observation_space = wrapped.observation_space
         super().set_env(wrapped, force_reset)
         self._connect_env()
 
@@ -335,16 +362,11 @@ class Algorithm(BaseAlgorithm):
         exclude, include
             Ignored.
         """
-        if not isinstance(path, io.BufferedIOBase):
-            file = Path(path)
-            self._write(file if file.suffix else Path(f"{file}.zip"))
+        if isinstance(path, io.BufferedIOBase):
+            with tempfile.TemporaryDirectory() as folder:
+                self.save(Path(folder, "model.zip"))
+                path.write(Path(folder, "model.zip").read_bytes())
             return
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "model.zip")
-            self._write(file)
-            path.write(file.read_bytes())
-
-    def _write(self, file: Path) -> None:
         fields = {
             "seed": None if self.seed is None else int(self.seed),
             "verbose": self.verbose,
@@ -353,11 +375,8 @@ class Algorithm(BaseAlgorithm):
             "num_timesteps": self.num_timesteps,
             "episodes": self._episode_num,
         }
-        arrays = {}
-        if isinstance(self.observation_space, spaces.Box):
-            low, high = self.observation_space.low, self.observation_space.high
-            arrays = {"sb3_low": low, "sb3_high": high}
-        saving.save_file(self.agent, file, {"sb3": fields}, arrays)
+        file = Path(path)
+        saving.save_file(self.agent, file if file.suffix else Path(f"{file}.zip"), sb3=fields)
 
     @classmethod
     def load(
@@ -397,40 +416,52 @@ class Algorithm(BaseAlgorithm):
         """
         if print_system_info:
             get_system_info()
-        with as_file(path) as name:
+        with _as_file(path) as name:
             file, metadata, arrays = saving.read(name)
         saved = metadata.get("sb3", {})
         with reading(file):
-            check_saved(saved, arrays, metadata)
+            _check_saved(saved)
         known = (*_SETTINGS, *cls._load_keywords)
         if unknown := sorted(set(kwargs) - set(known)):
             raise TypeError(
                 f"load has unknown arguments {', '.join(unknown)}: it takes env, {', '.join(known)}"
             )
         model = cls.__new__(cls)
-        verbose, log, window = (
-            kwargs.pop(name, saved.get(name, default)) for name, default in _SETTINGS.items()
-        )
-        model._set_up(env, saved.get("seed"), verbose, log, window)
+        settings = {
+            name: kwargs.pop(name, saved.get(name, default)) for name, default in _SETTINGS.items()
+        }
+        model._set_up(env, saved.get("seed"), **settings)
         place = None if model.env is None else described(model.env)
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
-        observations, actions = saved_spaces(agent.interface, arrays)
         if model.env is None:
-            model.observation_space, model.action_space, model.n_envs = observations, actions, 1
-        elif "sb3_low" in arrays:  # a plain agent saves no bounds of observations
-            check_for_correct_spaces(model.env, observations, actions)
+            model.observation_space, model.action_space = saved_spaces(agent.interface)
+            model.n_envs = 1
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
         model._episode_num = saved.get("episodes", agent.episodes.count)
         model._use(agent)
         return model
 
-    def set_parameters(
-        self,
-        load_path_or_dict: str | dict[str, Any],
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
-    ) -> NoReturn:
-        """Raise NotImplementedError: there is no network."""
-        raise NotImplementedError(
-            f"cells have no parameters to set: load the model with {type(self).__name__}.load(path)"
-        )
+
+def _check_saved(saved: Any) -> None:
+    """Raise InvalidFileError unless the part of a file that a model adds to its agent is valid."""
+    require(isinstance(saved, dict) and saved.keys() <= _SAVED.keys(), f"sb3 is {saved!r:.80}")
+    for name, value in saved.items():
+        valid = conforms(value, _SAVED[name]) and (type(value) is not int or value >= 0)
+        require(valid, f"sb3.{name} is {value!r}")
+    require(saved.get("stats_window_size", 1) >= 1, "sb3.stats_window_size is 0")
+    require((saved.get("seed") or 0) < 2**32, f"sb3.seed is {saved.get('seed')}")
+
+
+@contextmanager
+def _as_file(path: AnyPath) -> Iterator[Path]:
+    """Yield the path of a file that may be open, or named without its suffix."""
+    if isinstance(path, io.BufferedIOBase):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "model.zip")
+            if path.seekable():
+                path.seek(0)  # it may just have been written
+            file.write_bytes(path.read())
+            yield file
+        return
+    file, zipped = Path(path), Path(f"{path}.zip")
+    yield zipped if zipped.exists() and not file.exists() else file

@@ -2,7 +2,6 @@
 
 import copy
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
 from oda_rl.agents.environments.making import reward_threshold
-from oda_rl.agents.environments.spaces import AnyEnv, Described, DescribedVector, Interface
+from oda_rl.agents.environments.spaces import Described, Interface
 
 Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 """Observations of several environments."""
@@ -23,11 +22,11 @@ Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
 _LIMIT = "_max_episode_steps"  # attribute of gymnasium.wrappers.TimeLimit
 
 
-def described(env: VecEnv) -> AnyEnv:
-    """Return a description of one or several environments, from which an agent is made."""
+def described(env: VecEnv) -> Described:
+    """Return a description of one of the environments, from which an agent is made."""
     single = Described(env.observation_space, env.action_space, _spec(env))
     single.metadata = env.metadata or {}
-    return single if env.num_envs == 1 else DescribedVector(single, env.num_envs)
+    return single
 
 
 def next_observations(
@@ -63,10 +62,8 @@ def item(observations: Observations, i: int) -> Any:
     return observations[i]
 
 
-def saved_spaces(
-    interface: Interface, arrays: Mapping[str, npt.NDArray[Any]]
-) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
-    """Return the spaces of a saved model; boxes of a plain agent have no bounds."""
+def saved_spaces(interface: Interface) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+    """Return the spaces of a saved model; boxes of observations have no bounds."""
     native, box = interface.native, interface.box
     actions: spaces.Space[Any] = spaces.Discrete(interface.n_actions, start=interface.first_action)
     if box is not None:
@@ -76,9 +73,6 @@ def saved_spaces(
         actions = native.action_space
     if native is not None and not native.sees_vectors:
         return native.observation_space, actions
-    if "sb3_low" in arrays:
-        low, high = arrays["sb3_low"], arrays["sb3_high"]
-        return spaces.Box(low, high, dtype=low.dtype.type), actions
     dtype = np.dtype(interface.dtype).type
     return spaces.Box(-np.inf, np.inf, interface.observation_shape, dtype), actions
 

@@ -92,28 +92,16 @@ class Settings:
     """Arguments of the algorithm, and ``n_envs`` (number of environments) and ``normalize`` (use
     ``VecNormalize``)."""
 
-    source: str | None
-    """The environment in rl-zoo; None: Stable-Baselines3's defaults."""
+    source: str | None  # the environment in rl-zoo; None: Stable-Baselines3's defaults
 
 
 def settings_for(algorithm: str, env_id: str) -> Settings:
-    """Return tuned hyper-parameters, those of a similar task, or defaults.
+    """Return tuned hyper-parameters of DQN, PPO, A2C or, for continuous actions, SAC.
 
-    Parameters
-    ----------
-    algorithm : str
-        DQN, PPO, A2C or, for continuous actions, SAC.
-    env_id : str
-        Gymnasium id of the environment.
+    They are those of the task, of a similar one, or the defaults.
 
-    Examples
-    --------
     >>> settings_for("A2C", "CartPole-v1")
     Settings(parameters={'n_envs': 8, 'ent_coef': 0.0}, source='CartPole-v1')
-    >>> settings_for("A2C", "oda_rl/BartoCartPole-v0").source
-    'CartPole-v1'
-    >>> settings_for("A2C", "Taxi-v3")
-    Settings(parameters={}, source=None)
     """
     known, name = _TUNED[algorithm], env_id.rpartition(":")[2]
     source = name if name in known else _BORROWED.get(name)

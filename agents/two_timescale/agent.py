@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
@@ -19,8 +18,8 @@ from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.settings import unknown_setting
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
-from oda_rl.agents.environments.adaptation import AdaptedVector, observed
-from oda_rl.agents.environments.making import reward_threshold
+from oda_rl.agents.environments.adaptation import observed
+from oda_rl.agents.environments.making import one_of, reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
@@ -33,8 +32,7 @@ from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import ordered
-from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.envs.wrappers import ActionChoices
+from oda_rl.envs.dynamics import ActionChoices, compiled_dynamics
 from oda_rl.files.schema import Member, check_fields, require
 
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
@@ -143,7 +141,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         made = self._enter(env)
         interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
-            first = float(spaces_of(self._require_env())[0].low[0]) - 0.5  # type: ignore[attr-defined]
+            adapted = self._adapted(one_of(made))
+            first = float(spaces_of(adapted)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
         if self.config.paper:
@@ -183,7 +182,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     def _adapted(self, env: AnyEnv) -> AnyEnv:
         if not self._joins(env):
             return super()._adapted(env)
-        return AdaptedVector(env, None) if isinstance(env, VectorEnv) else observed(env)
+        return env if isinstance(env, VectorEnv) else observed(env)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         if not isinstance(spaces_of(env)[1], spaces.Box):
@@ -191,13 +190,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         return replace(Interface.of(env, 1), n_actions=1)  # one value a cell
 
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
-        if self.interface.box is None:
+        if self.interface.box is None or isinstance(env, VectorEnv):
             return super()._train(env, run)
-        if isinstance(env, AdaptedVector):
-            self._engine.set_n_envs(env.num_envs)
-            env.choices = self._room
-            return super()._train(env, run)
-        assert isinstance(env, gym.Env)
         self._engine.leave_envs()
         levels = self.interface.box.actions(levels_of(self.interface.n_components))
         compiled_dynamics(ActionChoices(env, levels))  # compares them with its steps

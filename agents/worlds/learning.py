@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.offline import reading
+from oda_rl.agents import offline
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, noise_among, read
 from oda_rl.agents.worlds.laws import (
     FORMS,
@@ -457,7 +457,7 @@ def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntAr
     Steps of several environments may be mixed. ``first``, shape (n,), says whether an episode began
     with the step, if that is known.
     """
-    return reading.trajectories(seen.before, seen.after, seen.ended, first)
+    return offline.trajectories(seen.before, seen.after, seen.ended, first)
 
 
 def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:

@@ -24,8 +24,7 @@ from oda_rl.agents.environments.spaces import (
     spaces_of,
 )
 from oda_rl.agents.environments.validation import action_index, checked_batch, checked_points
-from oda_rl.agents.offline import reading
-from oda_rl.agents.offline.transitions import Transitions
+from oda_rl.agents.offline import Transitions, read_steps
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
@@ -142,7 +141,7 @@ class World:
         if len(given.observations) < 2:
             n = len(given.observations)
             raise ValueError(f"observations has {n} row: there must be at least 2 steps")
-        steps = reading.read_steps(given, interface)
+        steps = read_steps(given, interface)
         acts = steps.actions if boxed else steps.actions[:, 0]
         codes = codes_of_acts(acts, interface)
         seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)

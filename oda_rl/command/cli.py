@@ -7,8 +7,8 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext, redirect_stderr
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -20,17 +20,18 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from oda_rl.agents import Agent, export_policy, load_agent
-from oda_rl.agents.base.limits import MEGABYTES, Limits, memory_limit
+from oda_rl.agents.base.player import Limits
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
-from oda_rl.agents.videos import show, write_video
 from oda_rl.command.reporting import (
     evaluated,
     evaluation_line,
     policy_table,
+    show,
     sizes_table,
     write_figures,
+    write_video,
 )
 from oda_rl.command.training import (
     INTERRUPTED,
@@ -85,7 +86,7 @@ class _Playing(_Command):
     max_seconds: float = Limits.seconds
     """Maximum time of playing."""
 
-    max_megabytes: int = MEGABYTES
+    max_megabytes: int = 4_000
     """Maximum memory taken, where the operating system can limit it."""
 
     @property
@@ -467,6 +468,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lines = map(printable, str(error).splitlines())
         print("oda-rl:", "\n".join(lines), file=sys.stderr)
         return 2
+
+
+@contextmanager
+def memory_limit(megabytes: int) -> Iterator[None]:
+    """Let this process take at most so much more memory; allocations beyond raise MemoryError.
+
+    Does nothing where the operating system has no such limit (Windows, macOS).
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    wanted = pages * resource.getpagesize() + megabytes * 10**6
+    limit = wanted if soft == resource.RLIM_INFINITY else min(wanted, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:

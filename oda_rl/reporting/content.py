@@ -12,8 +12,7 @@ import numpy as np
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
 from oda_rl.agents.base.files import present_versions
-from oda_rl.agents.base.limits import Limits
-from oda_rl.agents.base.player import Player
+from oda_rl.agents.base.player import Limits, Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin, from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
@@ -250,9 +249,8 @@ class ReportPlayer(Player):
         if dynamics is None:
             return None
         world: dict[str, Any] = {"kind": kind, "parameters": dynamics.parameters.tolist()}
-        native = self.interface.native
-        if native is not None and native.offers_combinations and self.interface.box is None:
-            world["choices"] = native.actions(np.arange(self.interface.n_actions)).tolist()
+        if (choices := self.interface.combinations) is not None:
+            world["choices"] = self.interface.performed(np.arange(len(choices))).tolist()
         return world
 
     @property

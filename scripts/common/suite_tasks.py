@@ -10,7 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from oda_rl.envs.wrappers import ActionChoices  # importing oda_rl.envs registers BartoCartPole
+from oda_rl.envs.dynamics import ActionChoices  # importing oda_rl.envs registers BartoCartPole
 
 N_TORQUES = 5
 

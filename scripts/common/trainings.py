@@ -88,7 +88,7 @@ def content(agent: Agent, path: Path) -> tuple[dict[str, Any], dict[str, bytes]]
     metadata, arrays = load_archive(path)
     for name in ("training_seconds", "env_spec"):
         del metadata[name]
-    timeless = {"episodes": 2, "episodes_before": 4}  # columns that are not of time
+    timeless = {"episodes": 4}  # columns that are not of time
     own = {name: array[:, : timeless.get(name)] if name in timeless else array
            for name, array in arrays.items()}  # fmt: skip
     return metadata, {name: array.tobytes() for name, array in own.items()}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from oda_rl.agents import load_agent
-from oda_rl.agents.base.limits import Limits, memory_limit
-from oda_rl.command.cli import main
+from oda_rl.agents.base.player import Limits
+from oda_rl.command.cli import main, memory_limit
 
 
 def stack(size):

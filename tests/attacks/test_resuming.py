@@ -12,7 +12,6 @@ from environments import Stopped, quick_rule, stopped_after
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.state import read_state, write_state
-from oda_rl.envs.dynamics import stateful
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common.trainings import content
@@ -123,12 +122,6 @@ def test_what_cannot_be_saved_is_known(wrap):
         env.file.close()
 
 
-def test_a_function_in_a_wrapper_may_have_a_state():
-    env = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2.0 * reward)
-    assert stateful(env) is None
-    assert read_state(env) is None
-
-
 def test_a_state_of_another_environment_is_not_restored():
     env, small, large = Own(), *(gym.make("FrozenLake-v1", map_name=n) for n in ("4x4", "8x8"))
     for one in (env, small, large):
@@ -137,8 +130,11 @@ def test_a_state_of_another_environment_is_not_restored():
     assert not write_state(small, read_state(env))
     state = read_state(env)
     assert write_state(env, state)
-    state["parts"]["0"]["step"] = 3  # no attribute of the environment is replaced by another kind
-    assert not write_state(env, state)
-    for bad in (3, {}, {"parts": [], "constants": ""}):
+    state["0"]["object"]["step"] = {"value": 3}  # no attribute of another kind is replaced
+    for bad in (state, 3, {}, {"0": 1}, {"0": {"object": {}}}):
+        assert not write_state(env, bad)
+    state = read_state(env)
+    for value in ("text", {"array": [1], "shape": [], "dtype": "O"}):
+        state["0"]["object"]["t"] = {"value": value}
         with pytest.raises(InvalidFileError):
-            write_state(env, bad)
+            write_state(env, state)

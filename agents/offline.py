@@ -1,19 +1,32 @@
-"""Logged transitions from arrays, data frames and Minari datasets."""
+"""Logged transitions (arrays, data frames, Minari datasets) and their conversion for agents."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
 
-from oda_rl._types import BoolArray, FloatArray
-from oda_rl.agents.environments.validation import LARGEST_REWARD, SMALL
+from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.base.memory import (
+    ACTION,
+    COMPONENTS,
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+)
+from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.validation import FINITE, LARGEST_REWARD, SMALL, action_index
+from oda_rl.diagram import LARGEST
 
 FIELDS = (
     "observations", "actions", "rewards", "next_observations", "terminated", "truncated",
 )  # fmt: skip
-_NEXT = "next_"  # begins the name of a frame's column for what a step led to
 _NUMBERS = "biuf"  # kinds of arrays
+_ROUNDING = 1e-6  # tolerance of distances from the grid, relative and absolute
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +71,13 @@ class Transitions:
     truncated: BoolArray = None  # type: ignore[assignment]  # one of n comes in its place
 
     def __post_init__(self) -> None:
-        n = _length(self.observations)
+        n = np.size(self.rewards)
         if n == 0:
-            raise ValueError("observations has no rows: there must be at least one step")
-        checked: dict[str, Any] = {}
+            raise ValueError("rewards is empty: there must be at least one step")
+        rewards = _row("rewards", self.rewards, n)
+        checked: dict[str, Any] = {"rewards": rewards}
         for name in ("observations", "next_observations", "actions"):
             checked[name] = _batch(name, getattr(self, name), n)
-        checked["rewards"] = rewards = _row("rewards", self.rewards, n)
         wrong = ~(np.abs(rewards) <= LARGEST_REWARD)
         if wrong.any():
             k = int(wrong.argmax())
@@ -130,14 +143,12 @@ class Transitions:
         frame: Any,
         observations: str | Sequence[str] | None = None,
         actions: str | Sequence[str] = "action",
-        rewards: str = "reward",
-        terminated: str = "terminated",
-        truncated: str | None = "truncated",
     ) -> "Transitions":
         """Read a pandas frame with a row for each step.
 
         The next observation is in columns with the prefix ``next_``: ``next_position`` for
-        ``position``.
+        ``position``. Rewards and flags are in ``reward``, ``terminated`` and, if episodes were cut
+        off, ``truncated``.
 
         Parameters
         ----------
@@ -147,9 +158,6 @@ class Transitions:
             number. By default all columns that have a counterpart with ``next_``.
         actions : str or sequence of str
             Column of the action, or of each of its components.
-        rewards, terminated : str
-        truncated : str or None
-            None if no episode was cut off, as where there is no column "truncated".
 
         Raises
         ------
@@ -160,23 +168,22 @@ class Transitions:
         --------
         >>> import pandas as pd
         >>> frame = pd.DataFrame({"place": [0.0, 0.1], "action": [1, 1], "reward": [0, 1],
-        ...     "next_place": [0.1, 0.2], "terminated": [False, True], "truncated": False})
+        ...     "next_place": [0.1, 0.2], "terminated": [False, True]})
         >>> Transitions.from_frame(frame).next_observations
         array([[0.1],
                [0.2]])
         """
         names = [str(name) for name in frame.columns]
-        if truncated == "truncated" and truncated not in names:
-            truncated = None
         before = observations
         if before is None:
-            before = [name for name in names if _NEXT + name in names]
-            if not before:
-                _miss("frame", ["an observation and the next one, such as x and next_x"], names)
-        after = _NEXT + before if isinstance(before, str) else [_NEXT + name for name in before]
-        columns = [before, actions, rewards, after, terminated, *([truncated] if truncated else [])]
-        required = [name for one in columns for name in ([one] if isinstance(one, str) else one)]
-        _require("frame", names, required)
+            before = [name for name in names if f"next_{name}" in names]
+        if len(before) == 0:
+            _require("frame", names, ["an observation and the next one, such as x and next_x"])
+        single = isinstance(before, str)
+        after = f"next_{before}" if single else [f"next_{name}" for name in before]
+        columns = [before, actions, "reward", after, "terminated"]
+        columns += ["truncated"] if "truncated" in names else []
+        _require("frame", names, np.hstack(columns).tolist())
         return cls(*(np.asarray(frame[one if isinstance(one, str) else list(one)])
                      for one in columns))  # fmt: skip
 
@@ -217,38 +224,16 @@ class Transitions:
 
 
 def _require(what: str, given: Any, required: Sequence[str]) -> None:
-    missing = [name for name in required if name not in given]
-    if missing:
-        _miss(what, missing, list(map(str, given)))
-
-
-def _miss(what: str, missing: Sequence[str], given: Sequence[str]) -> NoReturn:
-    raise ValueError(f"{what} has {', '.join(given)}: there must be {', '.join(missing)}, too")
-
-
-def _length(given: Any) -> int:
-    """Return the number of rows of the first array."""
-    if isinstance(given, Mapping):
-        given = tuple(given.values())
-    if _is_parts(given):
-        return _length(given[0])
-    array = np.asarray(given)
-    if array.ndim == 0:
-        raise ValueError(f"observations is {given!r}: it must have a row for each step")
-    return len(array)
-
-
-def _is_parts(given: Any) -> bool:
-    """Whether this is a tuple of arrays, for a Tuple space, rather than an array."""
-    kinds = (np.ndarray, Mapping, tuple)
-    return isinstance(given, tuple) and any(isinstance(part, kinds) for part in given)
+    if missing := [name for name in required if name not in given]:
+        names = ", ".join(map(str, given))
+        raise ValueError(f"{what} has {names}: there must be {', '.join(missing)}, too")
 
 
 def _row(name: str, given: Any, n: int) -> FloatArray:
     """Return numbers, shape (n,), or raise ValueError."""
     array = np.asarray(given)
     if array.shape != (n,):
-        raise ValueError(f"{name} has shape {array.shape}: it must be ({n},), as observations have")
+        raise ValueError(f"{name} has shape {array.shape}: it must be ({n},), a number a step")
     if array.dtype.kind not in _NUMBERS:
         raise ValueError(f"{name} has dtype {array.dtype}: it must hold numbers")
     return array.astype(np.float64)
@@ -267,14 +252,12 @@ def _batch(name: str, given: Any, n: int) -> Any:
     """Return arrays of n rows, or dictionaries and tuples of them, or raise ValueError."""
     if isinstance(given, Mapping):
         return {key: _batch(f"{name}[{key!r}]", part, n) for key, part in given.items()}
-    if _is_parts(given):
+    kinds = (np.ndarray, Mapping, tuple)
+    if isinstance(given, tuple) and any(isinstance(part, kinds) for part in given):
         return tuple(_batch(f"{name}[{i}]", part, n) for i, part in enumerate(given))
     array = np.asarray(given)
     if array.ndim == 0 or len(array) != n:
-        right = ", ".join(map(str, (n, *array.shape[1:]))) + ("," if array.ndim < 2 else "")
-        raise ValueError(
-            f"{name} has shape {array.shape}: it must be ({right}), as observations have rows"
-        )
+        raise ValueError(f"{name} has shape {array.shape}: it must have {n} rows, as rewards have")
     return array
 
 
@@ -286,3 +269,148 @@ def _map(convert: Callable[..., Any], *batches: Any) -> Any:
     if isinstance(first, tuple):
         return tuple(_map(convert, *parts) for parts in zip(*batches, strict=True))
     return convert(*map(np.asarray, batches))
+
+
+class Steps(NamedTuple):
+    """n steps of trajectories."""
+
+    before: FloatArray  # observations as vectors, shape (n, d)
+    actions: FloatArray
+    """Numbers of actions, from 0, shape (n, 1); or units of continuous ones, shape (n, p)."""
+    rewards: FloatArray  # shape (n,)
+    after: FloatArray  # next observations as vectors, shape (n, d)
+    terminated: BoolArray  # shape (n,)
+    over: BoolArray  # whether the episode was over, terminated or not, shape (n,)
+
+
+def read_steps(given: Transitions, interface: Interface) -> Steps:
+    """Return transitions as vectors and numbers, or raise ValueError."""
+    before = _vectors("observations", given.observations, interface)
+    after = _vectors("next_observations", given.next_observations, interface)
+    if interface.box is None:
+        actions = _numbers(given.actions, interface)
+    else:
+        actions = _each(given.actions, interface.box.units, interface.n_components)
+    over = given.terminated | given.truncated
+    return Steps(before, actions, given.rewards, after, given.terminated, over)
+
+
+def _vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
+    """Return a batch of the user's observations as vectors, shape (n, d), or raise ValueError."""
+    if isinstance(batch, np.ndarray) and batch.dtype == object:  # dictionaries or tuples
+        points = np.concatenate([interface.batch(name, one)[0] for one in batch])
+    else:
+        points = interface.batch(name, batch)[0]
+    points = points.astype(np.float64)
+    wrong = np.flatnonzero(~(np.abs(points) <= LARGEST).all(axis=1))
+    if len(wrong):
+        k = wrong[0]
+        raise ValueError(f"{name}[{k}] is {points[k].tolist()!r}, which is not finite: {FINITE}")
+    return points
+
+
+def _numbers(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
+    """Return numbers of actions, or of the nearest on a grid, shape (n, 1), or raise ValueError."""
+    native = interface.native
+    if native is None or isinstance(native.action_space, spaces.Discrete):
+        first, n = interface.first_action, interface.n_actions
+        right = f"it must be an integer from {first} to {first + n - 1}"
+        if actions.ndim != 1 or actions.dtype.kind not in "biuf":
+            raise ValueError(
+                f"actions has shape {actions.shape} and dtype {actions.dtype}: it must have shape "
+                f"({len(actions)},), and each {right.removeprefix('it must ')}"
+            )
+        numbers = actions.astype(np.float64) - first
+        wrong = np.flatnonzero(~((numbers >= 0) & (numbers < n) & (numbers == np.floor(numbers))))
+        if len(wrong):
+            k = wrong[0]
+            raise ValueError(f"actions[{k}] is {actions[k].tolist()!r}: {right}")
+        return numbers[:, None]
+    if native.grid is not None:
+        return _nearest(actions, native.grid)[:, None].astype(np.float64)
+    return _each(actions, lambda action: action_index(action, interface), 1)
+
+
+def _nearest(actions: npt.NDArray[Any], grid: list[FloatArray]) -> IntArray:
+    """Return the numbers of the nearest points of a grid, shape (n,), or raise ValueError."""
+    n, p = len(actions), len(grid)
+    if actions.dtype.kind not in "biuf" or actions.size != n * p:
+        raise ValueError(
+            f"actions has shape {actions.shape} and dtype {actions.dtype}: it must hold {p} "
+            "numbers for each step"
+        )
+    rows, numbers = actions.reshape(n, p).astype(np.float64), np.zeros(n, dtype=np.int64)
+    for j, values in enumerate(grid):
+        gaps = np.abs(rows[:, j, None] - values)
+        chosen = gaps.argmin(axis=1)
+        space = (values[-1] - values[0]) / (len(values) - 1)
+        far = ~(gaps.min(axis=1) <= (0.5 + _ROUNDING) * space + _ROUNDING)
+        if far.any():
+            k = int(far.argmax())
+            raise ValueError(
+                f"actions[{k}] is {actions[k].tolist()!r}: each component must be within "
+                f"{0.5 * space:g} of one of the values that the agent chooses from, which are "
+                f"{values.tolist()} of component {j}"
+            )
+        numbers = numbers * len(values) + chosen
+    return numbers
+
+
+def _each(actions: Any, convert: Callable[[Any], Any], size: int) -> FloatArray:
+    """Convert each action to ``size`` numbers; errors say which action was wrong."""
+    converted = np.empty((len(actions), size))
+    for k, action in enumerate(actions):
+        try:
+            converted[k] = convert(action)
+        except ValueError as error:
+            raise ValueError(f"actions[{k}]: {error}") from error
+    return converted
+
+
+def trajectories(
+    before: FloatArray, after: FloatArray, over: BoolArray, first: BoolArray | None = None
+) -> list[IntArray]:
+    """Return the rows of each trajectory, in which each step begins where the last one ended.
+
+    Trajectories may be interleaved. ``before`` and ``after`` have shape (n, d); ``over`` and
+    ``first``, shape (n,), say whether an episode ended, or began, with a step.
+    """
+    parts: list[list[int]] = []
+    open_ends: dict[bytes, list[int]] = {}  # unfinished trajectories, by their last observation
+    for row in range(len(before)):
+        part = None
+        if first is None or not first[row]:
+            part = open_ends.pop((before[row] + 0.0).tobytes(), None)
+        if part is None:
+            part = []
+            parts.append(part)
+        part.append(row)
+        if not over[row]:
+            open_ends[(after[row] + 0.0).tobytes()] = part
+    return [np.array(rows) for rows in parts]
+
+
+def as_rows(
+    given: Steps, parts: list[IntArray], n_components: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Return trajectories as rows of a :class:`oda_rl.agents.base.memory.Memory`.
+
+    ``parts`` are those of :func:`trajectories`; ``n_components`` is 0 for numbered actions. Returns
+    observations, shape (m, d), and steps, shape (m, 3 + n_components).
+    """
+    order, last = np.concatenate(parts), np.array([rows[-1] for rows in parts])
+    ends = np.cumsum([len(rows) + 1 for rows in parts]) - 1
+    m = len(order) + len(parts)
+    taken = np.ones(m, dtype=np.bool_)
+    taken[ends] = False
+    observations = np.empty((m, given.before.shape[1]))
+    observations[taken], observations[ends] = given.before[order], given.after[last]
+    steps = np.zeros((m, COMPONENTS + n_components))
+    steps[taken, REWARD], steps[taken, MARK] = given.rewards[order], GOES_ON
+    if n_components:
+        steps[taken, COMPONENTS:] = given.actions[order]
+    else:
+        steps[taken, ACTION] = given.actions[order, 0]
+    steps[ends, ACTION] = -1.0
+    steps[ends, MARK] = np.where(given.terminated[last], TERMINAL, CUT)
+    return observations, steps

@@ -1,1 +1,0 @@
-"""Logged transitions: where they come from, and how agents take them."""
