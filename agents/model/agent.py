@@ -16,7 +16,7 @@ from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
-from oda_rl.agents.environments.making import time_limit
+from oda_rl.agents.environments.making import one_of, time_limit
 from oda_rl.agents.environments.spaces import (
     AnyEnv,
     Interface,
@@ -237,7 +237,7 @@ class ModelAgent(Simplifiable, Agent):
         >>> found.always == 1, str(found).splitlines()[-1]
         (True, '  push left: never')
         """
-        space = spaces_of(self._require_env())[0]
+        space = spaces_of(self._adapted(one_of(self._require_env())))[0]
         bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
         return self._rule("prove").prove(box, self.names, self.action_names, bounds)
 
