@@ -12,8 +12,6 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 :func:`squared_distance` is accurate anywhere.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, integer, reordered, spliced
@@ -102,40 +100,6 @@ def assign_batch(diagram: FloatArray, n_cells: int, points: FloatArray, out: Int
     """Cells of many points, shape (n, d), written to ``out``, shape (n,)."""
     for i in range(points.shape[0]):
         out[i] = assign(diagram, n_cells, points[i])
-
-
-class Codevectors(NamedTuple):
-    """Codevectors that learn, and their diagram, which is kept up to date."""
-
-    diagram: FloatArray
-    """Shape (capacity, 1 + d)."""
-    cells: FloatArray
-    """Shape (capacity, 1 + d): row k holds the mass p_k, or a count, and the codevector μ_k."""
-    metric: FloatArray
-    """M of the quadratic divergence (:mod:`oda_rl.divergences`), shape (d, d)."""
-    weights: FloatArray
-    """Scratch, shape (capacity,)."""
-    gradient: FloatArray
-    """Scratch, shape (d,): -2 M x of the latest point."""
-
-
-@spliced
-def move(codevectors: Codevectors, k: int, point: FloatArray, step: float) -> None:
-    """Move a codevector, and its row of the diagram, towards a point by a share of the way.
-
-    The gradient of a quadratic φ is linear, so the row moves by the same share towards the point's,
-    which must be in ``gradient``.
-    """
-    diagram, cells, gradient = codevectors.diagram, codevectors.cells, codevectors.gradient
-    offset = 0.0
-    for j in range(cells.shape[1] - 1):
-        mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
-        mean += step * (point[j] - mean)
-        slope += step * (gradient[j] - slope)
-        cells[k, 1 + j] = mean
-        diagram[k, 1 + j] = slope
-        offset += slope * mean
-    diagram[k, 0] = -0.5 * offset
 
 
 @reordered

@@ -21,6 +21,7 @@ import numpy as np
 from river import base
 from sklearn.base import BaseEstimator, clone, is_classifier, is_clusterer, is_regressor
 
+import oda_rl
 from oda_rl._types import FloatArray
 
 _KEPT = 1000  # samples that are learned again when a feature appears
@@ -92,9 +93,7 @@ class RiverClusterer(_Streamed, base.Clusterer):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from oda_rl.annealing.clusterer import ODAClusterer
-
-        yield {"estimator": ODAClusterer(4, random_state=0)}
+        yield {"estimator": oda_rl.ODAClusterer(4, random_state=0)}
 
 
 class RiverClassifier(_Streamed, base.Classifier):
@@ -117,9 +116,7 @@ class RiverClassifier(_Streamed, base.Classifier):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from oda_rl.annealing.classifier import ODAClassifier
-
-        yield {"estimator": ODAClassifier(8, random_state=0)}
+        yield {"estimator": oda_rl.ODAClassifier(8, random_state=0)}
 
 
 class RiverRegressor(_Streamed, base.Regressor):
@@ -135,9 +132,7 @@ class RiverRegressor(_Streamed, base.Regressor):
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
-        from oda_rl.annealing.regressor import ODARegressor
-
-        yield {"estimator": ODARegressor(8, random_state=0)}
+        yield {"estimator": oda_rl.ODARegressor(8, random_state=0)}
 
 
 def to_river(estimator: BaseEstimator) -> Any:

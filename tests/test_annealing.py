@@ -9,25 +9,21 @@ from test_divergences import CASES
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import settle
 from oda_rl.annealing.kernels import learn
-from oda_rl.diagram import Codevectors
 from oda_rl.divergences import SquaredEuclidean, quadratic_diagram
 
 
 class Codebook:
     """Arrays for the engine."""
 
-    def __init__(self, codevectors, metric=None, masses=None):
+    def __init__(self, codevectors, masses=None):
         n, d = np.shape(codevectors)
         self.n = n
         self.cells = np.zeros((2 * n, 1 + d))
         self.cells[:n, 0] = 1 / n if masses is None else masses
         self.cells[:n, 1:] = codevectors
-        self.metric = np.eye(d) if metric is None else metric
         self.diagram = np.zeros_like(self.cells)
-        self.arrays = Codevectors(
-            self.diagram, self.cells, self.metric, np.zeros(2 * n), np.zeros(d)
-        )
-        self.diagram[:n] = quadratic_diagram(self.metric, self.codevectors)
+        self.arrays = annealing.Codevectors(self.diagram, self.cells, np.zeros(2 * n))
+        self.diagram[:n] = quadratic_diagram(np.eye(d), self.codevectors)
 
     def observe(self, x, temperature, step_size):
         annealing.observe(self.arrays, self.n, x, temperature, step_size)
@@ -50,15 +46,12 @@ def observe_all(arrays, n, points, temperature, step_size):
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 2), (7, 3), (20, 5)])
 def test_observe_is_the_papers_recursion(n, d):
     rng = np.random.default_rng(n)
-    root = rng.normal(size=(d, d)) + 2 * np.eye(d)
-    book = Codebook(rng.normal(size=(n, d)), root.T @ root, rng.dirichlet(np.ones(n)))
+    book = Codebook(rng.normal(size=(n, d)), rng.dirichlet(np.ones(n)))
     masses, codevectors = book.masses.copy(), book.codevectors.copy()
     for m in range(300):
         x, step_size = rng.normal(size=d), 1 / (m + 2)
         book.observe(x, 1.5, step_size)
-        masses, codevectors = oracles.oda_observe(
-            masses, codevectors, book.metric, x, 1.5, step_size
-        )
+        masses, codevectors = oracles.oda_observe(masses, codevectors, np.eye(d), x, 1.5, step_size)
         np.testing.assert_allclose(book.masses, masses, rtol=1e-9)
         np.testing.assert_allclose(book.codevectors, codevectors, rtol=1e-8, atol=1e-10)
     assert book.masses.sum() == pytest.approx(1, abs=1e-12)
@@ -95,26 +88,21 @@ def test_a_gaussian_splits_just_below_its_critical_temperature(variances, ratio,
     shift = rng.normal(0, 0.05, size=d)
     book = Codebook([shift, -shift])
     observe_all(book.arrays, book.n, points, temperature, 0.002)
-    lineage = annealing.prune_and_merge(book.cells, book.metric, 2, 1e-4, 1e-3 * temperature)
+    lineage = annealing.prune_and_merge(book.cells, 2, 1e-4, 1e-3 * temperature)
     assert len(lineage) == expected
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 40])
 @pytest.mark.parametrize("d", [1, 3])
-@pytest.mark.parametrize("euclidean", [False, True])
-def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d, euclidean):
+def test_pruning_and_merging_is_that_of_one_pair_after_the_other(n, d):
     rng = np.random.default_rng(n)
-    root = np.eye(d) if euclidean else rng.normal(size=(d, d))
     for below in (0.0, 0.03, 0.3, 10.0):
         codevectors = rng.normal(size=(n, d))
         codevectors[n // 2 :] = codevectors[: n - n // 2] + 0.1 * rng.normal(size=(n - n // 2, d))
-        book = Codebook(codevectors, root.T @ root, rng.dirichlet(np.full(n, 0.5)))
-        expected = oracles.prune_and_merge(
-            book.masses.copy(), codevectors, book.metric, 0.01, below
-        )
+        book = Codebook(codevectors, rng.dirichlet(np.full(n, 0.5)))
+        expected = oracles.prune_and_merge(book.masses.copy(), codevectors, np.eye(d), 0.01, below)
         before = book.masses.copy()
-        metric = None if euclidean else book.metric
-        lineage = annealing.prune_and_merge(book.cells, metric, n, 0.01, below)
+        lineage = annealing.prune_and_merge(book.cells, n, 0.01, below)
         masses, means, consist = expected
         np.testing.assert_allclose(book.cells[: len(masses), 0], masses, rtol=1e-12)
         np.testing.assert_allclose(book.cells[: len(masses), 1:], means, rtol=1e-9, atol=1e-12)

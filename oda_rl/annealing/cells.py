@@ -1,15 +1,15 @@
 """Cells of online deterministic annealing: how they learn, split and merge.
 
-The state of a codebook is :class:`oda_rl.diagram.Codevectors`, whose masses sum to 1, and the
-number ``n_cells`` of its rows in use.
+The state of a codebook is :class:`Codevectors`, whose masses sum to 1, and the number ``n_cells``
+of its rows in use.
 
 At a fixed temperature T, :func:`observe` is called with samples until the codebook has settled.
 Then :func:`prune_and_merge` drops and merges cells, the caller cools, and :func:`split` doubles
 the codebook: a pair stays apart only if T has fallen below the critical temperature of its cell,
 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
-Three loops do this: an agent's partition, with the environment's steps; :func:`anneal`, on a
-table of points; :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history.
+Two loops do this: :func:`anneal`, for the agents; :mod:`oda_rl.annealing.annealer`, with classes,
+blocks and a history.
 
 References
 ----------
@@ -22,6 +22,7 @@ Statistical Association 58, 1963.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -29,8 +30,8 @@ from scipy.spatial.distance import cdist
 from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, larger, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.diagram import Codevectors, move, scores
-from oda_rl.divergences import TINY, quadratic_diagram, quadratic_gradient
+from oda_rl.diagram import scores
+from oda_rl.divergences import TINY, quadratic_diagram
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
@@ -45,26 +46,28 @@ _MERGE_BELOW = 1e-3  # temperatures
 _FAR = 45.0  # temperatures: exp(-45) is lost to rounding
 
 
+class Codevectors(NamedTuple):
+    """Codevectors that learn, and their diagram, which is kept up to date."""
+
+    diagram: FloatArray
+    """Rows [|μ|², -2 μ], shape (capacity, 1 + d); see :mod:`oda_rl.diagram`."""
+    cells: FloatArray
+    """Shape (capacity, 1 + d): row k holds the mass p_k and the codevector μ_k."""
+    weights: FloatArray
+    """Scratch, shape (capacity,)."""
+
+
 @spliced
 def observe(
     codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
 ) -> None:
     """Move the codevectors towards one sample, each by its Gibbs share.
 
-    With r_k ∝ p_k exp(−d(x, μ_k)/T) from the old state (Jacobi order) and step size α:
-    p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k).
+    With r_k ∝ p_k exp(−|x − μ_k|²/T) from the old state (Jacobi order) and step size α:
+    p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k); exp(-45) counts as 0.
     """
-    quadratic_gradient(codevectors.metric, point, codevectors.gradient)
-    _observe(codevectors, n_cells, point, temperature, step_size)
-
-
-@spliced
-def _observe(
-    codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
-) -> None:
-    """:func:`observe` with the gradient given; exp(-45) counts as 0."""
-    cells, weights = codevectors.cells, codevectors.weights
-    smallest = scores(codevectors.diagram, n_cells, point, weights)
+    diagram, cells, weights = codevectors.diagram, codevectors.cells, codevectors.weights
+    smallest = scores(diagram, n_cells, point, weights)
     farthest, total = smallest + _FAR * temperature, 0.0
     for k in range(n_cells):
         near = weights[k] <= farthest
@@ -76,20 +79,23 @@ def _observe(
         mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
         cells[k, 0] = mass
         if share > 0.0:
-            move(codevectors, k, point, share / mass)
+            step, offset = share / mass, 0.0
+            for j in range(point.shape[0]):  # the diagram is linear in μ but for its offset
+                mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
+                mean += step * (point[j] - mean)
+                slope += step * (-2.0 * point[j] - slope)
+                cells[k, 1 + j] = mean
+                diagram[k, 1 + j] = slope
+                offset += slope * mean
+            diagram[k, 0] = -0.5 * offset
 
 
 def prune_and_merge(
-    cells: FloatArray,
-    metric: FloatArray | None,
-    n_cells: int,
-    min_mass: float,
-    merge_below: float,
+    cells: FloatArray, n_cells: int, min_mass: float, merge_below: float
 ) -> FloatArray:
-    """Drop cells lighter than ``min_mass``, merge pairs closer than ``merge_below``.
+    """Drop cells lighter than ``min_mass``, merge pairs of squared distances < ``merge_below``.
 
-    Squared distances are those of the ``metric``, shape (d, d), or Euclidean without one. The
-    heaviest cell always remains. The caller updates the diagram.
+    The heaviest cell always remains. The caller updates the diagram.
 
     Returns
     -------
@@ -97,14 +103,9 @@ def prune_and_merge(
         Row k holds the masses of the old cells that make up the new cell k, and 0 elsewhere.
     """
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
-    if metric is None:
-        squares = cdist(means, means, "sqeuclidean")
-    else:
-        gaps = means[:, None] - means
-        squares = ((gaps @ metric) * gaps).sum(axis=2)
     alive = masses >= min_mass
     alive[masses.argmax()] = True
-    return merge(cells, n_cells, alive, squares < merge_below)
+    return merge(cells, n_cells, alive, cdist(means, means, "sqeuclidean") < merge_below)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -221,17 +222,14 @@ def ward_merge(
 def settle(
     codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
 ) -> None:
-    """Call :func:`observe` for points, shape (n, d), in an order, shape (m,), with M = I.
+    """Call :func:`observe` for points, shape (n, d), in an order, shape (m,).
 
     Step sizes fall as 1/(t + 2) to 2/m, so that the first half is forgotten.
     """
     m = order.shape[0]
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
-        point = points[order[t]]
-        for j in range(points.shape[1]):
-            codevectors.gradient[j] = -2.0 * point[j]
-        _observe(codevectors, n_cells, point, temperature, step_size)
+        observe(codevectors, n_cells, points[order[t]], temperature, step_size)
 
 
 def anneal(points: FloatArray, max_cells: int, rng: np.random.Generator) -> FloatArray:
@@ -286,10 +284,8 @@ def _level(
     n, d = points.shape
     split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
     n_cells *= 2
-    codevectors = Codevectors(
-        quadratic_diagram(np.eye(d), cells[:n_cells, 1:]), cells, np.eye(d), np.empty(n_cells),
-        np.empty(d),
-    )  # fmt: skip
+    diagram = quadratic_diagram(np.eye(d), cells[:n_cells, 1:])
+    codevectors = Codevectors(diagram, cells, np.empty(n_cells))
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
     settle(codevectors, n_cells, points, order, temperature)
-    return len(prune_and_merge(cells, None, n_cells, _MIN_MASS, _MERGE_BELOW * temperature))
+    return len(prune_and_merge(cells, n_cells, _MIN_MASS, _MERGE_BELOW * temperature))

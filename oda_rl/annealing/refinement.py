@@ -323,25 +323,14 @@ def refine(
     """Lower the weighted mean squared distance of points from the nearest of K codevectors.
 
     The result is never worse than the start, and no move of a single point to another cell
-    improves it. With more than ``4e6 / K`` points (and more than 10 K), a random sample of the
-    points is refined, and Lloyd's iteration over all points follows.
+    improves it; each codevector is the nearest to some point, or the points are repeated if n ≤ K.
+    With more than ``4e6 / K`` points (and more than 10 K), a random sample of the points is
+    refined, and Lloyd's iteration over all points follows.
 
-    Parameters
-    ----------
-    points, weights : ndarray, shapes (n, d), (n,)
-        Distinct points and weights ≥ 0. NaN: a missing value.
-    codevectors : ndarray, shape (K, d)
-        Start; K at least 1.
-    rng : numpy.random.Generator
-        Draws the order of the points, the sample and the new codevectors.
-    effort : int, optional
-        How many times to breathe; each takes about as long as 5 to 10 iterations of Lloyd's.
-        Default: 0 with fewer than 10 points a codevector, 1 from 10 on, 2 from 60, 5 from 150 on.
-
-    Returns
-    -------
-    ndarray, shape (K, d)
-        Each is the nearest to some point; the points themselves, some repeated, if n ≤ K.
+    Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
+    codevectors have shape (K, d). ``effort`` is how many times to breathe; each takes about as long
+    as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from 10
+    on, 2 from 60, 5 from 150 on.
     """
     used = weights > 0.0
     if not used.all():

@@ -13,7 +13,6 @@ in Neural Information Processing Systems 6, 1994: where values are missing.
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import KW_ONLY
 from functools import partial
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -174,24 +173,6 @@ class Climbed(NamedTuple):
     converged: bool
 
 
-def climb(
-    ask: Callable[[Mixture], Statistics],
-    mixture: Mixture,
-    max_precision: float,
-    max_iter: int,
-    tol: float,
-) -> Climbed:
-    """Take EM steps until one raises the mean log-likelihood by less than ``tol``."""
-    before = -np.inf
-    for i in range(max_iter):
-        sums = ask(mixture)
-        if sums.score - before < tol:
-            return Climbed(mixture, sums.score, i + 1, True)
-        before = sums.score
-        mixture = maximized(mixture, sums, max_precision)
-    return Climbed(mixture, before, max_iter, False)
-
-
 def maximized(mixture: Mixture, sums: Statistics, max_precision: float) -> Mixture:
     """Take the M step, with bounded eigenvalues of the precisions.
 
@@ -298,24 +279,8 @@ class DistributedGaussianMixture(StreamingMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn anew, by sums over all blocks.
 
-        Parameters
-        ----------
-        X : Dask array or frame, or array-like, shape (n_samples, n_features)
-            At least ``n_components`` rows; NaN where values are missing, which are integrated out.
-        y : Ignored
-        sample_weight : Dask array, or array-like, shape (n_samples,), optional
-            At least 0, relative to one another; in the blocks of X.
-
-        Raises
-        ------
-        ValueError
-            If X is invalid, or ``variance_floor`` does not fit; if nothing is observed of a row, or
-            of a feature.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If ``max_iter`` passes were too few.
+        Parameters, errors and warnings are those of :meth:`oda_rl.SGDGaussianMixture.fit`, but X
+        may be a Dask array or frame, and weights a Dask array in its blocks.
         """
         blocks, d = self._opened(X, sample_weight), self.n_features_in_
         survey = Survey.of(blocks, _READER, d)
@@ -352,10 +317,15 @@ class DistributedGaussianMixture(StreamingMixture):
         return self
 
     def _climb(self, blocks: Blocks, units: FloatArray, mixture: Mixture, max_iter: int) -> Climbed:
-        def ask(shown: Mixture) -> Statistics:
-            return Statistics(*blocks.total(partial(expected, units=units, mixture=shown)))
-
-        return climb(ask, mixture, self._max_precision, max_iter, float(self.tol))
+        """Take EM steps until one raises the mean log-likelihood by less than ``tol``."""
+        before = -np.inf
+        for i in range(max_iter):
+            sums = Statistics(*blocks.total(partial(expected, units=units, mixture=mixture)))
+            if sums.score - before < self.tol:
+                return Climbed(mixture, sums.score, i + 1, True)
+            before = sums.score
+            mixture = maximized(mixture, sums, self._max_precision)
+        return Climbed(mixture, before, max_iter, False)
 
     def _best_start(self, sample: Weighted, seed: int) -> Mixture:
         """Fit to a sample in units: the best of ten starts goes on after twenty passes."""

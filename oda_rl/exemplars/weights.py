@@ -81,18 +81,11 @@ def best_proportions(
     tolerance: float = 1e-10,
     masses: FloatArray | None = None,
 ) -> Proportions:
-    """Weight exemplars optimally.
+    """Weight exemplars optimally, from weights ``start``, shape (M,), near the solution.
 
-    Parameters
-    ----------
-    responses : ndarray, shape (N, M)
-        K ≥ 0, of the order of 1. Every row has a positive entry.
-    objective, penalty, masses
-        See :func:`objective_value`.
-    start : ndarray, shape (M,), optional
-        Weights near the solution.
-    tolerance : float
-        Duality gap at which to stop, > 0; of a margin below 1, in shares of it.
+    Responses K ≥ 0, shape (N, M), are of the order of 1; every row has a positive entry.
+    ``objective``, ``penalty`` and ``masses`` are those of :func:`objective_value`. The tolerance is
+    the duality gap at which to stop, > 0; of a margin below 1, in shares of it.
     """
     n_exemplars = responses.shape[1]
     if start is None:

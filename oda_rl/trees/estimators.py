@@ -191,19 +191,8 @@ class BaseODATree(CellEstimator):
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model whose tree is cut at a depth, without refitting.
 
-        It is independent of this one, and ``partial_fit`` lets it grow again.
-
-        Parameters
-        ----------
-        level : int, optional
-            Index into ``history_``: the depth, from 0, which leaves the root alone.
-        n_clusters : int, optional
-            Instead: the largest number of leaves, ≥ 1.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of the two is given, or there is no such level.
+        It is independent of this one, and ``partial_fit`` lets it grow again. Parameters and errors
+        are those of :meth:`oda_rl.ODAClusterer.at_level`; level 0 leaves the root alone.
         """
         model = copy.copy(self)
         model._tree = self._tree.cut(self._level_index(level, n_clusters))
