@@ -300,7 +300,9 @@ def _vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
     if isinstance(batch, np.ndarray) and batch.dtype == object:  # dictionaries or tuples
         points = np.concatenate([interface.batch(name, one)[0] for one in batch])
     else:
-        points = interface.batch(name, batch)[0]
+        points, single = interface.batch(name, batch)
+        if single:
+            raise ValueError(f"{name} is {batch!r:.80}: it must have a row for each step")
     points = points.astype(np.float64)
     wrong = np.flatnonzero(~(np.abs(points) <= LARGEST).all(axis=1))
     if len(wrong):
