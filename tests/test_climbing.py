@@ -62,7 +62,7 @@ class Balance(gym.Env):
 def climbed(env, steps, seed=0, known=(), longest=10):
     place = Episodes(env)
     budgeted = BudgetedEnv(place, 1, steps)
-    climb = Climb.of(env.action_space.shape[0], np.empty((0, env.observation_space.shape[0])))
+    climb = Climb(env.action_space.shape[0], np.empty((0, env.observation_space.shape[0])))
     episodes = list(climb.run(budgeted, place, longest, 0, known, np.random.default_rng(seed)))
     return climb, budgeted, np.concatenate(episodes)
 

@@ -9,15 +9,16 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescal
 from oda_rl.agents.distilling import distil
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
-from oda_rl.agents.distilling.imitation import climb_in_world, world_of
-from oda_rl.agents.distilling.playing import BudgetedEnv, Steps, evaluated
-from oda_rl.agents.distilling.search import better_by, race
-from oda_rl.agents.distilling.teachers import (
+from oda_rl.agents.distilling.imitation import (
     ChoiceCosts,
     SquareCosts,
+    climb_in_world,
     fit,
     teacher_of,
+    world_of,
 )
+from oda_rl.agents.distilling.playing import BudgetedEnv, Steps, evaluated
+from oda_rl.agents.distilling.search import better_by, race
 from oda_rl.agents.policies.rules import RulePolicy
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*more steps, may do better", "ignore:.*too few")
@@ -143,14 +144,15 @@ def test_an_incumbent_has_to_be_beaten():
 
 def test_a_learned_world_is_climbed_in(learned_world):
     agent, coding = learned_world
-    world, starts = world_of(agent), np.random.default_rng(1).uniform(-0.05, 0.05, (9, 4))
-    (found,) = climb_in_world(world, coding, [], starts, np.random.default_rng(0))
+    world, rng = world_of(agent), np.random.default_rng(0)
     budgeted = BudgetedEnv("CartPole-v1", 2, 100_000)
+    (found,) = climb_in_world(world, budgeted, coding, [], rng)
+    assert budgeted.steps == 0
     assert budgeted.play(coding.rule(found), range(20)).mean() > 450.0
-    assert climb_in_world(None, coding, [], starts, np.random.default_rng(0)) == []
+    assert climb_in_world(None, budgeted, coding, [], rng) == []
     elsewhere = BudgetedEnv("Pendulum-v1", 2, 100).interface
-    other = Coding.of(np.random.default_rng(0).normal(size=(50, 3)), elsewhere, 2)
-    assert climb_in_world(world, other, [], starts, np.random.default_rng(0)) == []
+    other = Coding.of(rng.normal(size=(50, 3)), elsewhere, 2)
+    assert climb_in_world(world, budgeted, other, [], rng) == []
 
 
 def test_only_trusted_worlds_are_climbed_in(learned_world):
@@ -279,18 +281,6 @@ def test_a_teacher_who_knows_no_values_is_evaluated():
     values = evaluated(seen, UPRIGHT.act, 2, rng)
     leaning = np.array([[0.0, 0.0, 0.12, 0.5], [0.0, 0.0, -0.12, -0.5]])
     assert values(leaning).argmax(axis=1).tolist() == [1, 0]
-
-
-def test_values_that_are_given_are_asked():
-    asked = []
-
-    def values(states):
-        asked.append(len(states))
-        return np.zeros((len(states), 3))
-
-    with pytest.raises(ValueError, match="values returned shape"):
-        distill(upright, "CartPole-v1", 2, values, steps=1000, seed=0)
-    assert asked
 
 
 def test_continuous_actions():

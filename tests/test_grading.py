@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from environments import Toy
 
-from oda_rl.agents.model.search import degrees_of
+from oda_rl.agents.distilling.coding import degrees_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.envs.dynamics import ActionChoices
 

@@ -14,25 +14,18 @@ import pytest
 from environments import QUICK, play
 
 import oda_rl.envs  # noqa: F401
-from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, RulePolicy, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.search import Climber, Imagination
+from oda_rl.agents.distilling.search import Climber, Effort, Imagination, search
 from oda_rl.agents.distilling.simplifying import simplified
 from oda_rl.agents.fitted.changes import Record
 from oda_rl.agents.model import fallback
-from oda_rl.agents.model.experience import (
-    Candidate,
-    rules_from_arrays,
-    rules_to_arrays,
-    values,
-)
-from oda_rl.agents.model.search import Effort, n_cells_for, search
+from oda_rl.agents.model.experience import CANDIDATE, Candidate, values
+from oda_rl.agents.model.planner import n_cells_for
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.worlds.coordinates import scratch_for
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
-from oda_rl.agents.worlds.simulation import imagine
 from oda_rl.agents.worlds.world import World
 
 
@@ -116,24 +109,6 @@ def test_a_search_is_no_worse_than_the_rule_it_begins_with():
     assert promised >= alone - 1e-9
 
 
-@pytest.mark.parametrize("far", [1e-4, 0.02, 100.0])
-def test_a_search_is_lost_where_the_nearest_cell_is_too_far(far):
-    rng = np.random.default_rng(0)
-    learned = learn_world(slider(), -5.0, False, 2, None, rng)
-    world = learned.arrays._replace(bounds=np.array([*learned.arrays.bounds[:3], far]))
-    starts = rng.uniform(-0.8, 0.8, size=(20, 1))
-    rules = rng.normal(size=(1, 4, 2)), np.tile(np.eye(2), (2, 1))[None, :, :, None]
-    found = np.empty((2, 1, 20))
-    steps = [
-        imagine(world, *rules, np.zeros((0, 2)), starts, 30, False, scratch_for(world), own,
-                     np.zeros((n, 4)))
-        for own, n in zip(found, (0, 20), strict=True)
-    ]  # fmt: skip
-    np.testing.assert_array_equal(*found)
-    assert steps[0] == steps[1]
-    assert (steps[0] < 20 * 30) == (far < 10.0)
-
-
 def test_choices_among_more_actions_have_more_cells():
     cells = [n_cells_for(n) for n in (2, 3, 5, 9, 24)]
     assert cells == [4, 6, 20, 20, 24]
@@ -181,7 +156,7 @@ def candidate(promised, returns, imagined):
     one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
     one.imagined = list(imagined)
     for episode_return in returns:
-        one.note(np.zeros(1), episode_return, 5, terminated=True)
+        one.note(np.zeros(1), episode_return, 5, True, 5 * len(one.returns))
     return one
 
 
@@ -202,15 +177,19 @@ def test_of_a_rules_episodes_the_latest_twenty_count():
     assert len(candidate(90.0, [], []).surprises) == 0
 
 
-def test_candidates_of_different_sizes_come_back_from_arrays():
-    one = candidate(1.0, [2.0, 3.0], [2.5, 2.5])
-    two = Candidate(np.ones((3, 2)), np.ones((3, 1, 1)))
-    back = rules_from_arrays(rules_to_arrays([one, two]), 1, 1, False)
-    assert [len(other.scores) for other in back] == [1, 3]
-    assert back[0].returns == [2.0, 3.0]
-    assert back[0].imagined == [2.5, 2.5]
-    assert back[1].returns == []
-    assert rules_from_arrays({}, 1, 1, False) == []
+def test_episodes_of_an_earlier_world_are_forgotten():
+    one = candidate(1.0, [2.0, 3.0, 4.0], [2.5, 3.5, 4.5])
+    one.keep_since(0)
+    assert (one.returns, one.imagined, one.moments) == ([3.0, 4.0], [3.5, 4.5], [5, 10])
+
+
+def test_candidates_come_back_from_arrays():
+    for one in (candidate(1.0, [2.0, 3.0], [2.5, 2.5]), candidate(0.0, [], [])):
+        arrays = one.to_arrays()
+        assert arrays.keys() == CANDIDATE.keys()
+        back = Candidate.from_arrays(arrays, 1, 1, False)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(back.to_arrays()[name], array)
 
 
 # ---------------------------------------------------------------- the agent
@@ -441,22 +420,17 @@ def distrustful(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("make", "kind"),
-    [
-        (lambda: gym.make("CartPole-v1"), FittedQAgent),
-        (lambda: gym.make_vec("CartPole-v1", 3), FittedQAgent),
-        (lambda: gym.make("Pendulum-v1"), CodevectorAgent),
-    ],
-    ids=["one", "several", "continuous"],
+    "make",
+    [lambda: gym.make("CartPole-v1"), lambda: gym.make_vec("CartPole-v1", 3)],
+    ids=["one", "several"],
 )
-def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, make, kind, tmp_path):
+def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, make, tmp_path):
     monkeypatch.setattr(fallback, "_MIN_LEFT", 10_000)  # no rule is distilled
     agent = ModelAgent(make(), seed=91_003, **QUICK)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         agent.learn(3000)
     assert sum("not trusted" in str(one.message) for one in warned) == 1
-    assert type(agent._real.fitted) is kind
     assert agent._real.fitted.num_timesteps == agent.num_timesteps == 3000
     assert agent._real.rule is None
     assert agent.visits.shape == agent.q_values.shape
@@ -467,12 +441,20 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
+def test_without_trust_one_rule_for_continuous_actions_is_climbed(distrustful):
+    agent = ModelAgent("Pendulum-v1", seed=91_003, **QUICK)
+    with pytest.warns(UserWarning, match="not trusted"):
+        agent.learn(2500)
+    assert agent.n_cells == 1
+    assert agent._real.climb.n_observed > 1500
+
+
 def test_without_trust_real_returns_decide_between_values_and_rules():
     agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
     fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)
     rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
     for total in (90.0, 100.0, 110.0):
-        rule.note(np.zeros(4), total, 100, terminated=True)
+        rule.note(np.zeros(4), total, 100, True, 100)
     agent._engine.rules.candidates = [rule]
     for total, kind in ((80.0, RulePolicy), (150.0, CellPolicy)):
         record = Record(fitted.policy)

@@ -9,13 +9,7 @@ import pytest
 
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.engine import seen_again
-from oda_rl.agents.model.experience import (
-    Memory,
-    Outcomes,
-    Tabled,
-    greedy,
-    values_of_tables,
-)
+from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import (
     MAX_VISITS,
@@ -24,6 +18,7 @@ from oda_rl.agents.model.tables import (
     View,
     count,
     empty,
+    greedy,
     grown,
     play,
     predicts,
@@ -33,6 +28,7 @@ from oda_rl.agents.model.tables import (
 from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
+from oda_rl.files.schema import InvalidFileError
 
 
 def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) -> Any:
@@ -66,14 +62,6 @@ def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
         if terminated or truncated:
             break
     return total
-
-
-def tried(policy: TablePolicy, returns: Any, promised: float, imagined: Any) -> Tabled:
-    """A table that was played from its first state."""
-    table = Tabled(policy, promised=promised, imagined=imagined)
-    for episode_return in returns:
-        table.note(0, episode_return, 5, terminated=True)
-    return table
 
 
 class Chain(gym.Env[Any, int]):
@@ -118,12 +106,10 @@ def test_changes_are_passed_on_to_all_states_or_to_as_many_as_are_allowed(most: 
     sweep(edges, view, values, 20, True, 1e-12, 100)
     assert not values.any()
     count(edges, 19, 0, 1.0, NO)
-    queue, waits = np.zeros((2, 20), dtype=np.int64)
-    spread(edges, view, values, queue, waits, 19, 1e-12, most)
+    spread(edges, view, values, 19, 1e-12, most)
     wanted = 0.9 ** np.arange(19, -1, -1)
     wanted[: max(20 - most, 0)] = 0.0
     np.testing.assert_allclose(values, wanted)
-    assert not waits.any()
 
 
 def test_standard_errors_and_doubt_enter_values() -> None:
@@ -142,18 +128,12 @@ def test_standard_errors_and_doubt_enter_values() -> None:
 def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
     edges, moves, rewards = random_world(5)
     actions = np.array([0, 1, 2, 0, 1, 2, 0])
-    found, room = np.zeros((2, 2, 7))
-    play(edges, actions, -3.0, steps, found, room)
-    slow, squares = np.zeros((2, 7))
+    slow = np.zeros(7)
     rows = np.arange(7)
-    reward, moved = rewards[rows, actions], moves[rows, actions]
-    square = (edges.squares / np.maximum(edges.counts, 1.0))[rows, actions]
     for t in range(steps):
-        squares = square + 2.0 * reward * (moved @ slow) + moved @ squares
-        slow = reward + moved @ slow
+        slow = rewards[rows, actions] + moves[rows, actions] @ slow
         slow[6] = -3.0 * (t + 1)  # nobody has acted there
-        squares[6] = slow[6] ** 2
-    np.testing.assert_allclose(found, [slow, squares - slow**2], atol=1e-9)
+    np.testing.assert_allclose(play(edges, actions, -3.0, steps), slow, atol=1e-9)
 
 
 def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) -> Memory:
@@ -275,21 +255,35 @@ def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
         assert predicts(moved, first, rng, counted=True) == too_few_to_leave_a_table
 
 
-def test_real_returns_correct_what_the_model_promises() -> None:
-    policy = greedy(np.zeros((1, 1)), np.ones((1, 1)))
-    honest = tried(policy, [5.0], 5.0, [5.0])
-    boaster = tried(policy, [1.0], 9.0, [9.0])
-    unplayed = Tabled(policy, promised=8.0)
-    assert values_of_tables([honest, boaster, unplayed]).argmax() == 0
-    assert values_of_tables([honest, unplayed]).argmax() == 1
-    lucky = tried(policy, [1.0, 1.0], 0.5, [0.5, 0.5])
-    unlucky = tried(policy, [0.0, 1.0, 0.0, 1.0], 0.6, [0.6] * 4)
-    assert values_of_tables([lucky, unlucky]).argmax() == 1  # it may have been chance
-    lucky = Tabled(
-        policy, 0.24, starts=[0] * 4, returns=[1.0] * 4, promised=0.6, imagined=[0.6] * 4
-    )
-    luckless = Tabled(policy, promised=0.8)
-    assert values_of_tables([lucky, luckless]).argmax() == 1  # it may have been chance, all of them
+def test_a_table_stays_where_none_is_better_and_real_returns_are_noted() -> None:
+    memory = seen([(0, 0, 0.0, 1, True), (0, 0, 1.0, 1, True)] * 4 + [(0, 1, 0.0, 1, True)])
+    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
+    planner.plan([])
+    first = planner.best()
+    planner.note(first, np.zeros(1), 1.0, 1, True)
+    planner.plan([])
+    assert planner.best() is first
+    assert first.returns == [1.0]
+    for _ in range(20):
+        memory.append(0, [0.0, 1.0], 1.0, 1, True, True)
+    planner.plan([])
+    assert first.policy.act(np.zeros((1, 1))) == [0]
+    assert planner.policy(None).act(np.zeros((1, 1))) == [1]
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_planner_goes_through_arrays(planned: bool) -> None:
+    memory = seen([(0, 0, 0.0, 1, False), (1, 1, 1.0, 1, True)] * 4)
+    one, other = (TablePlanner(memory, 2, Outcomes(10), ModelConfig()) for _ in range(2))
+    if planned:
+        one.plan([])
+        one.note(one.best(), np.zeros(1), 1.0, 2, True)
+    arrays = one.to_arrays([])
+    assert other.restore(arrays, int(planned)) == [*other.candidates, other]
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(other.to_arrays([])[name], array)
+    with pytest.raises(InvalidFileError, match="delivered is missing"):
+        other.restore(arrays, int(not planned))
 
 
 def test_bad_observations_and_rewards_are_refused() -> None:

@@ -183,11 +183,7 @@ def test_a_truncated_episode_is_imagined_as_far_as_it_went(lengths):
 
 def test_a_truncated_episode_is_counted_as_far_as_it_went():
     agent = ModelAgent(Ring(), seed=0).learn(300)
-    tried = [one for one in agent._engine.planner.candidates if one.returns]
-    assert tried
-    for one in tried:
-        assert one.imagined == one.returns == one.lengths
-        assert one.promised == agent.horizon == agent.episodes.rows[:, 1].max()
+    assert agent.horizon == agent.episodes.rows[:, 1].max()
 
 
 @pytest.mark.parametrize("steps", [90, 400])

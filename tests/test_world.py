@@ -1,8 +1,5 @@
 """A learned world is what its arrays say, and knows how good it is."""
 
-from dataclasses import replace
-
-import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
@@ -19,7 +16,7 @@ from oda_rl.agents.worlds.learning import (
     Learned,
     fit_ends,
 )
-from oda_rl.agents.worlds.world import World, seconds_of
+from oda_rl.agents.worlds.world import World
 from oda_rl.plotting import plot_world
 
 D, LAWS = 3, 2  # one number of components: for each, compiled code is made anew
@@ -345,30 +342,6 @@ def test_noise_differs_from_step_to_step_and_not_from_seed_to_seed(cart):
     np.testing.assert_array_equal(world.predict(point, 1)[0], cart.predict(point, 1)[0])
 
 
-def test_forecasts_say_what_happens(cart):
-    names = ("place (m)", "speed", "angle (rad)")
-    cart = replace(cart, interface=replace(cart.interface, names=names))
-    text = cart.forecast([0.7, 0.5, 0.0], policy=lambda state: 2)
-    steps = int(text.split()[1])
-    state, n = np.array([0.7, 0.5, 0.0]), 0
-    while state[0] <= 1.0:
-        state, n = MOVE @ state + PUSH, n + 1
-    assert abs(steps - n) <= 1
-    assert "place passes" in text
-    assert "m: the episode ends" in text
-    text = cart.forecast([0.0, 0.0, 0.0], 3, policy=lambda state: 2)
-    assert text.startswith("in 3 steps the episode still goes on: ")
-    assert "speed goes from 0 to 0.597" in text
-    text = cart.forecast([0.0, 0.0, 50.0], policy=lambda state: 2)
-    assert "too far from all that was seen" in text
-
-
-def test_steps_have_a_duration_where_the_environment_says_so():
-    assert seconds_of(gym.make("Acrobot-v1")) == 0.2
-    assert seconds_of(None) is None
-    assert seconds_of(gym.make("MountainCar-v0")) is None
-
-
 def test_the_figure_shows_both(cart):
     axes = plot_world(cart, steps=40)
     real, imagined = cart.replayed(40)
@@ -391,8 +364,6 @@ def test_an_agent_has_a_world():
     assert world.imagine(agent.policy, 2, seed=0).lengths.tolist() == [200, 200]
     one, other = (world.imagine(policy, 2, 5, seed=0) for policy in (agent, agent.policy))
     np.testing.assert_array_equal(one.actions, other.actions)
-    text = world.forecast(world.seen.before[0], horizon=10)
-    assert text.startswith("in 10 steps (0.5 s) the episode still goes on: ")
     with pytest.raises(ValueError, match=r"action\[0\] is \[3.0\]: .* and lie between"):
         world.predict([1.0, 0.0, 0.0], [3.0])
 
@@ -427,13 +398,11 @@ def test_a_log_of_one_step_is_refused(log):
         World.fit(*(column[:1] for column in log), env=CART)
 
 
-def test_bad_environments_and_seeds_are_refused(log):
+def test_bad_environments_are_refused(log):
     with pytest.raises(TypeError, match="env is 3: it must be an environment"):
         World.fit(*log, env=3)
     with pytest.raises(TypeError, match="observation_space is Discrete"):
         World.fit(*log, env=(spaces.Discrete(3), spaces.Discrete(2)))
-    with pytest.raises(ValueError, match="seed is -1"):
-        World.fit(*log, env=CART, seed=-1)
 
 
 @pytest.mark.parametrize(
@@ -444,12 +413,9 @@ def test_bad_environments_and_seeds_are_refused(log):
         (lambda w: w.predict(np.zeros((4, 3)), [1, 2]), r"action has shape \(2,\): .*\(4,\)"),
         (lambda w: w.predict(np.zeros(3), 1, law=4), "law is 4: it must be .* from 0 to 3"),
         (lambda w: w.imagine(lambda s: 1, 0), "n is 0: it must be an integer of at least 1"),
-        (lambda w: w.imagine(lambda s: 1, 2, seed=-1), "seed is -1"),
         (lambda w: w.imagine(lambda s: 7, 2), r"policy\(observation\)\[0\] is 7"),
         (lambda w: w.imagine(RulePolicy(np.zeros((1, 3)), np.ones((1, 1, 1)), np.zeros((1, 2))), 2),
          "policy takes observations of 2 components: it must take 3"),
-        (lambda w: w.forecast([0.0, 0.0, 0.0]), "policy is None"),
-        (lambda w: w.forecast([0.0], policy=lambda s: 1), r"observation has shape \(1,\)"),
     ],
 )  # fmt: skip
 def test_bad_questions_are_refused(cart, ask, message):

@@ -1,4 +1,10 @@
-"""Rules as vectors of numbers, all of about the same size."""
+"""Rules as vectors of numbers, all of about the same size.
+
+Actions may be degrees of one quantity, as torques are. Then fewer numbers make a rule: each cell
+has an affine degree, and the nearest action is taken. With affine scores s of cells and degrees u,
+action k of degree c_k has in each cell the affine score M s + 2 c_k u - c_k^2, which is greatest
+where c_k is nearest to u: so it is a rule like all others, in which a search for one can begin.
+"""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +14,15 @@ import numpy as np
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
+from oda_rl.agents.worlds.simulation import one_law, predict
 
 _MAX_AFFINE = 4  # cells; with more, the action of each is constant
+_GRADED_STATES = 200
+_ON_A_LINE = 0.95  # share of what actions change that one quantity explains
+_NO_EFFECT = 1e-6  # standard deviations of what actions change, that are rounding
+_MIN_GAP = 0.04  # between two degrees, which go from -1 to 1
+_SCORE_WEIGHT = 5.0  # of a cell, against the distance of its degree
 
 
 @dataclass(frozen=True)
@@ -153,3 +166,56 @@ def standardised(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> Float
     rows[..., 0] += rows[..., 1:] @ mean
     rows[..., 1:] *= scale
     return rows
+
+
+@dataclass(frozen=True)
+class GradedCoding(Coding):
+    """Codes rules whose cells each have a degree, and whose actions are degrees."""
+
+    degrees: FloatArray
+    """Of the actions, from -1 to 1, shape (A,)."""
+
+    @property
+    def n_moving(self) -> int:
+        return 2 * self._n_graded * (1 + len(self.used))
+
+    def random(self, rng: np.random.Generator, offset: float = 1.0) -> FloatArray:
+        vector = rng.standard_normal(self.n_moving)
+        vector[:: 1 + len(self.used)] *= offset
+        return vector
+
+    def decoded(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
+        n, width = len(vectors), 1 + len(self.used)
+        halves = vectors.reshape(n, 2, self._n_graded, 1, width)
+        scores = _SCORE_WEIGHT * halves[:, 0] + 2.0 * self.degrees[:, None] * halves[:, 1]
+        scores[..., 0] -= self.degrees**2
+        cells = scores.reshape(n, -1, width)
+        outputs = np.tile(np.eye(self.n_outputs), (self._n_graded, 1))[:, :, None]
+        return self._raw(cells), np.tile(outputs, (n, 1, 1, 1))
+
+    @property
+    def _n_graded(self) -> int:
+        return max(self.n_cells // self.n_outputs, 1)
+
+
+def degrees_of(
+    world: WorldArrays, at: Coordinates, seen: FloatArray, n_actions: int
+) -> FloatArray | None:
+    """Return each action's degree of one quantity, from -1 to 1, shape (A,); None if there is none.
+
+    ``seen``, shape (n, d), are states in which the first law says what actions change. For two
+    actions, which always are degrees, rules have no fewer numbers: None.
+    """
+    if n_actions < 3:
+        return None
+    points = seen[:: max(len(seen) // _GRADED_STATES, 1)]
+    codes = np.repeat(np.eye(n_actions), len(points), axis=0)
+    after = predict(one_law(world, 0), np.tile(points, (n_actions, 1)), codes)[0]
+    changes = np.where(at.ignored, 0.0, after / at.scale).reshape(n_actions, -1)
+    changes -= changes.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(changes, full_matrices=False)
+    if sizes[0] <= _NO_EFFECT or not sizes[0] ** 2 > _ON_A_LINE * (sizes**2).sum():
+        return None
+    degrees = left[:, 0] - left[:, 0].min()
+    degrees = 2.0 * degrees / degrees.max() - 1.0
+    return degrees if np.diff(np.sort(degrees)).min() > _MIN_GAP else None

@@ -14,11 +14,10 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.distilling.imitation import Imitation, imitate, world_of
+from oda_rl.agents.distilling.imitation import Imitation, Teacher, imitate, teacher_of, world_of
 from oda_rl.agents.distilling.playing import BudgetedEnv
-from oda_rl.agents.distilling.search import Ascent, enough_steps, race
+from oda_rl.agents.distilling.search import ascend, enough_steps, race
 from oda_rl.agents.distilling.simplifying import Confirming, smaller_rules, standard_error
-from oda_rl.agents.distilling.teachers import Teacher, Values, teacher_of
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import (
     ActionBox,
@@ -35,8 +34,6 @@ _MIN_STEPS = 100
 _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # shares of all steps
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # shares of the rest where there is no climb
 _AT_TOP = 4  # rules that race once more then
-_DECIDING = 0.2  # share of the steps of a climb
-_SLICES = 20  # of a climb, between which it can be interrupted
 
 _Result = TypeVar("_Result")
 
@@ -103,7 +100,6 @@ def distill(
     policy: Any,
     env: str | gym.Env[Any, Any],
     n_cells: int | None = None,
-    values: Values | None = None,
     *,
     steps: int = STEPS,
     seed: int | None = None,
@@ -131,8 +127,6 @@ def distill(
         Maximum number of cells, at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
         with an eighth of the steps, and each racing with the rule of fewer cells before it; the
         result is the smallest within a standard error of the best.
-    values : callable, optional
-        Better values of all actions, shape (n, A), in states, shape (n, d).
     steps : int
         Maximum number of steps in the environment, those of the teacher included.
     seed : int, optional
@@ -175,7 +169,7 @@ def distill(
     if checked_count("steps", steps) < _MIN_STEPS * len(sizes):
         raise ValueError(f"steps is {steps!r}: it must be at least {_MIN_STEPS * len(sizes)}")
     budgeted = BudgetedEnv(env, sizes[0], int(steps), callback)
-    master, world = teacher_of(policy, budgeted.interface, values), world_of(policy)
+    master, world = teacher_of(policy, budgeted.interface), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming.of(master, rng)
     tried: list[Size] = []
@@ -246,22 +240,12 @@ def _climbed(
     """
     end = env.steps + steps
     vector, seeds = found.vectors[0], found.raced.seeds
-    enough = enough_steps(found.coding, found.length) / (1.0 - _DECIDING)
-    n_climbs = max(1, int(steps / enough))
+    n_climbs = max(1, int(steps / enough_steps(found.coding, found.length)))
     for i in range(n_climbs):
         share = (end - env.steps) / (n_climbs - i)
-        until = env.steps + (1.0 - _DECIDING) * share
-        ascent = Ascent(env, found.coding, vector, until - env.steps, found.enough, rng)
-        each = (until - env.steps) * n_climbs / _SLICES
-        going = True
-        while going and until - env.steps >= 1.0:
-            before = env.steps
-            going = ascent.climb(min(max(each, 1.0), until - env.steps))
-            going = going and env.steps > before
-            yield
-        decided = ascent.decide(min(end - env.steps, _DECIDING * share))
+        decided = yield from ascend(env, found.coding, vector, share, found.enough, rng)
         if decided is not None:
-            vector, seeds = decided[0], decided[1].seeds
+            vector, seeds = decided
     return vector, seeds
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,6 @@ from gymnasium.vector import VectorEnv
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Played, play_from
-from oda_rl.agents.distilling.teachers import Deciding, Labelling
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.names import named
@@ -27,6 +26,17 @@ _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
 _RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # relative to the mean square of a feature
 _MAX_QUADRATIC = 12  # components, up to which products of them are features
+
+
+class Deciding(Protocol):
+    """A policy, or a teacher."""
+
+    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
+
+    @property
+    def in_loops(self) -> InLoops | None:
+        """How compiled loops decide by it; None if they cannot."""
 
 
 class Steps(NamedTuple):
@@ -89,7 +99,6 @@ def evaluated(
 
 
 _LONGEST_HOLD = 8
-_NOTED = 1000  # starts
 _BINS = 2  # all combinations of MultiDiscrete and the like are offered, whatever the bins
 
 
@@ -130,8 +139,6 @@ class BudgetedEnv:
         interface = Interface.of(self.env, n_cells if boxed else None).of_user(made, _BINS)
         self.interface = named(interface, made)
         self._compiled = _compiled(self.env, self.interface)
-        self._starts: dict[int, FloatArray] = {}
-        self._begun: dict[int, FloatArray] = {}
         self.steps, self.most, self._callback = 0, steps, callback
         self._until = steps
         self._greatest = -np.inf  # reward
@@ -141,10 +148,9 @@ class BudgetedEnv:
         """Steps left of those that were allowed last."""
         return self._until - self.steps
 
-    @property
-    def starts(self) -> FloatArray:
-        """First observations of the first thousand episodes, shape (m, d)."""
-        return np.array([*self._begun.values()]).reshape(-1, self.interface.n_features)
+    def draw_starts(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Return first observations of n episodes, shape (n, d); that takes no step."""
+        return np.array([self._point(self.env.reset(seed=seed)[0]) for seed in draw_seeds(rng, n)])
 
     def allow(self, steps: float) -> None:
         """Allow ``steps`` steps from now on, within the budget."""
@@ -169,11 +175,10 @@ class BudgetedEnv:
         floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
         in_loops = self._in_loops(player)
         if self._compiled is not None and in_loops is not None:
-            starts = np.concatenate([self._start(seed) for seed in seeds])
-            played = play_from(self._compiled, in_loops, starts, self.left, seen, floor)
-            begun = starts[: len(played.returns) + 1, -self.interface.n_features :]
-            for seed, start in zip(seeds, begun, strict=False):
-                self._begin(seed, start)
+            starts = [self._compiled.starts(np.random.default_rng(seed), 1) for seed in seeds]
+            played = play_from(
+                self._compiled, in_loops, np.concatenate(starts), self.left, seen, floor
+            )
         else:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps
@@ -207,7 +212,7 @@ class BudgetedEnv:
 
     def _in_loops(self, player: Deciding) -> InLoops | None:
         """Return how compiled loops decide by a player; None if they cannot."""
-        rule = player.rule if isinstance(player, Labelling) else player
+        rule = getattr(player, "rule", player)  # of a teacher that is one
         box, compiled = self.interface.box, self._compiled
         if box is None or not isinstance(rule, RulePolicy):
             return player.in_loops
@@ -216,19 +221,6 @@ class BudgetedEnv:
         room = compiled.choices.reshape(1, -1)
         arrays = (rule.scores, rule.outputs, *box.bounds, room)
         return InLoops("rule_in_box", decide_in_box, arrays)
-
-    def _start(self, seed: int) -> FloatArray:
-        """Return the state after a reset with a seed, shape (1, n_state + d)."""
-        assert self._compiled is not None
-        if seed not in self._starts:
-            if len(self._starts) >= _NOTED:
-                self._starts.clear()
-            self._starts[seed] = self._compiled.starts(np.random.default_rng(seed), 1)
-        return self._starts[seed]
-
-    def _begin(self, seed: int, observed: FloatArray) -> None:
-        if len(self._begun) < _NOTED:
-            self._begun[seed] = observed
 
     def _point(self, observation: Any) -> FloatArray:
         point: FloatArray = np.asarray(observation, dtype=np.float64).ravel()
@@ -257,7 +249,6 @@ class BudgetedEnv:
             if taken == self.left:
                 break
             observation, _ = env.reset(seed=int(seed))
-            self._begin(seed, self._point(observation))
             total, over = 0.0, False
             while not over and taken < self.left:
                 point = self._point(observation)

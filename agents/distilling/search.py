@@ -1,18 +1,17 @@
 """Search for rules: CMA-ES on real or imagined episodes, and races on common starts."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
-from oda_rl.agents.distilling.teachers import Deciding
-from oda_rl.agents.worlds.coordinates import WorldArrays
-from oda_rl.agents.worlds.simulation import returned
+from oda_rl.agents.distilling.coding import Coding, GradedCoding
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
+from oda_rl.agents.worlds.coordinates import WorldArrays, scratch_for
+from oda_rl.agents.worlds.simulation import imagine
 
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
@@ -34,10 +33,22 @@ class Imagination:
     def returns(
         self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
     ) -> FloatArray:
-        """Return the returns of P rules from n starts, shape (P, n)."""
-        found, steps = returned(self.world, scores, outputs, starts, self.horizon, explore)
-        self.steps += steps
+        """Return the returns of P rules of K cells from n starts, shape (P, n).
+
+        Scores (P, K, 1 + d) and outputs (P, K, ...) are those of :class:`RulePolicy
+        <oda_rl.agents.policies.rules.RulePolicy>`; start i, shape (n, d), is played by law i modulo
+        E. ``explore``: novelty instead of returns.
+        """
+        found, n_codes = np.empty((len(scores), len(starts))), self.world.laws.shape[1]
+        self.steps += imagine(
+            self.world, scores, outputs, np.zeros((0, n_codes)), starts, self.horizon, explore,
+            scratch_for(self.world), found, np.zeros((0, starts.shape[1] + 3)),
+        )  # fmt: skip
         return found
+
+    def returns_of(self, rule: tuple[FloatArray, FloatArray], starts: FloatArray) -> FloatArray:
+        """Return the returns of one rule, (scores, outputs), from n starts, shape (n,)."""
+        return self.returns(rule[0][None], rule[1][None], starts)[0]
 
     def means(
         self, vectors: FloatArray, n: int, explore: bool = False, wide: bool = False
@@ -263,78 +274,178 @@ class Climber:
             self._lengths = np.sqrt(np.maximum(squares, 1e-20))
 
 
+_OFFSET = 0.5  # standard deviation of the offsets of random rules
+_SAME, _EQUAL = 1e-9, 0.75  # if that share of rules is equally good, a search is over
+_LONGEST = 4  # times as many generations, while returns grow
+_WINDOW, _PROGRESS = 8, 0.01  # generations in which returns must grow by that share
+_WIDE = 12  # more generations from visited states, of rules that are perfect from the starts
+_PAIRED = 4  # times as many starts as in a generation
+_GRADED_SIGMA = 0.1  # about a rule that has been climbed before
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The effort of a search in imagination."""
+
+    random: int = 150  # rules to begin with
+    population: int = 24
+    generations: int = 25
+    starts: int = 12
+    sigma: float = 0.4
+
+
+def search(
+    where: Imagination,
+    known: Sequence[tuple[FloatArray, FloatArray]],
+    explore: bool,
+    fresh: bool,
+    effort: Effort,
+    rng: np.random.Generator,
+    graded: Coding | None = None,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Search for the best rule in imagination: by CMA-ES, from the best of known and random ones.
+
+    It begins with the ``known`` rules, (scores, outputs), and random ones. ``explore``: maximise
+    novelty instead of returns. ``fresh``: climb from a new rule, to leave a local optimum, in the
+    ``graded`` coding if there is one.
+
+    Returns
+    -------
+    scores, outputs, and the promised mean return
+    """
+    old = [where.coding.encoded(*rule) for rule in known]
+    sigma = effort.sigma
+    if fresh and graded is not None:
+        begin, sigma = _by_degrees(where, graded, explore, effort, rng), _GRADED_SIGMA
+    else:
+        begin = _first(where, old, explore, fresh, effort, rng)
+    climber = Climber(begin, sigma, effort.population, rng, where.coding.n_moving)
+    before, wide, last = begin, False, _LONGEST * effort.generations
+    for generation in range(1, last + 1):
+        asked = climber.ask()
+        found = where.means(asked, effort.starts, explore, wide)
+        if found.max() - np.quantile(found, 1.0 - _EQUAL) <= _SAME * np.abs(found).max():
+            if wide or explore:
+                break
+            wide, last = True, generation + _WIDE
+            continue  # from so many that are equal nothing is learned
+        climber.tell(found)
+        if wide and generation >= last:
+            break
+        if generation % _WINDOW == 0:
+            pair = where.means(np.array([before, climber.mean]), _PAIRED * effort.starts, explore)
+            before = climber.mean
+            settled = pair[1] - pair[0] < _PROGRESS * abs(pair[0])
+            at_most = pair[0] == pair[1] >= found.max()  # a horizon's, and no rule has more
+            if settled and (at_most or generation >= effort.generations):
+                break
+    finalists = np.array([climber.mean, *old])
+    final = where.means(finalists, 3 * effort.starts, explore)
+    final[0] += 1e-6 * abs(final[0])
+    best = int(np.argmax(final))
+    if best > 0:
+        return *known[best - 1], float(final[best])
+    scores, outputs = where.coding.decoded(finalists[:1])
+    return scores[0], outputs[0], float(final[0])
+
+
+def _first(
+    where: Imagination,
+    old: list[FloatArray],
+    explore: bool,
+    fresh: bool,
+    effort: Effort,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the best of the known rules and of random ones; if ``fresh``, of the latter."""
+    new = [where.coding.random(rng, _OFFSET) for _ in range(effort.random)]
+    vectors = np.array([*old, *new, *_constant(where.coding)])
+    first = where.means(vectors, max(effort.starts // 3, 3), explore)
+    top = np.argsort(-first, kind="stable")[: 8 + len(old)]
+    second = where.means(vectors[top], effort.starts, explore)
+    if fresh and (top >= len(old)).any():
+        second = np.where(top >= len(old), second, -np.inf)
+    return np.asarray(vectors[top[np.argmax(second)]])
+
+
+def _constant(coding: Coding) -> list[FloatArray]:
+    """Return rules that always do the same: an action; the middle, or a bound of a component."""
+    if isinstance(coding, GradedCoding):
+        return []
+    n, one = coding.n_outputs, np.eye(1, 1 + len(coding.mean))
+    if coding.boxed:
+        units = np.concatenate([np.zeros((1, n)), np.eye(n), -np.eye(n)])
+        outputs = units[:, None, :, None] * one
+        return [coding.encoded(np.zeros_like(one), output) for output in outputs]
+    offsets = np.eye(n)[:, :, None] * one
+    return [coding.encoded(scores, np.eye(n)[:, :, None]) for scores in offsets]
+
+
+def _by_degrees(
+    where: Imagination, graded: Coding, explore: bool, effort: Effort, rng: np.random.Generator
+) -> FloatArray:
+    """Return the best rule of the graded coding, as a vector."""
+    scores, outputs, _ = search(replace(where, coding=graded), (), explore, True, effort, rng)
+    return where.coding.encoded(scores, outputs)
+
+
 _SIGMA, _GENERATIONS = 0.2, 40
 _MIN_STARTS, _MAX_STARTS, _ENOUGH_STARTS = 1, 32, 2
 _FLAT = 2  # generations in a row in which the better half return the same, and enough
 _WIDER = 2.0  # factor of the step size where they return the same, but not enough
+_DECIDING = 0.2  # share of the steps of a climb
 
 
 def enough_steps(coding: Coding, length: float) -> float:
     """Return the steps of a climb, beyond which another climb from its end is worth more."""
-    return _GENERATIONS * _population(coding) * _ENOUGH_STARTS * length
+    return _GENERATIONS * _population(coding) * _ENOUGH_STARTS * length / (1.0 - _DECIDING)
 
 
 def _population(coding: Coding) -> int:
     return 4 + int(3 * math.log(coding.n_moving))
 
 
-class Ascent:
-    """CMA-ES on the numbers of a rule, in real episodes; it can be interrupted.
+def ascend(
+    env: BudgetedEnv,
+    coding: Coding,
+    vector: FloatArray,
+    steps: float,
+    enough: float,
+    rng: np.random.Generator,
+) -> Generator[None, None, tuple[FloatArray, list[int]] | None]:
+    """Climb by CMA-ES on real episodes; then race start, middle, end and later mean of the climb.
 
-    ``steps`` are available in all: they decide how many starts each of 40 generations has. If all
-    return ``enough``, there is nothing to climb.
+    ``steps`` decide how many starts each of 40 generations has. If all return ``enough``, there is
+    nothing to climb. Yields after each generation. Returns the best vector, and seeds of starts
+    from which it was the best; None if there was nothing to choose from.
     """
-
-    def __init__(
-        self,
-        env: BudgetedEnv,
-        coding: Coding,
-        vector: FloatArray,
-        steps: float,
-        enough: float,
-        rng: np.random.Generator,
-    ) -> None:
-        self._env, self._coding, self._rng, self._steps = env, coding, rng, steps
-        self._begin, self._enough = vector, enough
-        self._climber = Climber(vector, _SIGMA, _population(coding), rng, coding.n_moving)
-        self._n_starts, self._flat = _MIN_STARTS, 0
-        self._means: list[FloatArray] = []
-
-    def climb(self, steps: float) -> bool:
-        """Climb for ``steps`` steps; return whether there is anything left to climb."""
-        env = self._env
-        env.allow(steps)
-        while self._flat < _FLAT:
-            before = env.steps
-            asked: list[Deciding] = [self._coding.rule(one) for one in self._climber.ask()]
-            worth = compare(env, asked, draw_seeds(self._rng, self._n_starts))
-            if worth is None:
-                return True
-            better = worth[np.isfinite(worth)]
-            if np.ptp(better) > 0.0:
-                self._flat = 0
-            elif better[0] >= self._enough * self._n_starts:
-                self._flat += 1
-            else:
-                self._climber.sigma *= _WIDER
-            self._climber.tell(worth)
-            self._means.append(self._climber.mean)
-            n = self._n_starts
-            wanted = self._steps / _GENERATIONS * n / (env.steps - before)
-            self._n_starts = int(np.clip(wanted, _MIN_STARTS, min(2 * n, _MAX_STARTS)))
-        return False
-
-    def decide(self, steps: float) -> tuple[FloatArray, Raced] | None:
-        """Race the start, the middle, the end, and the later mean of the climb.
-
-        Returns the best vector and the race; None if there is nothing to choose from.
-        """
-        n = len(self._means)
-        if n < 2:
-            return None
-        later = self._means[n // 2 :]
-        vectors = [self._begin, later[0], later[-1], np.mean(later, axis=0)]
-        self._env.allow(steps)
-        rules: list[Deciding] = [self._coding.rule(one) for one in vectors]
-        raced = race(self._env, rules, self._rng, incumbent=0)
-        return vectors[raced.best], raced
+    climbing = (1.0 - _DECIDING) * steps
+    env.allow(climbing)
+    climber = Climber(vector, _SIGMA, _population(coding), rng, coding.n_moving)
+    means: list[FloatArray] = []
+    n_starts, flat = _MIN_STARTS, 0
+    while flat < _FLAT:
+        before = env.steps
+        asked: list[Deciding] = [coding.rule(one) for one in climber.ask()]
+        worth = compare(env, asked, draw_seeds(rng, n_starts))
+        if worth is None:
+            break
+        better = worth[np.isfinite(worth)]
+        if np.ptp(better) > 0.0:
+            flat = 0
+        elif better[0] >= enough * n_starts:
+            flat += 1
+        else:
+            climber.sigma *= _WIDER
+        climber.tell(worth)
+        means.append(climber.mean)
+        wanted = climbing / _GENERATIONS * n_starts / (env.steps - before)
+        n_starts = int(np.clip(wanted, _MIN_STARTS, min(2 * n_starts, _MAX_STARTS)))
+        yield
+    if len(means) < 2:
+        return None
+    later = means[len(means) // 2 :]
+    vectors = [vector, later[0], later[-1], np.mean(later, axis=0)]
+    env.allow(_DECIDING * steps)
+    raced = race(env, [coding.rule(one) for one in vectors], rng, incumbent=0)
+    return vectors[raced.best], raced.seeds

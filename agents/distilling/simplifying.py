@@ -8,11 +8,11 @@ import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.imitation import constant
-from oda_rl.agents.distilling.playing import BudgetedEnv
-from oda_rl.agents.distilling.teachers import Deciding
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
+MAX_SIMPLIFIED = 600  # numbers of a rule: one after the other is dropped
 
 Rule = tuple[FloatArray, FloatArray]  # scores and outputs
 
@@ -180,14 +180,13 @@ def smaller_rules(
 class Confirming:
     """Fresh starts, from which rules are compared with their teacher and each other."""
 
-    teacher: Deciding
+    teacher: Deciding | None
     seeds: list[int]
     taught: list[float] = field(default_factory=list)
     """Returns of the teacher, from the first of the starts."""
 
     @classmethod
-    def of(cls, teacher: Deciding, rng: np.random.Generator) -> "Confirming":
-        """Draw the seeds."""
+    def of(cls, teacher: Deciding | None, rng: np.random.Generator) -> "Confirming":
         return cls(teacher, rng.integers(2**31, size=_MAX_CONFIRMING).tolist())
 
     @staticmethod
@@ -208,8 +207,9 @@ class Confirming:
         d = env.interface.n_features
         seen = np.full((_MAX_SEEN, d), np.nan)
         before = env.play(rules[0], self.seeds[:n], seen)
-        missing = self.seeds[len(self.taught) : len(before)]
-        self.taught += env.play(self.teacher, missing).tolist()
+        if self.teacher is not None:
+            missing = self.seeds[len(self.taught) : len(before)]
+            self.taught += env.play(self.teacher, missing).tolist()
         if len(before) >= _MIN_CONFIRMING:
             for one in (rules[-1], rules[len(rules) // 2]):
                 if one is rules[0]:

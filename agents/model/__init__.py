@@ -1,6 +1,6 @@
 """The agent that learns the world and delivers a rule.
 
-``planner`` learns the world between episodes and searches a rule in it (``search``); ``tables``
-plans where states are numbered. ``experience`` holds steps and episodes, ``engine`` the agent's
-state. Where the world is not trusted, ``fallback`` goes on in the real environment.
+``planner`` learns the world between episodes and searches a rule in it; ``tables`` plans where
+states are numbered. ``experience`` holds steps and episodes, ``engine`` the agent's state. Where
+the world is not trusted, ``fallback`` and ``climbing`` go on in the real environment.
 """

@@ -25,12 +25,12 @@ from oda_rl.agents.environments.spaces import (
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
+from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof
-from oda_rl.agents.worlds.world import World, seconds_of
+from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import Member, prefixed, real, require, within
 
 
@@ -50,22 +50,22 @@ class ModelAgent(Simplifiable, Agent):
     3. It plays the rule in complete episodes, from which the next world is learned.
 
     It delivers the rule with the best bound: the model's mean return over many starts, corrected by
-    what real episodes returned beyond what the model imagines from the same starts in as many
-    steps. Some steps go into playing that rule again.
+    what real episodes returned beyond what the model imagines from the same starts. Where states
+    are discrete, or distinct observations few, the world is a table of counts instead, and the best
+    policy in it is delivered. Some steps go into playing the best rule or policy again.
 
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
-    goes on without: values are fitted to all steps so far and further ones, as by
-    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. If discrete
-    actions have 20,000 steps left in one environment, they are distilled into a rule of at most 16
-    cells that is climbed on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns
-    decide between the values and the rules so far.
+    goes on without. Discrete actions: values are fitted to all steps so far and further ones, as by
+    :class:`FittedQAgent`. If 20,000 steps are left in one environment, they are distilled into a
+    rule of at most 16 cells that is climbed on real episodes (:func:`oda_rl.agents.distill`);
+    otherwise real returns decide between the values and the rules so far.
 
-    If continuous actions have 20,000 steps left, or more than three components, one affine rule is
-    climbed to instead, without values, by random search in real episodes. Fresh episodes from
-    common starts decide between the rules it passed through; numbers and digits that do not matter
-    are dropped. A checkpoint resumes with the same bits where a seeded reset restarts everything in
-    the environment.
+    Continuous actions, and all of more than three components: one affine rule is climbed to,
+    without values, by random search in real episodes. Fresh episodes from common starts decide
+    between the rules it passed through; numbers and digits that do not matter are dropped. A
+    checkpoint resumes with the same bits where a seeded reset restarts everything in the
+    environment.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
@@ -279,10 +279,7 @@ class ModelAgent(Simplifiable, Agent):
                 f"{self.num_timesteps} steps; it begins after {self.config.random_steps} of them, "
                 "when an episode ends"
             )
-        return World(
-            learned, self.interface, memory.present, memory.present_first, self.horizon,
-            self.policy, seconds_of(self.env),
-        )  # fmt: skip
+        return World(learned, self.interface, memory.present, memory.present_first, self.horizon)
 
     @property
     def visits(self) -> FloatArray:
@@ -291,9 +288,6 @@ class ModelAgent(Simplifiable, Agent):
         Where actions are continuous a choice is a cell: on the diagonal.
         """
         seen, policy = self._seen, self.policy
-        if isinstance(policy, CodevectorPolicy):
-            assert self._real.fitted is not None
-            return self._real.fitted.visits
         cells = policy.cells(seen)
         codes = self._engine.memory.codes[: len(seen)]
         if self.interface.box is not None:

@@ -5,8 +5,8 @@ the same start; the present rule moves along the directions in which returns wer
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self, SupportsFloat
 
 import gymnasium as gym
@@ -18,14 +18,14 @@ from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import (
-    Rule,
-    returns_if_as_good,
-    simplest,
+    MAX_SIMPLIFIED,
+    Confirming,
+    smaller_rules,
     standard_error,
 )
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.files.schema import Member, check, real, require, whole
+from oda_rl.files.schema import Member, check, real, whole
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
@@ -39,23 +39,23 @@ _VARIES = 1e-6  # standard deviation of a component, relative to its mean
 _IDLE_STARTS, _CONSTANT = 8, 0.1  # to detect a survival bonus
 _DECIDING, _PRUNING = 0.07, 0.08  # shares of all steps
 _FINALISTS = 6
-_MIN_STARTS, _MAX_STARTS, _TRIALS = 2, 48, 5  # of pruning; trials beside bisection
-_MAX_PATH = 200  # rules of fewer numbers
 _N_LATEST = 2000  # observations that are kept
 
 SCHEMA: dict[str, Member] = {
     "output": real("p, 1+d"),
     "moments": real("2, d"),
-    "counts": whole("3", "[0, 9007199254740992)"),
-    "bonus": real("1", "[0, inf)"),
-    "sum": real("p, 1+d"),
-    "returns": real("returns"),
-    "differences": real("differences, 2"),
+    "latest": real("latest, d"),
+    "n_observed": whole(),
+    "horizon": whole(),
+    "n_directions": whole("", "[1, 9007199254740992)"),
+    "bonus": real("", "[0, inf)"),
     "stages": real("stages, p, 1+d"),
     "scores": real("stages, 2"),
-    "latest": real("latest, d"),
+    "total": real("p, 1+d"),
+    "returns": real("returns"),
+    "differences": real("differences, 2"),
 }
-"""Members of a file."""
+"""Members of a file: the attributes of a climb."""
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):
@@ -104,7 +104,6 @@ class _AtRandom:
         return self.rng.uniform(-1.0, 1.0, (len(points), self.n_components))
 
 
-@dataclass
 class Climb:
     """A climb to one affine rule, which can be saved after each iteration.
 
@@ -122,38 +121,24 @@ class Climb:
     reinforcement learning", NeurIPS 2018.
     """
 
-    output: FloatArray
-    """The present rule: offset and slopes of each component in units of the box, (p, 1 + d)."""
-    moments: FloatArray
-    """Mean of the observations, and sum of their squared deviations, (2, d)."""
-    latest: FloatArray
-    """Latest observations, (n, d)."""
-    n_observed: int = 0
-    horizon: int = 0
-    """Steps after which episodes are cut; 0 before the first."""
-    n_directions: int = _DIRECTIONS
-    bonus: float = 0.0
-    """Constant reward of a step, which is left out."""
-    stages: list[FloatArray] = field(default_factory=list)
-    """Mean rule of each stage."""
-    scores: list[tuple[float, float]] = field(default_factory=list)
-    """Horizon of each stage, and mean return."""
-
-    @classmethod
-    def of(cls, n_components: int, seen: FloatArray) -> Self:
+    def __init__(self, n_components: int, seen: FloatArray) -> None:
         """Begin with the rule 0, and the scale of the observations ``seen``, (n, d)."""
-        d = seen.shape[1]
-        new = cls(np.zeros((n_components, 1 + d)), np.zeros((2, d)), np.empty((0, d)))
-        new._observe([seen])
-        return new
-
-    def __post_init__(self) -> None:
-        self._sum = np.zeros_like(self.output)  # of the rules of the present stage
-        self._returns: list[float] = []
-        self._differences: list[FloatArray] = []
-        self._seen = np.empty((0, 0))
+        p, d = n_components, seen.shape[1]
+        self.output = np.zeros((p, 1 + d))  # offsets and slopes of the rule, in units of the box
+        self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
+        self.latest = np.empty((0, d))  # observations
+        self.n_observed = 0
+        self.horizon = 0  # steps after which episodes are cut; 0 before the first
+        self.n_directions = _DIRECTIONS
+        self.bonus = 0.0  # constant reward of a step, which is left out
+        self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
+        """Mean rule of each stage; its horizon and mean return."""
+        self.total = np.zeros((p, 1 + d))  # sum of the rules of the present stage,
+        self.returns = np.empty(0)  # mean return of each of its iterations,
+        self.differences = np.empty((0, 2))  # and those of pairs, in each half of their episodes
         self.decides = False
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
+        self._observe([seen])
 
     @property
     def rule(self) -> RulePolicy:
@@ -197,25 +182,34 @@ class Climb:
             them.
         """
         total = begun + env.most
-        self._seen = np.empty((longest, self.moments.shape[1]))
+        self._env, self._place, self._longest, self._rng = env, place, longest, rng
+        self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun)
         if self.horizon == 0:
-            self._begin(env, place, longest, known, rng)
+            self._begin(known)
             yield place.ended()
-        while env.left > 0 and self._iterate(env, place, longest, rng):
+        while env.left > 0 and self._iterate():
             yield place.ended()
-        if self._returns:
-            self._end_stage(longest)
+        if len(self.returns):
+            self._end_stage()
         self.decides, place.horizon = True, longest
         env.allow((1.0 - _PRUNING) * total - begun - env.steps)
-        order = sorted(range(len(self.stages)), key=self.scores.__getitem__, reverse=True)
+        order = np.lexsort(self.scores.T[::-1])[::-1]
         best = [self.rule, *(self._rule(self.stages[k]) for k in order[:_FINALISTS]), *known]
+        before = env.steps
         raced = race(env, [*best], rng, len(best) - 1 if known else None)
+        length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
         self.output = best[raced.best].outputs[0]
-        self.stages, self.scores = [self.output], [max([*self.scores, (0.0, 0.0)])]
+        self.stages = self.output[None]
+        self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
         yield place.ended()
-        env.allow(env.most - env.steps)
-        self.output, self.decides = self._pruned(env, rng), False
+        if np.count_nonzero(self.output) <= MAX_SIMPLIFIED:
+            env.allow(0.5 * (env.most - env.steps))
+            rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
+            env.allow(env.most - env.steps)
+            confirming = Confirming.of(None, rng)
+            self.output = confirming.confirmed(env, rules, length)[0].outputs[0]
+        self.decides = False
         yield place.ended()
 
     def _rule(self, output: FloatArray) -> RulePolicy:
@@ -231,16 +225,10 @@ class Climb:
     def _vector(self, coding: Coding) -> FloatArray:
         return coding.encoded(np.zeros((1, self.output.shape[1])), self.output[None])
 
-    def _begin(
-        self,
-        env: BudgetedEnv,
-        place: Episodes,
-        longest: int,
-        known: Sequence[RulePolicy],
-        rng: np.random.Generator,
-    ) -> None:
+    def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
-        self.horizon = min(max(_MIN_HORIZON, int(_FIRST_HORIZON * longest)), longest)
+        env, place, rng = self._env, self._place, self._rng
+        self.horizon = min(max(_MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
         place.horizon = self.horizon
         random = _AtRandom(rng, len(self.output))
         seen: list[FloatArray] = []
@@ -256,24 +244,22 @@ class Climb:
             idle += place.rewards
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
-        rules, seeds = [self.rule, *known], draw_seeds(rng, _MIN_STARTS)
+        rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
         if known:
-            returns = [
-                [self._halves(env, place, one, seed).sum() for seed in seeds] for one in rules
-            ]
+            returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
-    def _halves(self, env: BudgetedEnv, place: Episodes, rule: RulePolicy, seed: int) -> FloatArray:
+    def _halves(self, rule: RulePolicy, seed: int) -> FloatArray:
         """Return what the halves of an episode return, without the bonus; NaN if steps ran out."""
-        if len(env.play(rule, [seed], self._seen)) == 0:
+        if len(self._env.play(rule, [seed], self._seen)) == 0:
             return np.full(2, np.nan)
-        paid, middle = np.array(place.rewards) - self.bonus, place.horizon // 2
+        middle = self._place.horizon // 2
+        paid = np.array(self._place.rewards) - self.bonus
         return np.array([paid[:middle].sum(), paid[middle:].sum()])
 
-    def _iterate(
-        self, env: BudgetedEnv, place: Episodes, longest: int, rng: np.random.Generator
-    ) -> bool:
+    def _iterate(self) -> bool:
         """Move the rule along the best directions; return whether steps are left."""
+        place, longest, rng = self._place, self._longest, self._rng
         place.horizon = self.horizon
         coding = self._coding
         vector = self._vector(coding)
@@ -285,7 +271,7 @@ class Climb:
             pair = []
             for shift in (_NOISE, -_NOISE):
                 rule = coding.rule(vector + shift * direction)
-                pair.append(self._halves(env, place, rule, seed))
+                pair.append(self._halves(rule, seed))
                 total += sum(place.rewards)
                 seen.append(self._seen[: len(place.rewards)].copy())
             if np.isnan(pair).any():
@@ -295,11 +281,11 @@ class Climb:
             return False
         halves = np.array(pairs)
         returns = halves.sum(axis=2)
-        self._sum += self.output
-        self._returns.append(total / returns.size)
-        self._differences += [*(halves[:, 0] - halves[:, 1])]
+        self.total += self.output
+        self.returns = np.append(self.returns, total / returns.size)
+        self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         if np.ptp(returns) <= _EQUAL * np.abs(returns).max():
-            self._end_stage(longest)
+            self._end_stage()
             if place.horizon == longest:  # nothing is learned here
                 self.output = coding.rule(rng.standard_normal(len(vector))).outputs[0]
         else:
@@ -307,29 +293,31 @@ class Climb:
             slopes = (returns[best, 0] - returns[best, 1]) / returns[best].std()
             vector = vector + _STEP / len(best) * (slopes @ directions[best])
             self.output = coding.rule(vector).outputs[0]
-            n = len(self._returns)
+            n = len(self.returns)
             early = n == _EARLY and self.horizon < longest and not self._agree
             if early or n == _STAGE:
-                self._end_stage(longest)
+                self._end_stage()
         self._observe(seen)
         return len(returns) == len(directions)
 
-    def _end_stage(self, longest: int) -> None:
-        score = float(np.mean(self._returns))
-        best = max((value for horizon, value in self.scores if horizon == longest), default=score)
-        self.stages.append(self._sum / len(self._returns))
-        self.scores.append((float(self.horizon), score))
+    def _end_stage(self) -> None:
+        longest = self._longest
+        score = float(self.returns.mean())
+        best = self.scores[self.scores[:, 0] == longest, 1].max(initial=-np.inf)
+        self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
+        self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
         if self.horizon < longest:
             factor = _LONGER if self._agree else _MUCH_LONGER
             self.horizon = min(math.ceil(factor * self.horizon), longest)
-        elif score < best - standard_error(np.array(self._returns)):
+        elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
-        self._sum, self._returns, self._differences = np.zeros_like(self.output), [], []
+        self.total, self.returns = np.zeros_like(self.output), np.empty(0)
+        self.differences = np.empty((0, 2))
 
     @property
     def _agree(self) -> bool:
         """Whether the halves of this stage's episodes prefer about the same directions."""
-        first, second = np.transpose(self._differences)
+        first, second = self.differences.T
         constant = min(first.std(), second.std()) == 0.0
         return bool(constant or np.corrcoef(first, second)[0, 1] >= _AGREE)
 
@@ -347,80 +335,17 @@ class Climb:
         self.moments[1] += ((points - mean) ** 2).sum(axis=0)
         self.moments[1] += change**2 * before * n / self.n_observed
 
-    def _pruned(self, env: BudgetedEnv, rng: np.random.Generator) -> FloatArray:
-        """Drop numbers and digits that do not matter, which fresh starts have to confirm."""
-        path = self._shorter()
-        (seed,) = draw_seeds(rng, 1)
-        left, before = env.left, env.steps
-        if len(env.play(self.rule, [seed])) == 0:
-            return self.output
-        length = env.steps - before
-        n_trials = _TRIALS + math.log2(len(path) + 1)
-        as_good = self._judge(env, rng, 0.5 * left / n_trials / length)
-        found = simplest(path, as_good)
-        confirmed = self._judge(env, rng, 0.25 * left / length)
-        return np.asarray((found if confirmed(found) else path[0])[1][0])
-
-    def _judge(
-        self, env: BudgetedEnv, rng: np.random.Generator, n: float
-    ) -> Callable[[Rule], bool]:
-        """Return whether rules do as well as the present one, from about n fresh starts."""
-        seeds = draw_seeds(rng, int(np.clip(n, _MIN_STARTS, _MAX_STARTS)))
-        returns = env.play(self.rule, seeds)
-
-        def as_good(rule: Rule) -> bool:
-            other = self._rule(rule[1][0])
-            enough = len(returns) == len(seeds)
-            return enough and returns_if_as_good(env, other, seeds, returns) is not None
-
-        return as_good
-
-    def _shorter(self) -> list[Rule]:
-        """Return the rule, and rules with ever fewer numbers, without those that matter least."""
-        coding = self._coding
-        vector = self._vector(coding)
-        width = 1 + len(coding.used)
-        sizes = np.abs(vector).reshape(-1, width)
-        sizes[:, 0] = np.abs(self.output[:, 0])  # of raw observations
-        order = np.argsort(sizes.ravel(), kind="stable")
-        path: list[Rule] = []
-        for k in np.unique(np.linspace(0, len(vector) - 1, _MAX_PATH, dtype=np.int64)):
-            fewer, offsets = vector.copy(), order[:k][order[:k] % width == 0] // width
-            fewer[order[:k][order[:k] % width > 0]] = 0.0
-            scores, outputs = coding.decoded(fewer[None])
-            outputs[0, 0, offsets, 0] = 0.0
-            path.append((scores[0], outputs[0]))
-        return path
-
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return arrays for a file."""
-        shape = self.output.shape
-        return {
-            "output": self.output,
-            "moments": self.moments,
-            "counts": np.array([self.n_observed, self.horizon, self.n_directions]),
-            "bonus": np.array([self.bonus]),
-            "sum": self._sum,
-            "returns": np.array(self._returns),
-            "differences": np.array(self._differences).reshape(-1, 2),
-            "stages": np.array(self.stages).reshape(-1, *shape),
-            "scores": np.array(self.scores).reshape(-1, 2),
-            "latest": self.latest,
-        }
+        return {name: np.array(getattr(self, name)) for name in SCHEMA}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
         check(arrays, SCHEMA, {"d": d, "p": p})
-        n_observed, horizon, n_directions = arrays["counts"].tolist()
-        require(n_directions >= 1, "climb_counts has no directions")
-        new = cls(
-            np.array(arrays["output"]), np.array(arrays["moments"]), np.array(arrays["latest"]),
-            n_observed, horizon, n_directions, float(arrays["bonus"][0]), [*arrays["stages"]],
-            [(float(a), float(b)) for a, b in arrays["scores"]],
-        )  # fmt: skip
-        new._sum, new._returns = np.array(arrays["sum"]), arrays["returns"].tolist()
-        new._differences = [*arrays["differences"]]
+        new = cls(p, np.empty((0, d)))
+        for name, array in arrays.items():
+            setattr(new, name, array.copy() if array.ndim else array.item())
         return new
 
 

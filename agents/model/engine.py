@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._compile import plain
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep, badness
@@ -15,27 +16,21 @@ from oda_rl.agents.base.state import (
     EPISODE_END,
     Counters,
     EnvState,
+    end_episode,
     new_env_states,
     with_env_states,
 )
-from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import (
     BAD_STEP,
     LARGEST_REWARD,
     NOT_FINITE,
     refuse,
 )
-from oda_rl.agents.model.experience import (
-    MEMORY,
-    OUTCOMES,
-    Candidate,
-    Memory,
-    Outcomes,
-    Tabled,
-)
+from oda_rl.agents.model.experience import MEMORY, OUTCOMES, Candidate, Memory, Outcomes
 from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.tables import TablePlanner, predicts
+from oda_rl.agents.model.tables import Table, TablePlanner, predicts
 from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.editing import Clauses
@@ -61,7 +56,7 @@ _MIN_SEEN_AGAIN = 0.5  # a table, if that share of the latest observations has b
 _MAX_NEW = 0.5  # share of distinct observations, with more of which it is no table after all
 _ANEW = 1.5  # growth of the steps after which table and laws are compared again
 
-Played = Candidate | Tabled | TablePlanner
+Played = Candidate | Table | TablePlanner
 """An episode can be played with it: ``decide`` returns the action in a state, and its code."""
 
 
@@ -89,7 +84,7 @@ class ModelEngine(Engine):
     searches from ``planning``.
     """
 
-    arrays = ()
+    arrays = loop_arrays = ()
     fuses = False
 
     def __init__(
@@ -101,26 +96,24 @@ class ModelEngine(Engine):
         planning: np.random.Generator,
     ) -> None:
         super().__init__(interface, 1, explore)
-        d = interface.n_features
         boxed = interface.box is not None
         self._n_codes = 1 + interface.n_components if boxed else interface.n_actions
-        self.raw, (env_state,) = with_env_states(Counters, 1)
+        self.raw, env_states = with_env_states(Counters, 1)
         self.state = Counters(self.raw)
-        self.memory = Memory(d, self._n_codes)
+        self.memory = Memory(interface.n_features, self._n_codes)
         self.outcomes = Outcomes(config.horizon, limit)
         self.config = config
         self._planning = planning
         self.rules, self.tables = self._new_rules(), self._new_tables()
-        numbered = interface.n_values > 0 and interface.box is None
+        numbered = interface.n_values > 0 and not boxed
         self.planner: Planner | TablePlanner = self.tables if numbered else self.rules
         self._compared = 0  # steps when table and laws were compared last
-        self.single = self._begun(env_state)
-        self._running: list[Running] | None = None  # of several environments
         self._newest: Played | None = None
         self._next: Played | None = None  # what the next episode is played with
         self._confirming = 0  # episodes in a row
         self._confirmed = 0  # steps
         self._new_steps, self._needed = 0, self.planner.wait(0)
+        self._running = self._begun(env_states)
 
     def _new_rules(self) -> Planner:
         return Planner(self.memory, self.interface, self.outcomes, self.config, self._planning)
@@ -128,28 +121,21 @@ class ModelEngine(Engine):
     def _new_tables(self) -> TablePlanner:
         return TablePlanner(self.memory, self.interface.n_actions, self.outcomes, self.config)
 
-    def _begun(self, env_state: EnvState) -> Running:
-        d = self.interface.n_features
-        return Running(env_state, np.zeros(self._n_codes), np.zeros(d), np.zeros(d))
+    def _begun(self, env_states: list[EnvState]) -> list[Running]:
+        code, point = np.zeros(self._n_codes), np.zeros(self.interface.n_features)
+        return [Running(one, code, point, point, self._next) for one in env_states]
 
     @property
-    def _box(self) -> ActionBox:
-        assert self.interface.box is not None
-        return self.interface.box
-
-    @property
-    def loop_arrays(self) -> tuple[Any, ...]:
-        """Empty: it does not run in compiled loops."""
-        return ()
+    def single(self) -> Running:
+        """The episode of the first environment."""
+        return self._running[0]
 
     @property
     def epsilon(self) -> float:
-        """Probability of a random action."""
         return float(self._next is None)
 
     @property
     def scale(self) -> FloatArray | None:
-        """Inverse standard deviations of the components, 0 for constants; None before learning."""
         return self.planner.scale
 
     @property
@@ -163,13 +149,11 @@ class ModelEngine(Engine):
         return float(np.mean(played)) if len(played) else np.nan
 
     def act(self, vector: npt.NDArray[Any]) -> int:
-        """Choose an action (from 0) for a flattened observation."""
         code = self._choose(self.single, vector)
         refuse(max(-code, 0), "observation", self.interface)
         return code
 
     def chosen(self, vector: npt.NDArray[Any]) -> int:
-        """Return the action that was chosen last, for this observation, before it was saved."""
         self.single.before = np.array(vector, dtype=np.float64)
         return super().chosen(vector)
 
@@ -224,7 +208,8 @@ class ModelEngine(Engine):
 
     def perform(self, number: int) -> npt.NDArray[Any]:
         """Return the last continuous action."""
-        return np.asarray(self._box.actions(self.single.code[None, 1:])[0])
+        assert self.interface.box is not None
+        return np.asarray(self.interface.box.actions(self.single.code[None, 1:])[0])
 
     def replace(self, action: Any) -> None:
         """Replace the chosen action: a number, or one of the box."""
@@ -236,13 +221,12 @@ class ModelEngine(Engine):
         else:
             if np.array_equal(self.perform(0), action):
                 return
-            running.code = np.concatenate([[1.0], self._box.units(action)])
+            running.code = np.concatenate([[1.0], self.interface.box.units(action)])
         running.whole = False
 
     def step(
         self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
-        """Remember the last action's outcome; choose the next action, or return minus events."""
         events = self._bad(vector, reward)
         if events == 0:
             events = self._record(self.single, vector, reward, bool(terminated), bool(truncated))
@@ -257,7 +241,6 @@ class ModelEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
-        """Remember one transition; returns events."""
         events = self._bad(observation) | self._bad(vector, reward)
         if events:
             return events
@@ -283,10 +266,9 @@ class ModelEngine(Engine):
         env_state.episode_length += 1
         env_state.episode_return += reward
         if terminated or truncated:
-            state.last_return = env_state.episode_return
-            state.last_length = env_state.episode_length
             self.outcomes.append(env_state.episode_return, env_state.episode_length, terminated)
-            env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
+            plain(end_episode)(state, env_state)
+            env_state.held = 0
             return EPISODE_END
         return _PLAN if self._new_steps >= self._patience else 0
 
@@ -306,8 +288,11 @@ class ModelEngine(Engine):
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
 
     def _attend(self, events: int) -> None:
+        self._attend_in(self.single, events)
+
+    def _attend_in(self, running: Running, events: int) -> None:
         if events & EPISODE_END:
-            self._end_episode(self.single)
+            self._end_episode(running)
         elif events & _PLAN:
             self._plan()
             self._replace_all()
@@ -378,7 +363,7 @@ class ModelEngine(Engine):
 
     def _replace_all(self) -> None:
         """Go on with the newest rule within episodes, whose returns then confirm nothing."""
-        for running in [self.single] if self._running is None else self._running:
+        for running in self._running:
             running.whole, running.env_state.held = running.env_state.episode_length == 0, 0
             if not running.whole and running.played is not self._newest:
                 self._confirmed += running.env_state.episode_length
@@ -395,35 +380,17 @@ class ModelEngine(Engine):
         return self.rules.clauses is not None
 
     @property
-    def n_envs(self) -> int:
-        """Number of environments learned from at once; 0 along one trajectory."""
-        return 0 if self._running is None else len(self._running)
-
-    @property
     def env_states(self) -> list[EnvState]:
-        """Counters of the running episodes."""
-        return [one.env_state for one in self._running or [self.single]]
+        return [one.env_state for one in self._running]
 
     def set_n_envs(self, count: int) -> None:
-        """Prepare to learn from ``count`` environments, before their first step."""
-        env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
-        self._running = [self._begun(env_state) for env_state in env_states]
-        for running in self._running:
-            running.played = self._next
+        self._running = self._begun(new_env_states(np.zeros(count * EnvState.size, np.uint8)))
 
     def leave_envs(self) -> None:
-        """Return to learning along one trajectory."""
-        if self._running is not None:
-            self._running = None
-            self.begin_episode()
+        if self.n_envs > 1:
+            self.set_n_envs(1)
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions.
-
-        Returns the actions (from 0), shape (n,), and (return, length) of the episodes that have
-        ended, shape (m, 2).
-        """
-        assert self._running is not None
         for env in step.learns.nonzero()[0].tolist():
             refuse(self._bad(step.after[env], step.rewards[env]), BAD_STEP, self.interface)
         ended = []
@@ -435,10 +402,7 @@ class ModelEngine(Engine):
             )  # fmt: skip
             if event & EPISODE_END:
                 ended.append((self.state.last_return, float(self.state.last_length)))
-                self._end_episode(running)
-            elif event & _PLAN:
-                self._plan()
-                self._replace_all()
+            self._attend_in(running, event)
         actions = np.zeros(self.n_envs, dtype=np.int64)
         for env in step.acts.nonzero()[0].tolist():
             code = self._choose(self._running[env], step.observations[env])
@@ -447,13 +411,11 @@ class ModelEngine(Engine):
         return actions, np.array(ended).reshape(-1, 2)
 
     def begin_episode(self) -> None:
-        """Drop running episodes; their steps are remembered."""
         self.leave_envs()
         self.single.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
         self.single.played, self.single.whole = self._next, True
 
     def withdraw_choice(self) -> None:
-        """Take back the last choice of an action."""
         one = self.single
         if one.last is not None:
             one.env_state.action, one.env_state.held, one.code, one.before, one.start = one.last
@@ -462,7 +424,6 @@ class ModelEngine(Engine):
         one.last = one.drawn = None
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays to save but the history."""
         single = self.single
         known = [*self.planner.candidates]
         for played in (self._newest, self._next, single.played):
@@ -488,7 +449,6 @@ class ModelEngine(Engine):
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore what :meth:`state_arrays` returned, or raise InvalidFileError."""
         single = self.single
         self._check(arrays)
         self.state.restore(arrays["state"])

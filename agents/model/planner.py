@@ -9,38 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.distilling.coding import Coding
-from oda_rl.agents.distilling.search import Imagination
-from oda_rl.agents.distilling.simplifying import Rule, simplified
+from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
+from oda_rl.agents.distilling.search import Effort, Imagination, search
+from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.model.experience import (
-    Arrays,
-    Candidate,
-    Memory,
-    Outcomes,
-    rules_from_arrays,
-    rules_to_arrays,
-    values,
-)
-from oda_rl.agents.model.search import (
-    Effort,
-    GradedCoding,
-    degrees_of,
-    n_cells_for,
-    search,
-)
+from oda_rl.agents.model.experience import Arrays, Candidate, Memory, Outcomes, values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.rules.editing import Clauses, within
-from oda_rl.agents.worlds import files
 from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
-from oda_rl.agents.worlds.learning import Learned, learn_world
+from oda_rl.agents.worlds.learning import (
+    N_LAWS,
+    Learned,
+    learn_world,
+    world_from_arrays,
+    world_to_arrays,
+)
 from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files import schema
 from oda_rl.files.schema import Member, check, require, whole
 
-_N_LAWS = files.N_LAWS
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with
@@ -53,13 +42,20 @@ _LITTLE = 0.02  # share of the difference between the best return and the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # loss of a simpler rule: standard errors, share
 _SHORT = 8.0  # steps: a search begins shorter episodes from more starts
+_MAX_CELLS = 20
 _MAX_NUMBERS = 700  # of a rule: a search for more is slow
-_MAX_SIMPLIFIED = 600  # numbers: one after the other is dropped
 _N_LATEST = 2000  # states that place a rule's codevectors
 _N_REDUCING = 20_000  # states of which each used cell must have one
 
-_COUNTS: dict[str, Member] = {"searches": whole("2")}
-_PARTS = ("rules_", "clauses_", "learned_")  # of a file, beside these counts
+_COUNTS: dict[str, Member] = {"searches": whole("1")}
+
+
+def n_cells_for(n_actions: int) -> int:
+    """Return the number of cells: two for each pair of actions, at most 20 or one per action.
+
+    More cells than are needed have fewer local optima; what does not matter is dropped later.
+    """
+    return max(n_actions, min(n_actions * max(n_actions - 1, 2), _MAX_CELLS))
 
 
 @dataclass
@@ -74,7 +70,6 @@ class Planner:
     candidates: list[Candidate] = field(default_factory=list)
     learned: Learned | None = None
     searches: int = 0
-    imagined_steps: int = 0
     clauses: Clauses | None = None
     """Rules are searched and played within these."""
     _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
@@ -104,7 +99,7 @@ class Planner:
         seen = self.memory.present
         before = None if self.learned is None else self.learned.chosen
         worst = min(returns, default=-math.inf)
-        self.learned = learn_world(seen, worst, self._boxed, _N_LAWS, before, self.rng)
+        self.learned = learn_world(seen, worst, self._boxed, N_LAWS, before, self.rng)
         explore = is_constant(seen.rewards) and (len(returns) == 0 or np.ptp(returns) == 0.0)
         self._judge()
         if self.candidates and not explore:
@@ -118,7 +113,7 @@ class Planner:
         where = self._imagination()
         graded = self._graded(where.coding)
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
-        rules = [(one.scores, one.outputs) for one in known]
+        rules = [one.rule for one in known]
         effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
         scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng, graded)
         for again in range(0 if explore else _MAX_REPEATS):
@@ -131,11 +126,10 @@ class Planner:
             )
         if explore:  # the search has promised novelty, not a return
             promised = self._promise(where, (scores, outputs))
-        self.imagined_steps += where.steps
         for one in known:
             if one.scores is scores:
                 return one
-        readable = np.count_nonzero(scores) + np.count_nonzero(outputs) <= _MAX_SIMPLIFIED
+        readable = np.count_nonzero(scores) + np.count_nonzero(outputs) <= MAX_SIMPLIFIED
         if not explore and self.config.simplify and readable:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
@@ -150,7 +144,7 @@ class Planner:
         if not any(played is one for one in self.candidates):
             self.candidates.append(played)
             self._drop_worst()
-        played.note(start.copy(), *outcome)
+        played.note(start.copy(), *outcome, self.memory.n)
         latest = played.compared(self.outcomes.horizon)[-1:]
         played.imagined.append(self._imagined_from(played, start[None], latest)[0])
 
@@ -181,8 +175,7 @@ class Planner:
 
     def _promise(self, where: Imagination, rule: Rule) -> float:
         """Return the mean imagined return of a rule."""
-        starts = self.draw_starts(_PROMISE_STARTS)
-        return float(where.returns(rule[0][None], rule[1][None], starts).mean())
+        return float(where.returns_of(rule, self.draw_starts(_PROMISE_STARTS)).mean())
 
     @property
     def codevectors(self) -> FloatArray:
@@ -202,29 +195,32 @@ class Planner:
 
     def to_arrays(self, known: Sequence[Any]) -> Arrays:
         """Return arrays for a file, with the ``known`` rules."""
-        clauses = {} if self.clauses is None else self.clauses.arrays
-        learned = {} if self.learned is None else files.to_arrays(self.learned)
-        return {
-            "searches": np.array([self.searches, self.imagined_steps]),
-            **schema.prefixed("rules_", rules_to_arrays(known)),
-            **schema.prefixed("clauses_", clauses),
-            **schema.prefixed("learned_", learned),
-        }
+        arrays: Arrays = {"searches": np.array([self.searches])}
+        if self.clauses is not None:
+            arrays |= schema.prefixed("clauses_", self.clauses.arrays)
+        if self.learned is not None:
+            arrays |= schema.prefixed("learned_", world_to_arrays(self.learned))
+        for k, one in enumerate(known):
+            arrays |= schema.prefixed(f"rule{k}_", one.to_arrays())
+        return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
 
         Returns the known rules, of which the first are the candidates.
         """
-        rules, clauses, learned = (schema.within(arrays, name) for name in _PARTS)
-        check({k: arrays[k] for k in arrays if not k.startswith(_PARTS)}, _COUNTS, {})
-        self.searches, self.imagined_steps = arrays["searches"].tolist()
         d, n, boxed = self.interface.n_features, self._n_outputs, self._boxed
+        clauses, learned = (schema.within(arrays, name) for name in ("clauses_", "learned_"))
+        known: list[Candidate] = []
+        while rule := schema.within(arrays, f"rule{len(known)}_"):
+            known.append(Candidate.from_arrays(rule, d, n, boxed))
+        parts = "clauses_", "learned_", *(f"rule{k}_" for k in range(len(known)))
+        check({k: arrays[k] for k in arrays if not k.startswith(parts)}, _COUNTS, {})
+        (self.searches,) = arrays["searches"].tolist()
         self.clauses = Clauses.from_arrays(clauses, d, (n, 1 + d * boxed)) if clauses else None
         self.learned = None
         if learned:
-            self.learned = files.from_arrays(learned, boxed, self.memory.codes.shape[1], d)
-        known = rules_from_arrays(rules, d, n, boxed)
+            self.learned = world_from_arrays(learned, boxed, self.memory.codes.shape[1], d)
         for one in known:
             one.clauses = self.clauses
         self.candidates = known[:n_candidates]
@@ -325,30 +321,19 @@ class Planner:
         if outdated_steps:
             self.memory.since += outdated_steps
             self.learned = None
-            recent = self._recent_starts()
             for one in self.candidates:
-                one.keep([start.tobytes() in recent for start in one.starts])
-
-    def _recent_starts(self) -> set[bytes]:
-        """Return first observations of episodes that ended in the present world.
-
-        Not those of earlier episodes, too: many worlds always begin the same.
-        """
-        rows = np.flatnonzero(self.memory.first[: self.memory.n])
-        begun = max(int(np.searchsorted(rows, self.memory.since, side="right")) - 1, 0)
-        starts = [self.memory.before[row].tobytes() for row in rows]
-        return set(starts[begun:]) - set(starts[:begun])
+                one.keep_since(self.memory.since)
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop cells, numbers and digits that do not matter in imagination."""
         seen = self.memory.present.before
         halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
         starts = np.concatenate(halves)
-        before = where.returns(rule[0][None], rule[1][None], starts)[0]
+        before = where.returns_of(rule, starts)
         rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
 
         def as_good(other: Rule) -> bool:
-            change = where.returns(other[0][None], other[1][None], starts)[0] - before
+            change = where.returns_of(other, starts) - before
             error = float(change.std()) / math.sqrt(len(starts))
             lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
             return bool(change.mean() >= -lost)
@@ -379,17 +364,16 @@ class Planner:
         starts, horizon = self.draw_starts(_PROMISE_STARTS), self.outcomes.horizon
         where = self._imagination()
         for one in self.candidates:
-            one.promised = float(where.returns(one.scores[None], one.outputs[None], starts).mean())
+            one.promised = float(where.returns_of(one.rule, starts).mean())
             begun = np.reshape(one.starts, (-1, starts.shape[1]))
             one.imagined = self._imagined_from(one, begun, one.compared(horizon)).tolist()
         finalists = np.argsort(-values(self.candidates), kind="stable")[:_N_FINALISTS]
         more = self.draw_starts(_FINAL_STARTS)
         for k in finalists.tolist():
             one = self.candidates[k]
-            found = float(where.returns(one.scores[None], one.outputs[None], more).mean())
+            found = float(where.returns_of(one.rule, more).mean())
             total = _PROMISE_STARTS * one.promised + _FINAL_STARTS * found
             one.promised = total / (_PROMISE_STARTS + _FINAL_STARTS)
-        self.imagined_steps += where.steps
 
     def _imagined_from(
         self, candidate: Candidate, starts: FloatArray, lengths: IntArray
@@ -398,10 +382,8 @@ class Planner:
         where, means = self._imagination(), np.empty(len(starts))
         for steps in np.unique(lengths).tolist():
             where.horizon, rows = steps, lengths == steps
-            repeated = np.repeat(starts[rows], _N_LAWS, axis=0)
-            returns = where.returns(candidate.scores[None], candidate.outputs[None], repeated)
-            means[rows] = returns.reshape(-1, _N_LAWS).mean(axis=1)
-        self.imagined_steps += where.steps
+            returns = where.returns_of(candidate.rule, np.repeat(starts[rows], N_LAWS, axis=0))
+            means[rows] = returns.reshape(-1, N_LAWS).mean(axis=1)
         return means
 
     def _drop_worst(self) -> None:

@@ -5,7 +5,7 @@ model (Brafman and Tennenholtz, JMLR 3, 2002; Szita and Lorincz, ICML 2008): a p
 action leads to the best there could be with the probability that its next visit brings something
 new. That probability is counted over all pairs with as many visits: where worlds are deterministic,
 one visit is enough. The delivered policy is the best of a pessimistic model, and takes only actions
-that have been tried.
+that have been tried; episodes that are played with it are counted, too.
 
 Transitions are edges: one for each state, action and next state, in two linked lists, of the pair
 that it leaves and of the state that it enters. Terminations enter no state.
@@ -13,29 +13,22 @@ that it leaves and of the state that it enters. Terminations enter no state.
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled
+from oda_rl._compile import allocating, compiled
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.experience import (
-    Arrays,
-    Memory,
-    Outcomes,
-    Tabled,
-    greedy,
-    tables_from_arrays,
-    tables_to_arrays,
-    values_of_tables,
-)
+from oda_rl.agents.model.experience import Arrays, Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.simulation import predict, without_noise
-from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
+from oda_rl.diagram import ordered
+from oda_rl.files.schema import Member, check, real, require, whole
 
 NO = -1  # no edge, or no state
 MAX_VISITS = 64  # of a pair; more are not distinguished
@@ -47,7 +40,6 @@ _CLOSE, _NEAR = 1e-6, 1e-4  # convergence of sweeps, and of single steps, relati
 _MAX_SWEEPS, _MAX_BACKUPS = 3000, 2000  # between episodes, and in a step
 _GROWTH = 0.05  # the delivered policy is planned when steps have grown by this share,
 _PART = 10  # or a tenth of an episode has passed
-_MAX_CANDIDATES = 12
 _STRETCH, _HELD_OUT = 25, 5  # one of five episodes, or stretches of steps, is held out
 _MIN_KNOWN, _MIN_SHARE = 10, 0.5  # held-out steps whose pair has been seen
 _EXACT, _NEARLY = 1e-9, 1e-3  # squared errors in standard deviations
@@ -58,9 +50,11 @@ _SCHEMA: dict[str, Member] = {
     "fears": real(f"{len(_DISCOUNTS)}, states"),
     "doubt": real(f"{MAX_VISITS}+1", "[0, 1]"),
     "view": real("3"),
-    "explorer": whole("places", "[0, known]"),
+    "delivered": real("cells, d"),
+    "q_values": real("cells, A"),
+    "returns": real("returns"),
 }
-"""Members of a file beside tables; states and their number follow from the memory."""
+"""Members of a file; states and their number follow from the memory."""
 
 
 class Edges(NamedTuple):
@@ -192,24 +186,22 @@ def sweep(
     return most
 
 
-@compiled
+@allocating
 def spread(
-    edges: Edges, view: View, values: FloatArray, queue: IntArray, waits: IntArray,
-    state: int, close: float, most: int,
-) -> None:  # fmt: skip
+    edges: Edges, view: View, values: FloatArray, state: int, close: float, most: int
+) -> None:
     """Improve the value of a state, then of the states before it, at most ``most`` values.
 
-    ``queue`` and ``waits``, shape (S,), are scratch arrays; the latter must be 0. Changes smaller
-    than ``close`` are not passed on.
+    Changes smaller than ``close`` are not passed on.
     """
-    room = len(queue)
-    queue[0], waits[state], begin, length = state, 1, 0, 1
+    queue, waits = np.empty(len(values), np.int64), np.zeros(len(values), np.bool_)
+    queue[0], begin, length = state, 0, 1
     for _ in range(most):
         if length == 0:
             return
         one = queue[begin]
-        begin, length = (begin + 1) % room, length - 1
-        waits[one] = 0
+        begin, length = (begin + 1) % len(queue), length - 1
+        waits[one] = False
         value = state_value(edges, view, values, one, True)
         change = abs(value - values[one])
         values[one] = value
@@ -218,75 +210,57 @@ def spread(
         edge = edges.entering[one]
         while edge != NO:
             before = edges.ends[0, edge]
-            if waits[before] == 0:
-                waits[before] = 1
-                queue[(begin + length) % room] = before
+            if not waits[before]:
+                waits[before] = True
+                queue[(begin + length) % len(queue)] = before
                 length += 1
             edge = edges.ends[4, edge]
-    while length > 0:
-        waits[queue[begin]] = 0
-        begin, length = (begin + 1) % room, length - 1
 
 
-@compiled
-def pair_values(edges: Edges, view: View, values: FloatArray, n: int, out: FloatArray) -> None:
-    """Write the values of all pairs of the first n states, shape (n, A)."""
-    for state in range(n):
-        for action in range(edges.counts.shape[1]):
-            out[state, action] = pair_value(edges, view, values, state, action)
+@allocating
+def pair_values(edges: Edges, view: View, values: FloatArray, first: int, last: int) -> FloatArray:
+    """Return the values of all pairs of some states, shape (last - first, A)."""
+    out = np.empty((last - first, edges.counts.shape[1]))
+    for state in range(first, last):
+        for action in range(out.shape[1]):
+            out[state - first, action] = pair_value(edges, view, values, state, action)
+    return out
 
 
-@compiled
-def boldest(edges: Edges, view: View, values: FloatArray, state: int, close: float) -> int:
-    """Return the action of greatest value in a state; of equal ones the least tried."""
-    best, greatest, least = 0, -np.inf, np.inf
-    for action in range(edges.counts.shape[1]):
-        value, tried = pair_value(edges, view, values, state, action), edges.counts[state, action]
-        if value > greatest + close or (value > greatest - close and tried < least):
-            best, greatest, least = action, max(value, greatest), tried
-    return best
+@allocating
+def play(edges: Edges, actions: IntArray, worst: float, steps: int) -> FloatArray:
+    """Return a policy's mean return in ``steps`` steps from each state, shape (n,).
 
-
-@compiled
-def play(
-    edges: Edges, actions: IntArray, worst: float, steps: int, values: FloatArray, room: FloatArray
-) -> None:
-    """Write mean and variance of a policy's return in ``steps`` steps from each state.
-
-    The variance takes rewards as independent of the next state. ``actions``, shape (n,), are the
-    policy's; each step at an unknown pair returns ``worst``. Means and variances go to ``values``,
-    shape (2, n); ``room`` is a scratch array.
+    ``actions``, shape (n,), are the policy's; each step at an unknown pair returns ``worst``.
     """
-    n = len(actions)
-    for state in range(n):
-        values[0, state], values[1, state] = 0.0, 0.0
+    values, last = np.zeros(len(actions)), np.zeros(len(actions))
     for t in range(steps):
         changed = False
-        for state in range(n):
+        for state in range(len(actions)):
             visits = edges.counts[state, actions[state]]
-            if visits == 0.0:
-                room[0, state], room[1, state] = worst * (t + 1), 0.0
-            else:
-                reward = edges.rewards[state, actions[state]] / visits
-                mean, square = 0.0, 0.0
-                edge = edges.leaving[state, actions[state]]
-                while edge != NO:
-                    after = edges.ends[2, edge]
-                    if after != NO:
-                        weight, value = edges.weights[edge], values[0, after]
-                        mean += weight * value
-                        square += weight * (values[1, after] + value * value)
-                    edge = edges.ends[3, edge]
-                mean, square = mean / visits, square / visits
-                varies = edges.squares[state, actions[state]] / visits - reward * reward
-                room[0, state] = reward + mean
-                room[1, state] = max(varies, 0.0) + max(square - mean * mean, 0.0)
-            changed = changed or room[0, state] != values[0, state]
-            changed = changed or room[1, state] != values[1, state]
-        for state in range(n):
-            values[0, state], values[1, state] = room[0, state], room[1, state]
+            value = edges.rewards[state, actions[state]]
+            edge = edges.leaving[state, actions[state]]
+            while edge != NO:
+                after = edges.ends[2, edge]
+                if after != NO:
+                    value += edges.weights[edge] * last[after]
+                edge = edges.ends[3, edge]
+            values[state] = value / visits if visits > 0.0 else worst * (t + 1)
+            changed = changed or values[state] != last[state]
+        last[:] = values
         if not changed:
-            return
+            break
+    return values
+
+
+def greedy(states: FloatArray, q_values: FloatArray) -> TablePolicy:
+    """Return the policy with a cell for each of n states, shape (n, d).
+
+    >>> greedy(np.array([[0.0], [1.0]]), np.eye(2)).act(np.array([[1.0], [-3.0]]))
+    array([1, 0])
+    """
+    diagram = np.column_stack([(states**2).sum(axis=1), -2.0 * states])
+    return TablePolicy(np.zeros(states.shape[1]), ordered(diagram), q_values, states.copy())
 
 
 def _known(numbers: IntArray, groups: IntArray) -> tuple[BoolArray, IntArray, IntArray]:
@@ -334,8 +308,20 @@ def predicts(
     return max(error, _NEARLY) <= float((left**2).sum(axis=1).mean())
 
 
+@dataclass(eq=False)
+class Table:
+    """The delivered policy, and the returns of episodes that were played with it."""
+
+    policy: TablePolicy
+    returns: list[float] = field(default_factory=list)
+
+    def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
+        action = int(self.policy.choices(point[None])[0])
+        return action, np.eye(self.policy.n_actions)[action]
+
+
 class TablePlanner:
-    """The counts, the policies that are best in them, and which of these is best.
+    """The counts, and the policy that is best in them.
 
     Its methods are those of :class:`~oda_rl.agents.model.planner.Planner`. It can be played itself:
     it explores by the present optimistic policy.
@@ -348,7 +334,7 @@ class TablePlanner:
         self, memory: Memory, n_actions: int, outcomes: Outcomes, config: ModelConfig
     ) -> None:
         self.memory, self.outcomes, self.config = memory, outcomes, config
-        self.candidates: list[Tabled] = []
+        self.candidates: list[Table] = []  # the delivered one, as soon as there is one
         self._numbers: dict[bytes, int] = {}
         self._rows: FloatArray = np.zeros((64, memory.before.shape[1]))
         self._edges: Edges = empty(64, n_actions, 256)
@@ -358,12 +344,10 @@ class TablePlanner:
         self._hopes = np.zeros(64)
         self._fears = np.zeros((len(_DISCOUNTS), 64))
         self._hope = self._hopeful()
-        self._room: tuple[IntArray, IntArray] = self._new_room()
         self._codes = np.eye(n_actions)
 
     @property
     def n_states(self) -> int:
-        """Number of states so far."""
         return len(self._numbers)
 
     @property
@@ -384,89 +368,74 @@ class TablePlanner:
         return max(1, self.outcomes.horizon // _PART, int(_GROWTH * steps)) if steps else 1
 
     def plan(self, returns: Sequence[float]) -> "TablePlanner":
-        """Count new steps, find the best policies, and go on exploring."""
+        """Count new steps, find the best policy, and go on exploring."""
         self._count()
         self._look_anew()
-        for one in self.candidates:
-            self._imagine(one)
-        self._propose()
+        self._deliver()
         return self
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
-        """Return the action of greatest optimistic value in a state, and its code."""
+        """Return the action of greatest optimistic value, of equal ones the least tried."""
         self._count()
         state = self._numbers.get(_key(point))
         if state is None:
             return 0, self._codes[0]
-        close = _CLOSE * abs(self._hope.unknown)
-        action = int(boldest(self._edges, self._hope, self._hopes, state, close))
+        (values,) = pair_values(self._edges, self._hope, self._hopes, state, state + 1)
+        best = values >= values.max() - _CLOSE * abs(self._hope.unknown)
+        action = int(np.where(best, self._edges.counts[state], np.inf).argmin())
         return action, self._codes[action]
 
     def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
-        """Record a real episode that was played with one candidate from its start to its end."""
-        if not any(played is one for one in self.candidates):
-            return
-        self._count()
-        played.note(self._numbers[_key(start)], *outcome)
-        self._imagine(played)
+        """Record a real episode that was played with a table from its start to its end."""
+        if isinstance(played, Table):
+            played.returns.append(outcome[0])
 
     def constrain(self, policy: RulePolicy) -> None:
-        """Raise ValueError."""
         raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
-    def best(self) -> Tabled:
-        """Return the candidate with the highest value."""
-        return self.candidates[int(np.argmax(values_of_tables(self.candidates)))]
+    def best(self) -> Table:
+        return self.candidates[0]
 
     def policy(self, newest: Any) -> TablePolicy:
-        """Return the delivered policy: the best candidate, if possible of those really played."""
-        known = [one for one in self.candidates if one.returns] or self.candidates
-        if known:
-            return known[int(np.argmax(values_of_tables(known)))].policy
-        d = self._rows.shape[1]
-        return greedy(np.zeros((1, d)), np.zeros((1, len(self._codes))))
+        """Return the delivered policy; a constant one before there is any."""
+        if self.candidates:
+            return self.candidates[0].policy
+        return greedy(np.zeros((1, self._rows.shape[1])), np.zeros((1, len(self._codes))))
 
     def to_arrays(self, known: Sequence[Any]) -> Arrays:
-        """Return arrays for a file, with the ``known`` tables."""
-        n = self.n_states
-        places = [k for k, one in enumerate(known) if one is self]
+        """Return arrays for a file; ``known`` are the delivered table and this planner."""
+        n, policies = self.n_states, [one.policy for one in self.candidates]
         return {
             "counted": np.array([self._counted]),
             "hopes": self._hopes[:n].copy(),
             "fears": self._fears[:, :n].copy(),
             "doubt": self._hope.doubt,
             "view": np.array([self._hope.unknown, self._hope.errors, self._hope.gamma]),
-            "explorer": np.array(places, dtype=np.int64),
-            **prefixed("tables_", tables_to_arrays([x for x in known if x is not self])),
+            "delivered": np.concatenate([self._rows[:0], *(one.codevectors for one in policies)]),
+            "q_values": np.concatenate([self._codes[:0], *(one.q_values for one in policies)]),
+            "returns": np.array([r for one in self.candidates for r in one.returns], np.float64),
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
 
-        The memory must be restored. Returns the known tables, of which the first are candidates.
+        The memory must be restored. Returns the delivered table, if there is one, and this planner.
         """
-        tables = within(arrays, "tables_")
-        known: list[Any] = list(tables_from_arrays(tables, self._rows.shape[1], len(self._codes)))
-        sizes = {"steps": self.memory.n, "known": len(known)}
-        check({k: arrays[k] for k in arrays if not k.startswith("tables_")}, _SCHEMA, sizes)
+        sizes = {"steps": self.memory.n, "d": self._rows.shape[1], "A": len(self._codes)}
+        check(arrays, _SCHEMA, sizes)
         for i in range(int(arrays["counted"][0])):
             self._count_one(i)
         n, states = self.n_states, len(arrays["hopes"])
         require(states == n, f"hopes has {states} states: there are {n} in the memory")
-        for one in known:
-            start = max(one.starts, default=-1)
-            require(start < n, f"starts has the state {start}: there are {n}")
         _, errors, gamma = arrays["view"].tolist()
         require(errors >= 0.0 and 0.0 < gamma < 1.0, f"view is {arrays['view'].tolist()}")
-        require(len(arrays["explorer"]) <= 1, "explorer has several places")
-        for place in arrays["explorer"].tolist():
-            known.insert(place, self)
         self._hopes[:n], self._fears[:, :n] = arrays["hopes"], arrays["fears"]
         self._hope = View(np.array(arrays["doubt"]), *arrays["view"].tolist())
-        self.candidates = known[:n_candidates]
-        no_table = any(isinstance(one, TablePlanner) for one in known[:n_candidates])
-        require(not no_table, "the explorer is among the candidates")
-        return known
+        if sizes["cells"]:
+            policy = greedy(arrays["delivered"], arrays["q_values"].copy())
+            self.candidates = [Table(policy, arrays["returns"].tolist())]
+        require(n_candidates == len(self.candidates), "delivered is missing, or there is none")
+        return [*self.candidates, self]
 
     def _count(self) -> None:
         """Count new steps, and update the optimistic values."""
@@ -476,10 +445,8 @@ class TablePlanner:
             if self.memory.rewards[i] < low or self.memory.rewards[i] > high:
                 self._look_anew()
                 continue
-            spread(
-                self._edges, self._hope, self._hopes, *self._room, state,
-                _NEAR * abs(self._hope.unknown), _MAX_BACKUPS,
-            )  # fmt: skip
+            close = _NEAR * abs(self._hope.unknown)
+            spread(self._edges, self._hope, self._hopes, state, close, _MAX_BACKUPS)
 
     def _count_one(self, i: int) -> int:
         seen = self.memory
@@ -507,13 +474,9 @@ class TablePlanner:
             self._starts = np.concatenate([self._starts, np.zeros(number)])
             self._hopes = np.concatenate([self._hopes, np.zeros(number)])
             self._fears = np.concatenate([self._fears, np.zeros_like(self._fears)], axis=1)
-            self._room = self._new_room()
         self._rows[number] = row
         self._hopes[number] = self._hope.unknown
         return number
-
-    def _new_room(self) -> tuple[IntArray, IntArray]:
-        return np.zeros(len(self._rows), dtype=np.int64), np.zeros(len(self._rows), dtype=np.int64)
 
     def _look_anew(self) -> None:
         """Compute all optimistic values anew."""
@@ -547,53 +510,28 @@ class TablePlanner:
             doubt[k] = min(doubt[k - 1], (news[k] + prior) / total) if total else doubt[k - 1]
         return doubt
 
-    def _propose(self) -> None:
-        """Add the best pessimistic policy to the candidates."""
-        n, low = self.n_states, float(self._bounds[0])
+    def _deliver(self) -> None:
+        """Deliver the best pessimistic policy, unless the present one is as good in the model."""
+        n, worst = self.n_states, float(self._bounds[0])
         acted = self._edges.counts[:n].any(axis=1)
         tried = self._edges.counts[:n][acted] > 0.0
-        best: Tabled | None = None
-        q_values = np.zeros((n, len(self._codes)))
+        policies = [one.policy for one in self.candidates]
         for k, gamma in enumerate(_DISCOUNTS):
             view, fears = self._fearful(gamma), self._fears[k]
             close = _CLOSE * max(float(np.ptp(fears[:n])), 1e-9)
             sweep(self._edges, view, fears, n, False, close, _MAX_SWEEPS)
-            pair_values(self._edges, view, fears, n, q_values)
-            known = q_values[acted]
+            known = pair_values(self._edges, view, fears, 0, n)[acted]
             least = np.where(tried, known, np.inf).min(axis=1, keepdims=True)
-            known = np.where(tried, known, np.minimum(least, view.unknown) - 1.0 - abs(low))
-            found = Tabled(greedy(self._rows[:n][acted], known))
-            self._imagine(found)
-            if best is None or found.promised > best.promised:
-                best = found
-        assert best is not None
-        for one in self.candidates:
-            points = one.policy.codevectors  # the states it knew
-            if np.array_equal(one.policy.choices(points), best.policy.choices(points)):
-                one.policy = best.policy
-                return
-        self.candidates.append(best)
-        if len(self.candidates) > _MAX_CANDIDATES:
-            values = values_of_tables(self.candidates)
-            values[-1] = np.inf
-            del self.candidates[int(values.argmin())]
-
-    def _imagine(self, one: Tabled) -> None:
-        """Compute a candidate's returns in the present model."""
-        n = self.n_states
-        actions = one.policy.choices(self._rows[:n])
-        began, horizon = self._starts[:n], self.outcomes.horizon
-        starts, lengths = np.array(one.starts, dtype=np.int64), one.compared(horizon)
-        imagined, variances = np.zeros((2, len(starts)))
-        for steps in np.unique([horizon, *lengths]).tolist():
-            found, room = np.zeros((2, 2, n))
-            play(self._edges, actions, min(float(self._bounds[0]), 0.0), steps, found, room)
-            if steps == horizon:
-                one.promised = float(began @ found[0] / max(began.sum(), 1.0))
-            rows = lengths == steps
-            imagined[rows], variances[rows] = found[:, starts[rows]]
-        one.imagined = imagined.tolist()
-        one.variance = float(variances.mean()) if len(starts) else 0.0
+            known = np.where(tried, known, np.minimum(least, view.unknown) - 1.0 - abs(worst))
+            policies.append(greedy(self._rows[:n][acted], known))
+        means = [
+            self._starts[:n]
+            @ play(self._edges, one.choices(self._rows[:n]), min(worst, 0.0), self.outcomes.horizon)
+            for one in policies
+        ]
+        best = policies[int(np.argmax(means))]
+        if not self.candidates or best is not self.candidates[0].policy:
+            self.candidates = [Table(best)]
 
 
 def _key(row: npt.NDArray[Any]) -> bytes:

@@ -248,7 +248,9 @@ def _locals(
     """Ridge regression in each cell, with the weights of the blending."""
     n_codes, d = codes.shape[1], points.shape[1]
     near = np.argpartition(gaps, 2, axis=1)[:, :3]
-    weights = blending_weights(np.take_along_axis(gaps, near, axis=1), width)
+    nearest = np.take_along_axis(gaps, near, axis=1)
+    weights = np.exp((nearest.min(axis=1, keepdims=True) - nearest) / width)
+    weights /= weights.sum(axis=1, keepdims=True)
     found = np.zeros((len(codevectors), n_codes, 1 + d, d))
     one_hot = _one_hot(codes)
     for k in range(len(codevectors)):
@@ -271,12 +273,6 @@ def _locals(
             found[k, :, 0] = law[:n_codes]
             found[k, slice(None) if one_hot else 0, 1:] = law[n_codes:]
     return found
-
-
-def blending_weights(gaps: FloatArray, width: float) -> FloatArray:
-    """Return the weights of the nearest cells by their squared distances, shape (n, 3)."""
-    weights = np.exp(-(gaps - gaps.min(axis=1, keepdims=True)) / width)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def codes_of(actions: IntArray, n_actions: int) -> FloatArray:

@@ -1,25 +1,39 @@
 """Learn a world: laws chosen on held-out stretches, terminations, and the reward."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents import offline
-from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, noise_among, read
+from oda_rl.agents.worlds.coordinates import (
+    HIGH,
+    LEVELS,
+    LOW,
+    SCALE,
+    Coordinates,
+    WorldArrays,
+    changes,
+    noise_among,
+    read,
+)
 from oda_rl.agents.worlds.laws import (
     FORMS,
     Form,
     Law,
-    Rewards,
     fit_law,
     fit_rewards,
     n_cells_for,
+    n_reward_features,
 )
 from oda_rl.agents.worlds.simulation import predict
+from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
+
+Arrays = dict[str, npt.NDArray[Any]]
 
 _MIN_SHARE = 0.05  # share of the remaining ends that one more half-space must explain
 _NEGLIGIBLE = 0.02  # share of the ends that may stay unexplained
@@ -234,6 +248,9 @@ _AS_GOOD = 0.1  # negligible difference of mean logarithms
 _RESIDUALS = 1024
 
 
+N_LAWS = 4  # of an agent's world
+
+
 class CodedSteps(NamedTuple):
     """n steps, the oldest first."""
 
@@ -283,7 +300,7 @@ def learn_world(
     ``worst`` is the lowest return of an episode, minus infinity if none has ended. Each of the
     ``n_laws`` is fitted to other stretches. ``before`` are the choices of the last fit.
     """
-    fit = _Fit.of(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
+    fit = _Fit(seen, worst, boxed, n_laws, None if before is None else before.terms, rng)
     if before is None or len(seen.before) > _ANEW * before.n:
         chosen = fit.choose_form()
         if before is not None:
@@ -298,48 +315,34 @@ def learn_world(
     return Learned(fit.world(laws, chosen.residuals), fit.at, chosen)
 
 
-@dataclass(frozen=True)
 class _Fit:
     """Steps, and all of a world but its laws."""
 
-    seen: CodedSteps
-    boxed: bool
-    at: Coordinates
-    points: FloatArray  # standardised observations, shape (n, d)
-    change: FloatArray
-    usable: IntArray  # steps after which no component was cut off
-    rewards: Rewards
-    ends: Ends
-    last: FloatArray
-    worst: float
-    rng: np.random.Generator
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         seen: CodedSteps,
         worst: float,
         boxed: bool,
         n_laws: int,
         terms: IntArray | None,
         rng: np.random.Generator,
-    ) -> "_Fit":
-        """Determine coordinates, and learn rewards and terminations."""
+    ) -> None:
         at, cut = read(seen.before, seen.after)
-        at = at.ignoring(noise_among(at, *seen))
+        self.at = at = at.ignoring(noise_among(at, *seen))
+        self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
         usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
+        self.usable = usable  # steps after which no component was cut off
         on = ~seen.ended | seen.ended.all()
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
-        rewards = fit_rewards(at, *steps, boxed, rng)
+        self.rewards = fit_rewards(at, *steps, boxed, rng)
         arrived = at.standardised(seen.after)
-        ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, terms, rng)
+        self.ends = fit_ends(arrived, seen.ended, _margin(seen), n_laws, terms, rng)
         rows = np.flatnonzero(seen.ended & ~on)[-REMEMBERED:]
-        last = np.column_stack([arrived[rows], seen.rewards[rows]])
-        points, change = at.standardised(seen.before), changes(at, seen.before, seen.after)
-        return cls(seen, boxed, at, points, change, usable, rewards, ends, last, worst, rng)
+        self.last = np.column_stack([arrived[rows], seen.rewards[rows]])
+        self.points = at.standardised(seen.before)
+        self.change = changes(at, seen.before, seen.after)
 
     def world(self, laws: list[Law], residuals: FloatArray) -> WorldArrays:
-        """Make a world of laws."""
         least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
         bounds = np.array([least, most, self.worst, _FAR * max(law.far for law in laws)])
         return WorldArrays(
@@ -356,7 +359,6 @@ class _Fit:
         )
 
     def law(self, rows: IntArray, form: Form) -> Law:
-        """Fit a law to some of the steps."""
         if len(rows) > _MAX_FITTED:
             rows = self.rng.choice(rows, _MAX_FITTED, replace=False)
         steps = self.points[rows], self.seen.codes[rows], self.change[rows]
@@ -376,14 +378,15 @@ class _Fit:
         for form in tried:
             found = [self._left(form, held) for held in (stretches, outermost)]
             left[form.name] = found[0]
-            errors[form.name] = float(np.mean([_log_error(rest) for rest in found]))
+            errors[form.name] = float(
+                np.mean([log_errors(rest).mean() if len(rest) else 0.0 for rest in found])
+            )
         good = min(errors.values()) + _AS_GOOD
         form = next(form for form in tried if errors[form.name] <= good)
         noise = _noise(left[form.name], self.rng)
         return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
-        """Return the residuals of held-out steps."""
         nothing = np.zeros((0, self.points.shape[1]))
         if not 0 < held.sum() < len(held):
             return nothing
@@ -394,11 +397,6 @@ class _Fit:
 def log_errors(left: FloatArray) -> FloatArray:
     """Return logarithms of squared errors, shape (n,), of residuals, shape (n, d)."""
     return np.asarray(np.log((left**2).sum(axis=1) + _MIN_ERROR))
-
-
-def _log_error(left: FloatArray) -> float:
-    """Return the mean logarithm of squared errors."""
-    return float(log_errors(left).mean()) if len(left) else 0.0
 
 
 def _margin(seen: CodedSteps) -> float:
@@ -468,3 +466,84 @@ def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
     """
     for one in rows:
         yield from np.array_split(one, max(len(one) // steps, 1))
+
+
+SCHEMA: dict[str, Member] = {
+    "world_boxed": flags(),
+    "world_frame": real("4+levels, d", "(-inf, inf) or nan"),
+    "world_circles": whole("circles, 2", "[0, d)"),
+    "world_laws": real("E, C, F, d"),
+    "world_waves": Member(np.float32, "E, 2*d+1, waves"),
+    "world_codevectors": real("E, d, K"),
+    "world_locals": real("E, locals, C, 1+d, d"),
+    "world_widths": real("E", "(0, inf)"),
+    "world_residuals": real("residuals, d"),
+    "world_rewards": real("R"),
+    "world_hinges": real("hinges, d"),
+    "world_bounds": real("4", "[-inf, inf)"),
+    "world_walls": real("walls, 3"),
+    "world_terms": whole("terms, 2", "[0, d]"),
+    "world_hazards": real("E, terms+1"),
+    "world_last": real("ends, d+1"),
+    "form": whole("2"),
+    "errors": real("forms", "(-inf, inf) or nan"),
+    "min_error": real("1"),
+    "terms": whole("chosen_terms, 2", "[0, d]"),
+    "residuals": real("chosen_residuals, d"),
+}
+"""Members of a file of a learned world, in the order in which sizes follow from one another."""
+
+
+def world_to_arrays(learned: Learned) -> Arrays:
+    """Return a learned world as arrays."""
+    world, chosen = learned.arrays, learned.chosen
+    own = {k: a for k, a in world._asdict().items() if k not in world._field_defaults}
+    names = [form.name for form in FORMS]
+    return {
+        **prefixed("world_", {name: np.asarray(a) for name, a in own.items()}),
+        "form": np.array([names.index(chosen.form.name), chosen.n]),
+        "errors": np.array([chosen.errors.get(name, np.nan) for name in names]),
+        "min_error": np.array([chosen.least]),
+        "terms": chosen.terms,
+        "residuals": chosen.residuals,
+    }
+
+
+def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d: int) -> None:
+    """Raise InvalidFileError unless a world has d components and ``n_codes`` codes."""
+    sizes = {"d": d, "C": n_codes, "E": N_LAWS, "forms": len(FORMS)}
+    check(arrays, SCHEMA, sizes)
+    frame, circles = arrays["world_frame"], arrays["world_circles"]
+    mean_to_high, scale = frame[:LEVELS], frame[SCALE]
+    ordered = (frame[LOW] <= frame[HIGH]).all() and (scale > 0.0).all()
+    require(ordered and np.isfinite(mean_to_high).all(), "frame has no scale, or no bounds")
+    apart = len(np.unique(circles)) == circles.size
+    require(apart, "circles has a component twice")
+    n_products = d * (d + 1) // 2
+    require(sizes["F"] in (1 + d, 1 + d + n_products), f"laws have {sizes['F']} features")
+    require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
+    require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
+    most = n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))
+    require(sizes["R"] in (n_codes, most), f"rewards has {sizes['R']} weights: {most} at most")
+    least, greatest, _, far = arrays["world_bounds"].tolist()
+    right = -np.inf < least <= greatest and far >= 0.0
+    require(right, f"bounds is {arrays['world_bounds'].tolist()}")
+    component, sign, _ = arrays["world_walls"].T
+    known = np.isin(component, np.arange(d)).all() and np.isin(sign, (-1.0, 1.0)).all()
+    require(known, "walls has a component, or a sign, that there is not")
+    require(bool(arrays["world_boxed"]) == boxed, "boxed is not what the actions are")
+    form = int(arrays["form"][0])
+    require(form < len(FORMS), f"form is {form}: there are {len(FORMS)}")
+
+
+def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
+    """Restore what :func:`world_to_arrays` returned, or raise InvalidFileError."""
+    _check(arrays, boxed, n_codes, d)
+    fields = within(arrays, "world_")
+    world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
+    form, n = arrays["form"].tolist()
+    pairs = zip(FORMS, arrays["errors"].tolist(), strict=True)
+    errors = {one.name: error for one, error in pairs if not np.isnan(error)}
+    least = float(arrays["min_error"][0])
+    chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
+    return Learned(world, Coordinates.of_frame(world.frame, world.circles), chosen)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,6 @@ _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
-_SHOWN = 1 / 3  # of the steps, at most, that are held out to be drawn
 
 
 @dataclass(frozen=True)
@@ -97,15 +95,6 @@ class Report:
             return "none seen"
         precision = "none predicted" if np.isnan(self.precision) else f"{self.precision:.2f}"
         return f"{self.n_ends} seen, recall {self.recall:.2f}, precision {precision}"
-
-
-class Replayed(NamedTuple):
-    """A stretch of a real episode, and its actions replayed in a model fitted without it."""
-
-    real: FloatArray
-    """Shape (T + 1, d)."""
-    imagined: FloatArray
-    """Shape (T + 1, d)."""
 
 
 def refitted(
@@ -243,23 +232,6 @@ def explained(values: FloatArray, left: FloatArray) -> float:
     if wrong <= _EXACT * float((values**2).sum()):
         return 1.0
     return 1.0 - wrong / spread if spread > 0.0 else 0.0
-
-
-def replay_held_out(
-    learned: Learned,
-    seen: CodedSteps,
-    first: BoolArray | None,
-    steps: int,
-    rng: np.random.Generator,
-) -> Replayed:
-    """Replay the actions at the end of the longest trajectory in a model fitted to the rest."""
-    n = len(seen.rewards)
-    longest = max(trajectories(seen, first), key=len)
-    held = longest[-max(min(steps, int(_SHOWN * n)), 1) :]
-    rest = np.setdiff1d(np.arange(n), held)
-    world = refitted(learned, seen, rest, rng).arrays
-    imagined = replay(world, seen.before[held[:1]], seen.codes[held][None])[0]
-    return Replayed(np.concatenate([seen.before[held], seen.after[held[-1:]]]), imagined)
 
 
 def _folds(

@@ -1,11 +1,8 @@
 """Imagined steps in a learned world, compiled."""
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import inlined, integer, reordered
 from oda_rl._types import BoolArray, FloatArray, IntArray
@@ -27,11 +24,10 @@ from oda_rl.diagram import three_least
 @reordered
 def _decide(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
-) -> int:
-    """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`); its cell.
+) -> None:
+    """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`).
 
-    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d). Where the
-    i-th of the world's clauses decides, the cell is -1 - i.
+    ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
     """
     n_features = s.shape[0]
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
@@ -49,7 +45,7 @@ def _decide(
             continue
         if holds and (barred >> _action_of(world.said, said)) & one == 0:
             _encode(world.said, said, s, code)
-            return -1 - i
+            return
         said += 1
     cell, greatest = integer(-1), -np.inf
     for k in range(scores.shape[0]):
@@ -61,13 +57,12 @@ def _decide(
             cell = k
     if cell >= 0:
         _encode(outputs, cell, s, code)
-        return cell
+        return
     allowed = integer(0)
     while (barred >> allowed) & one != 0:
         allowed += 1
     for c in range(outputs.shape[1]):
         code[c] = 1.0 if c == allowed else 0.0
-    return cell
 
 
 @inlined
@@ -192,24 +187,6 @@ def _locally(
 
 
 @inlined
-def _near(codevectors: FloatArray, x: FloatArray, far: float, first: int) -> int:
-    """Return a cell whose squared distance is at most ``far``, or -1.
-
-    Cells are codevectors, shape (d, K); ``first`` is tried first: episodes stay near.
-    """
-    n_features = x.shape[0]
-    k = first
-    for _ in range(codevectors.shape[1]):
-        gap = 0.0
-        for j in range(n_features):
-            gap += (x[j] - codevectors[j, k]) ** 2
-        if gap <= far:
-            return k
-        k = k + 1 if k + 1 < codevectors.shape[1] else 0
-    return -1
-
-
-@inlined
 def _move(
     s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
 ) -> None:
@@ -313,21 +290,6 @@ def _last_reward(remembered: FloatArray, x: FloatArray) -> float:
     return reward
 
 
-@inlined
-def _gained(
-    world: WorldArrays, s: FloatArray, after: FloatArray, room: Scratch, over: bool
-) -> float:
-    """Return the reward of a step, after which the episode is over or goes on."""
-    if over and world.last.shape[0] > 0:
-        last: float = _last_reward(world.last, room.x)
-        return last
-    gain: float = _reward(
-        world.rewards, world.hinges, world.frame, world.circles, room.code, world.boxed, s, after
-    )
-    gain = min(max(gain, world.bounds[0]), world.bounds[1])
-    return gain
-
-
 @reordered
 def imagine(
     world: WorldArrays, scores: FloatArray, outputs: FloatArray, codes: FloatArray,
@@ -348,8 +310,6 @@ def imagine(
     frame, x = world.frame, room.x
     taken = integer(0)
     s, after, code = room.s, room.after, room.code
-    searching = not explore and reached.shape[0] == 0 and world.locals.shape[1] == 0
-    cell = integer(0)
     for p in range(scores.shape[0]):
         for i in range(starts.shape[0]):
             for j in range(n_features):
@@ -373,15 +333,9 @@ def imagine(
                 _globally(world.laws[e], first, last, room, after)
                 if world.waves.shape[2] > 0:
                     _in_waves(world.waves[e], room, after)
-                if searching:
-                    gap, found = np.inf, _near(world.codevectors[e], x, far, cell)
-                    if found >= 0:
-                        gap, cell = far, found
-                else:
-                    gap = _locally(
-                        world.codevectors[e], world.locals[e], world.widths[e], first, last, room,
-                        after,
-                    )  # fmt: skip
+                gap = _locally(
+                    world.codevectors[e], world.locals[e], world.widths[e], first, last, room, after
+                )
                 if world.residuals.shape[0] > 0:
                     noise = noise * _MULTIPLIER + _INCREMENT
                     drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
@@ -396,7 +350,14 @@ def imagine(
                     total = max(total + min(least, 0.0) * (horizon - t), min(worst, total))
                     break
                 over = _ends(world.walls, world.terms, world.hazards[e], x)
-                gain = _gained(world, s, after, room, over)
+                if over and world.last.shape[0] > 0:
+                    gain = _last_reward(world.last, x)
+                else:
+                    gain = _reward(
+                        world.rewards, world.hinges, frame, world.circles, code, world.boxed, s,
+                        after,
+                    )  # fmt: skip
+                    gain = min(max(gain, least), world.bounds[1])
                 total += gain
                 if reached.shape[0] > 0:
                     for j in range(n_features):
@@ -427,32 +388,6 @@ def predict(
     return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
 
 
-Decide = Callable[[FloatArray], FloatArray]
-"""From observations, shape (m, d), to codes of actions, shape (m, C)."""
-
-
-class Imagined(NamedTuple):
-    """n imagined episodes, the longest of T steps; NaN beyond an episode's end."""
-
-    observations: FloatArray
-    """Flattened, shape (n, T + 1, d)."""
-    actions: FloatArray
-    """Actions of the environment, shape (n, T), or (n, T, ...) where they are continuous."""
-    rewards: FloatArray
-    """Shape (n, T)."""
-    lengths: IntArray
-    """Number of steps, shape (n,)."""
-    ended: BoolArray
-    """Whether the episode terminated, shape (n,)."""
-    lost: BoolArray
-    """Whether it stopped too far from all observations, shape (n,)."""
-
-    @property
-    def returns(self) -> FloatArray:
-        """Sums of the rewards, shape (n,)."""
-        return np.asarray(np.nansum(self.rewards, axis=1))
-
-
 def one_law(world: WorldArrays, law: int) -> WorldArrays:
     """Return a world with one law of the ensemble, and no noise."""
     kept = {
@@ -477,77 +412,6 @@ def starts_between(
     few = ~np.isnan(at.levels).all(axis=1)
     between[:, few] = seen[i][:, few]
     return np.ascontiguousarray(at.on_circles(between))
-
-
-def returned(
-    world: WorldArrays,
-    scores: FloatArray,
-    outputs: FloatArray,
-    starts: FloatArray,
-    horizon: int,
-    explore: bool = False,
-) -> tuple[FloatArray, int]:
-    """Return the returns of P rules of K cells from n starts, shape (P, n), and the steps imagined.
-
-    Scores (P, K, 1 + d) and outputs (P, K, ...) are those of a :class:`RulePolicy
-    <oda_rl.agents.policies.rules.RulePolicy>`; start i, shape (n, d), is played by law i modulo E.
-    ``explore``: novelty instead of returns.
-    """
-    found = np.empty((len(scores), len(starts)))
-    d, n_codes = starts.shape[1], world.laws.shape[1]
-    steps = imagine(
-        world, scores, outputs, np.zeros((0, n_codes)), starts, horizon, explore,
-        scratch_for(world), found, np.zeros((0, d + 3)),
-    )  # fmt: skip
-    return found, steps
-
-
-def walk(
-    world: WorldArrays,
-    decide: Decide,
-    act: Callable[[FloatArray], npt.NDArray[Any]],
-    starts: FloatArray,
-    horizon: int,
-    rng: np.random.Generator,
-) -> Imagined:
-    """Imagine an episode from each start, shape (n, d): number i in law i modulo E.
-
-    ``decide`` maps observations to codes of actions, ``act`` these to the environment's actions.
-    """
-    n, n_codes, far = len(starts), world.laws.shape[1], world.bounds[3]
-    points, codes = starts.copy(), np.zeros((n, n_codes))
-    codes[:, 0] = 1.0
-    goes_on, ended, lost = (np.full(n, value) for value in (True, False, False))
-    lengths = np.zeros(n, dtype=np.int64)
-    observations, actions, rewards = [points.copy()], [], []
-    for t in range(horizon):
-        codes[goes_on] = decide(points[goes_on])
-        after, gains, over, gaps = predict(_with_new_noise(world, rng), points, codes)
-        if t > 0:
-            lost |= goes_on & (gaps > far)
-            goes_on &= ~lost
-        if not goes_on.any():
-            break
-        lengths += goes_on
-        points[goes_on] = after[goes_on]
-        observations.append(np.where(goes_on[:, None], after, np.nan))
-        acts = act(codes).astype(np.float64)
-        acts[~goes_on] = np.nan
-        actions.append(acts)
-        rewards.append(np.where(goes_on, gains, np.nan))
-        ended |= goes_on & over
-        goes_on &= ~over
-        if not goes_on.any():
-            break
-    return Imagined(np.stack(observations, axis=1), np.stack(actions, axis=1),
-                    np.stack(rewards, axis=1), lengths, ended, lost)  # fmt: skip
-
-
-def _with_new_noise(world: WorldArrays, rng: np.random.Generator) -> WorldArrays:
-    """Shuffle the residuals: for single steps compiled code draws the same row of them."""
-    if len(world.residuals) == 0:
-        return world
-    return world._replace(residuals=rng.permutation(world.residuals))
 
 
 def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:

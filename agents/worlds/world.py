@@ -1,18 +1,17 @@
-"""A learned world: prediction, imagined episodes, forecasts in words, and quality."""
+"""A learned world: prediction, imagined episodes, and quality."""
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._threads import one_thread
-from oda_rl._types import BoolArray, FloatArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env, time_limit
 from oda_rl.agents.environments.names import named, with_components
@@ -23,27 +22,46 @@ from oda_rl.agents.environments.spaces import (
     described,
     spaces_of,
 )
-from oda_rl.agents.environments.validation import action_index, checked_batch, checked_points
+from oda_rl.agents.environments.validation import action_index, checked_batch
 from oda_rl.agents.offline import Transitions, read_steps
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
-from oda_rl.agents.worlds.learning import CodedSteps, Learned, learn_world, trajectories
-from oda_rl.agents.worlds.quality import Replayed, Report, Trust, judge, replay_held_out
+from oda_rl.agents.worlds.learning import N_LAWS, CodedSteps, Learned, learn_world, trajectories
+from oda_rl.agents.worlds.quality import Report, Trust, judge, refitted
 from oda_rl.agents.worlds.simulation import (
-    Decide,
-    Imagined,
     one_law,
     predict,
+    replay,
     starts_between,
-    walk,
     without_noise,
 )
 
-_N_LAWS = 4
 _HORIZON = 1000
 
 AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
+
+
+class Imagined(NamedTuple):
+    """n imagined episodes, the longest of T steps; NaN beyond an episode's end."""
+
+    observations: FloatArray
+    """Flattened, shape (n, T + 1, d)."""
+    actions: FloatArray
+    """Actions of the environment, shape (n, T), or (n, T, ...) where they are continuous."""
+    rewards: FloatArray
+    """Shape (n, T)."""
+    lengths: IntArray
+    """Number of steps, shape (n,)."""
+    ended: BoolArray
+    """Whether the episode terminated, shape (n,)."""
+    lost: BoolArray
+    """Whether it stopped too far from all observations, shape (n,)."""
+
+    @property
+    def returns(self) -> FloatArray:
+        """Sums of the rewards, shape (n,)."""
+        return np.asarray(np.nansum(self.rewards, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +87,6 @@ class World:
     >>> following, reward, terminated = world.predict([0.5, 0.5], 1)
     >>> following.round(3), terminated
     (array([0.57, 0.7 ]), False)
-    >>> print(world.forecast([0.6, 0.2], policy=lambda state: 1))
-    in 5 steps place passes 0.9: the episode ends
     """
 
     learned: Learned
@@ -83,10 +99,6 @@ class World:
     """Whether each step began an episode, if that is known, shape (n,)."""
     horizon: int = _HORIZON
     """Maximum number of steps of an episode."""
-    policy: Policy | None = None
-    """The policy of :meth:`forecast`."""
-    step_seconds: float | None = None
-    """Duration of a step (s)."""
 
     @classmethod
     @one_thread()
@@ -145,10 +157,10 @@ class World:
         acts = steps.actions if boxed else steps.actions[:, 0]
         codes = codes_of_acts(acts, interface)
         seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)
-        rng = np.random.default_rng(_checked_seed(seed))
-        learned = learn_world(seen, -math.inf, boxed, _N_LAWS, None, rng)
+        rng = np.random.default_rng(seed)
+        learned = learn_world(seen, -math.inf, boxed, N_LAWS, None, rng)
         horizon = time_limit(place) or max(map(len, trajectories(seen)))
-        return cls(learned, interface, seen, None, horizon, None, seconds_of(place))
+        return cls(learned, interface, seen, None, horizon)
 
     @property
     def n_laws(self) -> int:
@@ -186,11 +198,21 @@ class World:
             codes = checked_codes("action", np.asarray(action)[None], 1, self.interface)
         else:
             codes = checked_codes("action", action, len(points), self.interface)
-        after, rewards, terminated = self._expected(points, codes, law)
+        arrays, n_laws, at = self.learned.arrays, self.n_laws, self.learned.at
+        if law is not None:
+            if law not in range(n_laws):
+                raise ValueError(f"law is {law!r}: it must be an integer from 0 to {n_laws - 1}")
+            after, rewards, ended, _ = predict(one_law(arrays, int(law)), points, codes)
+        else:
+            each = np.repeat(points, n_laws, axis=0), np.repeat(codes, n_laws, axis=0)
+            after, rewards, ended, _ = predict(without_noise(arrays), *each)
+            mean = at.on_circles(after.reshape(-1, n_laws, after.shape[1]).mean(axis=1))
+            after, rewards = _levelled(mean, at), rewards.reshape(-1, n_laws).mean(axis=1)
+            ended = ended.reshape(-1, n_laws).mean(axis=1) > 0.5
         following = after.reshape(-1, *self.interface.observation_shape)
         if one:
-            return following[0], float(rewards[0]), bool(terminated[0])
-        return following, rewards, terminated
+            return following[0], float(rewards[0]), bool(ended[0])
+        return following, rewards, ended
 
     @one_thread()
     def imagine(
@@ -219,8 +241,6 @@ class World:
         Returns
         -------
         Imagined
-            ``observations`` (n, T + 1, d), ``actions``, ``rewards``, ``lengths``, ``ended``,
-            ``lost``; NaN beyond an episode's end.
 
         Raises
         ------
@@ -231,45 +251,9 @@ class World:
         """
         steps = self.horizon if horizon is None else checked_count("horizon", horizon)
         count = checked_count("n", n)
-        rng = np.random.default_rng(_checked_seed(seed))
+        rng = np.random.default_rng(seed)
         starts = self.draw_starts(count, rng)
         return self._walk(self.learned.arrays, policy, starts, steps, rng)
-
-    @one_thread()
-    def forecast(
-        self,
-        observation: npt.ArrayLike,
-        horizon: int = 50,
-        policy: AnyPolicy | None = None,
-    ) -> str:
-        """Forecast in words what happens from a state under a policy.
-
-        Parameters
-        ----------
-        observation : array_like
-            One observation.
-        horizon : int
-            Steps to look ahead.
-        policy : Policy or callable, optional
-            As in :meth:`imagine`; by default the one that the agent delivers.
-
-        Raises
-        ------
-        ValueError
-            If the observation has another shape or is not finite, or there is no policy.
-        """
-        played = self.policy if policy is None else policy
-        if played is None:
-            raise ValueError(
-                "policy is None, and this world has no policy of an agent: give a policy, or a "
-                "function from an observation to an action"
-            )
-        start = checked_points(self.interface.point("observation", observation), self.interface)
-        steps = checked_count("horizon", horizon)
-        arrays = without_noise(self.learned.arrays)
-        starts = np.repeat(start, self.n_laws, axis=0)
-        imagined = self._walk(arrays, played, starts, steps, np.random.default_rng(0))
-        return forecast_text(arrays, self.learned.at, imagined, self.names, self.step_seconds)
 
     @cached_property
     def _report(self) -> Report:
@@ -288,7 +272,7 @@ class World:
         return self._report.trust
 
     @one_thread()
-    def replayed(self, steps: int = 100, seed: int | None = 0) -> Replayed:
+    def replayed(self, steps: int = 100, seed: int | None = 0) -> tuple[FloatArray, FloatArray]:
         """Replay the actions at the end of the longest episode in a model fitted without them.
 
         Parameters
@@ -297,10 +281,17 @@ class World:
             Maximum number of steps, and never more than a third of all.
         seed : int, optional
             Seed of that model.
+
+        Returns
+        -------
+        real, imagined : ndarray, shape (T + 1, d)
         """
-        count = checked_count("steps", steps)
-        rng = np.random.default_rng(_checked_seed(seed))
-        return replay_held_out(self.learned, self.seen, self.first, count, rng)
+        seen, n = self.seen, min(checked_count("steps", steps), len(self.seen.rewards) // 3)
+        held = max(trajectories(seen, self.first), key=len)[-max(n, 1) :]
+        rest = np.setdiff1d(np.arange(len(seen.rewards)), held)
+        world = refitted(self.learned, seen, rest, np.random.default_rng(seed)).arrays
+        imagined = replay(world, seen.before[held[:1]], seen.codes[held][None])[0]
+        return np.concatenate([seen.before[held], seen.after[held[-1:]]]), imagined
 
     def draw_starts(
         self, n: int, rng: np.random.Generator, others: FloatArray | None = None
@@ -315,34 +306,47 @@ class World:
             return self.seen.before[self.first]
         return np.array([self.seen.before[rows[0]] for rows in trajectories(self.seen)])
 
-    def _expected(
-        self, points: FloatArray, codes: FloatArray, law: int | None
-    ) -> tuple[FloatArray, FloatArray, BoolArray]:
-        arrays, n_laws, at = self.learned.arrays, self.n_laws, self.learned.at
-        if law is not None:
-            if int(law) != law or not 0 <= law < n_laws:
-                raise ValueError(f"law is {law!r}: it must be an integer from 0 to {n_laws - 1}")
-            return predict(one_law(arrays, int(law)), points, codes)[:3]
-        each = np.repeat(points, n_laws, axis=0), np.repeat(codes, n_laws, axis=0)
-        after, rewards, ended, _ = predict(without_noise(arrays), *each)
-        mean = at.on_circles(after.reshape(-1, n_laws, after.shape[1]).mean(axis=1))
-        share = ended.reshape(-1, n_laws).mean(axis=1)
-        return _levelled(mean, at), rewards.reshape(-1, n_laws).mean(axis=1), share > 0.5
-
     def _walk(
         self,
-        arrays: Any,
+        arrays: WorldArrays,
         policy: AnyPolicy,
         starts: FloatArray,
         steps: int,
         rng: np.random.Generator,
     ) -> Imagined:
-        def act(codes: FloatArray) -> npt.NDArray[Any]:
-            return actions_of(codes, self.interface)
+        """Imagine an episode from each start, shape (n, d): number i in law i modulo E."""
+        n, n_codes, decide = len(starts), arrays.laws.shape[1], self._decide(policy)
+        points, codes = starts.copy(), np.eye(1, n_codes).repeat(n, axis=0)
+        goes_on, ended, lost = (np.full(n, value) for value in (True, False, False))
+        lengths = np.zeros(n, dtype=np.int64)
+        observations, actions, rewards = [points.copy()], [], []
+        for t in range(steps):
+            codes[goes_on] = decide(points[goes_on])
+            # of single steps compiled code draws the same row of the residuals
+            mixed = rng.permutation(arrays.residuals) if len(arrays.residuals) else arrays.residuals
+            after, gains, over, gaps = predict(arrays._replace(residuals=mixed), points, codes)
+            if t > 0:
+                lost |= goes_on & (gaps > arrays.bounds[3])
+                goes_on &= ~lost
+            if not goes_on.any():
+                break
+            lengths += goes_on
+            points[goes_on] = after[goes_on]
+            observations.append(np.where(goes_on[:, None], after, np.nan))
+            acts = codes.argmax(axis=1) if self.interface.box is None else codes[:, 1:]
+            done = self.interface.performed(acts).astype(np.float64)
+            done[~goes_on] = np.nan
+            actions.append(done)
+            rewards.append(np.where(goes_on, gains, np.nan))
+            ended |= goes_on & over
+            goes_on &= ~over
+            if not goes_on.any():
+                break
+        columns = (np.stack(column, axis=1) for column in (observations, actions, rewards))
+        return Imagined(*columns, lengths, ended, lost)
 
-        return walk(arrays, self._decide(policy), act, starts, steps, rng)
-
-    def _decide(self, policy: AnyPolicy) -> Decide:
+    def _decide(self, policy: AnyPolicy) -> Callable[[FloatArray], FloatArray]:
+        """Return the function from observations, shape (m, d), to codes of actions, (m, C)."""
         interface = self.interface
         player: Any = getattr(policy, "policy", policy)  # of an agent
         if hasattr(player, "act") and hasattr(player, "codevectors"):
@@ -369,19 +373,6 @@ class World:
         return self.interface.names
 
 
-def seconds_of(env: AnyEnv | None) -> float | None:
-    """Return the duration of a step, the environment's ``tau`` or ``dt``, if it has one.
-
-    >>> seconds_of(make_env("CartPole-v1")), seconds_of(make_env("MountainCar-v0"))
-    (0.02, None)
-    """
-    for name in ("tau", "dt"):
-        value = getattr(getattr(env, "unwrapped", None), name, None)
-        if isinstance(value, float) and 0.0 < value < math.inf:
-            return value
-    return None
-
-
 def _place(env: str | AnyEnv | Spaces) -> AnyEnv:
     if isinstance(env, str):
         return make_env(env)
@@ -392,12 +383,6 @@ def _place(env: str | AnyEnv | Spaces) -> AnyEnv:
             "action_space)"
         )
     return place
-
-
-def _checked_seed(seed: int | None) -> int | None:
-    if seed is not None and (int(seed) != seed or seed < 0):
-        raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
-    return seed
 
 
 def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
@@ -415,12 +400,6 @@ def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
     if interface.box is None:
         return codes_of(np.asarray(acts, dtype=np.int64), interface.n_actions)
     return np.concatenate([np.ones((len(acts), 1)), acts], axis=1)
-
-
-def actions_of(codes: FloatArray, interface: Interface) -> npt.NDArray[Any]:
-    """Return the environment's actions, shape (n, ...), of codes."""
-    acts = codes.argmax(axis=1) if interface.box is None else codes[:, 1:]
-    return interface.performed(acts)
 
 
 def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interface) -> FloatArray:
@@ -441,83 +420,3 @@ def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interfac
         except (TypeError, ValueError) as error:
             raise ValueError(f"{name}[{k}] {str(error).removeprefix('action ')}") from error
     return codes_of_acts(np.array(acts), interface)
-
-
-_MAX_SHOWN = 4  # components of a forecast
-_MIN_CHANGE = 0.5  # standard deviations by which they have to change
-
-
-def forecast_text(
-    world: WorldArrays,
-    at: Coordinates,
-    imagined: Imagined,
-    names: Sequence[str],
-    step_seconds: float | None,
-) -> str:
-    """Return in words what most laws agree on; ``imagined`` has one episode in each law."""
-    most = len(imagined.lengths) / 2
-    ends, loses = imagined.ended.sum() > most, imagined.lost.sum() > most
-    alike = imagined.ended if ends else imagined.lost
-    rows = np.flatnonzero(alike if ends or loses else ~imagined.ended & ~imagined.lost)
-    lengths = imagined.lengths[rows]
-    k = rows[np.argsort(lengths, kind="stable")[len(rows) // 2]]  # of median length
-    steps = int(imagined.lengths[k])
-    states = imagined.observations[k, : steps + 1]
-    when = f"in {steps} step{'s' * (steps != 1)}"
-    if step_seconds is not None:
-        when += f" ({steps * step_seconds:.3g} s)"
-    if ends:
-        if lengths.max() > lengths.min():
-            when += f" (the laws say {lengths.min()} to {lengths.max()})"
-        return f"{when} {_reason(world, at, states[-1], names)}"
-    what = "the episode still goes on"
-    if loses:
-        what = "it is too far from all that was seen to be predicted"
-    return f"{when} {what}: {_changes_text(at, states, names)}"
-
-
-def _reason(world: WorldArrays, at: Coordinates, end: FloatArray, names: Sequence[str]) -> str:
-    x = at.standardised(end)
-    for component, sign, threshold in world.walls.tolist():
-        j = int(component)
-        if sign * (x[j] - threshold) > 0.0:
-            passed = at.mean[j] + at.scale[j] * threshold
-            inward = "falls below" if sign < 0.0 else "rises above"
-            word = "passes" if sign * passed >= 0.0 else inward
-            return f"{_plain(names[j])} {word} {quantity(passed, names[j])}: the episode ends"
-    used = {int(i) - 1 for i in world.terms.ravel() if i > 0}
-    chosen = sorted(used)[:_MAX_SHOWN]
-    state = ", ".join(f"{_plain(names[j])} is {quantity(end[j], names[j])}" for j in chosen)
-    return f"{state}: the episode ends" if state else "the episode ends"
-
-
-def _changes_text(at: Coordinates, states: FloatArray, names: Sequence[str]) -> str:
-    """Return in words how the components that change most have changed."""
-    change = np.abs(states[-1] - states[0]) / at.scale
-    order = np.argsort(-change, kind="stable")[:_MAX_SHOWN]
-    chosen = [j for j in order.tolist() if change[j] > _MIN_CHANGE] or order[:1].tolist()
-    return ", ".join(
-        f"{_plain(names[j])} goes from {quantity(states[0, j], names[j])} to "
-        f"{quantity(states[-1, j], names[j])}"
-        for j in sorted(chosen)
-    )
-
-
-def quantity(value: float, name: str) -> str:
-    """Format a value with the unit that its component's name has in brackets.
-
-    >>> quantity(0.20944, "pole angle (rad)"), quantity(-2.0, "speed")
-    ('0.209 rad (12 degrees)', '-2')
-    """
-    unit = re.search(r"\(([^()]*)\)$", name)
-    text = f"{value + 0.0:.3g}"
-    if unit is None:
-        return text
-    if unit[1] == "rad":
-        return f"{text} rad ({math.degrees(value):.3g} degrees)"
-    return f"{text} {unit[1]}"
-
-
-def _plain(name: str) -> str:
-    """Return a name without its unit."""
-    return re.sub(r" \([^()]*\)$", "", name)

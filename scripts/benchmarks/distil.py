@@ -30,8 +30,8 @@ from benchmarks.export import decide
 from oda_rl._types import FloatArray
 from oda_rl.agents import distill, export_policy
 from oda_rl.agents.distilling.distil import Distilled
-from oda_rl.agents.distilling.playing import BudgetedEnv
-from oda_rl.agents.distilling.teachers import Deciding, teacher_of
+from oda_rl.agents.distilling.imitation import teacher_of
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
 from oda_rl.agents.policies.contract import Extent
 
 EXPERIMENT = Experiment("benchmark_distil")

@@ -62,7 +62,6 @@ def use_agent(agent: Any, thoroughly: bool) -> None:
         for kind in ("c", "json"):
             tried(lambda kind=kind: agents.export_policy(agent, Path(folder) / "policy", kind))
         if thoroughly:
-            tried(lambda: agent.world.forecast(points[0], horizon=5))
             tried(lambda: agent.world.imagine(agent.policy, 3, horizon=5))
             tried(lambda: agent.estimate_return())
             tried(lambda: agent.save(Path(folder) / "again.zip"))
