@@ -36,7 +36,7 @@ class Deciding(Protocol):
 
     @property
     def in_loops(self) -> InLoops | None:
-        """How compiled loops decide by it; None if they cannot."""
+        """Function and arrays by which compiled loops decide; None if they cannot."""
 
 
 class Steps(NamedTuple):
@@ -211,7 +211,7 @@ class BudgetedEnv:
         return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
 
     def _in_loops(self, player: Deciding) -> InLoops | None:
-        """Return how compiled loops decide by a player; None if they cannot."""
+        """Return the function by which compiled loops decide; None if they cannot."""
         rule = getattr(player, "rule", player)  # of a teacher that is one
         box, compiled = self.interface.box, self._compiled
         if box is None or not isinstance(rule, RulePolicy):
