@@ -421,8 +421,12 @@ def distrustful(monkeypatch):
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: gym.make("CartPole-v1"), lambda: gym.make_vec("CartPole-v1", 3)],
-    ids=["one", "several"],
+    [
+        lambda: gym.make("CartPole-v1"),
+        lambda: gym.make_vec("CartPole-v1", 3),
+        lambda: gym.make("Pendulum-v1"),
+    ],
+    ids=["one", "several", "continuous"],
 )
 def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, make, tmp_path):
     monkeypatch.setattr(fallback, "_MIN_LEFT", 10_000)  # no rule is distilled
@@ -439,14 +443,6 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
     agent.save(tmp_path / "a.zip")
     loaded = ModelAgent.load(tmp_path / "a.zip", env=make())
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
-
-
-def test_without_trust_one_rule_for_continuous_actions_is_climbed(distrustful):
-    agent = ModelAgent("Pendulum-v1", seed=91_003, **QUICK)
-    with pytest.warns(UserWarning, match="not trusted"):
-        agent.learn(2500)
-    assert agent.n_cells == 1
-    assert agent._real.climb.n_observed > 1500
 
 
 def test_without_trust_real_returns_decide_between_values_and_rules():

@@ -25,7 +25,7 @@ from oda_rl.agents.environments.spaces import (
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.editing import Editor
@@ -56,16 +56,17 @@ class ModelAgent(Simplifiable, Agent):
 
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
-    goes on without. Discrete actions: values are fitted to all steps so far and further ones, as by
-    :class:`FittedQAgent`. If 20,000 steps are left in one environment, they are distilled into a
-    rule of at most 16 cells that is climbed on real episodes (:func:`oda_rl.agents.distill`);
-    otherwise real returns decide between the values and the rules so far.
+    goes on without: values are fitted to all steps so far and further ones, as by
+    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. If discrete
+    actions have 20,000 steps left in one environment, they are distilled into a rule of at most 16
+    cells that is climbed on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns
+    decide between the values and the rules so far.
 
-    Continuous actions, and all of more than three components: one affine rule is climbed to,
-    without values, by random search in real episodes. Fresh episodes from common starts decide
-    between the rules it passed through; numbers and digits that do not matter are dropped. A
-    checkpoint resumes with the same bits where a seeded reset restarts everything in the
-    environment.
+    If continuous actions have 20,000 steps left, or more than three components, one affine rule is
+    climbed to instead, without values, by random search in real episodes. Fresh episodes from
+    common starts decide between the rules it passed through; numbers and digits that do not matter
+    are dropped. A checkpoint resumes with the same bits where a seeded reset restarts everything in
+    the environment.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
     to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
@@ -288,6 +289,9 @@ class ModelAgent(Simplifiable, Agent):
         Where actions are continuous a choice is a cell: on the diagonal.
         """
         seen, policy = self._seen, self.policy
+        if isinstance(policy, CodevectorPolicy):
+            assert self._real.fitted is not None
+            return self._real.fitted.visits
         cells = policy.cells(seen)
         codes = self._engine.memory.codes[: len(seen)]
         if self.interface.box is not None:

@@ -1,10 +1,10 @@
 """Fallback where a learned world is not trusted: learning goes on in the real environment.
 
-Where actions are discrete a fitted agent learns there, from the remembered steps and further ones.
-If many steps are left in one environment, its policy is distilled into a rule of a few cells, which
-is climbed, pruned and confirmed in real episodes. Else real returns decide between its policy and
-the rules of the learned world. Where actions are continuous one affine rule is climbed
-(``climbing``).
+A fitted agent learns there, from the remembered steps and further ones; its actions are codevectors
+where they are continuous. If discrete actions have many steps left in one environment, its policy
+is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+Else real returns decide between its policy and the rules of the learned world. Where continuous
+actions have many steps left, one affine rule is climbed instead (``climbing``).
 """
 
 import math
@@ -18,7 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.base.loops import Progress
-from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import (
+    ACTION,
+    COMPONENTS,
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+)
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.imitation import teacher_of
@@ -29,6 +37,7 @@ from oda_rl.agents.environments.adaptation import WithOptions
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
+from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import Climb, Episodes
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
@@ -47,7 +56,10 @@ _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
-_LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
+_LEARNING, _MAX_LEARNING = (
+    0.6,
+    250_000,
+)  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before
@@ -93,7 +105,9 @@ class Fallback:
                 if doubts:
                     break
         if not run.over:
-            really = self._climbing if n > 0 else self._really
+            boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
+            climbs = self.climb is not None or (boxed and many and self.fitted is None)
+            really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
@@ -124,13 +138,15 @@ class Fallback:
             run.part = run.steps
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
+        boxed = engine.interface.box is not None
         few = total < _MIN_LEFT or total - learning < _MIN_DISTILLING
-        if few or not isinstance(env, gym.Env):
+        if boxed or few or not isinstance(env, gym.Env):
             learning = total
         if self.fitted is None:
             bins = engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
-            self.fitted = FittedQAgent(env, seed=int(rng.integers(2**31)), **settings)
+            kind = CodevectorAgent if boxed else FittedQAgent
+            self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
         fitted = self.fitted
         fitted._enter(env)
@@ -261,7 +277,9 @@ class Fallback:
             right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, 1)
             require(right, f"real_rule_outputs has shape {rule.outputs.shape}: not (K, {n}, 1)")
         if "fitted" in metadata:
-            fitted = FittedQAgent._from_file(metadata["fitted"], learned)
+            boxed = metadata["fitted"].get("interface", {}).get("box") is not None
+            kind = CodevectorAgent if boxed else FittedQAgent
+            fitted = kind._from_file(metadata["fitted"], learned)
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
@@ -287,13 +305,17 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
     """Let a fitted agent learn from steps of another agent, unless its actions are others."""
-    if seen.codes.shape[1] != fitted.interface.n_actions:
+    boxed = fitted.interface.box is not None
+    if not boxed and seen.codes.shape[1] != fitted.interface.n_actions:
         return
     engine = fitted._engine
     for rows in trajectories(seen, first):
         steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
         steps[:-1, REWARD] = seen.rewards[rows]
-        steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
+        if boxed:
+            steps[:-1, COMPONENTS:] = seen.codes[rows, 1:]
+        else:
+            steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
         steps[:-1, MARK] = GOES_ON
         steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
         engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)
