@@ -32,6 +32,7 @@ SIZES = (2, 3, 4, 6, 8, 12, 16, 32)
 STEPS = 200_000
 _MIN_STEPS = 100
 _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # shares of all steps
+_MIN_CONFIRMING = 9  # episodes: three by the rule, by a smaller one and by the teacher
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # shares of the rest where there is no climb
 _AT_TOP = 4  # rules that race once more then
 
@@ -218,7 +219,8 @@ def small_rule(
         vector, seeds = best[raced.best], raced.seeds
     else:
         pruning = _PRUNING * steps
-        confirm = min(_CONFIRMING * steps, Confirming.max_steps(found.length))
+        confirm = min(max(_CONFIRMING * steps, _MIN_CONFIRMING * found.length), 0.3 * steps)
+        confirm = min(confirm, Confirming.max_steps(found.length))
         share = end - env.steps - pruning - confirm
         vector, seeds = yield from _climbed(env, found, share, rng)
     yield
