@@ -47,7 +47,7 @@ def in_page(text: str) -> Iterator[Fault]:
     for block in re.finditer(r"(?:^(?!\s*$).+\n?)+", prose, re.MULTILINE):
         for part in re.split(r"\n(?=\s*(?:[-*]|\d+\.)\s)", block[0]):
             for sentence in re.split(r"(?<=[.!?:;])\s", part):
-                words = len(re.findall(r"\w[\w'’-]*", sentence))
+                words = len(re.findall(r"\w[\w'-]*", sentence))
                 if words > MAX_WORDS:
                     number = prose[: block.start()].count("\n") + 1
                     yield number, f"a sentence of {words} words: {' '.join(sentence.split())[:60]}"
