@@ -37,6 +37,7 @@ check: lint quick
 lint: $(VENV)/developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_style.py
 	rm -rf build/installed/oda_rl && mkdir -p build/installed  # laid out as it is installed
 	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
