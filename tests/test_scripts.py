@@ -25,7 +25,7 @@ SMALLER = {  # constants of modules
     "common.learning": {"EVALUATION_EPISODES": 5},
     "benchmarks.bodies": {"TASKS": {"InvertedPendulum-v5": BODY}},
     "benchmarks.continuous": {"EVALUATION_EPISODES": 2},
-    "benchmarks.everyday": {"STEPS": {"FittedQAgent": 10_000}},
+    "benchmarks.clustering": {"N_CLUSTERS": 20},
     "benchmarks.export": {"N_OBSERVATIONS": 1_000, "EPISODES": 20},
     "benchmarks.first_call": {"WORK": {"StochasticVQ": "import oda_rl"}},
     "benchmarks.vector": {
@@ -271,7 +271,8 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
     "bodies": ([*ONE, "--only", "InvertedPendulum-v5"], "trusts its model", check_bodies),
     "vector": ([*ONE, "--only", "copies", "--checkpoints", "1000", "2000"],
                "after so many steps of all copies", check_vector),
-    "first_call": (["--repetitions", "1"], "StochasticVQ", check_first_call),
+    "first_call": (["--only", "StochasticVQ", "--repetitions", "1"], "StochasticVQ",
+                   check_first_call),
     "export": ([*ONE, "--steps", "3000"], "decisions that", check_export),
     "chip": ([*ONE, "--steps", "3000", "--steps-in-c", "1000"], "bytes of state", check_chip),
     "suite": ([*ONE, "--only", "CartPole-v1"], "CartPole-v1", check_suite),
