@@ -747,11 +747,9 @@ class OnlineEngine(Engine):
         needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
         enough = state["next_uniform"] + needed <= sizes["uniforms"]
         require(enough, f"state.next_uniform is {state['next_uniform']}: it must leave {needed}")
-        for name in _SETTINGS:
-            value = getattr(self.config, name)
-            require(state[name] == value, f"state.{name} is {state[name]}: the setting is {value}")
-        require(bool(state["grows"]) == (self.partition is None), "state.grows is wrong")
-        require(bool(state["paper"]) == self.config.paper, "state.paper is wrong")
+        for name in (*_SETTINGS, "n_features", "slope_rate", "grows", "paper"):
+            value = getattr(self.state, name)
+            require(state[name] == value, f"state.{name} is {state[name]}: it must be {value}")
         numbers = arrays["env_states"]["number"]
         require((numbers == np.arange(count)).all(), "env_states are not numbered from 0")
         if state["phase"] == ql.LEARNING:
