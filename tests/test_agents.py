@@ -219,7 +219,7 @@ def test_values_that_are_not_finite(kind, bad):
         (good, 0, bad, good, False, False),
     ):
         agent.act(good)
-        with pytest.raises(ValueError, match="reward is not finite"):
+        with pytest.raises(ValueError, match="(observation|reward) is not finite"):
             agent.update(*arguments)
         assert agent.num_timesteps == 0
         assert not np.any(agent.visits)
