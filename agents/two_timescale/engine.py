@@ -207,8 +207,14 @@ class OnlineEngine(Engine):
         terminated: bool,
         truncated: bool,
     ) -> int:
+        code = self._advance(vector, 0.0, False, False, False)
+        if code == -UNIFORMS:
+            self._draw()
+            code = self._advance(vector, 0.0, False, False, False)
+        if code < 0:
+            return -code
         units = self._planned[0]
-        if self.act(vector) != action or (units != self._given).any():
+        if code != action or (units != self._given).any():
             self.running[0].begins = True  # what the planned action was worth says nothing
         self.env_states[0].action, units[:] = action, self._given
         return max(-self._advance(after, reward, terminated, truncated, True), 0)
@@ -436,11 +442,10 @@ class OnlineEngine(Engine):
         running.trial = contest.next_episode()
 
     def _take_always(self, action: int) -> None:
-        """Make the candidate a policy of one cell, which always takes an action."""
+        """Make the candidate a policy that always takes an action."""
         self._copy(ql.CANDIDATE, ql.LIVE)
-        self.models[ql.CANDIDATE, 0] = 0.0
-        self.values[ql.CANDIDATE, 0, action] = 1.0
-        self.heads[ql.CANDIDATE, N_CELLS] = 1.0
+        self.slopes[ql.CANDIDATE] = self.values[ql.CANDIDATE] = 0.0
+        self.values[ql.CANDIDATE, :, action] = 1.0
 
     def _end_endless_trials(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
