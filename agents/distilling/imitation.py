@@ -205,79 +205,48 @@ def loss(numbers: FloatArray, features: FloatArray, costs: FloatArray) -> tuple[
 _MISTAKE = 0.1  # cost of each mistake, as a share of the mean loss
 
 
-class Teacher(Deciding, Protocol):
-    """Plays, and assigns costs to mistakes."""
-
-    def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return the costs of mistakes in states, shape (n, d)."""
-
-    def outputs(self, found: Array) -> Array:
-        """Return outputs of :meth:`Costs.best` as :meth:`Coding.vector` takes them."""
-
-
 @dataclass(frozen=True)
-class Valued:
-    """A policy with values of its choices: a mistake costs the loss of value."""
+class Teacher:
+    """Plays, and assigns costs to mistakes: the loss of value, or 1 where no values are known."""
 
-    policy: Policy
-    units: FloatArray | None
-    """Units of its choices, shape (A, p), if these are a grid of continuous actions."""
-
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        acts = self.policy.act(points)
-        return acts if self.units is None else self.units[acts]
-
-    @property
-    def in_loops(self) -> InLoops | None:
-        return self.policy.in_loops if self.units is None else None
-
-    def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return the loss of value; for continuous actions the mean choice's is the weight."""
-        values = self.policy.values(states)
-        lost = values.max(axis=1, keepdims=True) - values
-        lost = np.minimum(lost, lost[np.isfinite(lost)].max())  # infinite where nothing is known
-        if self.units is not None or not coding.boxed:
-            return ChoiceCosts(with_mistakes(lost, lost.argmin(axis=1)))
-        targets, weights = self.policy.act(states), lost.mean(axis=1) + 1e-300
-        return SquareCosts(coding.points(states), targets, weights, coding.affine)
-
-    def outputs(self, found: Array) -> Array:
-        return found if self.units is None else self.units[found][:, :, None]
-
-
-@dataclass(frozen=True)
-class Labelling:
-    """A teacher known by its actions alone: without ``values`` all mistakes cost the same."""
-
-    decide: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    """Maps a batch of observations to actions of the environment."""
-    interface: Interface
+    choose: Callable[[FloatArray], npt.NDArray[Any]]
+    """Maps states, shape (n, d), to numbers of its choices, (n,), or units of actions, (n, p)."""
     values: Callable[[FloatArray], FloatArray] | None = None
-    """Values of all actions, shape (n, A), in states, shape (n, d)."""
+    """Values of all choices, shape (n, A), in states, shape (n, d)."""
+    units: FloatArray | None = None
+    """Units of its choices, shape (A, p), if these are a grid of continuous actions."""
     in_loops: InLoops | None = None
     rule: RulePolicy | None = None
     """The rule that decides, if it is one."""
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        shape = (len(points), *self.interface.observation_shape)
-        actions = self.decide(points.reshape(shape).astype(self.interface.dtype))
-        if self.interface.box is not None:
-            return np.array([self.interface.box.units(action) for action in actions])
-        return np.array([action_index(action, self.interface) for action in actions])
+        """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
+        acts = self.choose(points)
+        return acts if self.units is None else self.units[acts]
 
     def costs(self, states: FloatArray, coding: Coding) -> Costs:
-        """Return the loss of value, or 1; for continuous actions squared errors."""
-        acts = self.act(states)
-        if coding.boxed:
-            return SquareCosts(coding.points(states), acts, np.ones(len(acts)), coding.affine)
-        if self.values is None:
-            return ChoiceCosts(1.0 - np.eye(coding.n_outputs)[acts])
-        values = self.values(states)
-        lost = np.maximum(np.take_along_axis(values, acts[:, None], axis=1) - values, 0.0)
+        """Return the costs of mistakes in states, shape (n, d)."""
+        acts, values = self.choose(states), None if self.values is None else self.values(states)
+        if acts.ndim == 2:
+            weights = np.ones(len(acts))
+            if values is not None:
+                weights = _lost(values, values.max(axis=1, keepdims=True)).mean(axis=1) + 1e-300
+            return SquareCosts(coding.points(states), acts, weights, coding.affine)
+        if values is None:
+            n_choices = coding.n_outputs if self.units is None else len(self.units)
+            return ChoiceCosts(1.0 - np.eye(n_choices)[acts])
+        lost = _lost(values, np.take_along_axis(values, acts[:, None], axis=1))
         return ChoiceCosts(with_mistakes(lost, acts))
 
     def outputs(self, found: Array) -> Array:
-        return found
+        """Return outputs of :meth:`Costs.best` as :meth:`Coding.vector` takes them."""
+        return found if self.units is None else self.units[found][:, :, None]
+
+
+def _lost(values: FloatArray, best: FloatArray) -> FloatArray:
+    """Return how much worse than the best each choice is: at least 0, and finite."""
+    lost = np.maximum(best - values, 0.0)
+    return np.asarray(np.minimum(lost, lost[np.isfinite(lost)].max()))  # unknown: -inf
 
 
 def with_mistakes(lost: FloatArray, acts: IntArray) -> FloatArray:
@@ -294,42 +263,49 @@ def teacher_of(teacher: Any, interface: Interface) -> Teacher:
     """Return the teacher for the first argument of :func:`distill`."""
     policy = getattr(teacher, "policy", teacher)
     if hasattr(policy, "values") and hasattr(policy, "act"):
-        known = _with_choices(policy, interface)
-        if not isinstance(policy, RulePolicy):
-            return known
-        return Labelling(
-            lambda batch: interface.performed(known.act(batch.reshape(len(batch), -1))),
-            interface, in_loops=known.in_loops, rule=policy,
-        )  # fmt: skip
-    if hasattr(teacher, "predict"):
-        return Labelling(lambda batch: teacher.predict(batch, deterministic=True)[0], interface)
-    if callable(teacher):
-        return Labelling(lambda batch: np.array([teacher(one) for one in batch]), interface)
-    raise TypeError(
-        f"policy is {teacher!r}: it must be an agent, a policy, a model of Stable-Baselines3, or "
-        "a function of an observation"
-    )
+        units = _units_of(policy, interface)
+        in_loops = policy.in_loops if units is None else None
+        if isinstance(policy, RulePolicy):
+            return Teacher(policy.act, None, units, in_loops, policy)
+        return Teacher(policy.act, policy.values, units, in_loops)
+    if not hasattr(teacher, "predict") and not callable(teacher):
+        raise TypeError(
+            f"policy is {teacher!r}: it must be an agent, a policy, a model of Stable-Baselines3, "
+            "or a function of an observation"
+        )
+
+    def choose(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        shape = (len(points), *interface.observation_shape)
+        batch = points.reshape(shape).astype(interface.dtype)
+        if hasattr(teacher, "predict"):
+            actions = teacher.predict(batch, deterministic=True)[0]
+        else:
+            actions = np.array([teacher(one) for one in batch])
+        if interface.box is not None:
+            return np.array([interface.box.units(action) for action in actions])
+        return np.array([action_index(action, interface) for action in actions])
+
+    return Teacher(choose)
 
 
-def _with_choices(policy: Policy, interface: Interface) -> Valued:
+def _units_of(policy: Policy, interface: Interface) -> FloatArray | None:
+    """Return units of a policy's choices, shape (A, p), if they are a grid; else None."""
     d = policy.codevectors.shape[1]
     if d != interface.n_features:
         raise ValueError(
             f"policy has learned from observations of {d} components: it must be from as many as "
             f"the environment's {interface.n_features}"
         )
-    n = policy.n_actions
-    acts = policy.act(np.zeros((1, d)))
-    box = interface.box
+    n, box, acts = policy.n_actions, interface.box, policy.act(np.zeros((1, d)))
     if box is None:
         if acts.ndim == 1 and n == interface.n_actions:
-            return Valued(policy, None)
+            return None
     elif acts.ndim == 2:
         if acts.shape[1] == interface.n_components:
-            return Valued(policy, None)
+            return None
     elif (bins := round(n ** (1.0 / interface.n_components))) ** interface.n_components == n:
         axis = np.linspace(-1.0, 1.0, bins).tolist()
-        return Valued(policy, np.array(list(product(axis, repeat=interface.n_components))))
+        return np.array(list(product(axis, repeat=interface.n_components)))
     raise ValueError(
         f"policy chooses among {n} actions: they must be those of the environment, of which there "
         f"are {interface.n_actions if box is None else f'{interface.n_components} components'}"
@@ -444,8 +420,7 @@ def imitate(
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
     fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
-    own = teacher.rule if isinstance(teacher, Labelling) else None
-    rules = [coding.of_rule(one) for one in (own, known) if one is not None]
+    rules = [coding.of_rule(one) for one in (teacher.rule, known) if one is not None]
     mastered = [one for one in rules if one is not None]
     fitted = [_vector(one, teacher, coding) for one in fits]
     trusted = [*climb_in_world(world, env, coding, mastered + fitted, rng), *mastered]
@@ -469,9 +444,7 @@ def _with_values(
     env: BudgetedEnv, teacher: Teacher, steps: float, rng: np.random.Generator
 ) -> Teacher:
     """Let a teacher of discrete actions know what these are worth."""
-    if not isinstance(teacher, Labelling) or teacher.values is not None:
-        return teacher
-    if env.interface.box is not None:
+    if teacher.values is not None or env.interface.box is not None:
         return teacher
     env.allow(steps)
     seen = env.record(teacher, rng, _RESTLESS)
