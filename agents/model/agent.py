@@ -126,6 +126,8 @@ class ModelAgent(Simplifiable, Agent):
 
     def _make_engine(self) -> ModelEngine:
         self._real = Fallback()
+        if self._env is not None:
+            self._limit = self._limit or time_limit(self._env)
         rngs = self._rngs["explore"], self._rngs["planning"]
         return ModelEngine(self.interface, self.config, self._limit, *rngs)
 
@@ -351,7 +353,6 @@ class ModelAgent(Simplifiable, Agent):
         return self._real.train(self, training, run, self._rngs["planning"])
 
     def _interface_of(self, env: AnyEnv) -> Interface:
-        self._limit = self._limit or time_limit(env)
         boxed = isinstance(spaces_of(env)[1], spaces.Box)
         return Interface.of(env, self.config.continuous_cells if boxed else None)
 
