@@ -42,12 +42,12 @@ def mixture_at(means, covariance_type="diag", width=1.0, rate=0.05, released=Fal
     return mixture
 
 
-def follow_em(points, mixture, steps, *, batch=1, max_precision=100.0, room=None):
+def follow_em(points, mixture, steps, *, batch=1, max_precision=100.0):
     """Steps of stochastic EM."""
     steps = np.array(steps, dtype=float)
     kernels.follow_em(
         points, np.arange(len(points)), batch, steps, np.ones(len(steps)), max_precision, mixture,
-        mixture, np.empty((batch + 1, len(mixture.weights))), room,
+        mixture, np.empty((batch + 1, len(mixture.weights))), kernels.Room.of(points, mixture),
     )  # fmt: skip
 
 

@@ -21,9 +21,7 @@ from oda_rl.agents.base.history import Level
 from oda_rl.annealing import regressor
 from oda_rl.divergences import Mahalanobis
 from oda_rl.envs import Dynamics
-from oda_rl.quantization import som
 from oda_rl.quantization import vq as quantizers
-from oda_rl.samples import weighted
 
 AGENTS = {
     "online": TwoTimescaleAgent,
@@ -270,13 +268,6 @@ def test_slopes_of_cells_are_those_of_least_squares(n, d):
     found = regressor.fit_local_models(*parts, np.zeros(6), linear=True).slopes
     expected = oracles.ridge_slopes(*parts, 6)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
-
-
-def test_a_map_starts_alike_whichever_products_are_fewer(monkeypatch):
-    data = weighted(np.random.default_rng(0).normal(size=(30, 150)), np.ones(30))
-    one = som._principal_rectangle(data, 3, 4)
-    monkeypatch.setattr(som, "_MANY_FEATURES", 1000)
-    np.testing.assert_allclose(som._principal_rectangle(data, 3, 4), one, atol=1e-12)
 
 
 # Memory.

@@ -1,7 +1,6 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import KW_ONLY, replace
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -13,9 +12,9 @@ from sklearn.utils._param_validation import StrOptions
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
 from oda_rl.annealing.annealer import Distribution
-from oda_rl.annealing.base import BaseODA
+from oda_rl.annealing.base import BaseODA, CellEstimator
 from oda_rl.annealing.classifier import folds
-from oda_rl.divergences import Divergence, Mahalanobis, is_euclidean
+from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
 from oda_rl.samples import filled, holes, weighted
@@ -112,14 +111,11 @@ def _linear_model(
     return axes, (left[:, varying].T @ (targets * shares)) @ axes
 
 
-class LocalRegressor(RegressorMixin):
+class LocalRegressor(RegressorMixin, CellEstimator):
     """Regressors with a model of the last samples in each cell."""
 
     local_model: str
-    codevectors_: FloatArray
     _recent: tuple[FloatArray, FloatArray]
-    _divergence: Divergence
-    _cells: Callable[[FloatArray], IntArray]
 
     _LOCAL: ClassVar[dict[str, Any]] = {
         "codevector_labels_": Optional(real("M")),
@@ -145,7 +141,8 @@ class LocalRegressor(RegressorMixin):
         """
         points, linear = np.ascontiguousarray(pairs[:, :-1]), self.local_model == "linear"
         cells = self._cells(points)
-        known = filled(points, self.codevectors_[cells])
+        codevectors = self._divergence.restore(self._embedded_codevectors())
+        known = filled(points, codevectors[cells])
         models = fit_local_models(known, pairs[:, -1], weights, cells, values, linear=linear)
         self.codevector_labels_, self.slopes_, self._centres = models
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]

@@ -1,12 +1,12 @@
 """Clusterer and classifier of data in blocks: a sample is annealed, and sums over blocks follow."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,7 +32,7 @@ from oda_rl.distributed.blocks import (
     scored,
 )
 from oda_rl.divergences import Divergence, resolve
-from oda_rl.files.estimators import estimator, validated
+from oda_rl.files.estimators import COUNT, estimator, validated
 from oda_rl.samples import relative
 
 
@@ -59,7 +59,6 @@ class Distributed(CellEstimator):
 
     random_state: Any
     _annealer: Annealer
-    _max_codevectors: Callable[[int], int]
 
     transform = by_blocks(
         CellEstimator.transform, lambda self: np.empty((0, len(self.codevectors_)))
@@ -72,12 +71,13 @@ class Distributed(CellEstimator):
     def _takes_single(self) -> bool:
         return False
 
-    def _fetch(self, blocks: Blocks, classes: Array | None) -> tuple[Survey, Chunk, bool]:
+    def _fetch(
+        self, blocks: Blocks, classes: Array | None, limit: int
+    ) -> tuple[Survey, Chunk, bool]:
         """Survey the rows, and fetch a sample; return whether it is all rows, too."""
         reader = Reader(resolve(self.divergence), classes)
         survey = Survey.of(blocks, reader, self.n_features_in_)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        limit = self._max_codevectors(reader.n_classes)
         return survey, *survey.sample(blocks, reader, limit, seed)
 
     def _stand_for(self, survey: Survey) -> None:
@@ -152,7 +152,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
             return super().fit(X, y, sample_weight)
         self.__dict__.pop("labels_", None)
         blocks = blocks_of(self, X, None, sample_weight, reset=True)
-        survey, sample, complete = self._fetch(blocks, None)
+        survey, sample, complete = self._fetch(blocks, None, self._max_codevectors(1))
         self._check_enough(survey.n_rows)
         self._learn(sample.points, relative(sample.weights))
         self._stand_for(survey)
@@ -208,7 +208,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
 
     Parameters
     ----------
-    n_clusters : int or "auto", default="auto"
+    n_clusters : int or "auto", default=40
         As for :class:`oda_rl.ODAClassifier`, and so are all others.
 
     Attributes
@@ -229,6 +229,8 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
     True
     """
 
+    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
+
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook for each class on a sample, and fine-tune it.
@@ -245,7 +247,8 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         blocks = blocks_of(self, X, y, sample_weight, reset=True)
         classes = np.unique(blocks.total(labels_of, joined)[0])
         check_classification_targets(classes)
-        survey, sample, _ = self._fetch(blocks, classes)
+        limit = self._max_codevectors(len(classes))
+        survey, sample, _ = self._fetch(blocks, classes, limit)
         self._learn(sample.points, classes[sample.classes], relative(sample.weights))
         self._stand_for(survey)
         self._publish()
