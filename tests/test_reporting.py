@@ -196,7 +196,8 @@ def test_a_policy_of_other_spaces_is_refused(text, tmp_path):
 
 def test_no_module_is_imported_for_a_report(text, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(changed(text, env_id="evil:Env-v0", env_spec=None), encoding="utf-8")
+    spec = {**numbers(text)[1]["env_spec"], "id": "Evil-v0", "module": "evil"}
+    path.write_text(changed(text, env_id="Evil-v0", env_spec=spec), encoding="utf-8")
     with pytest.raises(ValueError, match="the module 'evil' would be imported.*--trust-env"):
         verify(path)
 
