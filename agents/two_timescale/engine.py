@@ -47,6 +47,7 @@ METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
 DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
 NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
+LESS = 1e-3  # of the greatest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
 _SETTINGS = (
     "gamma", "trace_decay", "step_size", "step_size_steps", "step_exponent", "min_step_size",
@@ -371,6 +372,7 @@ class OnlineEngine(Engine):
         state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, 1e-3)  # steps
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
+        state.next_slow = state.steps + ROUND
         self._measure()
         self.values[ql.LIVE, 0] = max(state.mean_reward, 0.0) * horizon
         if self.partition is not None:
@@ -442,10 +444,12 @@ class OnlineEngine(Engine):
         running.trial = contest.next_episode()
 
     def _take_always(self, action: int) -> None:
-        """Make the candidate a policy that always takes an action."""
+        """Make the candidate the policy that learns, but with less value of all other actions."""
         self._copy(ql.CANDIDATE, ql.LIVE)
-        self.slopes[ql.CANDIDATE] = self.values[ql.CANDIDATE] = 0.0
-        self.values[ql.CANDIDATE, :, action] = 1.0
+        values = self.values[ql.CANDIDATE]
+        chosen, margin = values[:, [action]].copy(), LESS * (np.abs(values).max() or 1.0)
+        np.minimum(values, chosen - margin, out=values)
+        values[:, [action]] = chosen
 
     def _end_endless_trials(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
