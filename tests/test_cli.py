@@ -410,7 +410,7 @@ def test_watching(tmp_path, capsys, monkeypatch):
     assert len(list(films.glob("*.mp4"))) == 2
     assert main(enjoy) == 0
     assert "returns: " in capsys.readouterr().out
-    monkeypatch.setattr("oda_rl.command.reporting.find_spec", lambda name: None)
+    monkeypatch.setattr("oda_rl.agents.videos.find_spec", lambda name: None)
     assert main([*enjoy, "--video", str(films)]) == 2
     assert "pip install 'oda-rl[video]'" in capsys.readouterr().err
     assert main(enjoy) == 2

@@ -7,8 +7,9 @@ import pytest
 from oda_rl import ODAClusterer
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
+from oda_rl.agents.videos import write_video
 from oda_rl.command.cli import main
-from oda_rl.command.reporting import save_figure, write_video
+from oda_rl.command.reporting import save_figure
 from oda_rl.exporting import export_c
 from oda_rl.files.archive import LinkError, write_text
 from oda_rl.runs.parallel import run_all

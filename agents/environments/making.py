@@ -1,7 +1,6 @@
 """Making environments from ids; facts about environments: rewards, time limit, generator."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -98,8 +97,8 @@ def one_of(env: AnyEnv) -> gym.Env[Any, Any]:
     """Return a description of one of the environments in a vector environment; others as it is."""
     if not isinstance(env, VectorEnv):
         return env
-    spec = spec_of(env)
-    return Described(*spaces_of(env), spec and replace(spec, max_episode_steps=time_limit(env)))
+    one, limit = Described(*spaces_of(env), spec_of(env)), time_limit(env)
+    return one if limit is None else TimeLimit(one, limit)
 
 
 def registered(env_id: str) -> EnvSpec | None:

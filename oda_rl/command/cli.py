@@ -24,14 +24,13 @@ from oda_rl.agents.base.player import Limits
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
+from oda_rl.agents.videos import show, write_video
 from oda_rl.command.reporting import (
     evaluated,
     evaluation_line,
     policy_table,
-    show,
     sizes_table,
     write_figures,
-    write_video,
 )
 from oda_rl.command.training import (
     INTERRUPTED,

@@ -1,0 +1,55 @@
+"""Watching a trained agent: in a window, or in films."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oda_rl._types import FloatArray
+from oda_rl.files.archive import refuse_links
+
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+    from oda_rl.agents import Agent
+
+
+def show(agent: "Agent", episodes: int, seed: int) -> FloatArray:
+    """Play greedy episodes in a window; return their returns."""
+    env = _rendered(agent, "human")
+    try:
+        return agent.evaluate(episodes, env=env, seed=seed)
+    finally:
+        env.close()
+
+
+def write_video(agent: "Agent", folder: Path, episodes: int, seed: int) -> list[Path]:
+    """Film greedy episodes; return the files.
+
+    Raises ValueError if the agent cannot be filmed, LinkError if a film would go elsewhere.
+    """
+    import gymnasium as gym
+
+    refuse_links(*(folder / f"episode-episode-{i}.mp4" for i in range(episodes)))
+    if find_spec("moviepy") is None:
+        raise ValueError("video needs MoviePy: pip install 'oda-rl[video]'")
+    filmed = gym.wrappers.RecordVideo(
+        _rendered(agent, "rgb_array"), str(folder), episode_trigger=lambda number: True,
+        name_prefix="episode", disable_logger=True,
+    )  # fmt: skip
+    try:
+        agent.evaluate(episodes, env=filmed, seed=seed)
+    finally:
+        filmed.close()  # type: ignore[no-untyped-call]
+    return sorted(folder.glob("episode-episode-*.mp4"))
+
+
+def _rendered(agent: "Agent", mode: str) -> "gym.Env[object, object]":
+    modes = agent._require_env().metadata.get("render_modes") or ()
+    if mode not in modes:
+        raise ValueError(
+            f"{agent.env_id} cannot be shown, its render_modes are {list(modes)}: there must be "
+            f"{mode!r} among them"
+        )
+    if find_spec("pygame") is None:
+        raise ValueError("rendering needs pygame: pip install 'oda-rl[render]'")
+    return agent.make_separate_env(mode)
