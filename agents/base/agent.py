@@ -315,18 +315,23 @@ class Agent(Player):
         self._engine.begin_episode()
         self._acted, self._last = False, None
 
+    def check_n_envs(self, count: int) -> None:
+        """Raise TypeError if the agent cannot learn in ``count`` environments."""
+        if count > 1 and self.interface.box is not None and not self._engine.acts_together:
+            raise TypeError(
+                f"env has {count} environments: {type(self).__name__} chooses continuous actions: "
+                "it must be one environment; TwoTimescaleAgent and FittedQAgent learn in several, "
+                "ModelAgent with action_bins, too"
+            )
+
     def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
         """Begin episodes in several environments, and choose an action for each.
 
-        ``observations`` is a batch, as for :meth:`predict`. Raises TypeError if the agent chooses
-        continuous actions.
+        ``observations`` is a batch, as for :meth:`predict`. Raises TypeError if the agent learns in
+        one environment only.
         """
-        if self.interface.box is not None and not self._engine.acts_together:
-            raise TypeError(
-                f"{type(self).__name__} chooses continuous actions: it must be one environment; "
-                "act and update learn in it; TwoTimescaleAgent and FittedQAgent learn in several"
-            )
         step = first_step(observations, self.interface)
+        self.check_n_envs(len(step.after))
         self._engine.set_n_envs(len(step.after))
         return self.advance(step)
 

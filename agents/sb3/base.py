@@ -137,6 +137,7 @@ class Algorithm(BaseAlgorithm):
         self._use(self._agent_class(described(self.env), seed=self.seed, **self._config))
 
     def _use(self, agent: Agent) -> None:
+        agent.check_n_envs(self.n_envs)
         self.agent = agent
         self.policy = CellsPolicy(self.observation_space, self.action_space, agent)
         self._connect_env()
