@@ -36,7 +36,8 @@ SHAPES = {
 # Whose units are not powers of two: other units change the last bits.
 ABSOLUTE = ("SGDGaussianMixture", "StochasticEMGaussianMixture", "DensityClassifier",
             "DensityOutlierDetector")  # fmt: skip
-REPELLED = ("LVQ", "ODAClassifier")  # codevectors also move away from samples of other classes
+# Codevectors also move away from samples of other classes.
+REPELLED = ("LVQ", "ODAClassifier", "DistributedODAClassifier")
 
 
 POWERS = st.sampled_from([0, 0, 3, 60, 132, -3, -60, -150, -300, -315])
