@@ -386,14 +386,15 @@ class OnlineEngine(Engine):
 
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
-        state, grows = self.state, self.partition is None
-        state.next_slow = state.steps + max(ROUND, int(grows * RARER * state.steps))
+        state = self.state
+        rarer = int(RARER * state.steps) if self.partition is None else 0
+        state.next_slow = state.steps + max(ROUND, rarer)
         self._end_endless_trials()
         if self.config.metric == "learned" and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
             self._learn_metric()
         self._measure()
-        if grows:
+        if self.partition is None:
             self._prune()
             if self.n_cells < FULL * self.capacity:
                 self.live.head[TEMPERATURE] *= self.config.cooling
