@@ -425,6 +425,8 @@ class ModelEngine(Engine):
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
         single = self.single
+        if self.n_envs > 1:  # their episodes end with the file
+            (single,) = self._begun(new_env_states(np.zeros(EnvState.size, np.uint8)))
         known = [*self.planner.candidates]
         for played in (self._newest, self._next, single.played):
             if played is not None and not any(played is one for one in known):
