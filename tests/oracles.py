@@ -181,13 +181,6 @@ def glvq(codevectors, labels, points, targets, order, rate):
     return codevectors
 
 
-def log_posterior(codevectors, masses, labels, temperature, x, c):
-    """Log p(c|x) with p(k|x) proportional to p_k exp(-|x - mu_k|^2 / T)."""
-    distances = ((x - codevectors) ** 2).sum(1)
-    weights = masses * np.exp(-(distances - distances.min()) / temperature)
-    return math.log(weights[labels == c].sum() / weights.sum())
-
-
 def rslvq(codevectors, masses, labels, temperature, points, targets, order, rate):
     """Robust soft LVQ, eq. 20 of Seo and Obermayer with a mass for each codevector."""
     codevectors = np.array(codevectors, dtype=float)
@@ -780,28 +773,6 @@ def holed_em_step(point, weights, means, covariances, step, full):
         covariance = second / weight - np.outer(mean, mean)
         found.append((weight, mean, covariance if full else np.diag(np.diag(covariance))))
     return tuple(np.array(column) for column in zip(*found, strict=True))
-
-
-def holed_em(points, weights, means, covariances, passes):
-    """EM of all points at once (Ghahramani and Jordan, 1994), with full covariances."""
-    for _ in range(passes):
-        parts = [
-            [conditional_normal(x, *one) for one in zip(means, covariances, strict=True)]
-            for x in points
-        ]
-        logs = np.log(weights) + [[log for log, _, _ in row] for row in parts]
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        shares /= shares.sum(axis=1, keepdims=True)
-        expected = np.array([[x for _, x, _ in row] for row in parts])
-        spreads = np.array([[c for _, _, c in row] for row in parts])
-        totals = shares.sum(axis=0)
-        weights = totals / len(points)
-        means = np.einsum("nk,nki->ki", shares, expected) / totals[:, None]
-        gaps = expected - means
-        second = np.einsum("nk,nki,nkj->kij", shares, gaps, gaps)
-        covariances = second + np.einsum("nk,nkij->kij", shares, spreads)
-        covariances /= totals[:, None, None]
-    return weights, means, covariances
 
 
 def partial_anneal(points, codevectors, temperature):

@@ -22,14 +22,12 @@ from oda_rl import (
     StochasticEMGaussianMixture,
     StochasticVQ,
 )
-from oda_rl.annealing.annealer import class_means
 from oda_rl.annealing.kernels import learn
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import BregmanDivergence, Mahalanobis, SquaredEuclidean
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.kernels import Progress, Room
 from oda_rl.quantization.kernels import Grid, learn_map, lloyd
-from oda_rl.samples import means_of, partial_squares, weighted
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
 MIXTURES = [SGDGaussianMixture, StochasticEMGaussianMixture]
@@ -70,39 +68,6 @@ def full_covariances(mixture):
 
 
 # What is known where values are missing.
-
-
-def test_partial_distances_are_expected_of_whole_ones():
-    points, codevectors = with_holes(blobs(40, 1)[0], 0.4, 2), CENTRES + 1e6
-    points += 1e6
-    found = partial_squares(points, codevectors, np.isnan(points))
-    for x, row in zip(points, found, strict=True):
-        seen = ~np.isnan(x)
-        squares = ((x - codevectors)[:, seen] ** 2).sum(axis=1)
-        np.testing.assert_allclose(row, squares * 5 / seen.sum(), rtol=1e-8)
-
-
-def test_means_leave_out_what_is_missing():
-    points, weights = with_holes(blobs(50, 3)[0], 0.3, 4), np.random.default_rng(5).random(50)
-    found = means_of(points, weights)
-    for j, column in enumerate(points.T):
-        seen = ~np.isnan(column)
-        assert found[j] == pytest.approx(np.average(column[seen], weights=weights[seen]))
-    classes = np.arange(50) % 3
-    means = class_means(points, classes, weights)
-    np.testing.assert_allclose(means[1], means_of(points[1::3], weights[1::3]))
-    points[::3, 2] = np.nan  # of a class nothing is known of a feature: what all have
-    assert class_means(points, classes, weights)[0, 2] == pytest.approx(
-        means_of(points, weights)[2]
-    )
-
-
-def test_rows_with_the_same_holes_are_one_in_any_order():
-    points = np.repeat(with_holes(blobs(30, 6)[0], 0.5, 7), 2, axis=0)
-    data = weighted(points, np.ones(60))
-    assert data.weights.tolist() == [2.0] * 30
-    order = np.random.default_rng(0).permutation(60)
-    np.testing.assert_array_equal(weighted(points[order], np.ones(60)).points, data.points)
 
 
 # Mixtures: likelihoods and steps.
@@ -151,7 +116,7 @@ def covariances_of(mixture):
 
 
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
-@pytest.mark.parametrize("n_missing", [1, 2, 3])
+@pytest.mark.parametrize("n_missing", [1, 3])
 def test_a_step_of_em_takes_in_what_is_expected(covariance_type, n_missing):
     rng = np.random.default_rng(n_missing)
     means, turns = rng.normal(size=(3, 4)), rng.normal(size=(3, 4, 4))
@@ -203,32 +168,19 @@ def test_gradients_are_those_of_what_is_observed():
         np.testing.assert_allclose(found / rate, slope, rtol=1e-3, atol=1e-3)
 
 
-def test_stochastic_em_comes_to_where_em_comes_to():
-    centres = np.array([[0.0, 0.0, 0.0], [4.0, 3.0, 0.0]])
-    turn = np.array([[1.0, 0.8, 0.0], [0.0, 0.6, -0.5], [0.0, 0.0, 0.7]])
-    points = with_holes(blobs(600, 12, turn, centres)[0], 0.3, 13)
-    mixture = StochasticEMGaussianMixture(
-        2, covariance_type="full", max_iter=60, last_step=1e-5, step_decay=0.0, random_state=0
-    ).fit(points)
-    start = mixture.weights_, mixture.means_, mixture.covariances_
-    _, means, covariances = oracles.holed_em(points, *start, 8)
-    np.testing.assert_allclose(mixture.means_, means, atol=0.03)
-    np.testing.assert_allclose(mixture.covariances_, covariances, atol=0.05)
-
-
 # Mixtures: what is learned.
 
 
-@pytest.mark.parametrize("covariance_type", COVARIANCES)
 @pytest.mark.parametrize(
-    "model",
+    ("model", "covariance_type"),
     [
-        SGDGaussianMixture(6, batch_size=4),
-        SGDGaussianMixture(6),
-        StochasticEMGaussianMixture(6),
-        SGDGaussianMixture(6, forgetting=0.02),
+        (SGDGaussianMixture(6, batch_size=4), "diag"),
+        (SGDGaussianMixture(6), "full"),
+        (StochasticEMGaussianMixture(6), "full"),
+        (StochasticEMGaussianMixture(6), "tied_spherical"),
+        (SGDGaussianMixture(6, forgetting=0.02), "diag"),
     ],
-    ids=["sgd in batches", "sgd", "em", "forgetting"],
+    ids=["sgd in batches", "sgd", "em", "em, spherical", "forgetting"],
 )
 def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covariance_type):
     points, _ = blobs(1500, 14, TURN)
@@ -242,16 +194,6 @@ def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covari
     assert filled < known - 0.5
 
 
-def test_plain_gradients_learn_means_in_spite_of_holes():
-    centres = np.array([[-4.0, 0.0], [4.0, 2.0]])
-    points, _ = blobs(1500, 17, centres=centres)
-    model = SGDGaussianMixture(
-        2, update="sgd", learning_rate=0.005, variance_floor=0.5, random_state=0, max_iter=20
-    )
-    means = model.fit(with_holes(points, 0.3, 18)).means_
-    np.testing.assert_allclose(means[np.argsort(means[:, 0])], centres, atol=0.4)
-
-
 def test_the_lower_bound_is_the_mean_log_likelihood_of_what_is_observed():
     points = with_holes(blobs(1000, 19)[0] * 100.0, 0.3, 20)
     for changed in ({}, {"update": "sgd", "max_iter": 30, "learning_rate": 0.01}):
@@ -259,8 +201,9 @@ def test_the_lower_bound_is_the_mean_log_likelihood_of_what_is_observed():
         assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.2)
 
 
-@pytest.mark.parametrize("batch_size", [1, 7])
-@pytest.mark.parametrize("covariance_type", COVARIANCES)
+@pytest.mark.parametrize(
+    ("covariance_type", "batch_size"), [("diag", 1), ("full", 7), ("tied_spherical", 7)]
+)
 def test_a_stream_with_holes_is_the_same_in_blocks(covariance_type, batch_size):
     points = blobs(2500, 21)[0]
     points[::2] = with_holes(points[::2], 0.3, 22)  # some are whole, some are not
@@ -269,9 +212,8 @@ def test_a_stream_with_holes_is_the_same_in_blocks(covariance_type, batch_size):
     once.set_params(random_state=0)
     parts = clone(once)
     once.partial_fit(points)
-    for begin in (0, 1, 50, 333, 1500):
-        end = {0: 1, 1: 50, 50: 333, 333: 1500}.get(begin, 2500)
-        parts.partial_fit(points[begin:end])
+    for rows in np.split(points, [1, 50, 333, 1500]):
+        parts.partial_fit(rows)
     np.testing.assert_array_equal(parts.means_, once.means_)
     np.testing.assert_array_equal(parts.covariances_, once.covariances_)
 
@@ -307,18 +249,9 @@ def test_lloyds_iteration_lowers_what_it_should():
     labels = np.nansum((points[:, None] - found) ** 2, axis=2).argmin(axis=1)
     for k, codevector in enumerate(found):
         np.testing.assert_allclose(codevector, np.nanmean(points[labels == k], axis=0))
-
-
-def test_refinement_goes_on_from_where_lloyds_iteration_ends():
-    points, weights = with_holes(blobs(300, 63)[0], 0.3, 64), np.ones(300)
-    start = imputed(points)[:6]
-    plain = lloyd(points, weights, start)
-    again = refine(points, weights, start, np.random.default_rng(0))
-    before, after = (
-        np.nansum((points[:, None] - one) ** 2, axis=2).min(axis=1).sum() for one in (plain, again)
-    )
-    assert after < 0.9 * before
-    np.testing.assert_allclose(lloyd(points, weights, again), again)
+    refined = refine(points, np.ones(300), start, np.random.default_rng(0))  # goes on from there
+    assert error(refined) < 0.9 * error(found)
+    np.testing.assert_allclose(lloyd(points, np.ones(300), refined), refined)
 
 
 def test_a_map_is_pulled_in_what_is_observed():
@@ -360,7 +293,7 @@ def test_codevectors_lose_little_by_holes_and_much_by_means_in_them(model):
     assert models[1].score(seen) == pytest.approx(known, rel=0.2)
 
 
-@pytest.mark.parametrize("fine_tuning", ["rslvq", "glvq", "lvq1", None])
+@pytest.mark.parametrize("fine_tuning", ["rslvq", "glvq", "lvq1"])
 def test_classes_are_told_apart_in_spite_of_holes(fine_tuning):
     points, labels = blobs(900, 35)
     fresh, wanted = blobs(900, 36)
@@ -385,7 +318,7 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
         np.mean(
             [
                 ODARegressor(12, random_state=state).fit(one, targets).score(fresh, truth)
-                for state in range(8)
+                for state in range(4)
             ]
         )
         for one in (points, holed, imputed(holed))
@@ -458,7 +391,7 @@ def test_weights_are_repetitions_of_rows_with_holes(model):
     np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("model", LEARNERS, ids=named)
+@pytest.mark.parametrize("model", LEARNERS[:1] + LEARNERS[1::2], ids=named)
 def test_files_hold_what_was_learned_from_holes(model, tmp_path):
     points, labels = blobs(120, 51)
     points = with_holes(points, 0.3, 52)
@@ -553,12 +486,3 @@ def test_targets_and_histograms_have_no_holes():
     for one in (model, ODATreeClusterer(random_state=0).fit(points)):
         with pytest.raises(ValueError, match="X has missing values"):
             one.score_samples(with_holes(points, 0.2, 60))
-
-
-@pytest.mark.slow
-def test_single_precision_has_holes_too():
-    points = with_holes(blobs(400, 61)[0], 0.3, 62)
-    model = SGDGaussianMixture(3, random_state=0)
-    single = clone(model).fit(points.astype(np.float32))
-    assert single.means_.dtype == np.float32
-    assert single.score(points) == pytest.approx(model.fit(points).score(points), abs=0.2)

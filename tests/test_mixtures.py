@@ -1,11 +1,9 @@
 import re
-import tracemalloc
 
 import numpy as np
 import oracles
 import pytest
 import river.datasets
-from numba import njit
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
 from sklearn.cluster import KMeans
@@ -49,11 +47,6 @@ def follow_em(points, mixture, steps, *, batch=1, max_precision=100.0):
         points, np.arange(len(points)), batch, steps, np.ones(len(steps)), max_precision, mixture,
         mixture, np.empty((batch + 1, len(mixture.weights))), kernels.Room.of(points, mixture),
     )  # fmt: skip
-
-
-@njit
-def watch_loss(raw, loss, rules):
-    kernels.watch_loss(kernels.progress_of(raw, 0), loss, rules)
 
 
 def rules(**changed):
@@ -149,44 +142,6 @@ def test_absorbing_is_a_step_of_stochastic_em(covariance_type, size):
     np.testing.assert_allclose(mixture.half_log_dets, 0.5 * np.log(values).sum(axis=1))
 
 
-@pytest.mark.parametrize("covariance_type", COVARIANCES)
-def test_precisions_rise_to_their_bound_and_no_further(covariance_type):
-    points = np.zeros((1, 3))
-    mixture = mixture_at(points, covariance_type, released=True)
-    mixture.precisions[:] = 1.0
-    Progress(mixture.progress).variance = 1.0
-    # The same sample again and again leaves 0.9 of the variance each time.
-    follow_em(np.repeat(points, 200, axis=0), mixture, [0.1] * 200, max_precision=16.0)
-    if covariance_type == "tied_spherical":
-        assert Progress(mixture.progress).variance == pytest.approx(1.0 / 16.0)
-    else:
-        np.testing.assert_allclose(mixture.precisions, 16.0)
-        np.testing.assert_allclose(mixture.half_log_dets, 1.5 * np.log(16.0))
-
-
-def test_the_neighbourhood_narrows_when_a_period_brings_little():
-    mixture, learned = mixture_at(np.zeros((4, 2)), width=1.0), rules()
-    progress = Progress(mixture.progress)
-    losses = -10.0 * np.exp(-np.arange(3000) / 300.0)
-    losses += 0.05 * np.random.default_rng(0).normal(size=3000)
-    reference, smoothed, previous, width, widths = losses[:100].mean(), 0.0, 0.0, 1.0, []
-    for seen, loss in enumerate(losses, 1):
-        watch_loss(mixture.progress, loss, learned)
-        if seen <= 100:  # the first period of 1/α samples
-            previous = smoothed = losses[:seen].mean()
-            continue
-        smoothed += (loss - smoothed) / 100
-        if seen % 100 == 0:
-            if smoothed - previous < 0.05 * max(previous - reference, 0.0):  # eq. 6
-                width *= 0.9
-                widths.append(seen)
-            previous = smoothed
-        assert progress.width == pytest.approx(width)
-        if width < kernels.NARROW:
-            break
-    assert 600 < widths[0] < 2000  # neither at once nor never
-
-
 def test_the_spectral_form_follows_a_covariance_through_many_steps():
     rng = np.random.default_rng(6)
     points = rng.normal(size=(300, 6)) @ (rng.normal(size=(6, 6)) * [3.0, 1.0, 1.0, 0.3, 0.1, 0.03])
@@ -206,9 +161,16 @@ def test_the_spectral_form_follows_a_covariance_through_many_steps():
     np.testing.assert_allclose(np.sort(1.0 / values[0]), np.linalg.eigvalsh(covariance), rtol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("beta", [1.0, 0.1])
-@pytest.mark.parametrize(("d", "apart"), [(3, 1.0), (600, 1.0), (600, 0.01)])
+@pytest.mark.parametrize(
+    ("d", "apart", "beta", "dtype"),
+    [
+        (3, 1.0, 1.0, np.float32),
+        (3, 1.0, 0.1, np.float64),
+        (600, 1.0, 0.1, np.float64),
+        (600, 0.01, 0.1, np.float32),
+        (600, 0.01, 1.0, np.float64),
+    ],
+)
 def test_every_component_that_is_likely_is_measured(d, apart, beta, dtype):
     rng = np.random.default_rng(4)
     means = 10.0 + apart * rng.normal(size=(7, d))
@@ -233,37 +195,6 @@ def test_every_component_that_is_likely_is_measured(d, apart, beta, dtype):
     tolerance = 0.2 if dtype == np.float32 else 1e-7
     np.testing.assert_allclose(found[likely], expected[likely], rtol=0, atol=tolerance)
     assert (found < least + tolerance)[~likely].all()
-
-
-@pytest.mark.parametrize("batch_size", [1, 50])
-def test_means_of_a_feature_that_is_zero_are_no_denormal_numbers(batch_size):
-    points = np.random.default_rng(0).normal(size=(2000, 3)).astype(np.float32)
-    points[:, 1] = 0.0
-    model = SGDGaussianMixture(4, batch_size=batch_size, random_state=0)
-    for _ in range(20):
-        model.partial_fit(points)
-    sizes = abs(model.means_[:, 1])
-    assert ((sizes == 0.0) | (sizes > 1e-18)).all()
-
-
-def test_responsibilities_are_tempered_until_components_have_found_their_places():
-    points = load_digits().data[:640] / 16.0
-    model = SGDGaussianMixture(64, random_state=0, width=0.01)
-    model.partial_fit(points)
-    mixture, shown, betas = model._mixture, [], []
-    progress = Progress(mixture.progress)
-    while len(betas) < 100:
-        model.partial_fit(points)
-        if progress.phase == kernels.RELEASED:
-            shown.append(progress.shown)
-            now = np.zeros(1, dtype=int)
-            betas.append(float(learning.inverse_temperatures(progress, model._rules, now)[0]))
-    first = progress.first_beta
-    assert 8.0 / 64 <= first < 0.5  # the digits' components overlap
-    whole = 48 * 640  # periods of 1/ε samples for each component
-    expected = [first ** (1.0 - n / whole) if n < whole else 1.0 for n in shown]
-    np.testing.assert_allclose(betas, expected)
-    assert betas[-1] == 1.0
 
 
 @pytest.mark.parametrize("n_features", [2, 64])
@@ -311,8 +242,7 @@ def test_numbers_of_scikit_learns_own_class(covariance_type):
     assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.05)  # of the last pass
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("batch_size", [1, 10])
+@pytest.mark.parametrize(("dtype", "batch_size"), [(np.float32, 10), (np.float64, 1)])
 @pytest.mark.parametrize("covariance_type", COVARIANCES)
 def test_one_by_one_equals_blocks(dtype, batch_size, covariance_type):
     points = np.random.default_rng(0).normal(size=(600, 2)).astype(dtype)
@@ -357,20 +287,6 @@ def test_a_drifting_stream_keeps_all_components():
     assert np.ptp(model.covariances_) == 0.0
 
 
-def test_passes_with_forgetting_end_when_the_variance_is_stationary():
-    points = np.random.default_rng(0).normal(size=(3000, 4))
-    model = SGDGaussianMixture(16, forgetting=0.005, random_state=0).fit(points)
-    assert model.converged_
-    assert model.n_iter_ < 50
-    labels = model.predict(points)
-    scaled = points / model._units
-    logs = np.concatenate([block.copy() for block in learning.scores(model._mixture, scaled)])
-    logs -= np.log(model._units).sum()
-    best = logs[np.arange(3000), labels].mean()
-    assert model.lower_bound_ == pytest.approx(best, abs=0.2)  # constant steps leave noise
-    assert model.lower_bound_ < model.score(points)
-
-
 def test_a_sample_far_outside_everything():
     points = np.random.default_rng(0).normal(size=(400, 2))
     model = SGDGaussianMixture(4, random_state=0).fit(points)
@@ -381,29 +297,6 @@ def test_a_sample_far_outside_everything():
     with pytest.raises(ValueError, match=r"X holds 1e\+200: its values must be from -1e\+140"):
         model.partial_fit(far[:1])
     assert model.score(points) > -4.0
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_scoring_takes_little_memory_beside_the_samples():
-    points = np.random.default_rng(0).normal(size=(100_000, 64))
-    model = SGDGaussianMixture(32, batch_size=100, max_iter=1, width=0.1, random_state=0)
-    model.fit(points[:2000])
-    model.score(points[:10])
-    tracemalloc.start()
-    model.score(points)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 10e6  # a fifth of the samples' own 51 MB
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_many_features_and_no_nan():
-    rng = np.random.default_rng(0)
-    patterns = rng.uniform(size=(5, 3072))[rng.integers(5, size=1500)]
-    points = (patterns + rng.normal(scale=0.1, size=(1500, 3072))).astype(np.float32)
-    model = SGDGaussianMixture(9, batch_size=10, max_iter=5, random_state=0).fit(points)
-    assert np.isfinite(model.score_samples(points)).all()
-    assert model.means_.dtype == np.float32
 
 
 def test_too_few_passes_are_warned_of():
@@ -425,8 +318,9 @@ MIXTURES = [
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", MIXTURES)
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("factor", [1e-150, 2.0**-9, 1e120])
+@pytest.mark.parametrize(
+    ("method", "factor"), [("fit", 2.0**-9), ("fit", 1e120), ("partial_fit", 1e-150)]
+)
 def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
     points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
     one, other = (getattr(clone(learner), method)(data) for data in (points, points * factor))
@@ -464,12 +358,11 @@ def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
     ],
 )
 def test_no_held_out_digit_lies_far_below_the_others(learner):
-    for seed in range(3):
-        points = np.random.default_rng(seed).permutation(load_digits().data) / 16.0
-        model = clone(learner).set_params(random_state=0).fit(points[:1297])
-        scores = model.score_samples(points[1297:])
-        low, median, high = np.percentile(scores, [25, 50, 75])
-        assert scores.min() > median - 100.0 * (high - low)
+    points = np.random.default_rng(0).permutation(load_digits().data) / 16.0
+    model = clone(learner).set_params(random_state=0).fit(points[:1297])
+    scores = model.score_samples(points[1297:])
+    low, median, high = np.percentile(scores, [25, 50, 75])
+    assert scores.min() > median - 100.0 * (high - low)
 
 
 def test_full_covariances_of_dependent_features_are_as_likely_as_scikit_learns():
@@ -534,9 +427,6 @@ def test_the_floor_is_a_share_of_the_mean_variance_of_features_that_vary(learner
         assert variances_above(model) > -1e-9
 
 
-ANISOTROPIC = [model for model in FLOORED if not model._spherical()]
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", FLOORED)
 def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
@@ -558,21 +448,6 @@ def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
             one.partial_fit(collapsing()[:50])
         np.testing.assert_array_equal(loaded.covariances_, model.covariances_)
         assert variances_above(model) > -1e-6
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("learner", ANISOTROPIC)
-def test_floors_of_their_own_let_features_differ_in_kind(learner):
-    points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
-    factors = np.array([1e-6, 1.0, 1e6])
-    floors = 1e-3 * points.var(axis=0)
-    one, other = (
-        clone(learner).set_params(variance_floor=floors * f**2).fit(points * f)
-        for f in (np.ones(3), factors)
-    )
-    np.testing.assert_array_equal(other.predict(points * factors), one.predict(points))
-    np.testing.assert_allclose(other.means_ / factors, one.means_, atol=1e-4)
-    assert other.score(points * factors) == pytest.approx(one.score(points), abs=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -616,14 +491,6 @@ def test_floors_that_cannot_be(kind, floor, more, message):
             kind(2, variance_floor=floor, forgetting=0.1).partial_fit(collapsing(30))
 
 
-def test_a_stream_may_begin_far_below_the_floor():
-    points = collapsing()
-    model = SGDGaussianMixture(2, variance_floor=0.01, random_state=0).partial_fit(1e-30 * points)
-    np.testing.assert_allclose(model.variance_floor_, 0.01)
-    assert variances_above(model) > -1e-9
-    assert np.isfinite(model.partial_fit(points).score(points))
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", MIXTURES[:2] + MIXTURES[4:])
 def test_samples_that_are_all_the_same(learner):
@@ -644,8 +511,8 @@ TABLES = {
 @pytest.mark.parametrize("name", TABLES)
 def test_it_is_no_worse_than_em_from_k_means(name):
     points, n = TABLES[name]
-    theirs = [GaussianMixture(n, covariance_type="diag", random_state=k) for k in range(5)]
-    ours = [SGDGaussianMixture(n, tol=1e-3, random_state=k) for k in range(5)]
+    theirs = [GaussianMixture(n, covariance_type="diag", random_state=k) for k in range(3)]
+    ours = [SGDGaussianMixture(n, tol=1e-3, random_state=k) for k in range(3)]
     scores = [[one.fit(points).score(points) for one in models] for models in (ours, theirs)]
     assert np.median(scores[0]) > np.median(scores[1]) - 0.02
 

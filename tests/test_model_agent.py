@@ -15,14 +15,11 @@ from environments import QUICK, play
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
-from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, TERMINAL
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.search import Climber, Effort, Imagination, search
-from oda_rl.agents.distilling.simplifying import simplified
 from oda_rl.agents.fitted.changes import Record
 from oda_rl.agents.model import fallback
 from oda_rl.agents.model.experience import CANDIDATE, Candidate, values
-from oda_rl.agents.model.planner import n_cells_for
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
@@ -53,13 +50,6 @@ def test_a_climber_climbs_ill_conditioned_slopes_to_the_top(n, fixed):
         assert (asked[:, n:] == 1.0).all()
     assert climber.mean[:n] ** 2 @ scales < 1e-8
     assert climber.mean[n:].tolist() == [1.0] * fixed
-
-
-def test_a_climber_adapts_its_step_size():
-    far = Climber(np.full(4, 1e4), 0.1, 12, np.random.default_rng(1))
-    for _ in range(60):
-        far.tell(-(far.ask() ** 2).sum(axis=1))
-    assert far.sigma > 10.0
 
 
 def slider(n=400, seed=0):
@@ -97,23 +87,6 @@ def test_a_search_finds_the_rule_that_a_line_asks_for():
     assert promised == pytest.approx(best, abs=0.05)
 
 
-def test_a_search_is_no_worse_than_the_rule_it_begins_with():
-    rng = np.random.default_rng(0)
-    learned = learn_world(slider(), -np.inf, False, 2, None, rng)
-    starts = rng.uniform(-0.8, 0.8, size=(100, 1))
-    known = np.array([[0.0, 1.0], [0.0, -1.0]]), np.eye(2)[:, :, None]
-    effort = Effort(random=4, population=4, generations=1)
-    where = imagination(learned, starts)
-    _, _, promised = search(where, [known], False, False, effort, rng)
-    alone = where.returns(known[0][None], known[1][None], starts[:36]).mean()
-    assert promised >= alone - 1e-9
-
-
-def test_choices_among_more_actions_have_more_cells():
-    cells = [n_cells_for(n) for n in (2, 3, 5, 9, 24)]
-    assert cells == [4, 6, 20, 20, 24]
-
-
 @pytest.mark.parametrize("boxed", [False, True])
 @pytest.mark.parametrize("n", [1, 5])
 def test_vectors_of_rules_decide_as_the_rules_do(boxed, n):
@@ -135,23 +108,6 @@ def test_vectors_of_rules_decide_as_the_rules_do(boxed, n):
 # ---------------------------------------------------------------- smaller rules, and the best one
 
 
-def test_numbers_that_do_not_matter_are_dropped():
-    rng = np.random.default_rng(0)
-    states = rng.uniform(-1.0, 1.0, size=(400, 3))
-    scores = np.array([[0.0, 0.0, 0.0, 0.0], [0.003, 6.013, 0.004, 0.9981], [-9.0, 0.1, 0.2, 0.1]])
-    outputs = np.eye(2)[[0, 1, 0]][:, :, None]
-
-    def done(rule):
-        return RulePolicy(*rule, np.zeros((len(rule[0]), 3))).act(states)
-
-    wanted = done((scores, outputs))
-    small = simplified((scores, outputs), states, lambda rule: (done(rule) == wanted).mean() > 0.99)
-    assert len(small[0]) == 2
-    assert np.count_nonzero(small[0]) == 2
-    difference = small[0][1] - small[0][0]
-    assert difference[1] / difference[3] == pytest.approx(6.0, rel=0.02)
-
-
 def candidate(promised, returns, imagined):
     one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
     one.imagined = list(imagined)
@@ -168,13 +124,6 @@ def test_real_returns_decide_between_candidates():
     once = candidate(100.0, returns[2:3], [100.0])
     often = candidate(100.0, returns, [100.0] * 5)
     assert values([once, often]).argmax() == 1
-
-
-def test_of_a_rules_episodes_the_latest_twenty_count():
-    one = candidate(90.0, [10.0] * 5 + [90.0] * 20, [90.0] * 25)
-    np.testing.assert_array_equal(one.surprises, np.zeros(20))
-    np.testing.assert_array_equal(candidate(90.0, [80.0], [90.0]).surprises, [-10.0])
-    assert len(candidate(90.0, [], []).surprises) == 0
 
 
 def test_episodes_of_an_earlier_world_are_forgotten():
@@ -201,7 +150,7 @@ def car():
 
 
 def test_cartpole_needs_250_steps_and_four_cells():
-    for seed in range(3):
+    for seed in range(2):
         agent = ModelAgent("CartPole-v1", seed=400 + seed).learn(250)
         assert agent.num_timesteps == 250
         assert agent.n_cells <= 4
@@ -233,16 +182,12 @@ def test_a_few_torques_can_be_offered_instead():
     assert not agent.policy.continuous
 
 
-def test_same_seed_same_bits_other_seed_other_bits(car):
-    same(car, ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(1500))
-    other = ModelAgent("MountainCar-v0", seed=4, **QUICK).learn(300)
-    assert not np.array_equal(other._engine.memory.before[:200], car._engine.memory.before[:200])
-
-
-def test_asking_for_the_policy_changes_nothing(car):
+def test_with_the_same_seed_asking_for_the_policy_changes_nothing(car):
     curious = ModelAgent("MountainCar-v0", seed=3, **QUICK)
     curious.learn(1500, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
     same(car, curious)
+    other = ModelAgent("MountainCar-v0", seed=4, **QUICK).learn(200)
+    assert not np.array_equal(other._engine.memory.before[:200], car._engine.memory.before[:200])
 
 
 def test_a_loop_of_ones_own_does_the_same(car):
@@ -253,8 +198,9 @@ def test_a_loop_of_ones_own_does_the_same(car):
     np.testing.assert_array_equal(car.policy.scores, agent.policy.scores)
 
 
-@pytest.mark.parametrize("steps", [150, 430, 1000])
-@pytest.mark.parametrize("env_id", ["MountainCar-v0", "Pendulum-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "steps"), [("MountainCar-v0", 150), ("MountainCar-v0", 430), ("Pendulum-v1", 600)]
+)
 def test_a_loaded_agent_learns_on_with_the_same_bits(tmp_path, env_id, steps):
     agent = ModelAgent(env_id, seed=5, **QUICK).learn(steps)
     agent.save(tmp_path / "run")
@@ -279,14 +225,6 @@ def test_several_environments_teach_one_agent():
     assert agent.evaluate(10, seed=0).mean() > -200.0
 
 
-def test_several_environments_may_end_their_episodes():
-    # Good rules play 500 steps in each: none would ever be confirmed if all were replaced before.
-    agent = ModelAgent("CartPole-v1", seed=0)
-    assert agent._engine._patience == 10 * agent.config.random_steps
-    agent._engine.set_n_envs(8)
-    assert agent._engine._patience == 8 * 500
-
-
 def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
     agent = ModelAgent("CartPole-v1", seed=0, **QUICK).learn(250)
     agent.begin_episode()
@@ -306,30 +244,6 @@ def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
     assert last.ended[-1]
 
 
-class Endless(gym.Env):
-    """A walk that never ends and has no time limit."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-    action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at = float(self.np_random.normal())
-        return np.array([self.at]), {}
-
-    def step(self, action):
-        self.at += (0.2 if action else -0.2) + 0.01 * self.np_random.normal()
-        return np.array([self.at]), -abs(self.at), False, False, {}
-
-
-def test_it_plans_where_no_episode_ever_ends():
-    agent = ModelAgent(Endless(), seed=0, random_steps=60, min_steps=60, horizon=40)
-    agent.learn(1500)
-    assert len(agent.history) >= 2
-    assert agent.predict(np.array([1.0]))[0] == 0
-    assert agent.predict(np.array([-1.0]))[0] == 1
-
-
 def test_before_anything_was_learned_it_plays_at_random_and_can_be_asked():
     agent = ModelAgent("CartPole-v1", seed=0)
     assert agent.epsilon == 1.0
@@ -344,18 +258,6 @@ def test_continuous_actions_of_several_environments_need_a_grid():
         ModelAgent(gym.make_vec("Pendulum-v1", 2))
     agent = ModelAgent(gym.make_vec("Pendulum-v1", 2), seed=0, action_bins=3, **QUICK)
     assert agent.learn(300).num_timesteps >= 300
-
-
-@pytest.mark.parametrize("scale", [1e-3, 1e3])
-def test_units_and_origins_do_not_matter(scale):
-    def change(observation):
-        return observation.astype(np.float64) * scale + 7.0 * scale
-
-    env = gym.make("CartPole-v1")
-    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
-    agent = ModelAgent(gym.wrappers.TransformObservation(env, change, space), seed=1).learn(300)
-    twin = gym.wrappers.TransformObservation(gym.make("CartPole-v1"), change, space)
-    assert agent.evaluate(10, env=twin, seed=1).mean() > 480.0
 
 
 class Line(gym.Env):
@@ -496,23 +398,6 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
     assert fitted.num_timesteps == again._real.fitted.num_timesteps
 
 
-def test_remembered_steps_are_those_of_the_agent():
-    agent = ModelAgent("CartPole-v1", seed=91_001).learn(150)
-    seen = agent._engine.memory
-    fitted = FittedQAgent("CartPole-v1", seed=0)
-    fallback._remember(fitted, seen.transitions, seen.first[: seen.n])
-    memory = fitted._engine.memory
-    rows = memory.rows(fitted._engine.env_state)
-    taken = memory.steps[:rows, MARK] == GOES_ON
-    assert fitted.num_timesteps == taken.sum() == 150
-    np.testing.assert_allclose(memory.observations[:rows][taken], seen.transitions.before)
-    np.testing.assert_array_equal(
-        memory.steps[:rows][taken][:, ACTION], seen.transitions.codes.argmax(axis=1)
-    )
-    ends = memory.steps[:rows, MARK] == TERMINAL
-    assert ends.sum() == seen.transitions.ended.sum() > 0
-
-
 def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1)
@@ -523,12 +408,12 @@ def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
 
 def bits(env_id, seed):
     """All numbers of an agent after 250 steps."""
-    _, arrays = ModelAgent(env_id, seed=seed).learn(250)._to_file()
+    _, arrays = ModelAgent(env_id, seed=seed, **QUICK).learn(250)._to_file()
     return sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
 
 
 def test_what_ran_before_in_the_process_changes_nothing():
-    tasks = [("CartPole-v1", 0), ("Pendulum-v1", 1), ("MountainCar-v0", 2), ("FrozenLake-v1", 3)]
+    tasks = [("CartPole-v1", 0), ("Pendulum-v1", 1), ("FrozenLake-v1", 3)]
     here = [bits(*task) for task in (*tasks, tasks[0])]
     code = f"from test_model_agent import bits; print([bits(*x) for x in {tasks[::-1]}])"
     garbage = {**os.environ, "MALLOC_PERTURB_": "85"}  # in memory that nobody has written yet
@@ -536,5 +421,5 @@ def test_what_ran_before_in_the_process_changes_nothing():
         [sys.executable, "-c", code], env=garbage, cwd=Path(__file__).parent, check=True,
         capture_output=True,
     )  # fmt: skip
-    assert here[:4] == ast.literal_eval(there.stdout.decode())[::-1]
-    assert here[4] == here[0]
+    assert here[:3] == ast.literal_eval(there.stdout.decode())[::-1]
+    assert here[3] == here[0]

@@ -97,14 +97,14 @@ def test_a_map_learns_from_its_schedule():
     ],
 )
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
-    fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(4000)
+    fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(2500)
     stepwise = TwoTimescaleAgent(Plain(gym.make(BARTO)), partition=partition, seed=3, **config)
-    same(fused, stepwise.learn(4000))
+    same(fused, stepwise.learn(2500))
     fused.save(tmp_path / "a.zip")
     loaded = load_agent(tmp_path / "a.zip")
     same(fused, loaded)
     for agent in (fused, loaded):
-        live(agent, gym.make(BARTO), 3000)
+        live(agent, gym.make(BARTO), 1000)
     same(fused, loaded)
 
 
@@ -142,18 +142,6 @@ def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves()
     assert len(np.unique(cells_of(partition, points[1]))) >= 4
     assert partition.observe(points[1]) is not None  # 400 samples are left
     assert partition.observe(points[1]) is None
-
-
-def test_a_block_of_samples_teaches_a_mixture_what_they_do_one_by_one():
-    points = play(np.random.default_rng(3), 600)
-    points[300:] += 8.0
-    together, one_by_one = (made(GMMPartition, mixture_components=9) for _ in range(2))
-    for begin in range(0, 400, 100):
-        block, lineage = points[begin : begin + 100], np.eye(9)
-        for point in block:
-            lineage = one_by_one.observe(point[None]) @ lineage
-        np.testing.assert_array_equal(together.observe(block), lineage)
-        np.testing.assert_array_equal(together.codevectors, one_by_one.codevectors)
 
 
 @pytest.mark.parametrize(
@@ -268,13 +256,9 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
             {"bins": 17},
             "bins is 17, which makes 83,521 cells of 4 components: there may be 65,536",
         ),
-        ("grid", {"bins": 2.5}, "bins is 2.5"),
-        ("grid", {"ranges": ((0, 1),)}, "it must have 4 entries"),
         ("grid", {"ranges": ((1, 0),) * 4}, "pairs of finite numbers, the lower first"),
-        ("grid", {"ranges": ((0, np.inf),) * 4}, "pairs of finite numbers, the lower first"),
         ("grid", {"spread": 0.0}, "spread is 0.0: it must be positive"),
         ("som", {"map_shape": (2, 2, 2)}, "map_shape is (2, 2, 2): it must be one or two integers"),
-        ("som", {"map_shape": ()}, "map_shape is ()"),
         ("som", {"map_rate": 0.0}, "map_rate is 0.0: it must be in (0, 1]"),
         (
             "gmm",
@@ -282,7 +266,6 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
             "mixture_components is 5000: it must be at most 4096",
         ),
         ("gmm", {"mixture_forgetting": 0.0}, "mixture_forgetting is 0.0: it must be in (0, 1)"),
-        ("som", {"map_samples_per_cell": 0}, "map_samples_per_cell is 0: it must be at least 1"),
     ],
 )
 def test_bad_settings(partition, config, message):

@@ -35,8 +35,7 @@ SPACES = {
     "discrete from 5": spaces.Discrete(3, start=5),
     "multi-discrete from elsewhere": spaces.MultiDiscrete([2, 2], start=[1, -4]),
     "multi-binary, two-dimensional": spaces.MultiBinary([2, 1]),
-    "box": spaces.Box(np.float32([-3.0, 2.0]), np.float32([1.0, 12.0])),
-    "box of two dimensions": spaces.Box(-6.0, -2.0, (1, 2), np.float64),
+    "box": spaces.Box(np.array([[-3.0, 2.0]]), np.array([[1.0, 12.0]]), dtype=np.float64),
     "box of integers": spaces.Box(2, 6, (1,), np.int64),
 }
 KINDS = {

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import oda_rl
 from oda_rl._threads import in_parts, one_thread
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, World, load_agent
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 
 assert scipy.linalg
 
@@ -82,22 +82,6 @@ def test_agents_learn_the_same_in_any_number_of_threads():
     assert len(found) == 1
 
 
-def test_worlds_are_the_same_in_any_number_of_threads():
-    rng = np.random.default_rng(0)
-    before = rng.normal(size=(1000, 4))
-    actions = rng.integers(2, size=1000)
-    after = before @ rng.normal(size=(4, 4)) * 0.3 + actions[:, None]
-    spaces = gym.spaces.Box(-np.inf, np.inf, (4,)), gym.spaces.Discrete(2)
-    found = set()
-    for threads in (1, 4):
-        with threadpool_limits(threads):
-            world = World.fit(
-                before, actions, before[:, 0], after, np.zeros(1000), env=spaces, seed=0
-            )
-            found.add(digest_of(*world.predict(before[:200], actions[:200])))
-    assert len(found) == 1
-
-
 @pytest.mark.parametrize(
     ("wanted", "n", "count"), [("1", 900, 1), ("3", 900, 3), ("4, 2", 900, 4), ("9", 250, 2)]
 )
@@ -154,12 +138,12 @@ def test_agents_and_estimators_learn_the_same_in_forks():
 def test_what_is_compiled_anew_learns_the_same(tmp_path, root):
     code = (
         "import sys; sys.path.insert(0, 'tests'); import test_threads as t\n"
-        "print(t.of_estimator('map'), t.of_estimator('regressor'))"
+        "print(t.of_estimator('map'))"
     )
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, check=True,
                           capture_output=True, text=True)  # fmt: skip
-    assert done.stdout.split() == [of_estimator("map"), of_estimator("regressor")]
+    assert done.stdout.split() == [of_estimator("map")]
 
 
 def test_sections_limit_threads_and_give_them_back():
@@ -173,29 +157,6 @@ def test_sections_limit_threads_and_give_them_back():
         with pytest.raises(ZeroDivisionError), one_thread():
             raise ZeroDivisionError
         assert blas_threads() == {4}
-
-
-def test_sections_of_several_threads_end_with_the_last():
-    with threadpool_limits(4), ThreadPoolExecutor(1) as pool:
-        other = one_thread()
-        pool.submit(other.__enter__).result()
-        with one_thread():
-            pass
-        assert blas_threads() == {1}
-        pool.submit(other.__exit__, None, None, None).result()
-        assert blas_threads() == {4}
-
-
-def test_public_methods_of_estimators_are_sections(monkeypatch):
-    seen = []
-    inner = oda_rl.StochasticVQ._start
-    monkeypatch.setattr(
-        oda_rl.StochasticVQ, "_start",
-        lambda *arguments: (seen.append(blas_threads()), inner(*arguments))[1],
-    )  # fmt: skip
-    with threadpool_limits(4):
-        oda_rl.StochasticVQ(2).fit(np.random.default_rng(0).normal(size=(20, 2)))
-    assert seen == [{1}]
 
 
 def test_a_saved_agent_says_with_which_versions(tmp_path):

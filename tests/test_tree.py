@@ -13,7 +13,6 @@ from sklearn.model_selection import train_test_split
 from oda_rl import ODAClusterer
 from oda_rl.divergences import NAMED, BregmanDivergence, Mahalanobis
 from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
-from oda_rl.trees.tree import Cells
 
 BOTH = pytest.mark.parametrize("kind", [ODATreeClusterer, ODATreeClassifier])
 
@@ -57,19 +56,6 @@ def test_routing_is_that_of_a_slow_walk_by_divergences(name):
     np.testing.assert_array_equal(model.labels_, [ordered.index(path) for path in paths])
 
 
-FAR_OUT = [("squared_euclidean", 1e6), ("mahalanobis", 1e6)]  # the same everywhere
-
-
-@pytest.mark.parametrize(("name", "offset"), [*((name, 0.0) for name in DIVERGENCES), *FAR_OUT])
-def test_scores_of_cells_order_codevectors_as_divergences_do(name, offset):
-    points, codevectors = positive(50) + offset, positive(5, seed=1) + offset
-    divergence = NAMED[name]() if name in NAMED else DIVERGENCES[name]
-    points, codevectors = divergence.embed(points), divergence.embed(codevectors)
-    own = [divergence.rowwise(points, np.tile(row, (50, 1))) for row in codevectors]
-    nearest = Cells.of(codevectors, divergence).nearest(points)
-    np.testing.assert_array_equal(nearest, np.argmin(own, axis=0))
-
-
 def test_codevectors_are_means_and_weights_shares_of_leaves():
     points = positive()
     model = ODATreeClusterer(random_state=0).fit(points)
@@ -80,8 +66,10 @@ def test_codevectors_are_means_and_weights_shares_of_leaves():
         assert weight == pytest.approx(len(own) / 600)
 
 
-@pytest.mark.parametrize("name", [name for name in DIVERGENCES if name != "cubic"])
-@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "streamed"),
+    [(name, False) for name in DIVERGENCES if name != "cubic"] + [("squared_euclidean", True)],
+)
 def test_history_has_the_distortion_of_each_depth(name, streamed):
     points = positive(5000 if streamed else 600)
     model = ODATreeClusterer(divergence=DIVERGENCES[name], random_state=0)
@@ -155,8 +143,10 @@ def test_a_function_is_called_once_for_a_batch_and_may_spoil_its_argument():
 # Learning.
 
 
-@BOTH
-@pytest.mark.parametrize("divergence", ["squared_euclidean", "i_divergence"])
+@pytest.mark.parametrize(
+    ("kind", "divergence"),
+    [(ODATreeClusterer, "squared_euclidean"), (ODATreeClassifier, "i_divergence")],
+)
 def test_weights_are_repetitions(kind, divergence):
     points, labels = labelled(300)
     weights = np.random.default_rng(1).integers(0, 4, 300)
@@ -173,16 +163,6 @@ def test_weights_are_repetitions(kind, divergence):
     assert repeated.history_[0].n_samples == weights.sum()
 
 
-@BOTH
-@pytest.mark.parametrize("factor", [1e-6, 1e6])
-def test_units_do_not_matter(kind, factor):
-    points, labels = labelled()
-    model, scaled = kind(random_state=0), kind(random_state=0)
-    model.fit(points, labels)
-    scaled.fit(points * factor, labels)
-    np.testing.assert_array_equal(scaled.apply(points * factor), model.apply(points))
-
-
 def states(model, points):
     return model.codevectors_, model.weights_, model.apply(points), model.history_
 
@@ -194,15 +174,17 @@ def stream(kind, n=6000, resolutions=None):
     return kind(**options), points, labels
 
 
-@BOTH
-@pytest.mark.parametrize("divergence", ["squared_euclidean", "itakura_saito"])
+@pytest.mark.parametrize(
+    ("kind", "divergence"),
+    [(ODATreeClusterer, "itakura_saito"), (ODATreeClassifier, "squared_euclidean")],
+)
 def test_sample_by_sample_is_the_same_as_blocks(kind, divergence):
-    model, points, labels = stream(kind, 4000)
+    model, points, labels = stream(kind, 3000)
     model.set_params(divergence=divergence)
     labels[-1500:][points[-1500:, 2] > 10] = 3  # a new class on the way
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(points))
     whole = clone(model).partial_fit(points, labels, sample_weight=weights)
-    edges = np.r_[0:300, 300:2400:7, 2400:2800, 2800:4000:50, 4000]
+    edges = np.r_[0:100, 100:1300:7, 1300:1500, 1500:3000:50, 3000]
     for begin, end in itertools.pairwise(edges):
         rows = slice(begin, end)
         model.partial_fit(points[rows], labels[rows], sample_weight=weights[rows])
@@ -341,8 +323,14 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
             model.at_level(**wrong)
 
 
-@BOTH
-@pytest.mark.parametrize("divergence", ["squared_euclidean", "i_divergence", "mahalanobis"])
+@pytest.mark.parametrize(
+    ("kind", "divergence"),
+    [
+        (ODATreeClusterer, "squared_euclidean"),
+        (ODATreeClassifier, "i_divergence"),
+        (ODATreeClusterer, "mahalanobis"),
+    ],
+)
 def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
     model, points, labels = stream(kind, resolutions=resolutions or [range(4)])
@@ -380,12 +368,9 @@ def test_files_refuse_code_and_strangers(tmp_path):
         ([[0.0]], ValueError, r"resolutions\[0\] must have names of features, or indices"),
         ([["a"]], ValueError, r"must have names of features, .* got \['a'\]"),
         (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
-        ([3], TypeError, "must be a function or a sequence of features, got 3"),
         ([[]], ValueError, "must have names of features"),
-        ([], ValueError, "must have an entry for the first level"),
         ("ab", ValueError, "'resolutions' parameter"),
         ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
-        ([lambda x: x[:, 0]], ValueError, r"must return shape \(600, d'\), got \(600,\)"),
         ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers"),
         ([lambda x: x.astype(str) + "!"], ValueError, "could not convert string"),
     ],
@@ -474,7 +459,7 @@ def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, stre
     model = ODATreeRegressor(**settings).fit(points, targets)
     assert model.score(fresh, truth) > least
     stream = ODATreeRegressor(**settings)
-    for rows in np.array_split(np.arange(4000), 7):
+    for rows in np.array_split(np.arange(4000), 3):
         stream.partial_fit(points[rows], targets[rows])
         stream.save(tmp_path / "tree.zip")
         stream = ODATreeRegressor.load(tmp_path / "tree.zip")
@@ -494,26 +479,6 @@ def test_a_constant_model_is_the_mean_of_its_leaf_also_where_a_tree_is_cut():
         np.testing.assert_array_equal(one.predict(points), one.codevector_labels_[leaves])
         assert (one.slopes_ == 0.0).all()
     assert model.at_level(1).n_leaves_ == 3 < model.n_leaves_
-
-
-@pytest.mark.parametrize("local_model", ["linear", "constant"])
-def test_weights_of_a_regression_are_repetitions(local_model):
-    points, targets = waves(300)
-    weights = np.random.default_rng(3).integers(0, 4, 300)
-    model = ODATreeRegressor(3, local_model=local_model, min_samples_split=0, random_state=0)
-    plain = clone(model).fit(points.repeat(weights, axis=0), targets.repeat(weights))
-    weighed = clone(model).fit(points, targets, sample_weight=weights)
-    np.testing.assert_allclose(weighed.codevectors_, plain.codevectors_, rtol=1e-9)
-    tolerance = 0.5 if local_model == "linear" else 1e-9  # slopes shrink more with fewer samples
-    np.testing.assert_allclose(weighed.predict(points), plain.predict(points), atol=tolerance)
-
-
-def test_a_stream_of_digits_is_learned_nearly_as_well_as_at_once():
-    points, labels = load_digits(return_X_y=True)
-    train, test, y_train, y_test = train_test_split(points, labels, random_state=0)
-    at_once = ODATreeClassifier(random_state=0).fit(train, y_train)
-    stream = ODATreeClassifier(random_state=0).partial_fit(train, y_train)
-    assert stream.score(test, y_test) > at_once.score(test, y_test) - 0.1
 
 
 def test_targets_that_are_no_numbers_are_refused():

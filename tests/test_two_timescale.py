@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import BARTO, ODD, Plain, Toy
+from environments import BARTO, Plain, Toy
 
 from oda_rl.agents import (
     GridPartition,
@@ -104,16 +104,6 @@ def test_it_learns(env_id, steps, solved):
     assert sum(mean >= solved for mean in means) >= 2
 
 
-def test_it_learns_from_the_python_loop():
-    agent = TwoTimescaleAgent(Plain(gym.make("Acrobot-v1")), seed=0)
-    agent.learn(3000)
-    assert agent.n_cells >= 2
-    spread = agent.codevectors.std(axis=0)
-    assert np.isfinite(agent.codevectors).all()
-    assert (spread > 0).all()
-    assert (agent.evaluate(2, seed=0) >= -500).all()
-
-
 def test_predict_takes_one_or_a_batch():
     agent = TwoTimescaleAgent(BARTO, seed=0).learn(4_000)
     rng = np.random.default_rng(0)
@@ -151,12 +141,6 @@ def test_random_play_gives_units_and_then_the_cells_begin():
     np.testing.assert_array_equal(np.log2(engine.units[1]) % 1.0, 0.0)
 
 
-def test_std_stays_std():
-    engine = TwoTimescaleAgent("CartPole-v1", seed=0, metric="std").learn(4000)._engine
-    deviations = np.sqrt(engine.running_moments[1] / engine.state.seen)
-    np.testing.assert_allclose(engine.transforms[ql.LIVE], np.diag(1.0 / deviations), rtol=0.02)
-
-
 def test_a_matrix_gives_the_cells_their_distances():
     agent = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(4_000)
     ratio = agent.metric_ / np.array(MATRIX).clip(1e-12)
@@ -164,14 +148,6 @@ def test_a_matrix_gives_the_cells_their_distances():
     batch = np.random.default_rng(0).uniform(-1, 1, (200, 4)) * (2.4, 2, 0.2, 2)
     for x in batch:
         assert agent.cell(x) == oracles.nearest(agent.codevectors, np.array(MATRIX), x)
-
-
-@pytest.mark.parametrize("factor", [2.0**-60, 2.0**60])
-def test_a_matrix_counts_up_to_a_factor(factor):
-    usual = TwoTimescaleAgent(BARTO, seed=0, metric=MATRIX).learn(1500)
-    other = TwoTimescaleAgent(BARTO, seed=0, metric=np.array(MATRIX) * factor).learn(1500)
-    np.testing.assert_array_equal(other.episodes.rows[:, 1], usual.episodes.rows[:, 1])
-    np.testing.assert_allclose(other.codevectors, usual.codevectors, atol=1e-9)
 
 
 def test_a_matrix_may_leave_components_out():
@@ -334,17 +310,6 @@ def test_two_timescales_and_their_ratio():
     assert "tends to 0.01" in str(TwoTimescaleAgent("CartPole-v1"))
 
 
-@pytest.mark.parametrize("metric", ["std", "matrix"])
-@pytest.mark.parametrize("name", ["constant component", "scales", "duplicate"])
-def test_given_metrics_are_finite_where_components_are_odd(name, metric):
-    agent = TwoTimescaleAgent(
-        ODD[name](Toy), seed=0, metric=np.eye(2) if metric == "matrix" else metric
-    )
-    agent.learn(1500)
-    for array in (agent.q_values, agent.codevectors, agent.metric_, agent.scale_):
-        assert np.isfinite(array).all()
-
-
 def test_discrete_observations_have_a_hard_cell_each():
     env = gym.make("CliffWalking-v1", max_episode_steps=200)
     agent = TwoTimescaleAgent(env, seed=0).learn(20_000)
@@ -361,7 +326,7 @@ def test_a_trial_that_does_not_end_is_lost():
     assert contest.trial_steps < 10_000
 
 
-@pytest.mark.parametrize("unit", [1e-158, 1e-156, 1e-155, 1e-152, 1e-140])
+@pytest.mark.parametrize("unit", [1e-158, 1e-155, 1e-140])
 def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_path):
     space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
     env = gym.wrappers.TransformObservation(
@@ -409,16 +374,6 @@ def test_settings_of_a_partition_are_its_own(tmp_path):
         GridPartition(gamma=0.9)
 
 
-def test_wrapped_environments_train():
-    for wrapper in (
-        Plain,
-        gym.wrappers.NormalizeObservation,
-        lambda env: gym.wrappers.FrameStackObservation(env, 2),
-    ):
-        agent = TwoTimescaleAgent(wrapper(gym.make("CartPole-v1")), seed=0)
-        assert agent.learn(700).n_cells >= 2
-
-
 def test_more_features_than_covariances_can_have_are_refused():
     with pytest.raises(ValueError, match="its 300 components are too many for TwoTimescaleAgent"):
         TwoTimescaleAgent(Toy(n_features=300))
@@ -432,18 +387,6 @@ def test_observations_of_other_types(convert):
     env = gym.wrappers.TransformObservation(gym.make(BARTO), convert, None)
     agent = TwoTimescaleAgent(env, seed=0).learn(2000)
     assert agent.num_timesteps == 2000
-
-
-def test_stable_baselines3_evaluates_it():
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.monitor import Monitor
-
-    agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(5_000)
-    env = Monitor(gym.make("CartPole-v1"))
-    env.reset(seed=1)
-    returns, _ = evaluate_policy(agent, env, n_eval_episodes=10, return_episode_rewards=True)
-    # evaluate_policy resets once more before it plays, so the first episode is not of the seed.
-    assert returns == agent.evaluate(11, seed=1)[1:].tolist()
 
 
 def test_a_threshold_changes_nothing():

@@ -23,10 +23,10 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescal
 
 warnings.simplefilter("ignore")
 for kind in (FittedQAgent, TwoTimescaleAgent):
-    agent = kind("CartPole-v1", seed=3).learn(10_000)
+    agent = kind("CartPole-v1", seed=3).learn(4_000)
     agent.evaluate(2, seed=1)
     agent.explain([0.0, 0.0, 0.02, 0.0])
-    kind("MountainCar-v0", seed=3).learn(2_000).evaluate(2, seed=1)
+    kind("MountainCar-v0", seed=3).learn(1_500).evaluate(2, seed=1)
     agent = kind("Acrobot-v1", seed=3)
     observation, _ = agent.env.reset(seed=3)
     for _ in range(1_000):
