@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 
 import dask
@@ -264,10 +263,11 @@ def test_a_frame_has_names():
     assert classifier.score(frame, labels) > 0.95
 
 
-def kill_when(scheduler, transitions, pid):
-    """End a worker in the middle of what the cluster does."""
+def kill_when(scheduler, transitions, pid, ended):
+    """End a worker in the middle of what the cluster does, or never if that ends before."""
     while scheduler.transition_counter < transitions:
-        time.sleep(0.01)
+        if ended.wait(0.01):
+            return
     os.kill(pid, signal.SIGKILL)
 
 
@@ -278,10 +278,12 @@ def test_a_cluster_that_loses_a_worker_comes_to_the_same_bits(cluster, victim):
     wanted = clone(model).fit(lazy(points, n_blocks=4))
     with dask.config.set(scheduler=None), Client(cluster) as client:
         array = client.persist(lazy(points, n_blocks=4))
-        arguments = cluster.scheduler, cluster.scheduler.transition_counter + 300, victim
+        ended, transitions = threading.Event(), cluster.scheduler.transition_counter + 60
+        arguments = cluster.scheduler, transitions, victim, ended
         killer = threading.Thread(target=kill_when, args=arguments)
         killer.start()
         model.fit(array)
+        ended.set()
         killer.join()
         assert victim not in client.run(os.getpid).values()
         labels = model.predict(array).compute()
