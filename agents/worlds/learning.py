@@ -331,7 +331,7 @@ class _Fit:
         self.at = at = at.ignoring(noise_among(at, *seen))
         self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
         usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
-        self.usable = usable  # steps after which no component was cut off
+        self.usable: IntArray = usable  # steps after which no component was cut off
         on = ~seen.ended | seen.ended.all()
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
         self.rewards = fit_rewards(at, *steps, boxed, rng)

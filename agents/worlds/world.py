@@ -342,8 +342,10 @@ class World:
             goes_on &= ~over
             if not goes_on.any():
                 break
-        columns = (np.stack(column, axis=1) for column in (observations, actions, rewards))
-        return Imagined(*columns, lengths, ended, lost)
+        return Imagined(
+            np.stack(observations, axis=1), np.stack(actions, axis=1), np.stack(rewards, axis=1),
+            lengths, ended, lost,
+        )  # fmt: skip
 
     def _decide(self, policy: AnyPolicy) -> Callable[[FloatArray], FloatArray]:
         """Return the function from observations, shape (m, d), to codes of actions, (m, C)."""
