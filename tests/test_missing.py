@@ -237,7 +237,7 @@ def test_annealing_is_by_what_is_observed_and_keeps_its_mean():
 
 
 def test_lloyds_iteration_lowers_what_it_should():
-    points = with_holes(blobs(300, 27)[0], 0.3, 28)
+    points = with_holes(blobs(300, 63)[0], 0.3, 64)
     start = imputed(points)[:6]
     found = lloyd(points, np.ones(300), start)
 

@@ -20,7 +20,9 @@ from oda_rl import (
     ConvexClustering,
     DistributedGaussianMixture,
     KernelVectorQuantization,
+    ODAClassifier,
     ODAClusterer,
+    ODARegressor,
     SGDGaussianMixture,
     StochasticEMGaussianMixture,
     StochasticVQ,
@@ -148,34 +150,41 @@ def test_in_a_stream_they_are_over_the_mean_so_far_in_blocks_of_any_size(learner
         assert found[i] == pytest.approx(weight / mean, rel=1e-12)
 
 
-FACTORS = [2.0**-26, 2.0**26]  # about 1e-8 and 1e8: they and their roots are exact
-
-
 def said(model, X):
     names = ("predict", "predict_proba", "transform", "decision_function", "score_samples")
     return [getattr(model, name)(X) for name in names if hasattr(model, name)]
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", ESTIMATORS)  # factors and their roots are exact
 def test_a_common_factor_changes_nothing(name):
     data = [part[::3] for part in samples(name)]
     weights = np.random.default_rng(2).exponential(size=len(data[0]))
-    fits = [
-        estimator(name).fit(*data, sample_weight=factor * weights) for factor in (1.0, *FACTORS)
+    models = [
+        [estimator(name).fit(*data, sample_weight=factor * weights) for factor in (1.0, 2.0**-26)]
     ]
-    streams = []
-    if hasattr(fits[0], "partial_fit"):
-        for factor in (1.0, *FACTORS):
+    if hasattr(models[0][0], "partial_fit"):
+        streams = []
+        for factor in (1.0, 2.0**26):
             model = estimator(name).partial_fit(*data, sample_weight=factor * weights)
             streams.append(model.partial_fit(*data, sample_weight=factor * weights[::-1]))
-    for models in (fits, streams):
-        for model in models[1:]:
-            for found, wanted in zip(said(model, data[0]), said(models[0], data[0]), strict=True):
-                np.testing.assert_array_equal(found, wanted)
+        models.append(streams)
+    for pair in models:
+        for found, wanted in zip(*(said(model, data[0]) for model in pair), strict=True):
+            np.testing.assert_array_equal(found, wanted)
     equal = estimator(name).fit(*data, sample_weight=np.full(len(weights), 1e-8))
     plain = estimator(name).fit(*data)
     for found, wanted in zip(said(equal, data[0]), said(plain, data[0]), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [ODAClassifier, ODARegressor])
+def test_weights_count_in_the_choice_of_a_size(kind):
+    one, other = (
+        kind("auto", random_state=0).fit(POINTS, LABELS, sample_weight=factor * WEIGHTS)
+        for factor in (1.0, 2.0**26)
+    )
+    assert one.best_params_ == other.best_params_
+    np.testing.assert_array_equal(one.predict(POINTS), other.predict(POINTS))
 
 
 def test_the_effective_sample_size_is_kishs():
@@ -218,16 +227,6 @@ def test_rows_are_shown_as_often_as_they_weigh():
         assert abs(times - weights * 100 / weights.sum()).max() < 1.0
     many = weighted(np.arange(200.0)[:, None], np.full(200, 0.2))
     assert sorted(many.shown(rng)) == list(range(200))
-
-
-def test_rows_are_drawn_by_their_weights():
-    data = weighted(np.arange(4.0)[:, None], np.array([1e-300, 1.0, 3.0, 1e15]))
-    rng = np.random.RandomState(0)
-    seconds = [data.draw(2, rng)[1] for _ in range(4000)]
-    # Of a standard deviation of .007; the first row is never the second that is drawn.
-    assert np.mean(np.array(seconds) == 2) == pytest.approx(0.75, abs=0.03)
-    assert sorted(data.draw(4, rng)) == [0, 1, 2, 3]
-    assert len(data.draw(9, rng)) == 9
 
 
 def test_what_weighs_nothing_is_not_scored():
