@@ -48,7 +48,7 @@ class Imagination:
 
     def returns_of(self, rule: tuple[FloatArray, FloatArray], starts: FloatArray) -> FloatArray:
         """Return the returns of one rule, (scores, outputs), from n starts, shape (n,)."""
-        return self.returns(rule[0][None], rule[1][None], starts)[0]
+        return np.asarray(self.returns(rule[0][None], rule[1][None], starts)[0])
 
     def means(
         self, vectors: FloatArray, n: int, explore: bool = False, wide: bool = False

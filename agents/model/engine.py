@@ -302,7 +302,7 @@ class ModelEngine(Engine):
         """Record the last episode, and decide what the next one is played with."""
         played, whole = running.played, running.whole
         if played is not None and whole:
-            self.planner.note(played, running.start, *self.outcomes.latest)
+            self.planner.note(played, running.start, self.outcomes.latest)
         if played is not self._newest:
             self._confirmed += self.state.last_length
             self._confirming += 1

@@ -13,13 +13,14 @@ from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
 from oda_rl.agents.distilling.search import Effort, Imagination, search
 from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.model.experience import Arrays, Candidate, Memory, Outcomes, values
+from oda_rl.agents.model.experience import Candidate, Memory, Outcomes, values
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.rules.editing import Clauses, within
 from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.learning import (
     N_LAWS,
+    Arrays,
     Learned,
     learn_world,
     world_from_arrays,
@@ -134,7 +135,7 @@ class Planner:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
 
-    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
+    def note(self, played: Any, start: FloatArray, outcome: tuple[float, int, bool]) -> None:
         """Record a real episode that was played with one candidate from its start to its end.
 
         ``start`` has shape (d,); ``outcome`` is the return, the length, and whether it terminated.
@@ -144,7 +145,7 @@ class Planner:
         if not any(played is one for one in self.candidates):
             self.candidates.append(played)
             self._drop_worst()
-        played.note(start.copy(), *outcome, self.memory.n)
+        played.note(start.copy(), *outcome, moment=self.memory.n)
         latest = played.compared(self.outcomes.horizon)[-1:]
         played.imagined.append(self._imagined_from(played, start[None], latest)[0])
 

@@ -21,11 +21,11 @@ import numpy.typing as npt
 
 from oda_rl._compile import allocating, compiled
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.model.experience import Arrays, Memory, Outcomes
+from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.worlds.learning import CodedSteps, learn_world
+from oda_rl.agents.worlds.learning import Arrays, CodedSteps, learn_world
 from oda_rl.agents.worlds.simulation import predict, without_noise
 from oda_rl.diagram import ordered
 from oda_rl.files.schema import Member, check, real, require, whole

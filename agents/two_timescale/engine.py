@@ -285,11 +285,11 @@ class OnlineEngine(Engine):
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((0, 2))
         flags = np.array([step.terminated, step.truncated, step.learns, step.acts])
-        points = [array.astype(np.float64) for array in (step.after, step.observations)]
+        after, observations = step.after.astype(np.float64), step.observations.astype(np.float64)
         env, learned = 0, False
         while env < n:
             events, env, learned = ql.step_together(
-                env, learned, *points, step.rewards, flags, actions, self._views
+                env, learned, after, observations, step.rewards, flags, actions, self._views
             )
             if events & EPISODE_END:
                 ended = np.vstack([ended, [self.state.last_return, self.state.last_length]])

@@ -156,7 +156,7 @@ class BaseODATree(CellEstimator):
         return self._divergence.restore(self._embedded_codevectors())
 
     @property
-    def weights_(self) -> FloatArray:
+    def weights_(self) -> FloatArray:  # type: ignore[override]
         """Share of the data in each leaf, shape (K,)."""
         weights: FloatArray = self._tree.table.weights[self._tree.table.is_leaf]
         return np.asarray(weights / weights.sum())
@@ -171,7 +171,7 @@ class BaseODATree(CellEstimator):
         return self._tree.plan.divergence
 
     def _embedded_codevectors(self) -> FloatArray:
-        return self._tree.table.means[self._tree.table.is_leaf]
+        return np.asarray(self._tree.table.means[self._tree.table.is_leaf])
 
     def _cells(self, points: FloatArray) -> IntArray:
         return self._tree.table.leaf_numbers[self._nodes(points)]
