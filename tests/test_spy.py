@@ -86,10 +86,12 @@ def made(make, kind, space, n_envs=1):
     whole = continuous and space.dtype == np.int64
     why = None
     if kind in (CodevectorAgent, ModelAgent) and (continuous or kind is CodevectorAgent):
+        whys = []
         if n_envs > 1:
-            why = rf"env has {n_envs} environments: .*it must be one environment; "
-        elif whole or not continuous:
-            why = r"action_space is .*: it must be a bounded Box of floats"
+            whys.append(rf"env has {n_envs} environments: .*it must be one environment; ")
+        if whole or not continuous:
+            whys.append(r"action_space is .*: it must be a bounded Box of floats")
+        why = "|".join(whys) or None
     if why is None:
         return make()
     with pytest.raises((TypeError, ValueError), match=why):
