@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,8 +40,12 @@ class Failing(Plain):
     def step(self, action):
         Failing.t += 1
         if Failing.t == Failing.at:
-            raise ZeroDivisionError("the robot fell over")
+            Failing.fail()
         return self.env.step(action)
+
+    @staticmethod
+    def fail():
+        raise ZeroDivisionError("the robot fell over")
 
 
 gym.register(
@@ -68,30 +73,28 @@ def kill_when(process, due):
 # ---------------------------------------------------------------- resuming
 
 
-@pytest.mark.parametrize("given", ["same", "nothing"])
-def test_a_killed_training_is_resumed(given, tmp_path, capsys):
-    whole, folder = tmp_path / "whole", tmp_path / "run"
+def test_a_killed_training_is_resumed(tmp_path, capsys):
+    whole, folder, copy = tmp_path / "whole", tmp_path / "run", tmp_path / "copy"
     options = [*("--seed", "5", "--partition", "som", "--gamma", "0.99")]
-    options += ["--total-timesteps", str(STEPS)]
+    options += ["--total-timesteps", str(STEPS), "--checkpoint-every", "2000"]
     assert main([*ONLINE, *options, "--out", str(whole)]) == 0
-    resumed = [*options, "--checkpoint-every", "2000", "--out", str(folder)]
     checkpoint = folder / "checkpoint.zip"
-    process = subprocess.Popen(command(*ONLINE, *resumed), stdout=subprocess.DEVNULL)
+    words = command(*ONLINE, *options, "--out", str(folder))
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     kill_when(process, lambda: checkpoint.exists() and steps_in(checkpoint) >= STEPS // 10)
     assert "agent.zip" not in files_in(folder)
-    capsys.readouterr()
-    if given == "same":
-        assert main([*ONLINE, *resumed, "--resume"]) == 0
-    else:
-        assert parse(["train", "--resume", "--out", str(folder)]).checkpoint_every == 2000
-        assert main(["train", "--resume", "--out", str(folder)]) == 0
-    assert "resuming after" in capsys.readouterr().out
-    assert files_in(folder) == files_in(whole)
-    ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, folder)]
-    assert ends[0] == ends[1]
-    configs = [json.loads((one / "config.json").read_text()) for one in (whole, folder)]
-    assert configs[0] == configs[1]
-    assert configs[0]["seed"] == 5
+    shutil.copytree(folder, copy)
+    assert parse(["train", "--resume", "--out", str(copy)]).checkpoint_every == 2000
+    for place, given in ((folder, [*ONLINE, *options]), (copy, ["train"])):
+        capsys.readouterr()
+        assert main([*given, "--resume", "--out", str(place)]) == 0
+        assert "resuming after" in capsys.readouterr().out
+        assert files_in(place) == files_in(whole)
+        ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, place)]
+        assert ends[0] == ends[1]
+        configs = [json.loads((one / "config.json").read_text()) for one in (whole, place)]
+        assert configs[0] == configs[1]
+        assert configs[0]["seed"] == 5
     assert main(["train", "--resume", "--out", str(folder)]) == 0
     assert f"has ended after {STEPS:,} steps" in capsys.readouterr().out
     more = ["--total-timesteps", str(STEPS + 500), "--n-eval-episodes", "2"]
@@ -149,9 +152,9 @@ def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
 
 
 def test_without_a_checkpoint_it_begins(tmp_path):
-    arguments = [*ONLINE, "--total-timesteps", "2000", "--resume", "--out", str(tmp_path / "run")]
+    arguments = [*ONLINE, "--total-timesteps", "700", "--resume", "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
-    assert load_agent(tmp_path / "run").num_timesteps == 2000
+    assert load_agent(tmp_path / "run").num_timesteps == 700
 
 
 def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
@@ -162,8 +165,7 @@ def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
     assert "checkpoint.zip" not in files_in(interrupted)
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_signals_save_what_was_learned(kind, tmp_path):
+def test_a_signal_ends_a_process_that_saves_what_was_learned(tmp_path):
     folder, out = tmp_path / "run", tmp_path / "out"
     words = [*ONLINE, "--total-timesteps", "2000000000", "--checkpoint-every", "2000"]
     with open(out, "w") as file:
@@ -173,7 +175,7 @@ def test_signals_save_what_was_learned(kind, tmp_path):
         checkpoint = folder / "checkpoint.zip"
         while process.poll() is None and not (checkpoint.exists() and steps_in(checkpoint) > 5000):
             time.sleep(0.02)
-        process.send_signal(kind)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 130
     assert "Interrupted after" in out.read_text()
     assert {"agent.zip", "config.json", "checkpoint.zip"} <= files_in(folder)
@@ -181,8 +183,17 @@ def test_signals_save_what_was_learned(kind, tmp_path):
 
 
 def usual_signals():
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(one, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGHUP])
+def test_other_signals_do_the_same(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Failing, "fail", lambda: signal.raise_signal(kind))
+    usual = signal.getsignal(kind)
+    assert main([*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path)]) == 130
+    assert "Interrupted after" in capsys.readouterr().out
+    assert load_agent(tmp_path).num_timesteps == Failing.at
+    assert signal.getsignal(kind) == usual
 
 
 def test_a_second_ctrl_c_saves_nothing_more(tmp_path, monkeypatch, capsys):
@@ -228,7 +239,6 @@ def test_invalid_folders(tmp_path, capsys):
 
 
 def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
-    Failing.at = 700
     words = [*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path)]
     with pytest.raises(ZeroDivisionError, match="the robot fell over"):
         main(words)
@@ -237,8 +247,8 @@ def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
     assert ".lock" not in files_in(tmp_path)
 
 
-def test_before_the_first_step_there_is_nothing_to_save(tmp_path):
-    Failing.at = 1
+def test_before_the_first_step_there_is_nothing_to_save(tmp_path, monkeypatch):
+    monkeypatch.setattr(Failing, "at", 1)
     with pytest.raises(ZeroDivisionError):
         main([*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()
@@ -278,11 +288,3 @@ def test_a_folder_is_of_one_agent(tmp_path):
     own = {"agent.zip", "config.json", "monitor.csv", "learning_curve.png", "partition.png"}
     assert after == own | {"notes.txt"} | (after & {"metric.png", "bifurcation.png"})
     assert {f"{name}.png" for name in FIGURES} >= {name for name in after if name.endswith("png")}
-
-
-def test_a_save_removes_what_is_of_the_agent_before(tmp_path):
-    for name in OF_AGENT:
-        (tmp_path / name).write_text("of another")
-    (tmp_path / "notes.txt").write_text("mine")
-    TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
-    assert files_in(tmp_path) == {"agent.zip", "config.json", "monitor.csv", "notes.txt"}
