@@ -37,7 +37,7 @@ from oda_rl.files.schema import Member, check, real, require, within
 NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
-ROUND, RARER = 100, 0.01  # steps from one slow step to the next, or share of all steps so far
+ROUND = 100  # steps from one slow step to the next
 FULL = 0.9  # share of the cells that ends cooling
 SPLIT_SAMPLES = 30.0
 ROOM = 16  # one cell in so many is given up in a slow step, at most, for later births
@@ -387,8 +387,7 @@ class OnlineEngine(Engine):
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
         state = self.state
-        rarer = int(RARER * state.steps) if self.partition is None else 0
-        state.next_slow = state.steps + max(ROUND, rarer)
+        state.next_slow = state.steps + ROUND
         self._end_endless_trials()
         if self.config.metric == "learned" and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
