@@ -3,9 +3,10 @@
 =============  ==================================================================================
 bold           nine episodes of ten while their mean return is that of timid ones, less half a
                standard deviation, or more; else one of twenty
-snapshot       the policy as it is plays ten episodes, while its mean return plus a standard error
-               reaches the incumbent's score; for at most a fifth of all steps. Given up where an
-               episode does not end
+snapshot       where returns of learning, plus a standard deviation, reach the incumbent's mean,
+               and else each eighth time: the policy as it is plays ten episodes, while its mean
+               return plus a standard error reaches the incumbent's score; for at most a fifth of
+               all steps. Given up where an episode does not end
 constant       each numbered action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps
 score          mean return less a standard error: the greatest one wins, and is delivered
@@ -28,6 +29,7 @@ BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
 TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.2, 0.1, 0.05  # of all steps
+STUBBORN = 8  # of so many trials that promise nothing one is made
 TRIAL_PAUSE = 0.5  # in episodes of the longest length
 CHECK_BELOW = 0.5  # standard deviations
 FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
@@ -136,6 +138,9 @@ class Contest(State):
             return NONE
         elif 0 < best.n < TRIAL_EPISODES + RETRIAL * self.trials:
             self.kind, self.quota = REPLAY, REPLAYS
+        elif best.n and learning.mean + deviation <= best.mean and self.trials % STUBBORN:
+            self.trials += 1  # not promising; exploration may hide what a policy is worth, though
+            return NONE
         else:
             self.kind, self.quota = SNAPSHOT, TRIAL_EPISODES
             self.snapshot.n = 0
