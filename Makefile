@@ -42,9 +42,9 @@ lint: $(VENV)/developing
 	cp -pR oda_rl build/installed && cp -pR agents envs build/installed/oda_rl
 	cd build/installed && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p oda_rl
 
-# Known vulnerabilities of what is installed.
+# Licences of what the package needs, and known vulnerabilities where they can be looked up.
 audit: $(VENV)/developing
-	$(BIN)/uv tool run pip-audit --path $$($(BIN)/python -c "import site; print(site.getsitepackages()[0])")
+	$(BIN)/python scripts/audit.py
 
 # The site, in build/site; its examples run. Warnings are errors.
 docs: $(VENV)/developing

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -233,6 +234,17 @@ def test_invalid_folders(tmp_path, capsys):
     (tmp_path / "file").write_text("mine")
     assert main([*ONLINE, "--out", str(tmp_path / "file" / "run")]) == 2
     assert "which cannot be written to: Not a directory" in capsys.readouterr().err
+
+
+def test_a_disk_without_space_is_refused(tmp_path, capsys):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, usual[1]))
+    try:
+        assert main([*ONLINE, "--out", str(tmp_path / "run")]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert "where 32 MB for the agent and its checkpoint cannot be" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 # ---------------------------------------------------------------- what fails

@@ -385,7 +385,7 @@ class TablePlanner:
         action = int(np.where(best, self._edges.counts[state], np.inf).argmin())
         return action, self._codes[action]
 
-    def note(self, played: Any, start: FloatArray, *outcome: Any) -> None:
+    def note(self, played: Any, start: FloatArray, outcome: tuple[float, int, bool]) -> None:
         """Record a real episode that was played with a table from its start to its end."""
         if isinstance(played, Table):
             played.returns.append(outcome[0])

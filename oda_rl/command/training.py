@@ -35,14 +35,15 @@ from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.command.reporting import Evaluation, evaluated, metric_table, summary, write_figures
-from oda_rl.files.archive import load_archive, refuse_links, sweep
+from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
 Algo = Literal["fitted", "codevector", "two-timescale", "model"]
 
 INTERRUPTED = 130  # the exit code that shells report for Ctrl-C
 CHECKPOINT_FILE = "checkpoint.zip"
-_LOG, _LOCK = "tensorboard", ".lock"
+_LOG, _LOCK, _RESERVE = "tensorboard", ".lock", ".reserve"
+_RESERVED = 32_000_000  # bytes of disk for the agent and its checkpoint
 
 
 @dataclass(frozen=True)
@@ -429,8 +430,10 @@ def train(options: TrainFitted, console: Console) -> int:
             return 0
         if resumed is not None:
             console.print(f"resuming after {steps:,} steps")
-        evaluation = _trained(agent, options, resumed == checkpoint, further, console)
-        _save(agent, options)
+        with _reserved(folder) as free:
+            evaluation = _trained(agent, options, resumed == checkpoint, further, console, free)
+            free()
+            _save(agent, options)
         _report(agent, options, evaluation, console)
         if evaluation is not None:
             _remove(checkpoint)
@@ -454,7 +457,12 @@ def _loaded(options: TrainFitted, file: Path) -> Agent:
 
 
 def _trained(
-    agent: Agent, options: TrainFitted, resumes: bool, further: int, console: Console
+    agent: Agent,
+    options: TrainFitted,
+    resumes: bool,
+    further: int,
+    console: Console,
+    free: Callable[[], None],
 ) -> Evaluation | None:
     """Resume, train for further steps and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
@@ -480,6 +488,7 @@ def _trained(
             console.print("The same command with --resume continues.")
         return None
     except Exception:
+        free()
         if agent.num_timesteps > 0:
             _save(agent, options)
             steps = f"{agent.num_timesteps:,} steps"
@@ -525,7 +534,7 @@ def _in_use(folder: Path) -> Iterator[None]:
     Raises OSError if the folder is not writable, holds symbolic links instead of its files, or is
     in use by another training.
     """
-    written = (*OF_AGENT, CHECKPOINT_FILE, _LOG, _LOCK)
+    written = (*OF_AGENT, CHECKPOINT_FILE, _LOG, _RESERVE, _LOCK)
     refuse_links(*(folder / name for name in written))
     is_new = not folder.exists()
     try:
@@ -545,6 +554,27 @@ def _in_use(folder: Path) -> Iterator[None]:
         if is_new:
             with suppress(OSError):
                 folder.rmdir()  # if it is empty
+
+
+@contextmanager
+def _reserved(folder: Path) -> Iterator[Callable[[], None]]:
+    """Reserve disk space, so that the agent can be saved; yields the function that frees it.
+
+    Raises OSError if there is too little space.
+    """
+    path = folder / _RESERVE
+    try:
+        try:
+            with open(path, "wb", opener=open_unlinked) as file:
+                file.write(bytes(_RESERVED))
+        except OSError as error:
+            raise OSError(
+                f"out is {str(folder)!r}, where {_RESERVED / 1e6:,.0f} MB for the agent and its "
+                f"checkpoint cannot be reserved: {error.strerror}"
+            ) from error
+        yield lambda: _remove(path)
+    finally:
+        _remove(path)
 
 
 def _remove(path: Path) -> None:
