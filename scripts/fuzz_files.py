@@ -1,24 +1,14 @@
 """Change files at random, load them, and use what was loaded: nothing may crash or hang.
 
-Every class that saves is trained a little and saved. Bytes, the zip's structure, arrays and JSON of
-its file are changed, the latter with valid checksums. What still loads is used: it predicts, acts,
-learns on, explains, exports and is saved. Child processes make, load and use some hundred cases
-each, and report them one after another, so that a crash is seen, and which case it was. Linux alone
-says what each takes of memory. A case is
+Every class that saves is trained a little and saved. Its file is changed, if not in its bytes, with
+valid checksums. Loaded objects predict, act, learn on, explain, export and are saved. Cases run in
+child processes, so that a crash is seen; memory is measured on Linux alone. A case is
 
-refused
-    with :class:`oda_rl.InvalidFileError`, as it should be;
-harmless
-    it loads, and whatever is done with it ends, if with an exception of Python;
-wrong
-    refused with another exception;
-costly
-    loading took more than a second of the processor, or 100 MB and the size of the file of memory;
-crashed, or hung
-    the process died, or loading or using took too long.
-
-Blocks of cases that were tried are in results/fuzz_files.jsonl, and not tried again; their counts
-go to results/fuzz_files.csv, and files that escaped to the folder --keep.
+refused        with :class:`oda_rl.InvalidFileError`, as it should be
+harmless       it loads, and each use ends, perhaps with an exception of Python
+wrong          refused with another exception
+costly         loading took more than a second, or 100 MB beyond the size of the file
+crashed, hung  the process died, or loading or using took too long
 
     python scripts/fuzz_files.py --cases 200              # of each class
     python scripts/fuzz_files.py --only infex --keep escaped
@@ -138,7 +128,7 @@ def _max_megabytes() -> float:
 
 
 def attack(own: Subject, cases: int, seed: int, keep: Path | None) -> Row:
-    """Try so many cases of a class; returns how many had which outcome, and what loading took."""
+    """Try so many cases of a class; return counts of outcomes, and the most that loading took."""
     counts: Counter[str] = Counter()
     seconds = megabytes = 0.0
     own.use(own.load(own.file), True)  # children find all that is compiled

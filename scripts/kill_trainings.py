@@ -6,8 +6,6 @@ process is killed while it imports, learns or writes; another resumes, and may b
 final file must equal that of an uninterrupted training, except for times.
 
     python scripts/kill_trainings.py --kills 200
-
-Writes results/kill_trainings.csv, a row for each kill.
 """
 
 import subprocess
@@ -20,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, refuse_reserved, say, start
+from common.experiment import CONSOLE, FIRST_SEEDS, Experiment, chosen, say, start
 from common.summaries import Column, Row, Rows, Table
 from common.trainings import CASES, COMMAND, content
 from rich.progress import Progress
@@ -110,28 +108,25 @@ class Options:
     """Number of kills."""
     only: tuple[str, ...] = ()
     """Names of the trainings; all by default."""
-    first_seed: int = FIRST_SEEDS["kill_trainings"]
-    """Seed of the moments."""
 
 
 def main(options: Options) -> None:
-    refuse_reserved([options.first_seed])
-    names, rng = chosen(options.only, CASES), np.random.default_rng(options.first_seed)
+    names, rng = chosen(options.only, CASES), np.random.default_rng(FIRST_SEEDS[EXPERIMENT.name])
     rows: list[Row] = []
     with TemporaryDirectory() as place, Progress(console=CONSOLE) as line:
         folder = Path(place)
         task = line.add_task("undisturbed", total=len(names))
-        whole = []
+        undisturbed = []
         for name in names:
             file = folder / f"{name}.zip"
             ended(name, file)  # which compiles, if that has to be
             file.unlink()
             seconds, idle = (ended(name, file) for _ in range(2))
             ends = content(CASES[name].load(file), folder / "content.zip")
-            whole.append((name, (idle, seconds), ends))
+            undisturbed.append((name, (idle, seconds), ends))
             line.advance(task)
         kills = line.add_task("kills", total=options.kills)
-        for training in cycle(whole):
+        for training in cycle(undisturbed):
             most = min(_MAX_KILLS, options.kills - len(rows))
             rows += disturbed(*training, most, rng, folder)
             line.update(kills, completed=len(rows))

@@ -1,20 +1,16 @@
 """Write the tables of README and docs anew, from the rows in results/, and put the figures there.
 
-A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``; what stands
-there is what ``tables`` of the script that makes the rows says of them. Figures that
-scripts have left in results/ are copied to docs/figures/.
+A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``, and is made by
+``tables`` of the script that makes the rows. Figures in results/ are copied to docs/figures/.
 
-Run: python scripts/render_tables.py [--check]
-With --check nothing is written: it says what differs, and fails if anything does.
+Run: python scripts/render_tables.py
 """
 
 import re
 import shutil
-import sys
 from importlib import import_module
 from pathlib import Path
 
-import tyro
 from benchmarks import NAMES as BENCHMARKS
 from common.summaries import Rows
 
@@ -62,13 +58,7 @@ def rendered(results: Path) -> dict[str, str]:
 
 
 def render(page: str, tables: dict[str, str]) -> str:
-    """Return a page with its tables written anew.
-
-    Raises
-    ------
-    ValueError
-        If the page names a table that nobody makes.
-    """
+    """Return a page with its tables written anew; ValueError if one of them is unknown."""
 
     def table(match: re.Match[str]) -> str:
         name = match["name"]
@@ -79,14 +69,7 @@ def render(page: str, tables: dict[str, str]) -> str:
     return _BLOCK.sub(table, page)
 
 
-def main(check: bool = False) -> None:
-    """Render all pages.
-
-    Parameters
-    ----------
-    check
-        Write nothing; fail if a table differs from its rows.
-    """
+def main() -> None:
     tables = rendered(ROOT / "results")
     different = []
     for name in PAGES:
@@ -94,17 +77,13 @@ def main(check: bool = False) -> None:
         after = render(before, tables)
         if after != before:
             different.append(name)
-            if not check:
-                (ROOT / name).write_text(after, encoding="utf-8")
-    if not check:
-        for name, made in FIGURES.items():
-            for path in (ROOT / f"results/{made}{ending}" for ending in (".png", ".gif")):
-                if path.is_file():
-                    shutil.copy(path, ROOT / f"docs/figures/{name}{path.suffix}")
-    if check and different:
-        sys.exit(f"tables differ from their rows in {', '.join(different)}")
-    print(f"{'different' if check else 'written'}: {', '.join(different) or 'nothing'}")
+            (ROOT / name).write_text(after, encoding="utf-8")
+    for name, made in FIGURES.items():
+        for path in (ROOT / f"results/{made}{ending}" for ending in (".png", ".gif")):
+            if path.is_file():
+                shutil.copy(path, ROOT / f"docs/figures/{name}{path.suffix}")
+    print(f"written: {', '.join(different) or 'nothing'}")
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    main()

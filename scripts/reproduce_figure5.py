@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from common.experiment import FIRST_SEEDS, Experiment, Selection, chosen, say, start
-from common.summaries import Row, Rows, open_axes
+from common.summaries import Row, Rows
 
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.runs.parallel import Run, rows_of
@@ -58,12 +58,8 @@ class Point:
     traces: bool
     partition: str
     config: Mapping[str, Any]
-    own: tuple[str, tuple[Any, ...]] | None
+    own: tuple[str, tuple[Any, ...]] = "", (None,)
     """A setting of the partition's own that is drawn, too."""
-
-    @property
-    def name(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in NAME}
 
 
 def points() -> list[Point]:
@@ -82,7 +78,7 @@ def points() -> list[Point]:
         for bins in (2, 3, 4, 5):
             ranges = [[-half, half] for half in HALF_RANGES]
             config = {"metric": PAPER, "bins": bins, "ranges": ranges}
-            found.append(Point("grid", "paper", f"{bins}^4", traces, "grid", config, None))
+            found.append(Point("grid", "paper", f"{bins}^4", traces, "grid", config))
         for bins in (2, 4, 6):
             own = ("spread", (1.0, 1.5, 2.0, 3.0, 4.0))
             config = {"metric": "std", "bins": bins}
@@ -92,13 +88,13 @@ def points() -> list[Point]:
 
 def draws(point: Point, n: int) -> list[Row]:
     rng = np.random.default_rng(0)
-    space = {**SPACE, "trace_decay": TRACES, "own": (point.own or ("", (None,)))[1]}
+    space = {**SPACE, "trace_decay": TRACES, "own": point.own[1]}
     found = []
     for _ in range(n):
         # One number each, whatever the space, so that all points try the same.
         drawn = {name: given[int(rng.random() * len(given))] for name, given in space.items()}
         own = drawn.pop("own")
-        if point.own is not None:
+        if point.own[0]:
             drawn[point.own[0]] = own
         if not point.traces:
             drawn["trace_decay"] = 0.0
@@ -120,8 +116,8 @@ def train(
 
 def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> Row:
     return {
-        **point.name, "partition": point.partition, "config": point.config, "drawn": drawn,
-        "seed": seed, "steps": steps,
+        **{name: getattr(point, name) for name in (*NAME, "partition", "config")},
+        "drawn": drawn, "seed": seed, "steps": steps,
     }  # fmt: skip
 
 
@@ -180,6 +176,11 @@ def tables(rows: Rows) -> dict[str, str]:
 
 
 def draw(rows: Rows) -> Any:
+    def place(at: Rows) -> tuple[float, ...]:
+        means = at.column("mean")
+        quartiles = np.percentile(means, (50, 25, 75))
+        return (at.column("cells").mean(), *quartiles, np.mean(means >= SOLVED))
+
     panels = new_axes(10.0, 7.0, columns=2, rows=2)
     panels[0].figure.subplots_adjust(left=0.08, right=0.98, top=0.94, bottom=0.15, hspace=0.12)
     looks = {
@@ -208,18 +209,12 @@ def draw(rows: Rows) -> Any:
             ax.set_xticks([4, 8, 16, 32, 64, 128, 256, 512, 1024])
             ax.xaxis.set_major_formatter("{x:.0f}")
             ax.grid(axis="y", alpha=0.25)
-    open_axes(*panels)
+            ax.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("time steps balanced: median, quartiles")
     panels[2].set_ylabel(f"share of seeds with a mean ≥ {SOLVED:.0f}")
     handles, labels = panels[2].get_legend_handles_labels()
     panels[0].figure.legend(handles, labels, loc="lower center", ncols=3, frameon=False)
     return panels[0]
-
-
-def place(own: Rows) -> tuple[float, ...]:
-    means = own.column("mean")
-    quartiles = np.percentile(means, (50, 25, 75))
-    return (own.column("cells").mean(), *quartiles, np.mean(means >= SOLVED))
 
 
 @dataclass(frozen=True)

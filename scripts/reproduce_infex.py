@@ -4,9 +4,9 @@ Parts, each of which can be left out with --only:
 
 table     Table 1 of the paper: mean log-likelihood (kernels of height 1) on 110 images of each
           digit of USPS, pixels from 0 to 255, by convex clustering, INFEX, and EM with as many
-          components from 20 random starts. INFEX stops at a gap of 1e-6, priced from all samples.
+          components from 20 random starts.
 codebook  Figures 3 and 4: margin and number of codebook vectors of INFEX and of kernel vector
-          quantization. INFEX ends after 40 rounds if it has not converged before.
+          quantization.
 toy       Figures 1 and 2: a Gaussian and a ring; exemplars among the samples against a grid.
 density   held-out log-density beside KernelDensity of the same bandwidth, and fit times beside
           GaussianMixture with as many components; mixtures in 4 and in 16 dimensions.
@@ -59,11 +59,9 @@ def images(folder: str, rng: np.random.Generator) -> FloatArray:
 
 
 def fitted(model: Any, points: FloatArray) -> tuple[Any, float]:
-    begun = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(points)
-    return model, time.perf_counter() - begun
+        return model, seconds(lambda: model.fit(points))
 
 
 def expectation_maximisation(
@@ -127,19 +125,15 @@ def ring_and_gaussian(rng: np.random.Generator) -> FloatArray:
     return np.concatenate([ring, 5.0 + 0.5 * rng.normal(size=(33, 2))])
 
 
-def grid(n: int) -> FloatArray:
-    """Candidates in [-2, 7]²."""
-    axis = np.linspace(-2.0, 7.0, n)
-    return np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-
-
 def toy(seed: int, candidates: int) -> Row:
-    """Likelihood with a grid of n² candidates; 0: the samples; -1: anywhere."""
+    """Likelihood with a grid of n² candidates in [-2, 7]²; 0: the samples; -1: anywhere."""
     points = ring_and_gaussian(np.random.default_rng(seed))
     if candidates < 0:
         model: Any = INFEX(bandwidth=TOY_SIGMA, random_state=seed).fit(points)
     else:
-        given = None if candidates == 0 else grid(candidates)
+        axis = np.linspace(-2.0, 7.0, candidates)
+        grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+        given = None if candidates == 0 else grid
         model = ConvexClustering(TOY_SIGMA, candidates=given).fit(points)
     return {"value": model.objective_value_, "n": len(model.weights_)}
 
@@ -155,10 +149,7 @@ def density(seed: int, d: int, factor: float) -> Row:
     kernels = KernelDensity(bandwidth=bandwidth).fit(train)
     model = INFEX(bandwidth=bandwidth, random_state=seed)
     infex, taken = fitted(model, train)
-    mixture = GaussianMixture(len(infex.weights_), random_state=seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its EM may not have converged
-        mixture_taken = seconds(lambda: mixture.fit(train))
+    _, mixture_taken = fitted(GaussianMixture(len(infex.weights_), random_state=seed), train)
     return {
         "bandwidth": bandwidth, "infex": infex.score(held),
         "kernels": float(kernels.score_samples(held).mean()),
@@ -214,6 +205,10 @@ def settings(options: Options) -> list[Row]:
 
 
 def likelihoods(rows: Rows) -> dict[str, Table]:
+    def time_beside_em(line: Rows) -> str:
+        infex, em = (np.median(line.column(key)) for key in ("infex_seconds", "em_seconds"))
+        return f"{infex / em:.2f}"
+
     columns = [
         Column("bandwidth", the("sigma")),
         Column("convex clustering", both("convex", ".3f", "convex_n")),
@@ -232,12 +227,6 @@ def both(key: str, form: str, size: str) -> Text:
     return lambda line: f"{value(line)} ({count(line)})"
 
 
-def time_beside_em(line: Rows) -> str:
-    """Return how many times as long as 20 runs of EM INFEX takes."""
-    infex, em = (np.median(line.column(key)) for key in ("infex_seconds", "em_seconds"))
-    return f"{infex / em:.2f}"
-
-
 def margins(rows: Rows) -> dict[str, Table]:
     columns = [
         Column("distortion", the("radius")),
@@ -250,6 +239,13 @@ def margins(rows: Rows) -> dict[str, Table]:
 
 
 def densities(rows: Rows) -> dict[str, Table]:
+    def ahead(line: Rows) -> str:
+        return f"{np.median(line.column('infex') - line.column('kernels')):+.2f}"
+
+    def taken_by_both(line: Rows) -> str:
+        infex, mixture = (np.median(line.column(key)) for key in ("seconds", "mixture_seconds"))
+        return f"{infex:.2g}, {mixture:.2g}"
+
     columns = [
         Column("dimensions", the("d")),
         Column("bandwidth / Silverman's", the("factor", "g")),
@@ -263,18 +259,6 @@ def densities(rows: Rows) -> dict[str, Table]:
 
 
 TABLES = {"table": likelihoods, "codebook": margins, "density": densities}
-
-
-def ahead(line: Rows) -> str:
-    """Return the gain over a kernel density estimate, draw by draw."""
-    return f"{np.median(line.column('infex') - line.column('kernels')):+.2f}"
-
-
-def taken_by_both(line: Rows) -> str:
-    """Seconds of INFEX and of a Gaussian mixture."""
-    return "{:.2g}, {:.2g}".format(
-        *(np.median(line.column(key)) for key in ("seconds", "mixture_seconds"))
-    )
 
 
 def draw_toy(rows: Rows, seed: int) -> Any:

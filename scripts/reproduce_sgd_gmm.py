@@ -1,19 +1,16 @@
 """Streaming Gaussian mixtures by SGD beside stochastic EM and EM, as in the paper's section 3.
 
-Prints a table for each of the paper's questions:
+Prints a table for each experiment:
 
-- test log-likelihood with K = 64 and P <= 20 (Table 3), with the clusters' Davies-Bouldin score and
-  Dunn index (Table 2): SGD from a random start, natural and as printed; stochastic EM from k-means
-  and from a random start; scikit-learn's EM, which has no bound P;
-- robustness (Table 1), without the first class: three random ranges, a start from the first class,
-  annealing off;
-- four features: states of a cart-pole, K = 25, shuffled, beside scikit-learn's EM;
-- a correlated, drifting stream of such states, seen once, K = 64, beside k-means on all of it;
-- speed: samples/s, of whole runs, in one thread, float32;
-- 30 000 made-up images of 3072 features.
+likelihood     test log-likelihood (Table 3), and Davies-Bouldin score and Dunn index (Table 2);
+               K = 64, P <= 20, but for scikit-learn's EM, which has no bound
+robustness     starts (Table 1), without the first class
+low dimension  states of a cart-pole, K = 25, shuffled
+drift          a correlated, drifting stream of such states, K = 64, beside k-means on all of it
+speed          samples/s of whole runs in one thread
+wide           made-up images of 3072 features
 
-Stochastic EM has the steps that were best for it on USPS with seeds 0 to 7, of five settings; on
-the digits it is as good with any of them.
+Stochastic EM has the best of five step sizes on USPS with seeds 0 to 7.
 
 Run: python scripts/reproduce_sgd_gmm.py --data FOLDER
 Without --data it takes the digits that come with scikit-learn.
@@ -64,7 +61,7 @@ def load(data: str, folder: str | None, seed: int) -> tuple[Sample, Sample]:
 
 
 def estimator(method: str, seed: int, n: int = K, **more: Any) -> Any:
-    """Return what a name stands for."""
+    """Return the estimator of a name."""
     if method == "SGD":
         return SGDGaussianMixture(n, random_state=seed, **more)
     if method == "SGD, as printed":
@@ -78,7 +75,7 @@ def estimator(method: str, seed: int, n: int = K, **more: Any) -> Any:
 
 
 def dunn_index(points: FloatArray, labels: IntArray) -> float:
-    """Least distance between clusters by the largest within one; of 2000 points at most."""
+    """Return the least distance between clusters by the largest within one, of 2000 points."""
     points, labels = points[:2000], labels[:2000]
     distances = cdist(points, points)
     same = labels[:, None] == labels
@@ -238,22 +235,20 @@ class Options(SharedOptions):
     samples: int = 30_000
     """Made-up images of 3072 features."""
     only: tuple[str, ...] = ()
-    """Experiments: likelihood, robustness, low dimension, drift, speed, wide; all by default."""
+    """Names of the experiments; all by default."""
 
 
 def settings(options: Options) -> list[Row]:
     folder = None if options.data is None else str(options.data.resolve())
     sets = ["digits", "USPS"] if folder is not None else ["digits"]
     load(sets[-1], folder, 0)
-    everything: list[tuple[str, str, list[str]]] = []
-    for data in sets:
-        methods = ["SGD", "SGD, as printed", "sEM, k-means", "sEM, random", "EM"]
-        everything.append(("likelihood", data, methods))
-        starts = ["range 0.1", "range 0.3", "range 0.5", "other class", "no annealing"]
-        starts = [f"SGD: {start}" for start in starts]
-        printed = ["SGD, as printed: range 0.1", "SGD, as printed: no annealing"]
-        everything.append(("robustness", data, starts + printed))
-    everything += [
+    starts = ["range 0.1", "range 0.3", "range 0.5", "other class", "no annealing"]
+    starts = [f"SGD: {start}" for start in starts]
+    starts += ["SGD, as printed: range 0.1", "SGD, as printed: no annealing"]
+    methods = ["SGD", "SGD, as printed", "sEM, k-means", "sEM, random", "EM"]
+    everything = [
+        *(("likelihood", data, methods) for data in sets),
+        *(("robustness", data, starts) for data in sets),
         ("low dimension", "states", ["SGD", "EM"]),
         ("drift", "states", ["SGD, forgetting", "sEM, random"]),
         ("speed", "images", ["256", "784"]),

@@ -41,21 +41,21 @@ class Learner(NamedTuple):
     """A learner in a long run."""
 
     show: Callable[[int], Any]
-    """Takes how many steps or samples."""
-    told: Callable[[], Row]
-    follow: Callable[[int], float]
-    """The share of the way that is followed in one stretch after the samples have moved."""
+    """Learn from a number of steps or samples."""
+    state: Callable[[], Row]
+    follow: Callable[[int], float] = lambda _: math.nan
+    """Return the share of a shift of the samples that is followed in one stretch."""
 
 
 def agent(made: Any) -> Learner:
-    def told() -> Row:
+    def state() -> Row:
         return {"temperature": made.temperature, "cells": made.n_cells,
                 "episodes": made.episodes.count, "log": len(made.episodes.rows)}  # fmt: skip
 
-    return Learner(made.learn, told, lambda n: float("nan"))
+    return Learner(made.learn, state)
 
 
-def stream(made: Any, centres: Callable[[], np.ndarray], told: Callable[[], Row]) -> Learner:
+def stream(made: Any, centres: str) -> Learner:
     """Show an estimator samples around four places, drawn once and shown again and again."""
     rng = np.random.default_rng(0)
     samples = PLACES[rng.integers(4, size=BLOCK)] + rng.normal(scale=0.5, size=(BLOCK, 2))
@@ -65,31 +65,23 @@ def stream(made: Any, centres: Callable[[], np.ndarray], told: Callable[[], Row]
             made.partial_fit(samples[: min(BLOCK, n - begin)] + moved)
 
     def follow(n: int) -> float:
-        before = centres().mean(axis=0)
+        before = getattr(made, centres).mean(axis=0)
         show(n, SHIFT)
-        return float((centres().mean(axis=0) - before).mean() / SHIFT)
+        return float((getattr(made, centres).mean(axis=0) - before).mean() / SHIFT)
 
-    return Learner(show, told, follow)
+    def state() -> Row:
+        temperature = getattr(made, "temperature_", math.nan)  # a mixture has none
+        return {"temperature": temperature, "cells": len(getattr(made, centres))}
 
-
-def clusterer() -> Learner:
-    made = ODAClusterer(4, forgetting=1e-4, random_state=0)
-
-    def told() -> Row:
-        return {"temperature": made.temperature_, "cells": len(made.codevectors_)}
-
-    return stream(made, lambda: made.codevectors_, told)
-
-
-def mixture() -> Learner:
-    made = SGDGaussianMixture(4, forgetting=1e-3, random_state=0)
-    return stream(made, lambda: made.means_, lambda: {"cells": len(made.means_)})
+    return Learner(show, state, follow)
 
 
 KINDS: dict[str, tuple[int, Callable[[], Learner]]] = {
     "online agent": (10**9, lambda: agent(TwoTimescaleAgent(BARTO, seed=0))),
-    "clusterer": (10**9, clusterer),
-    "mixture": (10**8, mixture),
+    "clusterer": (10**9, lambda: stream(
+        ODAClusterer(4, forgetting=1e-4, random_state=0), "codevectors_")),
+    "mixture": (10**8, lambda: stream(
+        SGDGaussianMixture(4, forgetting=1e-3, random_state=0), "means_")),
     "fitted agent": (10**7, lambda: agent(FittedQAgent(BARTO, seed=0))),
 }  # fmt: skip
 
@@ -117,9 +109,9 @@ def run(kind: str, steps: int, stretches: int) -> list[Row]:
         begun = time.process_time()
         learner.show(each)
         used = time.process_time() - begun
-        told = {name: value for name, value in learner.told().items() if not math.isnan(value)}
+        state = {name: value for name, value in learner.state().items() if not math.isnan(value)}
         cost = {"ns_per_step": 1e9 * used / each, "megabytes": megabytes()}
-        rows.append({"kind": kind, "steps": (i + 1) * each, "stretch": i, **cost, **told})
+        rows.append({"kind": kind, "steps": (i + 1) * each, "stretch": i, **cost, **state})
     followed = learner.follow(each)
     if not math.isnan(followed):
         rows[-1]["followed"] = followed
@@ -173,13 +165,11 @@ class Options(SharedOptions):
     """Runs; all by default."""
     share: float = 1.0
     """Share of the steps of each run."""
-    stretches: int = STRETCHES
-    """Stretches of each run."""
 
 
 def main(options: Options) -> None:
     settings = [
-        {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": options.stretches}
+        {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": STRETCHES}
         for kind in chosen(options.only, KINDS)
     ]
     rows = EXPERIMENT.run(measure, settings, options)

@@ -79,17 +79,13 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"bodies": Table("delivered rule, 100 episodes a seed", columns, lines, note=note)}
 
 
-@dataclass(frozen=True)
-class Options(Selection):
-    longest: int = 1_000_000
-    """Maximum number of steps of a training."""
+Options = Selection
 
 
-def settings(options: Options) -> list[Row]:
+def settings(options: Selection) -> list[Row]:
     return [
         {"task": task, "steps": steps, "seed": seed}
         for task in chosen(options.only, TASKS)
         for steps in TASKS[task].steps
         for seed in EXPERIMENT.seeds(options)
-        if steps <= options.longest
     ]

@@ -8,10 +8,8 @@ processor time of deciding and learning per step, the minimum of ten repetitions
 62 000 000 on, tuned nothing. Needs gcc.
 """
 
-import re
 import subprocess
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,8 +17,8 @@ import numpy as np
 from common.experiment import Experiment, SharedOptions
 from common.summaries import Column, Row, Rows, Table, of, the
 
-from benchmarks.export import BARTO, STEPS, bytes_of, program, steps_of
-from oda_rl.agents import TwoTimescaleAgent, export_policy
+from benchmarks.export import BARTO, STEPS, bytes_of, export, program
+from oda_rl.agents import TwoTimescaleAgent
 
 EXPERIMENT = Experiment("benchmark_chip", timed=True)
 STEPS_IN_C, MAX_CELLS = 50_000, 32
@@ -33,15 +31,13 @@ def measure(seed: int, steps: int, steps_in_c: int) -> list[Row]:
     rows = []
     with TemporaryDirectory() as place:
         folder = Path(place)
-        text = export_policy(agent, folder / "policy.h", learn=True).read_text()
-        size = re.search(r"Tables: (\d+) bytes", text)
-        assert size is not None
+        size = export(agent, folder, learn=True)
         command = [program("learning.c", folder), str(seed), str(steps_in_c)]
         for learned, start in enumerate(STARTS):
             done = subprocess.run([*command, str(learned)], capture_output=True, check=True)
             state, nanoseconds, *lengths = map(float, done.stdout.split())
             rows.append({
-                "start": start, "cells": agent.policy.n_cells, "table_bytes": int(size[1]),
+                "start": start, "cells": agent.policy.n_cells, "table_bytes": size,
                 "bytes": int(state), "ns": nanoseconds, "mean": float(np.mean(lengths)),
             })  # fmt: skip
     return rows
@@ -58,7 +54,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("bytes of state (most)", bytes_of),
         Column("of constant tables", of(np.median, "table_bytes", ",.0f")),
         Column("ns a step", of(np.median, "ns", ".3g")),
-        Column("steps of 1000 afterwards (least seed)", partial(steps_of, "mean")),
+        Column("steps of 1000 afterwards (least seed)", Rows.mean_and_least),
         Column("solved", solved),
     ]
     return {"chip": Table("Learning BartoCartPole in C", columns, rows.groups("start"))}

@@ -14,19 +14,7 @@ from typing import Any
 import numpy as np
 from common.experiment import Experiment, Selection, chosen
 from common.learning import EVALUATION_EPISODES, learn
-from common.summaries import (
-    Column,
-    Row,
-    Rows,
-    Table,
-    Text,
-    count,
-    draw_quartiles,
-    mark_steps,
-    of,
-    open_axes,
-    the,
-)  # fmt: skip
+from common.summaries import Column, Row, Rows, Table, count, draw_quartiles, of, the
 
 from oda_rl.plotting.axes import COLORS, new_axes
 
@@ -60,10 +48,6 @@ def measure(actions: str, task: str, seed: int, longest: int) -> list[Row]:
     return [*learn(agent, steps, lambda _: agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8))]
 
 
-def reached(level: float) -> Text:
-    return of(lambda means: (means >= level).mean(), "mean", ".2f")
-
-
 def tables(rows: Rows) -> dict[str, Table]:
     found = {}
     for task in TASKS:
@@ -72,7 +56,12 @@ def tables(rows: Rows) -> dict[str, Table]:
             Column(task.env_id, the("actions"), once=True),
             Column("seeds", count, once=True),
             Column("steps", the("steps", ",")),
-            *(Column(f"≥ {level:g}", reached(level)) for level in task.levels),
+            *(
+                Column(
+                    f"≥ {level:g}", of(lambda x, level=level: (x >= level).mean(), "mean", ".2f")
+                )
+                for level in task.levels
+            ),
             Column("mean", of(np.mean, "mean", ".1f")),
             Column("median", of(np.median, "mean", ".1f")),
             Column("least", of(np.min, "mean", ".1f")),
@@ -104,10 +93,11 @@ def draw(rows: Rows) -> Any:
             ax.plot(steps, mean, "x", color="0.3", markersize=5)
             ax.annotate(name, (steps, mean), xytext=(5, 0), textcoords="offset points",
                         va="center", fontsize=7, color="0.3")  # fmt: skip
-        ax.set(xlabel="environment steps")
-        mark_steps(ax, of_task.values("steps"))
+        steps = sorted(of_task.values("steps"))
+        ax.set(xlabel="environment steps", xscale="log")
+        ax.set_xticks(steps, [f"{n / 1000:g}k" for n in steps])
+        ax.minorticks_off()
         ax.set_title(task.env_id, loc="left")
-    open_axes(*panels)
     panels[0].set_ylabel("return: median and quartiles of seeds")
     panels[0].legend(frameon=False, fontsize=8, loc="lower right")
     return panels[0]

@@ -2,20 +2,18 @@
 
 Each seed has its own teacher. Every step of the search is counted, including demonstrations of the
 teacher, but not the teacher's training (``taught_steps``). Rule and teacher then play 100 fresh
-episodes from the same starts, which tuned nothing. Numbers are those left after pruning: scores,
-and the action of each cell. The rule is exported to C in single precision and timed on visited
-observations (processor time, minimum of ten); bytes are those of its tables. Teachers of
-Stable-Baselines3 have rl-zoo's hyper-parameters. Seeds start at 51 800 000. Needs gcc.
+episodes from the same starts, which tuned nothing. The rule is exported to C in single precision
+and timed on visited observations (processor time, minimum of ten). Teachers of Stable-Baselines3
+have rl-zoo's hyper-parameters. Seeds start at 51 800 000. Needs gcc.
 """
 
-import re
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -26,12 +24,12 @@ from common.learning import EVALUATION_EPISODES, FITTED, MODEL
 from common.suite_tasks import BARTO, CARTPOLE
 from common.summaries import Column, Row, Rows, Table, count, of, the
 
-from benchmarks.export import decide
+from benchmarks.export import decide, export
 from oda_rl._types import FloatArray
-from oda_rl.agents import distill, export_policy
+from oda_rl.agents import distill
 from oda_rl.agents.distilling.distil import Distilled
 from oda_rl.agents.distilling.imitation import teacher_of
-from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
+from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.policies.contract import Extent
 
 EXPERIMENT = Experiment("benchmark_distil")
@@ -46,7 +44,7 @@ class Aim:
 
     env_id: str
     teachers: dict[str, int]
-    """Steps that each teacher has learned for."""
+    """Training steps of each teacher."""
     cells: int
     """Maximum number of cells."""
     steps: int
@@ -77,32 +75,6 @@ AIMS = {
     "LunarLander-v3": Aim("LunarLander-v3", {FITTED: 300_000, "PPO": 300_000, "DQN": 100_000}, 16,
                           500_000, 245.0, digits=0, settings=BOLD),
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Model:
-    """A model of Stable-Baselines3 that sees normalized observations."""
-
-    model: Any
-    normalized: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-
-    def predict(self, batch: npt.NDArray[Any], deterministic: bool) -> Any:
-        """Return actions, and no state."""
-        return self.model.predict(self.normalized(batch), deterministic=deterministic)
-
-
-@dataclass(frozen=True)
-class Delivered:
-    """A rule in the form that exports need."""
-
-    policy: Any
-    interface: Any
-    env: gym.Env[Any, Any]
-    env_id: str | None
-    num_timesteps: int
-    scale_: FloatArray
-    visits: FloatArray
-    extent: Extent
 
 
 def measure(task: str, teacher: str, cells: int, seed: int) -> Row:
@@ -143,11 +115,15 @@ def trained(about: Aim, teacher: str, steps: int, seed: int) -> Any:
 
     model, normalizer = make_model(teacher, about.env_id, lambda: gym.make(about.env_id), seed)
     model.learn(steps)
-    return model if normalizer is None else Model(model, normalizer.normalize_obs)
+    if normalizer is None:
+        return model
+    return SimpleNamespace(
+        predict=lambda batch, **how: model.predict(normalizer.normalize_obs(batch), **how)
+    )
 
 
-def at_random(budgeted: BudgetedEnv, seed: int) -> Deciding:
-    """Return who plays at random."""
+def at_random(budgeted: BudgetedEnv, seed: int) -> Any:
+    """Return a random policy."""
     interface, rng = budgeted.interface, np.random.default_rng(seed)
 
     def act(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -155,35 +131,26 @@ def at_random(budgeted: BudgetedEnv, seed: int) -> Deciding:
             return rng.uniform(-1.0, 1.0, (len(points), interface.n_components))
         return rng.integers(interface.n_actions, size=len(points))
 
-    return Acting(act)
-
-
-@dataclass(frozen=True)
-class Acting:
-    """Whoever acts by a function."""
-
-    act: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
-    in_loops: None = None
+    return SimpleNamespace(act=act, in_loops=None)
 
 
 def in_c(found: Distilled, budgeted: BudgetedEnv, seen: FloatArray) -> Row:
     """Return bytes of the rule's tables in C, and nanoseconds a decision."""
     centre, rule = seen.mean(axis=0), found.policy
-    delivered = Delivered(
-        rule, found.interface, budgeted.env, found.env_id, found.steps, 1.0 / (seen.std(axis=0)),
-        np.ones((rule.n_cells, rule.n_actions)), Extent(centre, np.abs(seen - centre).max(axis=0)),
+    delivered = SimpleNamespace(
+        policy=rule, interface=found.interface, env=budgeted.env, env_id=found.env_id,
+        num_timesteps=found.steps, scale_=1.0 / (seen.std(axis=0)),
+        visits=np.ones((rule.n_cells, rule.n_actions)),
+        extent=Extent(centre, np.abs(seen - centre).max(axis=0)),
     )  # fmt: skip
     with TemporaryDirectory() as place:
-        text = export_policy(delivered, Path(place) / "policy.h", "c").read_text()
-        size = re.search(r"Tables: (\d+) bytes", text)
-        assert size is not None
+        size = export(delivered, Path(place))
         _, nanoseconds = decide(Path(place), seen.astype(np.float32))
-    return {"bytes": int(size[1]), "ns": nanoseconds}
+    return {"bytes": size, "ns": nanoseconds}
 
 
 def returns(line: Rows, key: str) -> str:
-    digits, found = AIMS[line[0]["task"]].digits, line.column(key)
-    return f"{found.mean():.{digits}f} ({found.min():.{digits}f})"
+    return line.mean_and_least(AIMS[line[0]["task"]].digits, key)
 
 
 def above_random(line: Rows) -> float:
@@ -218,10 +185,9 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
     lines = [
-        line
+        rows.where(task=task, teacher=teacher, cells=about.cells)
         for task, about in AIMS.items()
         for teacher in about.teachers
-        if (line := rows.where(task=task, teacher=teacher, cells=about.cells))
     ]
     return {"distil": Table("rules distilled, 100 episodes a seed", columns, lines)}
 
@@ -229,7 +195,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 @dataclass(frozen=True)
 class Options(Selection):
     teachers: tuple[str, ...] = ()
-    """Names of those who are imitated; all by default."""
+    """Names of the teachers; all by default."""
 
 
 def settings(options: Options) -> list[Row]:

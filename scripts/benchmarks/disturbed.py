@@ -1,20 +1,14 @@
 """Disturbed environments, and transformed observations.
 
-CartPole-v1 with sticky actions, noisy observations, drifting physics, delayed actions, or actions
-swapped at half time: the model agent, the fitted agent and the rule by hand
-(scripts/common/hand_rules.py) in the same disturbed environment. Policies are evaluated in the
-environment as it was in the last step. The fitted agent also learns 40,000 steps more after actions
-are swapped at step 20,000.
-
-Agents in CartPole-v1, MountainCar-v0 and Acrobot-v1 with observations rotated, mapped by a matrix
-of condition 100, rescaled, shifted, or with 16 noise components, beside the plain ones.
-
-Agents have their package defaults. Means are over seeds of 100 greedy episodes each; seeds, from
+Agents with their package defaults, and rules by hand, in disturbed cart-poles; policies are
+evaluated in the environment as it was in the last step. Then agents in tasks whose observations are
+transformed, beside the plain ones. Means are over 100 greedy episodes a seed; the seeds, from
 51 200 000 on, tuned nothing.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -22,8 +16,8 @@ import numpy as np
 from common.experiment import Experiment, MethodSelection, chosen
 from common.hand_rules import RULES
 from common.learning import FITTED, HAND, MODEL, ONLINE, learn, play, side_by_side
-from common.suite_tasks import TASKS
-from common.summaries import Column, Row, Rows, Table, Text, among, count, of, the
+from common.suite_tasks import TASKS, goal
+from common.summaries import Column, Row, Rows, Table, among, count, of, the
 from gymnasium.wrappers import StickyAction, TransformObservation
 
 from oda_rl._types import FloatArray
@@ -35,7 +29,6 @@ LATE_CHANGE = 20_000  # and so late where much is remembered
 AFTER = (0, 10_000, 20_000, 40_000)  # steps after that at which agents are looked at
 LONGER, HEAVIER, WEAKER = 2.0, 2.0, 0.7  # pole, cart and force, when they have drifted
 METHODS = (MODEL, FITTED, HAND)
-SOLVED = {task.name: task.solved for task in TASKS}
 N_NOISE = 16
 Env = gym.Env[Any, Any]
 Wrap = Callable[[Env, int, np.random.Generator], Env]
@@ -43,7 +36,7 @@ Wrap = Callable[[Env, int, np.random.Generator], Env]
 
 
 class Late(gym.Wrapper[Any, Any, Any, Any]):
-    """Does what it was told a step before; at first, what is drawn."""
+    """Take actions a step late; the first one is drawn."""
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         found = self.env.reset(**options)
@@ -94,7 +87,7 @@ def noisy(share: float) -> Wrap:
 
     def wrap(env: Env, steps: int, rng: np.random.Generator) -> Env:
         noise = share * deviations(env.unwrapped)
-        return seen(env, lambda x: x + noise * env.np_random.normal(size=len(x)), len(noise))
+        return seen(env, lambda x: x + noise * env.np_random.normal(size=len(x)))
 
     return wrap
 
@@ -109,9 +102,10 @@ def deviations(env: Any) -> FloatArray:
     return np.std(np.array(observations, dtype=np.float64), axis=0)
 
 
-def seen(env: Env, function: Callable[[FloatArray], FloatArray], n: int) -> Env:
-    """Show n functions of the observation, in double precision."""
-    box = gym.spaces.Box(-np.inf, np.inf, (n,), np.float64)
+def seen(env: Env, function: Callable[[FloatArray], FloatArray], more: int = 0) -> Env:
+    """Show a function of the observation, in double precision, of so many more components."""
+    (d,) = env.observation_space.shape or ()
+    box = gym.spaces.Box(-np.inf, np.inf, (d + more,), np.float64)
     return TransformObservation(env, lambda x: function(x.astype(np.float64)), box)
 
 
@@ -119,7 +113,7 @@ def rotated(env: Env, steps: int, rng: np.random.Generator) -> Env:
     """Turn standardised observations by an orthogonal matrix."""
     scale = deviations(env.unwrapped)
     turn = np.linalg.qr(rng.normal(size=(len(scale), len(scale))))[0]
-    return seen(env, lambda x: turn @ (x / scale), len(scale))
+    return seen(env, lambda x: turn @ (x / scale))
 
 
 def mapped(env: Env, steps: int, rng: np.random.Generator) -> Env:
@@ -128,25 +122,12 @@ def mapped(env: Env, steps: int, rng: np.random.Generator) -> Env:
     d = len(scale)
     one, other = np.linalg.qr(rng.normal(size=(2, d, d)))[0]
     matrix = one * np.logspace(0.0, -2.0, d) @ other
-    return seen(env, lambda x: matrix @ (x / scale), d)
-
-
-def rescaled(env: Env, steps: int, rng: np.random.Generator) -> Env:
-    """Write components in thousandths and in thousands, in turns."""
-    (d,) = env.observation_space.shape or ()
-    units = np.resize([1e3, 1e-3], d)
-    return seen(env, lambda x: units * x, d)
-
-
-def shifted(env: Env, steps: int, rng: np.random.Generator) -> Env:
-    (d,) = env.observation_space.shape or ()
-    return seen(env, lambda x: x + 100.0, d)
+    return seen(env, lambda x: matrix @ (x / scale))
 
 
 def with_noise_behind(env: Env, steps: int, rng: np.random.Generator) -> Env:
     """Append components of noise."""
-    (d,) = env.observation_space.shape or ()
-    return seen(env, lambda x: np.r_[x, env.np_random.normal(size=N_NOISE)], d + N_NOISE)
+    return seen(env, lambda x: np.r_[x, env.np_random.normal(size=N_NOISE)], N_NOISE)
 
 
 DISTURBED: dict[str, Wrap] = {
@@ -164,8 +145,10 @@ TRANSFORMED: dict[str, Wrap] = {
     "plain": lambda env, steps, rng: env,
     "rotated": rotated,
     "mapped, condition 100": mapped,
-    "rescaled by 1e3 and 1e-3": rescaled,
-    "shifted by 100": shifted,
+    "rescaled by 1e3 and 1e-3": lambda env, steps, rng: seen(
+        env, lambda x: np.resize([1e3, 1e-3], len(x)) * x
+    ),
+    "shifted by 100": lambda env, steps, rng: seen(env, lambda x: x + 100.0),
     f"{N_NOISE} components of noise": with_noise_behind,
 }
 MOUNTAIN, ACROBOT = "MountainCar-v0", "Acrobot-v1"
@@ -174,7 +157,7 @@ TRANSFORMED_STEPS: dict[str, dict[str, tuple[int, ...]]] = {
     FITTED: {CARTPOLE: (20_000, 50_000), ACROBOT: (100_000,)},
     ONLINE: {CARTPOLE: (50_000, 100_000)},
 }
-"""After how many steps agents are looked at whose observations are transformed."""
+"""Steps after which agents with transformed observations are evaluated."""
 
 
 def measure(method: str, task: str, world: str, seed: int) -> list[Row]:
@@ -193,7 +176,7 @@ def measure(method: str, task: str, world: str, seed: int) -> list[Row]:
         rows = [
             *learn(agent, checkpoints, lambda n: side_by_side(agent, lambda: make(n - 1), seed))
         ]
-    return [{**row, "solved": int(row["mean"] >= SOLVED[task])} for row in rows]
+    return [{**row, "solved": int(row["mean"] >= TASKS[task].solved)} for row in rows]
 
 
 def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
@@ -204,46 +187,37 @@ def checkpoints_of(method: str, task: str, world: str) -> tuple[int, ...]:
     return (CHANGE, 2 * CHANGE) if "swapped" in world else (CHANGE,)
 
 
-def means(method: str) -> Text:
-    def text(line: Rows) -> str:
-        return f"{np.mean(line.column('mean')):.0f} ({np.min(line.column('mean')):.0f})"
-
-    return among(text, method=method)
-
-
-def shares(world: str) -> Text:
-    def text(line: Rows) -> str:
-        return f"{np.mean(line.column('solved')):.2f} ({np.mean(line.column('mean')):.1f})"
-
-    return among(text, world=world)
-
-
 def tables(rows: Rows) -> dict[str, Table]:
-    disturbed = Rows(row for row in rows if row["world"] in DISTURBED)
     transformed = Rows(row for row in rows if row["world"] in TRANSFORMED)
+    world_and_steps = Column(CARTPOLE, the("world"), once=True), Column("steps", the("steps", ","))
+    seconds = of(np.median, "seconds", ".2g")
     columns = [
-        Column(CARTPOLE, the("world"), once=True),
-        Column("steps", the("steps", ",")),
+        *world_and_steps,
         Column("seeds", lambda line: count(line.where(method=MODEL))),
-        *(Column(name if name == HAND else f"`{name}`", means(name)) for name in METHODS),
-        Column("processor s", among(of(np.median, "seconds", ".2g"), method=MODEL)),
+        *(
+            Column(name if name == HAND else f"`{name}`", among(Rows.mean_and_least, method=name))
+            for name in METHODS
+        ),
+        Column("processor s", among(seconds, method=MODEL)),
     ]
-    lines = [at for world in DISTURBED for at in disturbed.where(world=world).by_steps()]
+    lines = [at for world in DISTURBED for at in rows.where(world=world).by_steps()]
     later = [
-        Column(CARTPOLE, the("world"), once=True),
-        Column("steps", the("steps", ",")),
+        *world_and_steps,
         Column("seeds", count),
         Column("share ≥ 450", lambda line: f"{np.mean(line.column('mean') >= 450.0):.2f}"),
-        Column(f"`{FITTED}`", means(FITTED)),
-        Column("processor s", of(np.median, "seconds", ".2g")),
+        Column(f"`{FITTED}`", Rows.mean_and_least),
+        Column("processor s", seconds),
     ]
     late = [at for world in LATER for at in rows.where(world=world, method=FITTED).by_steps()]
     others = [
         Column("", lambda line: f"`{line[0]['method']}`", once=True),
-        Column("solved", lambda line: f"{line[0]['task']} ≥ {SOLVED[line[0]['task']]:g}"),
+        Column("solved", goal),
         Column("steps", the("steps", ",")),
-        Column("seeds", lambda line: str(len(line.groups("seed")))),
-        *(Column(world, shares(world)) for world in TRANSFORMED),
+        Column("seeds", Rows.count_seeds),
+        *(
+            Column(world, among(partial(Rows.solved_and_mean, digits=1), world=world))
+            for world in TRANSFORMED
+        ),
     ]
     tasks = [
         at

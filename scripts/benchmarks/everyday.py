@@ -1,21 +1,18 @@
 """Everyday worlds that nothing was tuned on, beside rules by hand and constant actions.
 
-Thirteen small worlds (common/everyday.py): stock, queues, delays, energy, traffic, dosing,
-maintenance, prices, schedules, levels, lifts. Agents and Stable-Baselines3's PPO and DQN have their
+Thirteen small worlds (common/everyday.py). Agents and Stable-Baselines3's PPO and DQN have their
 defaults. 0 is the best constant action and 1 the rule by hand, both by 100 episodes; a method has
 the mean of 100 greedy episodes.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
 from common.everyday import WORLDS
 from common.experiment import Experiment, MethodSelection, chosen
 from common.learning import FITTED, MODEL, ONLINE, play
-from common.summaries import Column, Row, Rows, Table, among
+from common.summaries import Column, Row, Rows, Table, among, the
 
 EXPERIMENT = Experiment("benchmark_everyday")
 STEPS = {MODEL: 5_000, FITTED: 20_000, ONLINE: 20_000, "PPO": 20_000, "DQN": 20_000}
@@ -49,30 +46,23 @@ def measure(world: str, method: str, seed: int) -> Row:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def shares(own: Rows) -> Any:
+    def reached(own: Rows) -> str:
         every = rows.where(world=own[0]["world"])
         low, high = (every.where(method=name)[0]["mean"] for name in ("constant", "rule"))
-        return (own.column("mean") - low) / (high - low)
-
-    def reached(own: Rows) -> str:
-        found = shares(own)
+        found = (own.column("mean") - low) / (high - low)
         return f"{np.median(found):.2f} ({np.mean(found >= GOOD):.2f})"
 
-    def reference(name: str) -> Callable[[Rows], str]:
-        return lambda own: f"{own.where(method=name)[0]['mean']:.5g}"
-
-    lines = [own for name in WORLDS if (own := rows.where(world=name)).where(method="rule")]
     columns = [
-        Column("", lambda own: own[0]["world"]),
-        Column("best constant", reference("constant")),
-        Column("rule by hand", reference("rule")),
+        Column("", the("world")),
+        Column("best constant", among(the("mean", ".5g"), method="constant")),
+        Column("rule by hand", among(the("mean", ".5g"), method="rule")),
         *(
             Column(f"{method}, {steps:,} steps", among(reached, method=method))
             for method, steps in STEPS.items()
         ),
     ]
     title = "way from the best constant (0) to the rule (1): median (share of seeds from 0.9 on)"
-    return {"everyday": Table(title, columns, lines)}
+    return {"everyday": Table(title, columns, [rows.where(world=name) for name in WORLDS])}
 
 
 Options = MethodSelection

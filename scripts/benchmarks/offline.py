@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from common.experiment import Experiment, Selection, chosen
 from common.hand_rules import RULES
-from common.summaries import Column, Row, Rows, Table, count, of, the
+from common.summaries import Column, Row, Rows, Table, among, count, of, the
 
 from oda_rl._types import FloatArray
 
@@ -67,12 +67,12 @@ def measure(task: str, quality: str, seed: int) -> list[Row]:
     log = logged(task, quality, seed)
     ends = log[4] | log[5]
     returns = np.diff(np.concatenate([[0.0], np.cumsum(log[2])[ends]]))
-    whole = returns[:-1] if len(returns) > 1 else returns
+    complete = returns[:-1] if len(returns) > 1 else returns
     agent = FittedQAgent(task, seed=seed).fit(log)
     found = agent.estimate_return()
     true = true_return(agent, task, seed + 10**8)
     return [
-        _row(BEHAVIOUR, whole),
+        _row(BEHAVIOUR, complete),
         {**_row(OURS, agent.evaluate(EPISODES, seed=seed + 10**8)), "estimate": found.mean,
          "low": found.low, "high": found.high, "true": true},
     ]  # fmt: skip
@@ -89,28 +89,17 @@ def tables(rows: Rows) -> dict[str, Table]:
         return f"{(line.column('mean') >= TASKS[line[0]['task']]).mean():.2f}"
 
     def covered(line: Rows) -> str:
-        told = Rows(row for row in line if row["true"] == row["true"])
-        if not told:
-            return ""
-        true = told.column("true")
-        return f"{((told.column('low') <= true) & (true <= told.column('high'))).mean():.2f}"
+        low, high, true = (line.column(name) for name in ("low", "high", "true"))
+        return f"{((low <= true) & (true <= high)).mean():.2f}"
 
     def width(line: Rows) -> str:
-        told = Rows(row for row in line if row["true"] == row["true"])
-        if not told:
-            return ""
-        middle = [np.median(told.column(name)) for name in ("low", "high", "true")]
+        middle = [np.median(line.column(name)) for name in ("low", "high", "true")]
         return "{:.0f} to {:.0f} ({:.0f})".format(*middle)
 
-    logs = {(row["task"], row["quality"], row["seed"]): row["mean"]
-            for row in rows.where(method=BEHAVIOUR)}  # fmt: skip
-
     def above(line: Rows) -> str:
-        keys = [(row["task"], row["quality"], row["seed"]) for row in line]
-        if line[0]["method"] == BEHAVIOUR or not set(keys) <= logs.keys():
-            return ""
-        least = min(row["mean"] - logs[key] for row, key in zip(line, keys, strict=True))
-        return f"{least:+.0f}"
+        logs = rows.where(task=line[0]["task"], quality=line[0]["quality"], method=BEHAVIOUR)
+        means = {row["seed"]: row["mean"] for row in logs}
+        return f"{min(row['mean'] - means[row['seed']] for row in line):+.0f}"
 
     columns = [
         Column("5,000 steps", lambda line: f"{line[0]['task']}, {line[0]['quality']}", once=True),
@@ -119,17 +108,16 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("mean", of(np.mean, "mean", ".0f")),
         Column("median", of(np.median, "mean", ".0f")),
         Column("least", of(np.min, "mean", ".0f")),
-        Column("least, less the log's", above),
+        Column("least, less the log's", among(above, method=OURS)),
         Column("share solved", reached),
-        Column("interval (truth), medians", width),
-        Column("coverage", covered),
+        Column("interval (truth), medians", among(width, method=OURS)),
+        Column("coverage", among(covered, method=OURS)),
     ]
     lines = [
-        line
+        rows.where(task=task, quality=quality, method=method)
         for task in TASKS
         for quality in QUALITIES
         for method in (BEHAVIOUR, OURS)
-        if (line := rows.where(task=task, quality=quality, method=method))
     ]
     levels = ", ".join(f"{task} {level:g}" for task, level in TASKS.items())
     note = f"Solved is a mean return of at least: {levels}."
@@ -140,10 +128,9 @@ Options = Selection
 
 
 def settings(options: Selection) -> list[Row]:
-    tasks, seeds = chosen(options.only, TASKS), EXPERIMENT.seeds(options)
     return [
         {"task": task, "quality": quality, "seed": seed}
-        for seed in seeds
-        for task in tasks
+        for seed in EXPERIMENT.seeds(options)
+        for task in chosen(options.only, TASKS)
         for quality in QUALITIES
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from common import tile_coding
 from common.experiment import Experiment, MethodSelection, chosen
-from common.suite_tasks import TASKS, make
+from common.suite_tasks import TASKS, goal, make
 from common.summaries import Column, Row, Rows, Table, among
 
 from oda_rl.agents import TwoTimescaleAgent
@@ -35,22 +35,18 @@ NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
     "Pendulum-v1", "MountainCarContinuous-v0",
 )  # fmt: skip
-KNOWN = {task.name: task for task in TASKS if task.name in NAMES}
 
 
 def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
-    about, begun = KNOWN[task], time.process_time()
-    assert about.solved is not None
+    about, begun = TASKS[task], time.process_time()
     if method == TILES:
         returns, cells = tile_coding.train(lambda: make(about), seed, checkpoints, episodes)
     else:
         env = make(about)
-        settings = dict(CELLS[method])
-        if method == "grid":
-            d = env.observation_space.shape[0]  # type: ignore[index]
-            settings["bins"] = int(256 ** (1.0 / d) + 1e-9)
+        d = env.observation_space.shape[0]  # type: ignore[index]
+        bins = {"bins": int(256 ** (1.0 / d) + 1e-9)} if method == "grid" else {}
         partition = "oda" if method == "paper" else method
-        agent = TwoTimescaleAgent(env, partition=partition, seed=seed, **settings)
+        agent = TwoTimescaleAgent(env, partition=partition, seed=seed, **CELLS[method], **bins)
         returns = np.empty((len(checkpoints), episodes))
         for i, steps in enumerate(checkpoints):
             agent.learn(steps - agent.num_timesteps)
@@ -78,9 +74,6 @@ def outcome(own: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def goal(own: Rows) -> str:
-        return f"{own[0]['task']} ≥ {KNOWN[own[0]['task']].solved:g}"
-
     def microseconds(own: Rows) -> str:
         longest = max(own.values("steps"))
         return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
@@ -95,9 +88,8 @@ def tables(rows: Rows) -> dict[str, Table]:
         ),
         *(Column(f"{method}, µs a step", among(microseconds, method=method)) for method in present),
     ]
-    lines = [own for name in NAMES if (own := rows.where(task=name))]
     title = "share of seeds that solve the task (mean, median and minimum return)"
-    return {"online": Table(title, columns, lines)}
+    return {"online": Table(title, columns, [rows.where(task=name) for name in NAMES])}
 
 
 @dataclass(frozen=True)
@@ -114,6 +106,6 @@ def settings(options: Options) -> list[Row]:
          "checkpoints": [*options.checkpoints], "episodes": options.episodes}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if method == "oda" or not KNOWN[task].boxed
+        if method == "oda" or not TASKS[task].boxed
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip

@@ -9,6 +9,7 @@ greedy episodes reaches the value in the table. Agents have their package defaul
 """
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -62,21 +63,14 @@ def measure(method: str, world: str, seed: int) -> list[Row]:
 
     about = WORLDS[world]
     agent = getattr(agents, method)(about.make(seed), seed=seed)
-    return [
-        {**row, "solved": int(row["mean"] >= about.solved)}
-        for row in learn(
-            agent,
-            about.steps_of(method),
-            lambda _: side_by_side(agent, lambda: about.make(seed), seed),
-        )
-    ]
-
-
-def share(line: Rows) -> str:
-    return f"{np.mean(line.column('solved')):.2f} ({np.mean(line.column('mean')):.2f})"
+    make = partial(about.make, seed)
+    rows = learn(agent, about.steps_of(method), lambda _: side_by_side(agent, make, seed))
+    return [{**row, "solved": int(row["mean"] >= about.solved)} for row in rows]
 
 
 def tables(rows: Rows) -> dict[str, Table]:
+    share = partial(Rows.solved_and_mean, digits=2)
+
     def goal(line: Rows) -> str:
         return f"{line[0]['world']} ≥ {WORLDS[line[0]['world']].solved:g}"
 

@@ -33,7 +33,7 @@ from oda_rl.envs.cartpole import BartoCartPoleEnv, cartpole_parameters, cartpole
 EXPERIMENT = Experiment("benchmark_speed")
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"
 FUSED_STEPS, LOOP_STEPS, COMMAND_STEPS = 200_000, 50_000, 50_000
-FUSED_TIMES = 30
+FUSED_TIMES = 30  # of about 15 ms, in which most machines also do something else
 # The command, which says at last what memory it has had: what the system counts for a process
 # begins with what the one that started it had.
 TRAIN = """
@@ -59,17 +59,14 @@ def bare_dynamics(parameters: Any, actions: Any, steps: int) -> float:
 
 
 def least(repetitions: int, steps: int, make: Callable[[], tuple[Work, Work]]) -> Row:
-    """Seconds a step alone, and together with an agent, each the least of some times."""
+    """Return seconds per step without and with an agent, each the minimum of some times."""
     taken = [[seconds(work) for work in make()] for _ in range(repetitions)]
     alone, together = (min(times) / steps for times in zip(*taken, strict=True))
     return {"alone": alone, "together": together}
 
 
 def fused(seed: int, steps: int) -> Row:
-    """Time the same training, beside the bare dynamics: ns a step.
-
-    It takes some 15 ms, in which something else happens on most machines, hence the many times.
-    """
+    """Time the same training, beside the bare dynamics: ns a step."""
     parameters = cartpole_parameters(BartoCartPoleEnv())
     actions = np.random.default_rng(0).integers(2, size=1024)
 
@@ -108,10 +105,7 @@ def replay(env: gym.Env[Any, Any], seeds: list[int | None], actions: list[int]) 
 
 
 def looped(seed: int, steps: int) -> Row:
-    """Time the same episodes without and with an agent: µs a step.
-
-    What the agent adds is a small difference of two times.
-    """
+    """Time the same episodes without and with an agent: µs a step."""
     recording = Recording(gym.make(CARTPOLE))
     TwoTimescaleAgent(recording, seed=seed).learn(steps)
 
@@ -124,7 +118,7 @@ def looped(seed: int, steps: int) -> Row:
 
 
 def command(algorithm: str, steps: int) -> Row:
-    """Time the whole command, and its most memory."""
+    """Measure the seconds and the peak memory of the whole command."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-c", TRAIN, "train", "--env-id", CARTPOLE, "--algo", algorithm]
         words += ["--total-timesteps", str(steps), "--out", f"{folder}/run"]
@@ -163,8 +157,6 @@ def tables(rows: Rows) -> dict[str, str]:
 class Options:
     repetitions: int = 20
     """Fused trainings; of the others a quarter as many."""
-    steps: int | None = None
-    """Steps of every training; by default those of the README."""
 
 
 def main(options: Options) -> None:
@@ -179,8 +171,7 @@ def main(options: Options) -> None:
         ("two-timescale", few, COMMAND_STEPS, lambda _, n: command("two-timescale", n)),
     ]
     first = FIRST_SEEDS[EXPERIMENT.name]
-    todo = [(what, first + i, options.steps or most, action)
-            for what, count, most, action in work for i in range(count)]  # fmt: skip
+    todo = [(what, first + i, n, action) for what, count, n, action in work for i in range(count)]
     rows = [
         {"what": what, "seed": seed, "steps": n, **action(seed, n)}
         for what, seed, n, action in track(todo, "measuring", console=CONSOLE)

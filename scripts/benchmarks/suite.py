@@ -11,7 +11,7 @@ them three seeds. Rules by hand and dynamic programming are listed beside them.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -22,19 +22,8 @@ from common.dynamic_programming import KNOWN, best_rule
 from common.experiment import FIRST_SEEDS, RESULTS, Experiment, MethodSelection, chosen, seconds
 from common.hand_rules import RULES
 from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play
-from common.suite_tasks import TASKS, Task, make
-from common.summaries import (
-    Column,
-    Row,
-    Rows,
-    Table,
-    Text,
-    count,
-    draw_quartiles,
-    of,
-    open_axes,
-    the,
-)  # fmt: skip
+from common.suite_tasks import TASKS, Task, goal, make
+from common.summaries import Column, Row, Rows, Table, Text, count, draw_quartiles, of, the
 
 from oda_rl._types import FloatArray
 from oda_rl.agents import Agent
@@ -66,15 +55,13 @@ FRONT = (
 
 
 def measure(method: str, task: str, seed: int) -> list[Row]:
-    known = next(one for one in TASKS if one.name == task)
-    ways = dict.fromkeys((FITTED, MODEL), run_ours)
-    ways |= dict.fromkeys(PLAYED, run_played)
-    run = ways.get(method, run_sb3)
-    return [{**row, "solved": solved(known, row["mean"])} for row in run(method, known, seed)]
-
-
-def solved(task: Task, mean: float) -> int:
-    return int(task.solved is not None and mean >= task.solved)
+    about = TASKS[task]
+    if method in PLAYED:
+        decide = RULES[task] if method == HAND else best_rule(task)
+        rows: Iterable[Row] = [play(decide, make(about), seed)]
+    else:
+        rows = (run_sb3 if method in BASELINES else run_ours)(method, about, seed)
+    return [{**row, "solved": int(row["mean"] >= about.solved)} for row in rows]
 
 
 def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
@@ -87,18 +74,9 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
     def evaluated(steps: int) -> FloatArray:
         return agent.evaluate(EVALUATION_EPISODES, env=place, seed=seed + 10**8)
 
-    for row in learn(agent, checkpoints(method, task), evaluated):
+    checkpoints = task.model_steps if method == MODEL else task.checkpoints
+    for row in learn(agent, checkpoints, evaluated):
         yield row if method == MODEL else {**row, "seconds": agent.training_seconds}
-
-
-def checkpoints(method: str, task: Task) -> tuple[int, ...]:
-    return task.model_steps if method == MODEL else task.checkpoints
-
-
-def run_played(method: str, task: Task, seed: int) -> Iterator[Row]:
-    """Play by the rule that a person wrote, or that is best on a grid of states."""
-    decide = RULES[task.name] if method == HAND else best_rule(task.name)
-    yield play(decide, make(task), seed)
 
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
@@ -121,20 +99,17 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
         returns, _ = evaluate_policy(
             model, place, EVALUATION_EPISODES, return_episode_rewards=True, warn=False
         )
+        with TemporaryDirectory() as folder:
+            model.policy.save(f"{folder}/policy")
+            size = os.path.getsize(f"{folder}/policy")
         yield {
             "steps": steps,
             "mean": float(np.mean(returns)),
             "least": float(np.min(returns)),
             "cells": sum(parameter.numel() for parameter in model.policy.parameters()),
             "seconds": taken,
-            "bytes": size_of(model),
+            "bytes": size,
         }
-
-
-def size_of(model: Any) -> int:
-    with TemporaryDirectory() as folder:
-        model.policy.save(f"{folder}/policy")
-        return os.path.getsize(f"{folder}/policy")
 
 
 @dataclass(frozen=True)
@@ -146,9 +121,8 @@ class Options(MethodSelection):
 
 
 def settings(options: Options) -> list[Row]:
-    names = chosen(options.only, [task.name for task in TASKS])
     runs: list[Row] = []
-    for task in (task for task in TASKS if task.name in names):
+    for task in (TASKS[name] for name in chosen(options.only, TASKS)):
         learns, baselines = bool(task.model_steps), CONTINUOUS if task.boxed else CHOOSING
         counts = {
             FITTED: task.n_seeds,
@@ -166,7 +140,7 @@ def settings(options: Options) -> list[Row]:
 
 
 def of_task(line: Rows) -> Task:
-    return next(task for task in TASKS if task.name == line[0]["task"])
+    return TASKS[line[0]["task"]]
 
 
 def returns(summary: Any) -> Text:
@@ -192,34 +166,31 @@ def rules_found(rows: Rows) -> Table:
         return text
 
     columns = [
-        Column(f"`{MODEL}`", aim, once=True),
+        Column(f"`{MODEL}`", goal, once=True),
         *(Column(method, played(method), once=True) for method in PLAYED),
         *outcome,
         Column("cells", of(np.mean, "cells", ".1f")),
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
-    of_tasks = [rows.where(method=MODEL, task=task.name) for task in TASKS]
+    of_tasks = [rows.where(method=MODEL, task=task) for task in TASKS]
     return Table("delivered rule, 100 episodes a seed", columns,
                  [at for line in of_tasks for at in line.by_steps()])  # fmt: skip
 
 
 def shares(rows: Rows) -> Table:
-    columns = [
-        Column(f"`{FITTED}`", aim, once=True),
-        *outcome,
-    ]
-    of_tasks = [rows.where(method=FITTED, task=task.name) for task in TASKS]
+    of_tasks = [rows.where(method=FITTED, task=task) for task in TASKS]
     lines = [at for line in of_tasks for at in line.by_steps()[1:]]
+    columns = [Column(f"`{FITTED}`", goal, once=True), *outcome]
     return Table("delivered policy, 100 greedy episodes a seed", columns, lines)
-
-
-def aim(line: Rows) -> str:
-    return f"{line[0]['task']} ≥ {of_task(line).solved:g}"
 
 
 def beside(rows: Rows) -> Table:
     columns = [
-        Column("after the same steps", task_and_steps, once=True),
+        Column(
+            "after the same steps",
+            lambda line: f"{line[0]['task']}, {line[0]['steps']:,}",
+            once=True,
+        ),
         Column("", label),
         Column("seeds", count),
         Column("mean (least seed)", mean_and_least),
@@ -229,28 +200,24 @@ def beside(rows: Rows) -> Table:
     ]
     lines = [
         line
-        for task in TASKS
-        if task.name not in CART_POLES
+        for name, task in TASKS.items()
+        if name not in CART_POLES
         for steps in task.baseline_steps
-        for line in rows.where(task=task.name, steps=steps).groups("method")
+        for line in rows.where(task=name, steps=steps).groups("method")
     ]
     return Table("*: with hyper-parameters of another task", columns, lines)
 
 
 def front(rows: Rows) -> Table:
     def others(line: Rows) -> str:
-        found = [
-            one
-            for name in BASELINES
-            for one in rows.where(task=line[0]["task"], method=name).groups("steps")
-        ]
+        found = Rows(row for row in rows.where(task=line[0]["task"]) if row["method"] in BASELINES)
         if not found:
             return "-"
-        best = max(found, key=lambda one: float(np.mean(one.column("mean"))))
+        best = max(found.groups("method", "steps"), key=lambda group: group.column("mean").mean())
         return f"{best[0]['method']} {mean_and_least(best)}, {best[0]['steps']:,}"
 
     columns = [
-        Column("", lambda line: f"{line[0]['task']}"),
+        Column("", the("task")),
         Column("agent", lambda line: f"`{line[0]['method']}`"),
         Column("steps", the("steps", ",")),
         Column("seeds", count),
@@ -260,16 +227,12 @@ def front(rows: Rows) -> Table:
         Column("best of DQN, PPO, SAC here", others),
         Column("published", lambda line: of_task(line).published),
     ]
-    known = (rows.where(task=task, method=name, steps=steps) for task, name, steps in FRONT)
-    return Table("mean of 100 greedy episodes a seed", columns, [line for line in known if line])
-
-
-def task_and_steps(line: Rows) -> str:
-    return f"{line[0]['task']}, {line[0]['steps']:,}"
+    lines = [rows.where(task=task, method=name, steps=steps) for task, name, steps in FRONT]
+    return Table("mean of 100 greedy episodes a seed", columns, lines)
 
 
 def mean_and_least(line: Rows) -> str:
-    return f"{returns(np.mean)(line)} ({returns(np.min)(line)})"
+    return line.mean_and_least(of_task(line).digits)
 
 
 def label(line: Rows) -> str:
@@ -301,7 +264,7 @@ def compared() -> Rows:
 
 
 def draw(rows: Rows) -> Any:
-    names = [task for task in TASKS if rows.where(task=task.name)]
+    names = [task for task in TASKS if rows.where(task=task)]
     columns = min(len(names), 3)
     n_rows = -(-len(names) // columns)
     panels = new_axes(3.9 * columns + 0.6, 3.1 * n_rows + 0.6, columns, n_rows)
@@ -314,13 +277,12 @@ def draw(rows: Rows) -> Any:
         ax.remove()
     shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
-        results = rows.where(task=task.name)
+        results = rows.where(task=task)
         for color, method in zip(COLORS, (MODEL, FITTED, *BASELINES), strict=False):
             draw_quartiles(
                 ax, results.where(method=method), color=color, label=method.removesuffix("Agent")
             )
-        if task.solved is not None:
-            ax.axhline(task.solved, color="0.5", linestyle="--", linewidth=1)
+        ax.axhline(TASKS[task].solved, color="0.5", linestyle="--", linewidth=1)
         for method, style in zip(PLAYED, (":", "-."), strict=True):
             if played := results.where(method=method):
                 mean = np.mean(played.column("mean"))
@@ -328,8 +290,7 @@ def draw(rows: Rows) -> Any:
         ax.set(xscale="log", xlim=DRAWN_STEPS, xticks=[10**k for k in range(2, 7)])
         ax.set_xticklabels(["100", "1k", "10k", "100k", "1M"])
         ax.minorticks_off()
-        ax.set_title(task.name, loc="left")
-        open_axes(ax)
+        ax.set_title(task, loc="left")
         handles, labels = ax.get_legend_handles_labels()
         shown |= dict(zip(labels, handles, strict=True))
     panels[0].set_ylabel("return")

@@ -83,9 +83,8 @@ def measure(*, data: str, seed: int) -> list[Row]:
             if hasattr(model, "predict_proba"):
                 loss = log_loss(y[test], model.predict_proba(X[test]), labels=model.classes_)
             score = float(model.score(X[test], y[test]))
-            rows.append(
-                {"fold": fold, "method": name, "score": score, "loss": loss, "seconds": taken}
-            )
+            row = {"fold": fold, "method": name, "score": score, "loss": loss, "seconds": taken}
+            rows.append(row)
     return rows
 
 

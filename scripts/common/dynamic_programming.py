@@ -52,15 +52,10 @@ class Known:
             places[:, 0] %= NODES
         below = np.clip(np.floor(places).astype(np.int64), 0, spaces - 1)
         share = np.clip(places - below, 0.0, 1.0)
-        nodes, weights = [], []
-        for i in (0, 1):
-            for j in (0, 1):
-                nodes.append((below[:, 0] + i) % NODES * NODES + below[:, 1] + j)
-                weights.append(
-                    np.where(i, share[:, 0], 1 - share[:, 0])
-                    * np.where(j, share[:, 1], 1 - share[:, 1])
-                )
-        return np.column_stack(nodes), np.column_stack(weights)
+        offsets = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
+        around = below[:, None] + offsets
+        weights = np.where(offsets, share[:, None], 1 - share[:, None]).prod(axis=2)
+        return around[..., 0] % NODES * NODES + around[..., 1], weights
 
     def nodes(self) -> FloatArray:
         first = np.linspace(self.low[0], self.high[0], NODES, endpoint=not self.turns)
@@ -105,15 +100,12 @@ def iterate(known: Known, parameters: FloatArray, actions: list[Any], steps: int
 @cache
 def best_rule(name: str) -> Decide:
     """Return the optimal rule of a task in :data:`KNOWN`, up to the grid."""
-    task = next(one for one in TASKS if one.name == name)
+    task = TASKS[name]
     known, env = KNOWN[task.env_id], make(task)
-    spec = env.spec
-    assert spec is not None
-    assert spec.max_episode_steps is not None
+    spec: Any = env.spec
     inner: Any = env.unwrapped
-    continuous = isinstance(inner.action_space, gym.spaces.Box)
     actions: list[Any] = list(range(3))
-    if continuous:
+    if isinstance(inner.action_space, gym.spaces.Box):
         n = TORQUES if task.boxed else N_TORQUES
         actions = list(np.linspace([-2.0], [2.0], n).astype(np.float32))
     q_values = iterate(known, known.parameters(inner), actions, spec.max_episode_steps)

@@ -376,6 +376,4 @@ class Battery(Daily):
     rule = staticmethod(lambda o: 2 if o[2] < 42.0 else (0 if o[2] > 78.0 else 1))
 
 
-_KINDS = (Inventory, Admission, DelayedCart, Bakery, Heating, Junction, Dosing, Maintenance,
-          Pricing, Scheduling, Tank, Elevator, Battery)  # fmt: skip
-WORLDS: dict[str, Any] = {kind.__name__: kind for kind in _KINDS}
+WORLDS: dict[str, Any] = {kind.__name__: kind for kind in Daily.__subclasses__()}

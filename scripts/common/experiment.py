@@ -99,7 +99,7 @@ class Experiment:
         """Return the seeds to run."""
         first = FIRST_SEEDS[self.name] if options.first_seed is None else options.first_seed
         seeds = range(first, first + options.seeds)
-        refuse_reserved(seeds)
+        assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
         return seeds
 
     def path(self, ending: str) -> Path:
@@ -141,11 +141,6 @@ class Experiment:
     def save(self, axes: Any, ending: str = ".png") -> None:
         """Write the figure of the axes."""
         say(f"written: {save_figure(axes, self.path(ending))}")
-
-
-def refuse_reserved(seeds: Iterable[int]) -> None:
-    """Raise AssertionError if a seed is reserved."""
-    assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
 
 
 def measure(benchmark: Any, options: Any) -> None:

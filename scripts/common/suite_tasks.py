@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from common.summaries import Rows
 from oda_rl.envs.dynamics import ActionChoices  # importing oda_rl.envs registers BartoCartPole
 
 N_TORQUES = 5
@@ -19,7 +20,7 @@ N_TORQUES = 5
 class Task:
     name: str
     env_id: str
-    solved: float | None
+    solved: float
     """Least mean return of the delivered policy."""
     checkpoints: tuple[int, ...]
     n_seeds: int
@@ -42,7 +43,7 @@ SHORT = (2_000, 5_000, 10_000, 20_000, 50_000)
 MIDDLE = (1_000, 5_000, 20_000)
 LONG = (20_000, 50_000, 100_000, 200_000)
 
-TASKS = (
+_TASKS = (
     Task("BartoCartPole", BARTO, 950.0, SHORT, 100, baseline_steps=(50_000,), digits=0,
          model_steps=(250, 500, 1_000), model_seeds=100),
     Task("CartPole-v1", CARTPOLE, 475.0, SHORT, 100, baseline_steps=(50_000,), digits=0,
@@ -69,6 +70,12 @@ TASKS = (
     Task("MountainCarContinuous-v0", "MountainCarContinuous-v0", 90.0, (), 0,
          baseline_steps=MIDDLE[1:], model_steps=MIDDLE, published="SAC 94.7 (50k)", boxed=True),
 )  # fmt: skip
+TASKS = {task.name: task for task in _TASKS}
+
+
+def goal(line: Rows) -> str:
+    """Return the task of some rows, and the return that solves it."""
+    return f"{line[0]['task']} ≥ {TASKS[line[0]['task']].solved:g}"
 
 
 def make(task: Task) -> gym.Env[Any, Any]:

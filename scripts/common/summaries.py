@@ -3,7 +3,7 @@
 A table consists of columns and of the rows that each line summarizes; it is written in Markdown.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,6 @@ from oda_rl._types import FloatArray
 from oda_rl.runs.results import markdown_table
 
 Row = dict[str, Any]
-
-_MARKS = 7  # below an axis, at most
 
 
 class Rows(list[Row]):
@@ -41,6 +39,17 @@ class Rows(list[Row]):
     def column(self, key: str) -> FloatArray:
         """Return one column."""
         return np.array([row[key] for row in self])
+
+    def count_seeds(self) -> str:
+        return str(len(self.groups("seed")))
+
+    def mean_and_least(self, digits: int = 0, key: str = "mean") -> str:
+        values = self.column(key)
+        return f"{values.mean():.{digits}f} ({values.min():.{digits}f})"
+
+    def solved_and_mean(self, digits: int = 0) -> str:
+        """Return the share of seeds solved, and the mean return."""
+        return f"{self.column('solved').mean():.2f} ({self.column('mean').mean():.{digits}f})"
 
 
 Text = Callable[[Rows], str]
@@ -82,11 +91,11 @@ class Table:
     title: str
     columns: Sequence[Column]
     lines: Sequence[Rows]
-    """The rows of each line."""
+    """The rows of each line; a line without rows is left out."""
     note: str = ""
 
     def __str__(self) -> str:
-        texts = [[one.text(group) for one in self.columns] for group in self.lines]
+        texts = [[one.text(group) for one in self.columns] for group in self.lines if group]
         lines = [
             ["" if one.once and i and line[0] == texts[i - 1][0] else text
              for one, text in zip(self.columns, line, strict=True)]
@@ -104,22 +113,4 @@ def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
         low, middle, high = np.transpose(quartiles)
         ax.plot(steps, middle, "o-", markersize=4, **looks)
         ax.fill_between(steps, low, high, color=looks["color"], alpha=0.2)
-
-
-def mark_steps(ax: Any, steps: Iterable[int]) -> None:
-    """Label a logarithmic axis with numbers of steps, as far as there is room."""
-    every = sorted(steps)
-    apart = (every[-1] / every[0]) ** (1 / _MARKS)
-    shown = every[:1]
-    for n in every[1:]:
-        if n >= 0.999 * apart * shown[-1]:
-            shown.append(n)
-    ax.set(xscale="log")
-    ax.set_xticks(shown, [f"{n / 1000:g}k" for n in shown])
-    ax.minorticks_off()
-
-
-def open_axes(*axes: Any) -> None:
-    """Remove the upper and right spines."""
-    for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
