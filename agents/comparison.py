@@ -97,14 +97,11 @@ class Plan:
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
-    seeds: int = 5
-    """Number of runs of DQN and of A2C."""
+    seeds: int = 5  # number of runs of DQN and of A2C
 
-    own_seeds: int = 20
-    """Number of runs of each of our agents, and of PPO."""
+    own_seeds: int = 20  # number of runs of each of our agents, and of PPO
 
-    total_timesteps: int = 50_000
-    """Environment steps of each run."""
+    total_timesteps: int = 50_000  # environment steps of each run
 
     threshold: float | None = None
     """Minimum mean return of a solved seed; by default the environment's reward threshold."""

@@ -30,8 +30,7 @@ from oda_rl.agents.policies.cells import CellPolicy
 class Stage:
     """Specification of an actor's environment and engine."""
 
-    name: str
-    """Unique name of the training."""
+    name: str  # unique name of the training
     origin: Origin
     kind: type[FittedEngine]
     interface: Interface
@@ -60,10 +59,8 @@ class FittedTask:
     stage: Stage
     policy: CellPolicy
     epsilon: float
-    scheme: int
-    """Scheme of exploration, or ``exploration.NONE``."""
-    seeds: tuple[int, int]
-    """Seeds of the environment's reset and of exploration."""
+    scheme: int  # scheme of exploration, or ``exploration.NONE``
+    seeds: tuple[int, int]  # seeds of the environment's reset and of exploration
     max_steps: int
 
     @one_thread()

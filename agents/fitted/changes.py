@@ -59,10 +59,8 @@ class Record:
     policy: CellPolicy
     n: int = 0
     mean: float = 0.0
-    m2: float = 0.0
-    """Sum of squared deviations from the mean."""
-    action: int = -1
-    """The action that it always takes; -1 if it depends on the state."""
+    m2: float = 0.0  # sum of squared deviations from the mean
+    action: int = -1  # the action that it always takes; -1 if it depends on the state
 
     def add(self, episode_return: float) -> None:
         """Count one more episode (Welford's recursion)."""
@@ -130,14 +128,11 @@ def ended_in(steps: FloatArray, newest: int) -> int:
 class _Steps(NamedTuple):
     """Steps in units in which they are compared."""
 
-    places: FloatArray
-    """State, and a continuous action, in standard deviations; shape (n, d)."""
-    actions: FloatArray
-    """Numbers of actions, (n,); all 0 where they are continuous."""
+    places: FloatArray  # state, and a continuous action, in standard deviations; shape (n, d)
+    actions: FloatArray  # numbers of actions, (n,); all 0 where they are continuous
     outcomes: FloatArray
     """Changes of the components, and the reward, in standard deviations; shape (n, d + 1)."""
-    trajectories: IntArray
-    """Numbers of the trajectories, (n,)."""
+    trajectories: IntArray  # numbers of the trajectories, (n,)
 
 
 @one_thread()

@@ -96,16 +96,11 @@ class Playing:
     """Policy and exploration of an episode."""
 
     policy: CellPolicy
-    record: Record | None
-    """Record of the returns; None if they are not those of this policy alone."""
-    epsilon: float
-    """Probability of a random decision."""
-    longest_hold: int
-    """Maximum number of steps for which one is held."""
-    scheme: int
-    """Scheme of exploration, or ``exploration.NONE``."""
-    fits: int
-    """Number of fits before."""
+    record: Record | None  # record of the returns; None if they are not those of this policy alone
+    epsilon: float  # probability of a random decision
+    longest_hold: int  # maximum number of steps for which one is held
+    scheme: int  # scheme of exploration, or ``exploration.NONE``
+    fits: int  # number of fits before
 
 
 class RunningEpisodes:

@@ -41,10 +41,8 @@ from oda_rl.agents.policies.cells import CellPolicy
 class Scheme(NamedTuple):
     """A way of exploring."""
 
-    decisions: float
-    """Random decisions in an episode, on average."""
-    longest_hold: int
-    """Most steps for which one of them is repeated."""
+    decisions: float  # random decisions in an episode, on average
+    longest_hold: int  # most steps for which one of them is repeated
 
 
 SCHEMES = (Scheme(0.4, 100), Scheme(4.0, 8), Scheme(20.0, 1), Scheme(4.0, 1))

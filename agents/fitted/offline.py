@@ -97,8 +97,7 @@ class Caution(NamedTuple):
 
     share: float
     """An action is barred where it was taken less often than this share of the most frequent."""
-    weight: float
-    """Weight of the lowest return as prior value, in transitions."""
+    weight: float  # weight of the lowest return as prior value, in transitions
     of_actions: float
     """Share of the actions' metric in that of the cells; the remainder is the metric of values."""
 
@@ -267,8 +266,7 @@ class Behaviour(NamedTuple):
     """Frequencies of actions in K cells."""
 
     at: Cells
-    shares: FloatArray
-    """Frequencies relative to the most frequent action, shape (K, A)."""
+    shares: FloatArray  # frequencies relative to the most frequent action, shape (K, A)
 
     @classmethod
     def of(
@@ -326,16 +324,12 @@ class SupportedWorld:
     """A learned world, restricted to what the log supports."""
 
     arrays: WorldArrays
-    codes: FloatArray
-    """Codes of the actions, shape (A, C)."""
+    codes: FloatArray  # codes of the actions, shape (A, C)
     behaviour: Behaviour
-    bounds: tuple[float, float]
-    """Least and greatest discounted return that rewards allow."""
+    bounds: tuple[float, float]  # least and greatest discounted return that rewards allow
     gamma: float
-    states: FloatArray
-    """States in which steps were taken, shape (n, d)."""
-    starts: FloatArray
-    """First states of episodes, shape (m, d)."""
+    states: FloatArray  # states in which steps were taken, shape (n, d)
+    starts: FloatArray  # first states of episodes, shape (m, d)
 
     def step(
         self, points: FloatArray, actions: IntArray

@@ -45,20 +45,15 @@ class FittedState(Counters):
 
     longest_hold: Annotated[int, Span("[1, inf)")]
     """Maximum number of steps for which a random action is held."""
-    drew: bool
-    """Whether the last choice used a random number."""
-    explored: bool
-    """Whether the last choice was random."""
-    new_steps: Annotated[int, Span(COUNT)]
-    """Steps since the last fit."""
+    drew: bool  # whether the last choice used a random number
+    explored: bool  # whether the last choice was random
+    new_steps: Annotated[int, Span(COUNT)]  # steps since the last fit
     needed: Annotated[int, Span("[1, inf)")]
     """Number of new steps after which a refit is due at the end of an episode."""
     latest: Annotated[int, Span("[1, inf)")]
     """Number of new steps after which a refit is due at once."""
-    epsilon: Annotated[float, Span("[0, 1]")]
-    """Probability of a random decision."""
-    width: Annotated[float, Span("(0, inf)")]
-    """Width of the present policy."""
+    epsilon: Annotated[float, Span("[0, 1]")]  # probability of a random decision
+    width: Annotated[float, Span("(0, inf)")]  # width of the present policy
 
 
 class Fitted(NamedTuple):

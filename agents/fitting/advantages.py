@@ -81,24 +81,19 @@ SCHEMA: dict[str, Member] = {
 class Moments(NamedTuple):
     """Moments of regressions, which do not depend on targets."""
 
-    counts: FloatArray
-    """Weights of each action in each of the policy's cells, shape (K, A)."""
+    counts: FloatArray  # weights of each action in each of the policy's cells, shape (K, A)
     coarse: FloatArray
     """Upper triangles of sums of w z zᵀ, where z is a one and the point less the cell's codevector,
     shape (K, 1 + d, 1 + d)."""
-    fine: FloatArray
-    """The same in the finer cells, shape (F, 1 + d, 1 + d)."""
+    fine: FloatArray  # the same in the finer cells, shape (F, 1 + d, 1 + d)
 
 
 class Rows(NamedTuple):
     """Rows of a memory in both partitions."""
 
-    coarse: Assigned
-    """In the policy's cells."""
-    near: Near
-    """The three nearest finer cells, shape (n, 3)."""
-    weights: Weights
-    """Their weights, shape (n, 3)."""
+    coarse: Assigned  # in the policy's cells
+    near: Near  # the three nearest finer cells, shape (n, 3)
+    weights: Weights  # their weights, shape (n, 3)
     moments: Moments
 
 

@@ -58,23 +58,17 @@ _PRIOR = 10.0  # m, in steps
 class TakenActions(NamedTuple):
     """Actions that were taken, and the common codevectors."""
 
-    actions: FloatArray
-    """Of each row of a memory, shape (n, p)."""
-    common: FloatArray
-    """The v_j, shape (J, p)."""
+    actions: FloatArray  # of each row of a memory, shape (n, p)
+    common: FloatArray  # the v_j, shape (J, p)
 
 
 class Experience(NamedTuple):
     """The data of a fit."""
 
-    observations: Observations
-    """Rows of a :class:`oda_rl.agents.base.memory.Memory`, shape (n, d)."""
-    steps: FloatArray
-    """Their steps, shape (n, 3 or more)."""
-    n_actions: int
-    """Number of actions, or of action codevectors in each cell."""
-    numbered: bool = False
-    """Whether states are numbered: each is a cell."""
+    observations: Observations  # rows of a :class:`oda_rl.agents.base.memory.Memory`, shape (n, d)
+    steps: FloatArray  # their steps, shape (n, 3 or more)
+    n_actions: int  # number of actions, or of action codevectors in each cell
+    numbered: bool = False  # whether states are numbered: each is a cell
     taken: TakenActions | None = None
     """Continuous actions; the policy is a
     :class:`oda_rl.agents.policies.cells.CodevectorPolicy` then."""
@@ -83,31 +77,21 @@ class Experience(NamedTuple):
 class Cells(NamedTuple):
     """K cells in the metric of a fit."""
 
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    units: metric.Units
-    """Units of distances without a learned metric."""
-    transform: FloatArray
-    """Distances are Euclidean in ``transform @ point``; shape (d, d)."""
-    codevectors: FloatArray
-    """In the transformed space, shape (K, d)."""
-    width: float
-    """Cells are blended with weights proportional to exp(-squared distance/width)."""
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    units: metric.Units  # units of distances without a learned metric
+    transform: FloatArray  # distances are Euclidean in ``transform @ point``; shape (d, d)
+    codevectors: FloatArray  # in the transformed space, shape (K, d)
+    width: float  # cells are blended with weights proportional to exp(-squared distance/width)
 
 
 class Assigned(NamedTuple):
     """Rows of a memory and their three nearest cells."""
 
-    points: Points
-    """Transformed, shape (n, 1 + d)."""
-    cells: Near
-    """Shape (n, 3)."""
-    weights: Weights
-    """Shape (n, 3)."""
-    labels: Labels
-    """Number of the action in each of them, shape (n, 3)."""
-    steps: FloatArray
-    """Shape (n, 3 or more)."""
+    points: Points  # transformed, shape (n, 1 + d)
+    cells: Near  # shape (n, 3)
+    weights: Weights  # shape (n, 3)
+    labels: Labels  # number of the action in each of them, shape (n, 3)
+    steps: FloatArray  # shape (n, 3 or more)
 
 
 def place_cells(

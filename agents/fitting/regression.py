@@ -45,12 +45,10 @@ class Fit(NamedTuple):
     """The result of a fit."""
 
     policy: CellPolicy
-    values: FloatArray
-    """Value of each row, to begin the next fit with; shape (n,)."""
+    values: FloatArray  # value of each row, to begin the next fit with; shape (n,)
     metric: FloatArray | None
     """For the next fit: shape (d, d), in standard deviations of the observation."""
-    scale: FloatArray
-    """Inverse standard deviations, shape (d,)."""
+    scale: FloatArray  # inverse standard deviations, shape (d,)
 
 
 class Iterated(NamedTuple):
@@ -58,8 +56,7 @@ class Iterated(NamedTuple):
 
     values: FloatArray
     targets: FloatArray
-    theta: FloatArray
-    """A value for each action, and slopes, in each cell: shape (K, A + d)."""
+    theta: FloatArray  # a value for each action, and slopes, in each cell: shape (K, A + d)
     offsets: FloatArray
 
 
@@ -67,12 +64,9 @@ class Belief(NamedTuple):
     """Prior knowledge of values."""
 
     low: float
-    high: float
-    """Bounds of all values."""
-    prior: float
-    """Value of an action that was not tried in a cell."""
-    weight: float
-    """Weight of the prior, in transitions."""
+    high: float  # bounds of all values
+    prior: float  # value of an action that was not tried in a cell
+    weight: float  # weight of the prior, in transitions
     barred: FloatArray | None = None
     """Penalty of each action in each cell when the best is chosen, (K, A)."""
 

@@ -69,10 +69,8 @@ class Running:
     before: FloatArray  # the observation it was chosen for
     start: FloatArray  # the episode's first observation
     played: Played | None = None  # None: random actions
-    whole: bool = True
-    """Whether nothing else has been played in it."""
-    drawn: Any = None
-    """State of the generator before the last choice, if that drew from it."""
+    whole: bool = True  # whether nothing else has been played in it
+    drawn: Any = None  # state of the generator before the last choice, if that drew from it
     last: tuple[int, int, FloatArray, FloatArray, FloatArray] | None = None
     """Action, hold, ``code``, ``before`` and ``start`` before the last choice."""
 

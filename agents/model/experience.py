@@ -202,14 +202,12 @@ class Candidate:
     scores: FloatArray
     outputs: FloatArray
     clauses: Clauses | None = None
-    promised: float = -math.inf
-    """Mean return in the present model."""
+    promised: float = -math.inf  # mean return in the present model
     starts: list[FloatArray] = field(default_factory=list)  # one entry for each episode,
     returns: list[float] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     terminated: list[bool] = field(default_factory=list)
-    moments: list[int] = field(default_factory=list)
-    """Steps of the agent when it ended."""
+    moments: list[int] = field(default_factory=list)  # steps of the agent when it ended
     imagined: list[float] = field(default_factory=list)
     """Mean returns in the present model, from the same starts in as many steps."""
 

@@ -72,13 +72,10 @@ _NOTHING = np.empty((0, 3))
 class Fallback:
     """Judges the world while an agent learns, and takes over where it is not trusted."""
 
-    reason: str | None = None
-    """Why it has taken over; None if it has not."""
+    reason: str | None = None  # why it has taken over; None if it has not
     rule: RulePolicy | None = None
-    climb: Climb | None = None
-    """The climb to an affine rule, once it has taken over."""
-    fitted: FittedQAgent | None = None
-    """The agent that learns values, once it has taken over."""
+    climb: Climb | None = None  # the climb to an affine rule, once it has taken over
+    fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over
     _judged_at: int = 0
     _distrusted: int = 0
 

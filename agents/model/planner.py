@@ -71,8 +71,7 @@ class Planner:
     candidates: list[Candidate] = field(default_factory=list)
     learned: Learned | None = None
     searches: int = 0
-    clauses: Clauses | None = None
-    """Rules are searched and played within these."""
+    clauses: Clauses | None = None  # rules are searched and played within these
     _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
     """The last delivered rule, with its key: predictions ask for it again and again."""
 

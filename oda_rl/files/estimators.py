@@ -97,8 +97,7 @@ def _is_frozen(value: Any) -> bool:
 class Filed:
     """An estimator that can be saved to a file."""
 
-    _stored: ClassVar[Classes] = {}
-    """Classes, by name, that its attributes may have."""
+    _stored: ClassVar[Classes] = {}  # classes, by name, that its attributes may have
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file of arrays and JSON; nothing is pickled.

@@ -115,13 +115,11 @@ _span = cache(Span)
 class Member:
     """An array in a file."""
 
-    kind: type
-    """float, int, bool, np.float32, or a declaration of named state."""
+    kind: type  # float, int, bool, np.float32, or a declaration of named state
     shape: str = ""
     span: str = FINITE
     optional: bool = False
-    whole: bool = False
-    """Whether floats must be integers."""
+    whole: bool = False  # whether floats must be integers
 
     def fits(self, array: npt.NDArray[Any], sizes: Sizes) -> str | None:
         """Return what is wrong with dtype or shape, if anything; binds names of sizes."""

@@ -40,27 +40,19 @@ _TOLERANCE = 1e-9  # relative: the order in which rewards are summed may differ
 class Report:
     """The data of a report; the rest of its page is drawn from the agent."""
 
-    policy: str
-    """JSON export, as ``oda-rl export --format json`` writes it."""
-    interface: Mapping[str, Any]
-    """Interface of the environment, as in agents' files."""
+    policy: str  # JSON export, as ``oda-rl export --format json`` writes it
+    interface: Mapping[str, Any]  # interface of the environment, as in agents' files
     env_id: str | None
-    env_spec: Mapping[str, Any] | None
-    """Specification of the environment, as in agents' files."""
-    returns: tuple[float, ...]
-    """Returns of fresh greedy episodes."""
-    seed: int
-    """Seed of the first reset of these episodes."""
+    env_spec: Mapping[str, Any] | None  # specification of the environment, as in agents' files
+    returns: tuple[float, ...]  # returns of fresh greedy episodes
+    seed: int  # seed of the first reset of these episodes
     versions: Mapping[str, str]
     """Versions of oda_rl, Python and libraries that played these episodes."""
     scale: tuple[float, ...] = ()
     """Inverse standard deviations of the observation's components: the unit of distances."""
-    value_name: str = "value"
-    """Name of the numbers by which actions are compared."""
-    parts: tuple[str, ...] = ()
-    """Names of the components of continuous actions."""
-    world: Mapping[str, Any] | None = None
-    """Dynamics for the page (:meth:`ReportPlayer.world`)."""
+    value_name: str = "value"  # name of the numbers by which actions are compared
+    parts: tuple[str, ...] = ()  # names of the components of continuous actions
+    world: Mapping[str, Any] | None = None  # dynamics for the page (:meth:`ReportPlayer.world`)
     training: Mapping[str, str] = field(default_factory=dict)
     """What the card says about the training, by row; nothing can verify it."""
 
@@ -330,12 +322,9 @@ def _rule(
 class Verdict:
     """The result of verifying a report."""
 
-    card: Mapping[str, str]
-    """The card that the data in the file makes."""
-    faults: tuple[str, ...]
-    """False statements in the report."""
-    remarks: tuple[str, ...]
-    """Possible explanations."""
+    card: Mapping[str, str]  # the card that the data in the file makes
+    faults: tuple[str, ...]  # false statements in the report
+    remarks: tuple[str, ...]  # possible explanations
 
     @property
     def true(self) -> bool:

@@ -39,11 +39,9 @@ class Origin:
 
     commit: str
     """Commit of the source checkout, with ``+`` if its code was changed; "" without a checkout."""
-    code: str
-    """:func:`code_digest` of the package."""
+    code: str  # :func:`code_digest` of the package
     command: str
-    versions: Mapping[str, str]
-    """:func:`versions` of Python and libraries."""
+    versions: Mapping[str, str]  # :func:`versions` of Python and libraries
 
     @property
     def label(self) -> str:
