@@ -67,10 +67,7 @@ class Actors:
 
     @contextmanager
     def at_work(self, modules: Iterable[str]) -> Iterator[Any]:
-        """Give a Dask client, and end the processes that were started for it.
-
-        Raises ImportError if Dask is missing, or a worker cannot import one of the modules.
-        """
+        """Give a Dask client, and end the processes that were started for it; or ImportError."""
         try:
             from distributed.diagnostics.plugin import WorkerPlugin
         except ImportError as error:
@@ -130,8 +127,7 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
     """Train from where the run is, on new episodes that the actors of a Dask client play.
 
     A learner has ``begin(n_actors)``; ``task(i, max_steps)`` for the i-th actor, whose method
-    ``play`` returns an :class:`Episode`; and ``learn(i, episode)``. The order of episodes and
-    requests does not depend on the speed of actors.
+    ``play`` returns an :class:`Episode`; and ``learn(i, episode)``.
     """
     learner.begin(n_actors)
     requests: deque[tuple[int, Any]] = deque()
@@ -181,10 +177,9 @@ def _result(future: Any) -> Episode | None:
 
 
 def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
-    """Return the origin of an environment from which each actor can make its own.
+    """Return the origin of an environment from which each actor can make its own, or ValueError.
 
-    Raises ValueError if it is a vector environment, cannot be made anew, or has running statistics,
-    which actors would not share.
+    Actors would not share running statistics.
     """
     origin = origin_of(env, module)
     obstacle = origin.obstacle

@@ -98,10 +98,7 @@ class FittedTask:
 
 
 class ActorsLearner:
-    """A fitted agent's engine, which learns from the episodes of actors.
-
-    ``draw_seed`` draws seeds for resets of the environment.
-    """
+    """A fitted agent's engine, which learns from the episodes of actors."""
 
     def __init__(self, engine: FittedEngine, origin: Origin, draw_seed: Callable[[], int]) -> None:
         self._engine, self._draw_seed = engine, draw_seed
@@ -125,10 +122,7 @@ class ActorsLearner:
         engine.step(point, 0.0, False, False, *engine.arrays)
 
     def task(self, env: int, max_steps: int) -> FittedTask:
-        """Return the next episode to play, as the engine would now.
-
-        Without a limit of steps it is truncated after as many as make a refit due.
-        """
+        """Return the next episode to play; without a time limit it is cut when a refit is due."""
         engine = self._engine
         playing = engine.begin_env(env)
         if self._stage.origin.max_episode_steps is None:

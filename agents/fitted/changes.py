@@ -85,10 +85,7 @@ class Record:
 
 
 def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
-    """Return the standard deviation of a policy's return, pooled over all.
-
-    With few records that of the latest returns of any policy counts, too.
-    """
+    """Return the standard deviation of a policy's return, pooled; ``returns`` give a prior."""
     squares = sum(record.m2 for record in records)
     freedom = sum(max(record.n - 1, 0) for record in records)
     prior = float(np.var(returns)) if returns else 0.0
@@ -96,10 +93,7 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
 
 
 def best_of(records: Sequence[Record], spread: float) -> Record:
-    """Return the record with the greatest lower bound of its mean return.
-
-    Of equal ones constant actions come last.
-    """
+    """Return the record with the greatest lower bound; of equal ones constant actions come last."""
     return max(records, key=lambda record: (record.lower_bound(spread), not record.constant))
 
 
@@ -137,10 +131,9 @@ class _Steps(NamedTuple):
 
 @one_thread()
 def steps_that_agree(seen: Experience, newest: int) -> int:
-    """Return how many of the newest steps were taken after a change, if there was one.
+    """Return how many of the newest steps were taken after a change; 0 if there seems to be none.
 
-    At least ``newest``, at most half of all; 0 if no older steps contradict these, or if too few
-    can be compared.
+    At least ``newest``, at most half of all.
     """
     going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     n = len(going_on)

@@ -106,8 +106,7 @@ class Playing:
 class RunningEpisodes:
     """Running episodes of ``count`` environments.
 
-    ``arrays`` are the bytes of ``env_states``, and a memory
-    (:mod:`oda_rl.agents.base.memory`) for each environment.
+    ``arrays`` are the bytes of ``env_states``, and a memory for each environment.
     """
 
     def __init__(self, count: int, interface: Interface) -> None:
@@ -142,8 +141,7 @@ class RunningEpisodes:
 class FittedEngine(Engine):
     """The arrays of a fitted agent, and its reactions to events of compiled code.
 
-    Its generators are for exploration, samples that are fitted to, and episodes that stay in the
-    memory. That has all completed trajectories, and the running one of a single environment, which
+    The memory has all completed trajectories, and the running one of a single environment, which
     ``env_state`` counts.
     """
 
@@ -397,8 +395,7 @@ class FittedEngine(Engine):
     def refit_or_confirm(self) -> None:
         """Refit, or first re-evaluate the policy that would be delivered.
 
-        It is also re-evaluated where newest returns and steps contradict older ones; if it fails
-        then, older steps are forgotten.
+        Also where newest returns and steps contradict older ones, which are forgotten if it fails.
         """
         if self._confirming:
             self._confirmed += self.state.new_steps
@@ -529,10 +526,7 @@ class FittedEngine(Engine):
         return share * (self._steps if bound is None else min(self._steps, bound))
 
     def _set_due(self, part: float = 1.0) -> None:
-        """Set the number of steps until the next fit, times ``part``.
-
-        That is a share of all steps, or fewer if some episodes end within them.
-        """
+        """Set the number of steps until the next fit, times ``part``: fewer if episodes end."""
         share = self._share(self.config.refit_every)
         episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
         played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
@@ -551,10 +545,7 @@ class FittedEngine(Engine):
             self._open()
 
     def _next_constant(self) -> Record | None:
-        """Return a policy of one action to play an episode with, if there is a reason to.
-
-        Each is played once, and again while it could be better than the best of all.
-        """
+        """Return a policy of one action to play: each once, and while it could be the best."""
         budget, n = _CONSTANT_SHARE * self._steps, self.interface.n_actions
         if self._tried + self.exploration.mean_length > budget or not self.records:
             return None

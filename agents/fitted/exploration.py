@@ -63,10 +63,7 @@ def fit_novelty_policy(
     config: FittedQConfig,
     rng: np.random.Generator,
 ) -> CellPolicy:
-    """Fit a novelty policy where states are numbered; its values begin with those of ``before``.
-
-    The reward of a step is 1 / √n, if its action has been taken n times in that state.
-    """
+    """Fit a policy to rewards 1 / √n of an action taken n times; ``before`` is the last one."""
     numbers, states = np.unique(seen.observations[:, 0], return_inverse=True)
     going = seen.steps[:, MARK] == GOES_ON
     pairs = states * seen.n_actions + np.where(going, seen.steps[:, ACTION], 0).astype(np.int64)
@@ -78,10 +75,7 @@ def fit_novelty_policy(
 
 
 def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Generator) -> int:
-    """Draw the scheme of the next episode; the first one until 30 have been explored.
-
-    ``schemes`` and ``returns`` are those of episodes; ``NONE`` and ``NOVELTY`` are not compared.
-    """
+    """Draw the scheme of the next episode by those of earlier ones and their returns."""
     latest = (i for i in range(len(schemes) - 1, -1, -1) if schemes[i] not in (NONE, NOVELTY))
     explored = [*itertools.islice(latest, _COMPARED)][::-1]
     if len(explored) < _COMPARED:
@@ -141,8 +135,7 @@ class Exploration:
     ) -> None:
         """Set epsilon by the present scheme, or one drawn ``anew``; 1 while returns are equal.
 
-        The ``rewards`` of all steps stand for returns while no episode has ended; ``novelty``:
-        whether there is a novelty policy.
+        ``rewards`` stand for returns while no episode has ended.
         """
         gains = self.returns or rewards().tolist()
         low, high = min(gains), max(gains)

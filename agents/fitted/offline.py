@@ -126,10 +126,7 @@ def fit_logged(
     rng: np.random.Generator,
     make_engine: "Callable[..., FittedEngine]",
 ) -> Fit:
-    """Fit to trajectories: a clone of the behaviour policy, or a better policy.
-
-    ``make_engine(interface, config, *rngs)`` makes the engine that learns in a world.
-    """
+    """Fit a clone of the behaviour policy, or a better one; ``make_engine`` learns in a world."""
     of_actions = metric_of_actions(seen, config, rng)
     fits = [fit_cautiously(seen, caution, of_actions, config, rng) for caution in CLONES]
     bounds = bounds_of(seen.steps, config.gamma)
@@ -204,8 +201,7 @@ def estimate(
 ) -> Estimate:
     """Estimate the discounted return of a policy from where episodes began.
 
-    Cells lie in the ``learned`` metric, shape (d, d); ``roughly`` makes few replicates, and only
-    the lower bound.
+    Cells lie in the ``learned`` metric, (d, d); ``roughly`` finds only the lower bound.
     """
     ends = np.flatnonzero(seen.steps[:, MARK] != GOES_ON) + 1
     begins = np.concatenate([[0], ends[:-1]])
@@ -283,10 +279,7 @@ class Behaviour(NamedTuple):
         return cls(at, shares_of(rows, len(at.codevectors), seen.n_actions))
 
     def allows(self, observations: FloatArray, actions: IntArray) -> BoolArray:
-        """Whether actions, shape (n,), were taken often enough in such states, shape (n, d).
-
-        That is a tenth as often as the most frequent one in one of the nearest cells.
-        """
+        """Whether actions, (n,), were taken a tenth as often as the most frequent one nearby."""
         _, cells, weights = assign_three(observations, self.at)
         shares = np.where(weights > 0.0, self.shares[cells, actions[:, None]], 0.0)
         return np.asarray(shares.max(axis=1) >= _MIN_SHARE)
@@ -388,8 +381,7 @@ def believed_world(
 ) -> SupportedWorld | None:
     """Learn a world from trajectories; None unless it predicts held-out steps.
 
-    None, too, for numbered states, many components or actions, action codevectors, few steps, or
-    steps that all terminate.
+    None, too, for numbered states, few steps, or many components or actions.
     """
     taken = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     codes, boxed = _codes(interface)

@@ -168,18 +168,9 @@ class Climb:
     ) -> Iterator[FloatArray]:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
-        Parameters
-        ----------
-        env : BudgetedEnv
-            Plays in ``place``.
-        place : Episodes
-        longest : int
-            Maximum number of steps of an episode.
-        begun : int
-            Steps that were taken before those of ``env``.
-        known : sequence of RulePolicy
-            Rules of one cell. A new climb begins with the best of these and 0, and has to beat
-            them.
+        ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
+        taken before. A new climb begins with the best of the rule 0 and the ``known`` ones, which
+        have one cell, and has to beat them.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng

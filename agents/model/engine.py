@@ -78,8 +78,7 @@ class Running:
 class ModelEngine(Engine):
     """State and decisions of a model agent, in Python: planning takes longer than its steps.
 
-    ``limit`` is the environment's time limit. Random actions are drawn from ``explore``, fits and
-    searches from ``planning``.
+    ``limit`` is the environment's time limit; fits and searches draw from ``planning``.
     """
 
     arrays = loop_arrays = ()
@@ -272,10 +271,9 @@ class ModelEngine(Engine):
 
     @property
     def _patience(self) -> int:
-        """Steps after which to plan within episodes.
+        """Steps after which to plan within episodes: enough for all environments to end theirs.
 
-        Enough for all environments to end theirs: or no episode might ever evaluate a rule. Sooner
-        while episodes seem to have no end.
+        Sooner while episodes seem to have no end.
         """
         steps, horizon = _PATIENCE * self._needed, self.outcomes.horizon
         if self.outcomes.limit is None and not self.outcomes.lengths:
@@ -321,10 +319,7 @@ class ModelEngine(Engine):
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
     def _choose_planner(self) -> None:
-        """Plan over a table where states recur, and counts predict as well as laws.
-
-        Where distinct observations are few, as positions on a grid, a table is the better model.
-        """
+        """Plan over a table where states recur, and counts predict as well as laws."""
         if self.interface.box is not None or self.interface.n_values or self.constrained:
             return
         if self.planner is self.tables:

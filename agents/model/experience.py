@@ -54,17 +54,8 @@ CANDIDATE: dict[str, Member] = {
 class Memory:
     """Transitions, the oldest first, in arrays that grow.
 
-    Parameters
-    ----------
-    n_features, n_codes : int
-        Components of an observation, and of an action's code.
-
-    Attributes
-    ----------
-    n : int
-        Transitions so far.
-    since : int
-        The first transition of the present world.
+    ``n`` is their number, ``since`` the first one of the present world; an observation has
+    ``n_features`` components, an action's code ``n_codes``.
     """
 
     _FIELDS = (*CodedSteps._fields, "first")
@@ -129,12 +120,8 @@ class Memory:
 class Outcomes:
     """Finished real episodes, and the horizon of imagined ones.
 
-    Parameters
-    ----------
-    guess : int
-        Smallest horizon while no time limit is known.
-    limit : int, optional
-        The environment's time limit.
+    ``guess`` is the smallest horizon while no time limit is known, ``limit`` that of the
+    environment.
     """
 
     guess: int
@@ -296,8 +283,6 @@ def values(rules: Sequence[Candidate]) -> FloatArray:
     The model's mean return from many starts, plus the mean surprise of its real episodes, shrunk
     towards the median of all rules if that is negative, minus a standard error.
 
-    Examples
-    --------
     >>> honest = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=90.0)
     >>> honest.returns, honest.imagined = [90.0, 90.0], [90.0, 90.0]
     >>> boaster = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=100.0)

@@ -52,10 +52,7 @@ _COUNTS: dict[str, Member] = {"searches": whole("1")}
 
 
 def n_cells_for(n_actions: int) -> int:
-    """Return the number of cells: two for each pair of actions, at most 20 or one per action.
-
-    More cells than are needed have fewer local optima; what does not matter is dropped later.
-    """
+    """Return the number of cells: two for each pair of actions, at most 20 or one per action."""
     return max(n_actions, min(n_actions * max(n_actions - 1, 2), _MAX_CELLS))
 
 
@@ -91,10 +88,7 @@ class Planner:
         return max(self.config.min_steps, int(self.config.plan_every * known))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
-        """Learn the world anew, and search for a rule to play next.
-
-        ``returns`` are those of all episodes so far that are comparable to imagined ones.
-        """
+        """Learn the world anew, and find a rule; ``returns`` are comparable to imagined ones."""
         self._forget()
         seen = self.memory.present
         before = None if self.learned is None else self.learned.chosen
@@ -135,10 +129,7 @@ class Planner:
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
 
     def note(self, played: Any, start: FloatArray, outcome: tuple[float, int, bool]) -> None:
-        """Record a real episode that was played with one candidate from its start to its end.
-
-        ``start`` has shape (d,); ``outcome`` is the return, the length, and whether it terminated.
-        """
+        """Record a real episode: its start, (d,); its return, length, and whether it ended."""
         if not isinstance(played, Candidate):
             return
         if not any(played is one for one in self.candidates):
@@ -163,10 +154,7 @@ class Planner:
         return constant if self.clauses is None else within(constant, self.clauses)
 
     def constrain(self, policy: RulePolicy) -> Candidate | None:
-        """Search within a policy's clauses from now on, and forget all candidates.
-
-        Returns the policy as a candidate; None before a world is learned.
-        """
+        """Search within a policy's clauses from now on; return it as a candidate in a world."""
         self.clauses, self.candidates = policy.clauses, []
         if self.learned is None:
             return None
@@ -205,10 +193,7 @@ class Planner:
         return arrays
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
-        """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
-
-        Returns the known rules, of which the first are the candidates.
-        """
+        """Restore what :meth:`to_arrays` returned; return the known rules, candidates first."""
         d, n, boxed = self.interface.n_features, self._n_outputs, self._boxed
         clauses, learned = (schema.within(arrays, name) for name in ("clauses_", "learned_"))
         known: list[Candidate] = []
@@ -229,10 +214,7 @@ class Planner:
         return known
 
     def draw_starts(self, n: int) -> FloatArray:
-        """Draw states between first observations of episodes, shape (n, d).
-
-        While there is at most one, between all observations.
-        """
+        """Draw states, (n, d), between first observations of episodes, or, if few, between all."""
         assert self.learned is not None
         seen = self.memory.starts
         if len(seen) <= 1:

@@ -190,10 +190,7 @@ def sweep(
 def spread(
     edges: Edges, view: View, values: FloatArray, state: int, close: float, most: int
 ) -> None:
-    """Improve the value of a state, then of the states before it, at most ``most`` values.
-
-    Changes smaller than ``close`` are not passed on.
-    """
+    """Improve at most ``most`` values: of a state, then of those before it, if it changes."""
     queue, waits = np.empty(len(values), np.int64), np.zeros(len(values), np.bool_)
     queue[0], begin, length = state, 0, 1
     for _ in range(most):
@@ -275,11 +272,9 @@ def predicts(
 ) -> bool:
     """Whether counts predict held-out steps exactly, or as well as laws of motion do.
 
-    Where numbers are quantities, as of a stock, the same state and action hardly recur, and laws
-    say more. Only pairs that have been seen are compared. ``first``, shape (n,), says whether an
-    episode began with the step: a place may recur in its own episode alone. Where a table has been
-    ``counted`` already, its explorer seeks new pairs, and fewer need to recur: in other episodes
-    only once five are held out, as a taxi's passenger may wait elsewhere in each.
+    Only pairs that have been seen are compared. ``first``, shape (n,), says whether an episode
+    began with the step: a place may recur in its own episode alone. Where a table has been
+    ``counted`` already, its explorer seeks new pairs, and fewer need to recur.
     """
     n = len(seen.rewards)
     episodes = np.cumsum(first, dtype=np.int64)
@@ -417,10 +412,7 @@ class TablePlanner:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
-        """Restore what :meth:`to_arrays` returned, or raise InvalidFileError.
-
-        The memory must be restored. Returns the delivered table, if there is one, and this planner.
-        """
+        """Restore what :meth:`to_arrays` returned; return the known tables, candidates first."""
         sizes = {"steps": self.memory.n, "d": self._rows.shape[1], "A": len(self._codes)}
         check(arrays, _SCHEMA, sizes)
         for i in range(int(arrays["counted"][0])):
