@@ -159,9 +159,7 @@ def compare(
 ) -> Comparison:
     """Make all runs of a plan that are not yet in the file (:func:`oda_rl.runs.parallel.run_all`).
 
-    By default one run at a time, since runs are timed. Raises TypeError if the environment's spaces
-    are not a Box and Discrete, ValueError if there is no such environment or a setting is out of
-    its range, ImportError without Stable-Baselines3.
+    By default one run at a time, since runs are timed.
     """
     threshold = _checked(plan)
     runs = run_all(measure, plan.settings(), path, workers, retry_failed, title=plan.env_id)
@@ -171,10 +169,7 @@ def compare(
 def solved_at(
     rows: Rows, counts: Mapping[str, int], share: float = SOLVED_SHARE
 ) -> dict[str, Solved | None]:
-    """Return the first checkpoint at which a share of each competitor's seeds is solved.
-
-    ``counts`` are the seeds of each competitor, including failed runs, which count as unsolved.
-    """
+    """Return the first checkpoint at which a share of each competitor's ``counts`` is solved."""
     first: dict[str, Solved | None] = dict.fromkeys(counts)
     for name, count in counts.items():
         for steps in sorted({row["steps"] for row in rows if row["algorithm"] == name}):

@@ -325,11 +325,7 @@ class Agent(Player):
             )
 
     def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
-        """Begin episodes in several environments, and choose an action for each.
-
-        ``observations`` is a batch, as for :meth:`predict`. Raises TypeError if the agent learns in
-        one environment only.
-        """
+        """Begin episodes in several environments, and choose an action for each observation."""
         step = first_step(observations, self.interface)
         self.check_n_envs(len(step.after))
         self._engine.set_n_envs(len(step.after))
@@ -630,10 +626,7 @@ class Agent(Player):
         return said
 
     def _actors_learner(self, actors: Actors) -> Any:
-        """Return the learner for :func:`train_by_actors`, with the ``modules`` actors import.
-
-        Raises ValueError if the agent or its environment does not support actors.
-        """
+        """Return the learner for :func:`train_by_actors`, with its ``modules``, or ValueError."""
         raise ValueError(
             f"workers is {actors.workers}: {type(self).__name__} plays itself; FittedQAgent and "
             "CodevectorAgent learn from episodes that others play"

@@ -37,11 +37,7 @@ _TINY = 1e-300  # makes 0/0 equal 0
 
 @one_thread()
 def informative(observations: Observations, steps: FloatArray) -> bool:
-    """Whether the law of changes is sparser in the components than in rotated axes.
-
-    Also if undecided: with too few steps, one component, or more than 32. Rows of trajectories are
-    as in :mod:`oda_rl.agents.base.memory`.
-    """
+    """Whether the law of changes is sparser in components than in rotated axes; or undecided."""
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     if len(rows) < 2 or observations.shape[1] > _MAX_COMPONENTS:
         return True
@@ -61,11 +57,10 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
 def law_of_changes(
     observations: Observations, steps: FloatArray, rows: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-    """Fit Δ = B x by least squares, after regression of both on the actions.
+    """Fit Δ = B x by least squares to ``rows``, after regression of both on the actions.
 
-    ``rows``, shape (m,), are those from which steps were taken. Returns B and the second moments of
-    x and of Δ, each of shape (k, k), for the k components that vary, in standard deviations. None
-    if there are too few steps, or fewer than two directions that vary.
+    Returns B and the second moments of x and of Δ, each of shape (k, k), for the k components that
+    vary, in standard deviations; None if they are fewer than two, or steps too few.
     """
     here = observations[rows].astype(np.float64)
     mean, covariance = metric.covariance(here)
@@ -94,10 +89,7 @@ def law_of_changes(
 
 
 def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> FloatArray:
-    """Return the density of laws, from 0 (one component in each row) to 1 (all equal).
-
-    Laws and the moments of points have shape (..., d, d), the variances of changes (..., d).
-    """
+    """Return the density of laws, (..., d, d): from 0, one component in a row, to 1, all equal."""
     explained = (law @ points * law).sum(axis=-1)
     squares = law**2 * np.maximum(points.diagonal(axis1=-2, axis2=-1), 0.0)[..., None, :]
     shares = np.minimum(explained / np.maximum(variances, _TINY), 1.0)

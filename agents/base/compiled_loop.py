@@ -54,11 +54,9 @@ def _train(
 ) -> tuple[int, int, int]:
     """Train until the budget or the starts are used up, or an event needs attention.
 
-    ``environment`` is (parameters, choices, state, observation): ``choices`` are the environment's
-    actions by their numbers; state and observation are updated. ``starts``, shape (n, n_state + d),
-    are states and observations at the beginning of the next episodes; finished ones are written to
-    ``episodes``, shape (n or more, 3), as (return, length, steps taken in this call). Returns
-    events, the steps taken, and the number of episodes written.
+    ``environment`` is that of :func:`environment_arrays`. ``starts``, (n, n_state + d), are states
+    and observations to begin at; ``episodes`` takes (return, length, steps taken in this call).
+    Returns events, the steps taken, and the number of episodes written.
     """
     parameters, choices, position, observation = environment
     agent = unpack(arrays, 0)
@@ -103,10 +101,7 @@ def _play(
     returns: FloatArray,
     seen: FloatArray,
 ) -> tuple[int, int, float]:
-    """Play a greedy episode from each start, within the budget of steps (see :func:`play_from`).
-
-    Returns the number of finished episodes, the steps taken, and the maximum reward.
-    """
+    """Play as :func:`play_from`; return finished episodes, steps, and the maximum reward."""
     parameters, choices, position, observation = environment
     taken, ended, greatest = 0, 0, -np.inf
     for episode in range(starts.shape[0]):
@@ -193,10 +188,7 @@ def _choices(environment: Compiled) -> npt.NDArray[Any]:
 def play_compiled(
     environment: Compiled, policy: InLoops, observation: FloatArray, n_episodes: int, budget: int
 ) -> FloatArray:
-    """Play greedy episodes, the first from the reset that returned ``observation``.
-
-    Returns the returns, shape (n_episodes,), or fewer if the ``budget`` of steps is used up.
-    """
+    """Return the returns of greedy episodes, the first from ``observation``; within the budget."""
     _, _, state, point = environment_arrays(environment, observation)
     later = environment.starts(environment.env.np_random, n_episodes - 1)
     starts = np.concatenate([np.concatenate([state, point])[None], later])
@@ -221,9 +213,8 @@ def play_from(
 ) -> Played:
     """Play an episode from each of the starts, as :meth:`Compiled.starts` returns them.
 
-    At most ``budget`` steps are taken. The first m observations acted on are written to ``seen``,
-    shape (m, d). An episode ends, with return minus infinity, when the sum of its rewards is less
-    than ``floor``.
+    The first m observations acted on are written to ``seen``, shape (m, d). An episode whose
+    rewards add up to less than ``floor`` ends with return minus infinity.
     """
     dynamics, sizes = environment.dynamics, environment.sizes
     loop = _compile(_play, policy.kind, dynamics.step, dynamics.look, sizes, policy.decide)

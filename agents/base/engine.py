@@ -161,11 +161,7 @@ class Engine(ABC):
         return self.env_states[0].action
 
     def attend(self, events: int, what: str) -> None:
-        """Attend to events, bits that compiled code has returned.
-
-        Raises ValueError, which names ``what``, if the shape of an observation was wrong, or it or
-        the reward was not finite.
-        """
+        """Attend to events, bits that compiled code has returned; ValueError for bad values."""
         refuse(events, what, self.interface)
         if events & UNIFORMS:
             self._draw()
@@ -178,10 +174,7 @@ class Engine(ABC):
         return len(self.history) + self._levels_dropped
 
     def note_level(self, level: Level) -> None:
-        """Add to the history, of which the earlier half is dropped when it is very long.
-
-        Raises ValueError, which names the component, if a codevector is not finite.
-        """
+        """Add to the history, of which the earlier half is dropped when it is very long."""
         bad = np.flatnonzero(~np.isfinite(level.codevectors).all(axis=0))
         if len(bad):
             raise ValueError(
@@ -216,9 +209,8 @@ class Engine(ABC):
 class InterpretedEngine(Engine):
     """Base of engines that decide (:meth:`decide`) and learn (:meth:`learn`) in plain Python.
 
-    It learns step by step even if the dynamics are compiled, goes through several environments one
-    by one, and tracks the mean and range of observations. The generator ``explore`` decides on
-    exploration: ``self._explore``.
+    It learns step by step, goes through several environments one by one, and tracks the mean and
+    range of observations; ``self._explore`` decides on exploration.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()

@@ -115,10 +115,7 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
 
 
 def pickled(agent: "Agent") -> tuple[Any, ...]:
-    """Return what ``__reduce__`` does: an agent is pickled as the content of its file.
-
-    Its environment goes with it only if a file could not say how to make it anew.
-    """
+    """Return what ``__reduce__`` does: the content of its file, an environment no file holds."""
     metadata, arrays = contents(agent)
     copies = {name: np.array(array) for name, array in arrays.items()}
     env = agent.env if agent.origin is None or agent.origin.obstacle is not None else None

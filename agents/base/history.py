@@ -41,8 +41,7 @@ class EpisodeLog:
     def groups(self) -> FloatArray:
         """Groups of consecutive episodes, shape (n, 5).
 
-        Columns: number, mean return, maximum return, total steps, and seconds of training at the
-        end of the last.
+        Columns: number, mean return, maximum return, total steps, seconds of training at the end.
         """
         if len(self._blocks) > 1:
             self._blocks = [np.concatenate(self._blocks)]

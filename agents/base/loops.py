@@ -148,10 +148,7 @@ def play(
     seed: int | None,
     max_episode_steps: int = 2**62,
 ) -> Iterator[Step]:
-    """Play forever.
-
-    An episode that goes on for ``max_episode_steps`` is cut off, with a warning the first time.
-    """
+    """Play forever; cut an episode off after ``max_episode_steps``, with one warning."""
     observation, _ = env.reset(seed=seed)
     length, warned = 0, False
     while True:
@@ -237,8 +234,7 @@ def train_vector(
 ) -> Progress:
     """Train in several environments at once, from their reset.
 
-    All environments step together, so there may be a few more steps than asked for. ``perform``
-    makes their actions of numbers.
+    All step together, so there may be a few more steps. ``perform`` makes actions of numbers.
     """
     mode = (env.metadata or {}).get("autoreset_mode", AutoresetMode.NEXT_STEP)
     if mode not in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):

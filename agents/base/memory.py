@@ -79,10 +79,7 @@ def remember(to: Trajectory, reward: float, vector: Observations, terminated: bo
 
 
 def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
-    """Raise InvalidFileError unless marks and actions, which compiled code indexes by, are valid.
-
-    ``steps`` has shape (n, 3 or more); ``name`` is for the message.
-    """
+    """Raise InvalidFileError unless marks and actions, which compiled code trusts, are valid."""
     marks, actions = steps[:, MARK], steps[:, ACTION]
     require(np.isin(marks, (UNUSED, GOES_ON, TERMINAL, CUT)).all(), f"{name} has an unknown mark")
     lowest = np.where(marks == GOES_ON, 0.0, -1.0)
@@ -96,9 +93,8 @@ def discounted_returns(
 ) -> tuple[float, float, float]:
     """Return the greatest discounted return so far, and upper and lower bounds of all; or 0.
 
-    Of the steps from any row to the end of its trajectory. A truncated trajectory goes on: for the
-    greatest return with the value ``after_cut``, and for the bounds with the same steps again and
-    again, R / (1 - gamma^k) for a return R of k steps.
+    A truncated trajectory goes on with the value ``after_cut``, or, for the bounds, with the same
+    steps again and again, R / (1 - gamma^k) for a return R of k steps.
     """
     greatest, high, low = 0.0, 0.0, 0.0
     future, weight = 0.0, 0.0
@@ -118,18 +114,10 @@ def discounted_returns(
 class Memory:
     """All trajectories, or a bounded uniform sample of complete ones.
 
-    Parameters
-    ----------
-    n_features, dtype
-        Dimension and type of observations.
-    max_steps : int or None
-        Bound for a reservoir: each trajectory has a random key, and as many as fit are kept, by
-        the lowest keys. Keys above one that was ever dropped are dropped, so that old and new
-        trajectories are equally likely to be there. The latest always is.
-    rng : numpy.random.Generator
-        Draws the keys of the reservoir.
-    n_components : int
-        Number of components of continuous actions, in columns of ``steps`` from ``COMPONENTS`` on.
+    With ``max_steps``, each trajectory has a random key, and as many as fit are kept, by the lowest
+    keys. Keys above one that was ever dropped are dropped, so that old and new trajectories are
+    equally likely to be there. The latest always is. ``steps`` have ``n_components`` columns more
+    for continuous actions, from ``COMPONENTS`` on.
     """
 
     def __init__(
@@ -176,10 +164,7 @@ class Memory:
         env_state.last_row += len(steps)
 
     def thin_out(self, env_state: EnvState) -> BoolArray | None:
-        """Drop complete trajectories if there are too many steps.
-
-        Returns whether each row has been kept, shape (n,); None if all have.
-        """
+        """Drop complete trajectories if there are too many; return which rows stay, or None."""
         n = self.rows(env_state)
         if self.max_steps is None or n == 0:
             return None
@@ -208,10 +193,7 @@ class Memory:
         return rows
 
     def forget(self, max_steps: int, env_state: EnvState) -> tuple[int, int]:
-        """Keep only the latest trajectories, of at most ``max_steps`` in all, and at least one.
-
-        Returns the number of trajectories left, and of their steps.
-        """
+        """Keep the latest trajectories, in ``max_steps``; return their number and steps."""
         n = self.rows(env_state)
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
         begins = np.concatenate([[0], ends])

@@ -417,10 +417,7 @@ class Player(ABC):
         return env.reset(seed=seed)[0]
 
     def _restore_env_rng(self, env: AnyEnv, reset: bool = True) -> None:
-        """Continue the random numbers of the saved agent's environment in this environment.
-
-        The seeded reset is for other generators that an environment may have.
-        """
+        """Continue the random numbers of the saved environment; a reset seeds other generators."""
         state, self._env_rng = self._env_rng, None
         if state is not None and isinstance(env, gym.Env):
             if reset:
@@ -483,10 +480,7 @@ class Player(ABC):
             return own
 
     def _adapted(self, env: AnyEnv) -> AnyEnv:
-        """Wrap an environment so that it has the spaces that engines work with.
-
-        Raises TypeError for several, in which the agent cannot learn.
-        """
+        """Wrap an environment so that it has the spaces that engines work with, or TypeError."""
         return env if isinstance(env, VectorEnv) else adapted(env, self._bins)
 
     @contextmanager

@@ -70,12 +70,7 @@ def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[floa
 
 @contextmanager
 def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
-    """Show a live line: steps, steps/s, return, cells, temperature.
-
-    The return is that of the policy that would be delivered now, or else of the last episodes.
-
-    ``begun`` is the number of steps that were taken before.
-    """
+    """Show a live line: steps (``begun``: taken before), steps/s, return, cells, temperature."""
     text = "{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"
     status = "compiling, in the first run"
     with _live_line(text, total, visible, begun, status) as update:
@@ -115,10 +110,9 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def deferred_interrupt() -> Iterator[Interrupt]:
-    """Note the first Ctrl-C instead of raising, so that no update is interrupted.
+    """Note the first Ctrl-C, SIGTERM or SIGHUP, so that no update is interrupted.
 
-    A second one raises :class:`Stopped` at once. SIGTERM and SIGHUP are treated as Ctrl-C. Outside
-    of the main thread nothing changes.
+    A second one raises :class:`Stopped` at once. Outside of the main thread nothing changes.
     """
     interrupt = Interrupt()
 

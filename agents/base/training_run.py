@@ -18,11 +18,7 @@ _SPANS = {"total": f"[1, {_NEVER}]", "steps": "[0, total]", "part": "[0, steps]"
 
 @dataclass
 class TrainingRun:
-    """A training in progress.
-
-    Training loops record their progress in it before they yield, so that a checkpoint can be
-    written; they continue from there if it is ``resumed``.
-    """
+    """A training in progress, which loops record before they yield, so that it can be saved."""
 
     total: int  # environment steps in all
     interrupt: Interrupt = field(default_factory=Interrupt)
@@ -123,10 +119,7 @@ class Snapshot:
         return cls(**given)
 
     def enter(self, env: gym.Env[Any, Any], native: gym.Env[Any, Any]) -> Any:
-        """Restore the state of ``native``, within ``env``, and return the observation.
-
-        None if there is none, or it is that of another environment.
-        """
+        """Restore the state of ``native``, within ``env``; return the observation, or None."""
         if self.env is None:
             return None
         first = np.asarray(env.reset()[0])

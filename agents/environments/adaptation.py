@@ -42,8 +42,7 @@ def adapted(env: gym.Env[Any, Any], action_bins: int) -> gym.Env[Any, Any]:
 
     Dicts (by sorted keys), Tuples, MultiDiscrete and MultiBinary observations are flattened. Of
     MultiDiscrete and MultiBinary actions all combinations are offered, of a Box a grid with
-    ``action_bins`` values of each component from its lower to its upper bound. Raises TypeError for
-    other spaces, ValueError for more than 1000 actions, or a continuous one without bounds.
+    ``action_bins`` values of each component. Raises TypeError or ValueError for others.
     """
     env = observed(env)
     if isinstance(env.action_space, spaces.Discrete):
@@ -64,11 +63,7 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
 
 
 def final_observation(infos: Any, i: int) -> Any:
-    """Return the last observation of the episode that ended in an environment; None if untold.
-
-    ``infos`` are a dictionary, or a list of them, as from ``gymnasium.wrappers.vector.
-    DictInfoToList``.
-    """
+    """Return the last observation of an episode that ended; ``infos``: a dictionary, or a list."""
     if isinstance(infos, dict):
         finals = infos.get("final_obs")
         return None if finals is None else finals[i]

@@ -26,10 +26,9 @@ _KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a compon
 
 
 def named(interface: Interface, env: AnyEnv) -> Interface:
-    """Return an interface with the names that are known of its environment.
+    """Return an interface with the names that are known of its environment, or ValueError.
 
-    Raises ValueError if those in the environment's metadata are no names, or not as many as it
-    has components or actions; after wrappers, which may change these, they are ignored then.
+    Wrappers may change components and actions: then names that do not fit are ignored.
     """
     own, bare = spaces_of(env), spaces_of(env.unwrapped)
     spec, metadata = spec_of(env), env.metadata or {}

@@ -152,10 +152,7 @@ class Origin:
                     )
 
     def make(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
-        """Make the environment anew; raise ValueError if it cannot be made.
-
-        ``learning`` says whether running statistics are still updated.
-        """
+        """Make the environment anew, ``learning`` running statistics or not; or ValueError."""
         kwargs = self.kwargs if render_mode is None else {**self.kwargs, "render_mode": render_mode}
         try:
             made = self._innermost(kwargs)
@@ -191,10 +188,7 @@ class Origin:
 
 
 def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
-    """Describe an environment, or those in a vector environment.
-
-    Running statistics are copied. ``module`` is one that registers the id.
-    """
+    """Describe an environment, or those in a vector one; ``module`` registers the id."""
     if isinstance(env, VectorEnv):
         return _vector_origin(env, module)
     chain = _chain(env)
@@ -217,10 +211,9 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
 
 
 def separate_env(env: AnyEnv, render_mode: str | None = None) -> gym.Env[Any, Any]:
-    """Make another environment like ``env``, or like those in it, and leave ``env`` alone.
+    """Make another environment like ``env``, or those in it; copy what cannot be made anew.
 
-    One that cannot be made anew is copied. It has the running statistics of ``env``, which are not
-    updated.
+    It has the running statistics of ``env``, which are not updated.
     """
     origin = origin_of(env)
     if origin.obstacle is None:

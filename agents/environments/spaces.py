@@ -53,10 +53,9 @@ def described(env: Any) -> Any:
 
 
 def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """Return an equal space in which the keys of each Dict are sorted.
+    """Return an equal space in which the keys of each Dict, which must be strings, are sorted.
 
-    Gymnasium flattens equal Dict spaces with differently ordered keys differently; vectors follow
-    this order. Raises TypeError if a key is not a string.
+    Gymnasium flattens equal Dict spaces with differently ordered keys differently.
     """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
@@ -213,8 +212,7 @@ class Native:
     def points(self, observation: Any, name: str = "observation") -> tuple[Array, bool]:
         """Return one or more observations as vectors, shape (n, d), and whether it is only one.
 
-        A batch has one more leading dimension in each part of a Dict or Tuple; an array of vectors
-        stays as it is. Raises ValueError if an observation is not of the space.
+        Parts of a batch have one more leading dimension; an array of vectors stays as it is.
         """
         space = self.observation_space
         if self._are_vectors(observation):
@@ -441,10 +439,7 @@ class Interface:
         return native.actions(np.arange(n)).reshape(n, -1)
 
     def of_user(self, env: AnyEnv, bins: int | None) -> "Interface":
-        """Return this with the spaces of the user's environment.
-
-        ``bins`` are the values offered of each component of a continuous action.
-        """
+        """Return this with the spaces of the user's environment; ``bins``: values in a grid."""
         observations, actions = spaces_of(env)
         bins = None if self.box else bins
         direct = bins is None or isinstance(actions, spaces.Discrete)
@@ -572,10 +567,7 @@ def spaces_of(env: AnyEnv) -> Spaces:
 
 
 def plain(array: Array) -> Array:
-    """Return a contiguous array of float32 or float64, for compiled code.
-
-    Raises ValueError if it does not hold real numbers.
-    """
+    """Return a contiguous array of float32 or float64, for compiled code, or raise ValueError."""
     if array.dtype not in _FLOATS:
         if array.dtype.kind not in "biuf":
             raise ValueError(f"observation is of {array.dtype}: it must hold real numbers")

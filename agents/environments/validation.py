@@ -56,8 +56,7 @@ def checked_flag(name: str, flag: Any) -> bool:
 def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, bool, bool]:
     """Return observation, reward, terminated and truncated of an environment's ``step``.
 
-    Raises ValueError, which names environment and step, if there are not five, or reward or flags
-    are of another type. The observation is not checked.
+    ValueError names environment and step. The observation is not checked.
     """
     try:
         observation, reward, terminated, truncated, _ = five(outcome)
@@ -122,10 +121,7 @@ def action_index(action: Any, interface: Interface) -> int:
 
 
 def checked_batch(observation: Any, interface: Interface) -> tuple[npt.NDArray[np.float64], bool]:
-    """Return one or more observations as float64, shape (n, d), and whether it is only one.
-
-    Raises ValueError if they are not of the space, or not finite.
-    """
+    """Return observations as float64, shape (n, d), and whether it is only one; or ValueError."""
     refuse_reset(observation)
     points, single = interface.batch("observation", observation)
     return checked_points(points, interface), single

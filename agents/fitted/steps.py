@@ -193,10 +193,7 @@ def act(observation: Observations, *arrays: Any) -> int:
 def step(
     next_observation: Observations, reward: float, terminated: bool, truncated: bool, *arrays: Any
 ) -> int:
-    """Remember the last action's outcome and choose the next action in one call.
-
-    Negative: minus the events to attend to first; then :func:`act` chooses.
-    """
+    """Remember the last action's outcome and choose the next one; or return minus events."""
     agent = opened(arrays, 0)
     events = learn(agent, next_observation, reward, terminated, truncated)
     return -events if events else choose(agent)
@@ -262,8 +259,7 @@ def act_in(
 ) -> int:
     """Choose an action in one of the environments; negative: minus the event that prevents it.
 
-    ``seen``, shape (n, d), has the observations of all; ``policy`` is diagram, models, origin and
-    width, ``how`` epsilon and the longest hold, ``arrays`` those of :func:`record_all`.
+    ``policy`` is diagram, models, origin and width, ``how`` epsilon and the longest hold.
     """
     env_states_raw, observations, steps, raw, room = arrays
     diagram, models, origin, width = policy

@@ -126,10 +126,7 @@ class Placed:
         self._n_added = 0  # rows that the moments have
 
     def assign(self, seen: Experience, settled: int) -> Rows:
-        """Assign the rows that are new: those assigned before are the first ones.
-
-        Rows from ``settled`` on may change, and will be assigned again.
-        """
+        """Assign the rows that are new; those from ``settled`` on will be assigned again."""
         n = len(seen.observations)
         new = seen.observations[len(self._known[0]) if self._known else 0 :]
         found: list[npt.NDArray[Any]]
@@ -218,11 +215,10 @@ def go_back(
 ) -> float:
     """Update values and λ-returns, backwards, and add up what the baseline is fitted to.
 
-    ``advantages``, shape (K, A), are blended over three cells. Values, (n,), are the baseline,
-    (n,), plus the greatest of them, within bounds, and 0 after a termination; in the ``first``
-    sweep they stay, and returns are of one step. The action of a row is its first label; one that
-    is as good as the best is greedy. Residuals r of targets, (n,), without advantages go to
-    ``sums``, shape (F, 1 + d): w r and w r y. Returns the sum of the changes of values.
+    ``advantages``, (K, A), are blended over three cells. Values, (n,), are the baseline, (n,), plus
+    the greatest of them, within bounds; in the ``first`` sweep they stay, and returns are of one
+    step. Residuals r of targets, (n,), without advantages go to ``sums``, (F, 1 + d): w r and w r
+    y. Returns the sum of the changes of values.
     """
     points, cells, weights, labels, steps = rows
     trace_decay = 0.0 if first else reach.trace_decay

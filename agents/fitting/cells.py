@@ -118,8 +118,7 @@ def place_cells(
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
     """Split cells further in the same metric, into up to twice as many for each level.
 
-    In more than four dimensions there are up to three levels, with at least four rows for each
-    number of the models; else one.
+    In more than four dimensions there may be three levels; else one.
     """
     n, d = seen.observations.shape
     many = d > _FEW_DIMENSIONS
@@ -172,10 +171,7 @@ def assign(seen: Experience, at: Cells) -> tuple[Assigned, FloatArray | None]:
 
 
 def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, Weights]:
-    """Find the three nearest cells of observations, shape (n, d); ties go to lower numbers.
-
-    Weights below 1e-4 are set to 0 after normalisation.
-    """
+    """Find the three nearest cells of observations, (n, d); weights below 1e-4 become 0."""
     n, d = observations.shape
     points = np.ones((n, 1 + d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
@@ -269,8 +265,7 @@ def place(
 ) -> tuple[FloatArray, Labels]:
     """Place the action codevectors of all K cells; return them, shape (K, J, p), and labels.
 
-    ``cells`` and ``weights``, shape (n, 3), are those of the states of n ``steps``. Labels, shape
-    (n, 3), are the numbers of the codevectors nearest to the action in each of the three cells.
+    Labels, (n, 3), number the codevectors nearest to the action in each of the three cells.
     """
     parts = np.repeat(taken.common[None], n_cells, axis=0)
     labels = np.zeros((len(taken.actions), 3), dtype=np.int16)

@@ -81,10 +81,7 @@ class Reach(NamedTuple):
 
 
 def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
-    """Return optimistic priors: the best return so far.
-
-    Beyond truncations it is that of the mean reward for ever.
-    """
+    """Return optimistic priors: the best return so far, beyond truncations with the mean reward."""
     taken = steps[:, MARK] == GOES_ON
     mean, least = float(steps[taken, REWARD].mean()), float(steps[taken, REWARD].min())
     horizon = 1.0 / (1.0 - config.gamma)
@@ -133,8 +130,7 @@ def solve(
 ) -> None:
     """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
 
-    ``inverse``, shape (K, A + d, A + d), is that of the moments; ``sums``, shape (K, A + d), are of
-    targets and of targets times points; ``prior`` is the prior value times its weight.
+    ``sums``, (K, A + d), are of targets, and of targets times points; ``prior`` is weighted.
     """
     n_cells, d = codevectors.shape
     size = inverse.shape[1]
@@ -240,12 +236,11 @@ def sweep(
 ) -> float:
     """Update the values of all rows, and add up what the next regression needs.
 
-    Backwards through the trajectories: the value of a row by the models ``theta``, shape (K,
-    A + d), and ``offsets``, shape (K,), within bounds; then the λ-return of its step, which is
-    written to ``targets``; w Y and w Y y go to ``sums``, shape (K, A + d). An action is greedy if
-    its label in the nearest cell is. The penalties ``barred``, (K, A), or (0, A) for none, count
-    when the best action is chosen, not in its value. In the ``first`` sweep values stay, and
-    returns are of one step. Returns the sum of the changes of values.
+    Backwards through the trajectories: the value of a row by the models, within bounds; then the
+    λ-return of its step, which is written to ``targets``; w Y and w Y y go to ``sums``, (K, A + d).
+    An action is greedy if its label in the nearest cell is. The penalties ``barred``, (K, A), or
+    (0, A) for none, count when the best action is chosen, not in its value. In the ``first`` sweep
+    values stay, and returns are of one step. Returns the sum of the changes of values.
     """
     points, cells, weights, labels, steps = rows
     gamma, trace_decay, low, high = reach
@@ -308,8 +303,7 @@ def fit(
 ) -> Fit:
     """Fit cells and their models to trajectories.
 
-    It begins with ``values`` of rows, shape (n,), which are changed, and in the metric ``learned``
-    by earlier fits, shape (d, d); both are None for the first fit.
+    It begins with ``values`` of rows, (n,), which are changed, and a ``learned`` metric, or None.
     """
     at = place_cells(seen, learned, config, rng)
     rows, parts = assign(seen, at)

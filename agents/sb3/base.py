@@ -56,14 +56,7 @@ _SAVED: dict[str, Any] = {
 
 
 class CellsPolicy(BasePolicy):
-    """The policy of an agent, without a network.
-
-    Parameters
-    ----------
-    observation_space, action_space : gymnasium.Space
-        Spaces of the environment.
-    agent : Agent
-    """
+    """The policy of an agent, without a network; spaces are those of the environment."""
 
     def __init__(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], agent: Agent

@@ -55,10 +55,7 @@ class Baseline:
         model.learn(_WARM_UP_STEPS)
 
     def learn(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
-        """Train to the last checkpoint, and call ``pause(steps, seconds)`` at each.
-
-        Seconds are training time, without the pauses.
-        """
+        """Train, and call ``pause(steps, training seconds)`` at each checkpoint."""
         pauses = _Pauses(checkpoints, pause)
         self.model.learn(checkpoints[-1], callback=pauses)
         pauses.take()  # after the last gradient steps

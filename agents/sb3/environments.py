@@ -37,8 +37,7 @@ def next_observations(
 ) -> tuple[Observations, npt.NDArray[np.bool_]]:
     """Return the next observations of a step before resets, and which episodes were truncated.
 
-    An environment that does not tell the last observation of an episode, as Stable-Baselines3's do,
-    is taken to stay where it was ``before`` the step.
+    Without a ``terminal_observation`` it is taken to stay where it was ``before`` the step.
     """
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()

@@ -367,10 +367,7 @@ class _Console(Console):
 
 
 def parse(arguments: Sequence[str]) -> Any:
-    """Parse the command line; ``train`` has the options of its algorithm.
-
-    Raises ValueError if an option is invalid.
-    """
+    """Parse the command line; ``train`` has the options of its algorithm. Or raise ValueError."""
     arguments = [*map(_without_exponent, arguments)]
     defaults = _defaults(arguments)
     if arguments[:1] == ["train"]:
@@ -439,10 +436,7 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; an error is printed, and the exit code is 2.
-
-    Environments of modules in the working directory are found, as with ``python -m``.
-    """
+    """Run the command, also for modules in this folder; an error is printed, with exit code 2."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     console = _Console()
@@ -471,10 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Let this process take at most so much more memory; allocations beyond raise MemoryError.
-
-    Does nothing where the operating system has no such limit (Windows, macOS).
-    """
+    """Let this process take at most so much more memory, on Linux; else raise MemoryError."""
     if sys.platform != "linux":
         yield
         return

@@ -36,10 +36,7 @@ _HEADINGS = (
 
 
 def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:
-    """Write ``comparison.png``, ``comparison.csv`` and ``comparison.md`` to a folder.
-
-    Raises ValueError if no run succeeded.
-    """
+    """Write ``comparison.png``, ``.csv`` and ``.md``; ValueError if no run succeeded."""
     from oda_rl.command.reporting import save_figure
 
     if not comparison.rows:
@@ -105,10 +102,7 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
 
 
 def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
-    """Draw returns over steps and over seconds of training: median and quartiles of the seeds.
-
-    Each comparison has a row of two axes, which are returned row by row.
-    """
+    """Draw returns over steps and over seconds of training: median and quartiles of the seeds."""
     from oda_rl.plotting.axes import new_axes
 
     n = len(comparisons)

@@ -72,10 +72,7 @@ def evaluation_line(returns: FloatArray) -> str:
 
 
 def metric_table(agent: "Agent") -> "Table | None":
-    """Return a table of the metric's directions, or None without a metric.
-
-    Each has a column: its share of the metric, and its components in standard deviations.
-    """
+    """Return a table of the metric's directions, each with its share, or None without a metric."""
     from rich.table import Table
 
     from oda_rl.metric import directions

@@ -230,10 +230,7 @@ _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 
 
 def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
-    """Return the default options of an algorithm, or those of a configuration file.
-
-    Raises ValueError if the file is invalid, or names a module to import and is not trusted.
-    """
+    """Return the default options of an algorithm, or those of a valid, trusted configuration."""
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
     try:
@@ -270,11 +267,7 @@ def _options_of(options: TrainFitted) -> set[str]:
 
 
 def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
-    """Return the options of the training that a folder has a checkpoint or the end of; or None.
-
-    Raises ValueError if the checkpoint is invalid, has another algorithm, or names a module to
-    import and is not trusted.
-    """
+    """Return the options of the training that a folder has a checkpoint or the end of; or None."""
     path, ended = folder / CHECKPOINT_FILE, folder / CONFIG_FILE
     if not path.exists():
         return defaults_for(algo, str(ended), trust_env) if ended.exists() else None
@@ -301,10 +294,7 @@ def _options_in(
 
 
 def options_of_run(run: Path) -> TrainFitted | None:
-    """Return the options of the training that wrote a run folder; None if no command can repeat it.
-
-    The environment may be wrapped, or the seed unknown.
-    """
+    """Return the options of the training that wrote a run folder; None if it cannot be repeated."""
     path = run / CONFIG_FILE
     try:
         options = defaults_for(None, str(path), trust_env=True)
@@ -529,11 +519,7 @@ def _report(
 
 @contextmanager
 def _in_use(folder: Path) -> Iterator[None]:
-    """Make and lock a run folder, and remove temporary files of a killed process.
-
-    Raises OSError if the folder is not writable, holds symbolic links instead of its files, or is
-    in use by another training.
-    """
+    """Make and lock a run folder, and remove temporary files of a killed process; or OSError."""
     written = (*OF_AGENT, CHECKPOINT_FILE, _LOG, _RESERVE, _LOCK)
     refuse_links(*(folder / name for name in written))
     is_new = not folder.exists()

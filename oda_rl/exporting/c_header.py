@@ -62,10 +62,7 @@ class Diagram:
 
     @property
     def parts(self) -> FloatArray:
-        """Part of each feature in the offsets of squared Euclidean distances, shape (K, d).
-
-        Of ``rounded`` diagrams they are without what the codevectors have in common.
-        """
+        """Part of each feature in the offsets of squared Euclidean distances, shape (K, d)."""
         return np.asarray(0.25 * self.unit * self.slopes**2)
 
     @classmethod
@@ -125,10 +122,7 @@ def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
-    """Return the number of each label in C, and comment lines that explain it.
-
-    Raises ValueError if labels are neither strings nor integers of 32 bits.
-    """
+    """Return the number of each label in C, and lines that explain it; ValueError for others."""
     if is_text(labels):
         names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
         return np.arange(len(labels)), ["and returns the number of a label:", *names]

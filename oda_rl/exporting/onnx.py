@@ -401,10 +401,7 @@ def exemplar_squares(graph: Graph, model: ExemplarMixture) -> Value:
 
 
 def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value:
-    """Return logarithms of weighted responses of the unnormalised kernel, shape (n, K).
-
-    They are very small where the response is 0.
-    """
+    """Return logarithms of weighted responses, (n, K); very small where the response is 0."""
     kernel, weights = model._kernel.name, graph.table(np.log(model.weights_))
     min_log = graph.table(MIN_LOG[graph.dtype])
     if kernel == "gaussian":

@@ -142,10 +142,9 @@ def save_archive(
 
 
 def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Read metadata and arrays that :func:`save_archive` wrote.
+    """Read metadata and arrays that :func:`save_archive` wrote; or InvalidFileError.
 
-    Arrays are in C order: compiled code is specialised to it. Raises FileNotFoundError, or
-    InvalidFileError if the file is damaged or of another kind.
+    Arrays are in C order: compiled code is specialised to it.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")

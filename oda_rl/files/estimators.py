@@ -74,10 +74,9 @@ _MAX_DEPTH = 50
 
 
 def writable(value: T) -> T:
-    """Return a value, or a deep copy if arrays in it are read-only.
+    """Return a value, or a deep copy if arrays in it are read-only, as those mapped by joblib.
 
-    Such are arrays of files that joblib maps into memory, and of other processes: compiled code
-    takes only those that may be changed.
+    Compiled code takes only arrays that may be changed.
     """
     return copy.deepcopy(value) if _is_frozen(value) else value
 

@@ -324,10 +324,7 @@ def _schema_of(kind: Any) -> Mapping[str, Any]:
 
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:
-    """Raise InvalidFileError unless an object matches the schema of its class.
-
-    New names are added to ``sizes``; ``where`` begins the message.
-    """
+    """Raise InvalidFileError unless an object matches its class; names are added to ``sizes``."""
     schema = schema_of(type(value))
     attributes = value._asdict() if hasattr(value, "_fields") else vars(value)
     for name in attributes:
@@ -388,10 +385,7 @@ def check_labels(labels: Any, n: int, where: str) -> None:
 
 
 def check_fitted(learned: Iterable[bool], where: str) -> bool:
-    """Return whether an estimator is fitted, given which fitted attributes are present.
-
-    Raises InvalidFileError if only some are.
-    """
+    """Return whether an estimator has its fitted attributes; InvalidFileError if only some."""
     present = set(learned)
     require(len(present) == 1, f"{where} has only some of its fitted attributes")
     return present.pop()

@@ -172,8 +172,7 @@ def plot_partition(
 def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
     """Return the two components that tell the actions at points, shape (n, d), apart.
 
-    It is the plane with the most mutual information between the place in it and the action, among
-    those in whose picture actions differ enough.
+    It has the most mutual information of place and action, where actions in it differ enough.
     """
     shaded = agent.interface.n_components == 1
     acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
@@ -360,10 +359,7 @@ def _plane(
     shaded: bool,
     size: int = _GRID,
 ) -> tuple[IntArray, npt.NDArray[Any]]:
-    """Return cells and choices on a grid through ``middle``, both (size, size), rows upwards.
-
-    If shaded, the action's one component replaces the choices.
-    """
+    """Return cells and choices (shaded: actions) on a grid through ``middle``, rows upwards."""
     across, up = (np.linspace(low, high, size) for low, high in ranges)
     cells = np.empty((size, size), dtype=np.int64)
     actions = np.empty((size, size), dtype=np.float64 if shaded else np.int64)

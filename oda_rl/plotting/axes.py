@@ -70,10 +70,7 @@ def in_plane(points: npt.ArrayLike) -> FloatArray:
 
 
 def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:
-    """Return ranges of both features that show all points, and the codevectors near them.
-
-    The ranges stay positive if the points are: some divergences are defined only there.
-    """
+    """Return ranges that show all points and near codevectors; positive if the points are."""
     lowest, highest = points.min(axis=0), points.max(axis=0)
     width = highest - lowest
     near = ((codevectors >= lowest - width) & (codevectors <= highest + width)).all(axis=1)

@@ -107,10 +107,7 @@ class Report:
 
     @classmethod
     def from_json(cls, given: Any) -> "Report":
-        """Check and read the output of :meth:`to_json`, or raise InvalidFileError.
-
-        Fields that only the page uses are neither checked nor read.
-        """
+        """Read the output of :meth:`to_json`, but what only the page uses, or InvalidFileError."""
         require(isinstance(given, dict) and given.get("format") == FORMAT, f"it is not an {FORMAT}")
         require(
             given["version"] == VERSION, f"version is {given['version']!r}: it must be {VERSION}"
@@ -138,10 +135,7 @@ class Report:
         )  # fmt: skip
 
     def player(self, trusting: bool = False) -> "ReportPlayer":
-        """Return a player of the policy in this report, or raise InvalidFileError.
-
-        Modules that the report names are imported only if ``trusting``.
-        """
+        """Return a player of the policy; modules are imported only if ``trusting``."""
         policy = policy_of(parsed(self.policy, MAX_JSON))
         origin = None if self.env_spec is None else from_json(self.env_spec)
         interface = Interface.from_json(dict(self.interface))
@@ -225,11 +219,7 @@ class ReportPlayer(Player):
         return 0.0
 
     def world(self) -> dict[str, Any] | None:
-        """Return what a page needs to step the environment; None if it has no such dynamics.
-
-        Keys: ``kind`` (class), ``parameters``, and ``choices`` (actions) if the agent chooses
-        among combinations of the environment's actions.
-        """
+        """Return class, parameters and choices for a page to step the environment; or None."""
         if self._origin is not None and self._origin.wrappers:
             return None
         env = self.make_separate_env()
@@ -344,11 +334,8 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     """Evaluate the policy in a report again, and compare.
 
     The heading and the card must be those that the data in the file makes, and the returns those of
-    its policy in its environment. How the policy was learned is not verified. Modules that the file
-    names are imported only if ``trusting``.
-
-    Raises FileNotFoundError, InvalidFileError if the file is not a report, or ValueError if the
-    environment cannot be made, or playing goes beyond the limits, by default ``Limits()``.
+    its policy in its environment. How it was learned is not verified. Modules that the file names
+    are imported only if ``trusting``.
     """
     if path.is_dir():
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")

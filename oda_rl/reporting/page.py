@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 
 
 def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
-    """Return headings and at most 40 rows of a policy: a row for each cell, the most visited first.
-
-    Columns: index of the cell, the best action, share of the states visited, number of updates,
-    codevector, the value of each action, and the margin of the best over the second best.
-    """
+    """Return headings and at most 40 rows of a policy: a cell each, the most visited first."""
     actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
     components = shown_components(policy)
     headings = [
@@ -100,9 +96,8 @@ def draw_figures(
 ) -> "dict[str, Axes]":
     """Draw learning curve, partition, metric and bifurcation, where they exist; by name.
 
-    Dots on the partition are states that the greedy policy visits. An agent that anneals anew at
-    each fit has no bifurcation, and a table of states of more than two components no plane.
-    ``returns`` of an evaluation put their mean at the end of the learning curve.
+    Dots on the partition are states that the greedy policy visits. ``returns`` of an evaluation put
+    their mean at the end of the learning curve.
     """
     from oda_rl import plotting
 
@@ -170,10 +165,7 @@ _TITLES = {
 
 
 def write_page(agent: "Agent", report: Report, out: Path) -> Path:
-    """Write the page of an agent's report, with its figures and tables, atomically; return ``out``.
-
-    Raises ValueError if ``out`` is a folder.
-    """
+    """Write the page of an agent's report, with figures and tables, atomically; return ``out``."""
     if out.is_dir():
         raise ValueError(f"out is {str(out)!r}, which is a folder: it must be a file")
     write_text(out, page_of(agent, report))

@@ -143,10 +143,7 @@ def origins_of(runs: Sequence[Run]) -> list[Origin]:
 
 
 def store_runs(path: str | Path, runs: Sequence[Run], leave_out: Collection[str] = ()) -> Rows:
-    """Write the rows of runs to a CSV file of :func:`oda_rl.runs.results.store_rows`; return them.
-
-    They replace rows of the same settings. Columns in ``leave_out`` are not written.
-    """
+    """Write the rows of runs, but for some columns, as :func:`oda_rl.runs.results.store_rows`."""
     rows = [{key: row[key] for key in row if key not in leave_out} for row in rows_of(runs)]
     key = [name for name in runs[0].setting if name not in leave_out]
     store_rows(path, rows, key, origins_of(runs))
@@ -167,8 +164,7 @@ def _execute(
 ) -> Iterator[Run]:
     """Yield one run for each setting as it ends.
 
-    If a process dies the pool is lost, and it is unknown which run was to blame: those under way
-    are repeated one at a time at the end.
+    If a process dies, the runs under way are repeated one at a time at the end.
     """
     suspects: list[Setting] = []
     left = {_key(setting): setting for setting in pending}
@@ -230,11 +226,7 @@ def attempt(function: Callable[..., Any], setting: Setting) -> Run:
 
 
 def dask_client(workers: int | None, address: str | None) -> Any:
-    """Connect to the Dask scheduler at an address, or start a cluster on this machine.
-
-    A local cluster has ``workers`` processes, by default one for each core, and ends with the
-    client. Raises OSError if no scheduler answers.
-    """
+    """Connect to the Dask scheduler at an address, or start ``workers`` processes; or OSError."""
     from distributed import Client
 
     connect: Any = Client  # untyped

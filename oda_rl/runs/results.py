@@ -70,10 +70,8 @@ def store_rows(
 ) -> list[Row]:
     """Write rows to a CSV file, where they replace rows of the same key; return all of its rows.
 
-    Values are numbers, strings, and dictionaries and lists of them; floats are rounded to seven
-    digits. Replaced rows agree with new ones in the columns of ``key``; without any, all are
-    replaced. ``made`` is the label of a row's origin, by default this process. Raises ValueError if
-    a row has a label that none of the ``origins`` has.
+    Floats are rounded to seven digits. Without columns in ``key`` all rows are replaced. ``made``
+    is the label of a row's origin, one of ``origins``, by default this process.
     """
     given = [origin()] if origins is None else list(origins)
     known = {made.label: json.dumps(asdict(made), sort_keys=True) for made in given}
@@ -195,10 +193,7 @@ def versions() -> dict[str, str]:
 
 
 def peak_megabytes() -> float:
-    """Return the peak memory of this process in MB.
-
-    ``getrusage``, the fallback, includes the memory of the parent when it started this process.
-    """
+    """Return the peak memory of this process in MB; ``getrusage`` includes its parent's."""
     status = Path("/proc/self/status")
     if status.exists():
         for line in status.read_text(encoding="utf-8").splitlines():
