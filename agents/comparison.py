@@ -157,10 +157,7 @@ class Comparison:
 def compare(
     plan: Plan, path: str | Path, workers: int = 1, retry_failed: bool = False
 ) -> Comparison:
-    """Make all runs of a plan that are not yet in the file (:func:`oda_rl.runs.parallel.run_all`).
-
-    By default one run at a time, since runs are timed.
-    """
+    """Make all runs of a plan that are not in the file, by default one at a time: for timing."""
     threshold = _checked(plan)
     runs = run_all(measure, plan.settings(), path, workers, retry_failed, title=plan.env_id)
     return Comparison(plan, threshold, _rows(runs, threshold), failures(runs), origins_of(runs))

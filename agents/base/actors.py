@@ -177,10 +177,7 @@ def _result(future: Any) -> Episode | None:
 
 
 def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:
-    """Return the origin of an environment from which each actor can make its own, or ValueError.
-
-    Actors would not share running statistics.
-    """
+    """Return the origin of an environment from which actors make their own; or ValueError."""
     origin = origin_of(env, module)
     obstacle = origin.obstacle
     if isinstance(env, VectorEnv):

@@ -49,11 +49,7 @@ _ENTERING = Lock()  # held while a thread begins to train
 
 
 class Agent(Player):
-    """Base of the agents, which differ in their engine and their policy.
-
-    A subclass names its settings and random generators, makes its engine, and defines ``policy``,
-    ``visits`` and ``extent``.
-    """
+    """Base of the agents, which differ in their settings, their engine and their policy."""
 
     episodes: EpisodeLog
     training_seconds: float

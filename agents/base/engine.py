@@ -55,10 +55,7 @@ class VectorStep(NamedTuple):
 
 
 class Engine(ABC):
-    """The state of an agent, and the work that compiled code leaves to Python at *events*.
-
-    ``width`` is the minimum length of a row of the workspace; ``explore`` decides on exploration.
-    """
+    """The state of an agent, and the work that compiled code leaves to Python at *events*."""
 
     rule: ClassVar[Rule]  # its functions for the compiled loop, if it ``fuses``
     fuses: ClassVar[bool] = True
@@ -207,10 +204,9 @@ class Engine(ABC):
 
 
 class InterpretedEngine(Engine):
-    """Base of engines that decide (:meth:`decide`) and learn (:meth:`learn`) in plain Python.
+    """Base of engines that :meth:`decide` and :meth:`learn` in plain Python, step by step.
 
-    It learns step by step, goes through several environments one by one, and tracks the mean and
-    range of observations; ``self._explore`` decides on exploration.
+    They go through several environments one by one, and track the range of observations.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
@@ -362,10 +358,7 @@ def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
 
 
 class Performed(gym.ActionWrapper[Any, Any, Any]):
-    """An environment with a box of actions, of which training chooses one by its number.
-
-    ``engine.perform(number)`` returns the action, which depends on the state, and remembers it.
-    """
+    """An environment with actions by number, of which ``engine.perform(number)`` makes one."""
 
     def __init__(self, env: gym.Env[Any, Any], engine: Any) -> None:
         super().__init__(env)

@@ -16,11 +16,7 @@ _COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
 
 
 class EpisodeLog:
-    """Return, length and time of finished training episodes.
-
-    When there are more than 20,000, neighbours in the older half are merged to groups, so it never
-    takes more than a megabyte.
-    """
+    """Return, length and time of finished training episodes; of many, older ones in groups."""
 
     def __init__(self, groups: FloatArray | None = None) -> None:
         self._blocks = [np.empty((0, 5)) if groups is None else groups]

@@ -175,11 +175,7 @@ def play(
 def _vector_step(
     outcome: Any, interface: Interface, before: BoolArray, same_step: bool
 ) -> VectorStep:
-    """Convert what a vector environment's ``step`` returned, and separate steps from resets.
-
-    ``before`` says which episodes had ended before. They began in this step, unless environments
-    reset at the same step.
-    """
+    """Convert the outcome of a ``step``; ``before``: which episodes had ended before."""
     observations, rewards, terminated, truncated, infos = five(outcome)
     ends, cuts = _flags("terminated", terminated), _flags("truncated", truncated)
     points = after = matrix(observations, interface)

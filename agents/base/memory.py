@@ -93,8 +93,7 @@ def discounted_returns(
 ) -> tuple[float, float, float]:
     """Return the greatest discounted return so far, and upper and lower bounds of all; or 0.
 
-    A truncated trajectory goes on with the value ``after_cut``, or, for the bounds, with the same
-    steps again and again, R / (1 - gamma^k) for a return R of k steps.
+    Truncated trajectories go on with ``after_cut``; for the bounds, with the same steps again.
     """
     greatest, high, low = 0.0, 0.0, 0.0
     future, weight = 0.0, 0.0

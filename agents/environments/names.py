@@ -26,10 +26,7 @@ _KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a compon
 
 
 def named(interface: Interface, env: AnyEnv) -> Interface:
-    """Return an interface with the names that are known of its environment, or ValueError.
-
-    Wrappers may change components and actions: then names that do not fit are ignored.
-    """
+    """Return an interface with the names that are known of its environment, if they fit."""
     own, bare = spaces_of(env), spaces_of(env.unwrapped)
     spec, metadata = spec_of(env), env.metadata or {}
     known = _known(None if spec is None else spec.id)

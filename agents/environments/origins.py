@@ -211,10 +211,7 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
 
 
 def separate_env(env: AnyEnv, render_mode: str | None = None) -> gym.Env[Any, Any]:
-    """Make another environment like ``env``, or those in it; copy what cannot be made anew.
-
-    It has the running statistics of ``env``, which are not updated.
-    """
+    """Make, or copy, another environment like ``env``, with its running statistics as they are."""
     origin = origin_of(env)
     if origin.obstacle is None:
         return origin.make(learning=False, render_mode=render_mode)

@@ -53,10 +53,7 @@ def described(env: Any) -> Any:
 
 
 def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """Return an equal space in which the keys of each Dict, which must be strings, are sorted.
-
-    Gymnasium flattens equal Dict spaces with differently ordered keys differently.
-    """
+    """Return an equal space with the keys of each Dict sorted, in which order it is flattened."""
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
             raise TypeError(f"observation_space is {space}: the keys of a Dict must be strings")
@@ -210,10 +207,7 @@ class Native:
         return grid_of(space, self.bins)
 
     def points(self, observation: Any, name: str = "observation") -> tuple[Array, bool]:
-        """Return one or more observations as vectors, shape (n, d), and whether it is only one.
-
-        Parts of a batch have one more leading dimension; an array of vectors stays as it is.
-        """
+        """Return one or more observations as vectors, shape (n, d), and whether it is only one."""
         space = self.observation_space
         if self._are_vectors(observation):
             return np.atleast_2d(observation), np.ndim(observation) == 1
@@ -280,10 +274,7 @@ class Native:
 
 
 def _vectors(space: spaces.Space[Any], value: Any, one_hot: bool = True) -> Array:
-    """Return one observation as a vector, shape (d,), or a batch, shape (n, d).
-
-    It equals ``gymnasium.spaces.flatten``, which takes no batches and does not check numbers.
-    """
+    """Return what ``gymnasium.spaces.flatten`` does, of one checked observation or a batch."""
     if isinstance(space, spaces.Dict):
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             raise ValueError(f"it must be a dictionary with the keys {', '.join(space.spaces)}")
@@ -476,11 +467,7 @@ class Interface:
         return np.asarray(points[0])
 
     def batch(self, name: str, observations: Any) -> tuple[Array, bool]:
-        """Return one or more of the user's observations as vectors, and whether it is only one.
-
-        Vectors have shape (n, d), and are of float32 or float64. Raises ValueError if observations
-        are not of the space.
-        """
+        """Return the user's observations as vectors, (n, d), and whether it is only one."""
         if self.native is not None and not self.native.sees_vectors:
             points, single = self.native.points(observations, name)
             return points.astype(self.dtype), single

@@ -39,10 +39,7 @@ def read_state(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
 
 
 def write_state(env: gym.Env[Any, Any], state: Any) -> bool:
-    """Give an environment, after a reset, the state of another; return whether that is possible.
-
-    Raises InvalidFileError for values that :func:`read_state` cannot have returned.
-    """
+    """Give an environment, after a reset, the state of another; return whether it is possible."""
     present = read_state(env)
     if present is None or not _alike(state, present):
         return False

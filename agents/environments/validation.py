@@ -54,10 +54,7 @@ def checked_flag(name: str, flag: Any) -> bool:
 
 
 def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, bool, bool]:
-    """Return observation, reward, terminated and truncated of an environment's ``step``.
-
-    ValueError names environment and step. The observation is not checked.
-    """
+    """Return observation (unchecked), reward, terminated and truncated of a ``step``."""
     try:
         observation, reward, terminated, truncated, _ = five(outcome)
         if type(reward) is not float:

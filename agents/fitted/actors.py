@@ -110,11 +110,7 @@ class ActorsLearner:
         return [__name__, *modules_of(self._stage.origin)]
 
     def begin(self, count: int) -> None:
-        """Prepare for ``count`` episodes at once.
-
-        Functions of actors are compiled here first: numba's cache is not made for processes that
-        compile at once.
-        """
+        """Prepare for ``count`` episodes; compile here first, not in processes at once."""
         self._engine.set_n_envs(count)
         engine = self._stage.make_engine()
         point = np.zeros(engine.interface.n_features, engine.interface.dtype)

@@ -131,10 +131,7 @@ class _Steps(NamedTuple):
 
 @one_thread()
 def steps_that_agree(seen: Experience, newest: int) -> int:
-    """Return how many of the newest steps were taken after a change; 0 if there seems to be none.
-
-    At least ``newest``, at most half of all.
-    """
+    """Return how many of the newest steps, half at most, come after a change; 0 if none does."""
     going_on = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     n = len(going_on)
     newest = max(newest, _MIN_NEWEST)

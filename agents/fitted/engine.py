@@ -97,10 +97,7 @@ class Playing:
 
 
 class RunningEpisodes:
-    """Running episodes of ``count`` environments.
-
-    ``arrays`` are the bytes of ``env_states``, and a memory for each environment.
-    """
+    """Running episodes of ``count`` environments: their ``env_states`` in bytes, and memories."""
 
     def __init__(self, count: int, interface: Interface) -> None:
         self.playing: list[Playing] = []
@@ -132,11 +129,7 @@ class RunningEpisodes:
 
 
 class FittedEngine(Engine):
-    """The arrays of a fitted agent, and its reactions to events of compiled code.
-
-    The memory has all completed trajectories, and the running one of a single environment, which
-    ``env_state`` counts.
-    """
+    """The arrays of a fitted agent, and its reactions to events of compiled code."""
 
     state: steps.FittedState
     scale: FloatArray | None = None
@@ -332,8 +325,7 @@ class FittedEngine(Engine):
     def _replace_stale(self) -> None:
         """Let environments play the present policy if theirs is old, or no episode seems to end.
 
-        Of environments that play at random every other one continues: a goal may be farther away
-        than the steps of a first fit in each of many environments.
+        At random every other one goes on: a goal may be farther away than the steps of a first fit.
         """
         playing = replace(self._playing, record=None)
         for env, other in enumerate(self._several.playing):

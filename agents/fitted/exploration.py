@@ -93,10 +93,7 @@ def draw(schemes: Sequence[int], returns: Sequence[float], rng: np.random.Genera
 
 
 class Exploration:
-    """The present scheme and probability ``epsilon`` of random decisions, by the latest episodes.
-
-    ``returns``, ``lengths`` and ``schemes`` are those of the latest 200, 20 and 200 episodes.
-    """
+    """The present scheme, and the probability ``epsilon`` of random decisions."""
 
     def __init__(self, config: FittedQConfig) -> None:
         self._config = config

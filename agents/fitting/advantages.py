@@ -98,10 +98,7 @@ class Rows(NamedTuple):
 
 
 class Placed:
-    """The policy's cells and the baseline's, in one metric, and the rows that have been assigned.
-
-    ``anew``: whether nothing has been fitted in them.
-    """
+    """The policy's cells and the baseline's, in one metric, and the rows assigned to them."""
 
     def __init__(self, at: Cells, fine: Cells, anew: bool) -> None:
         self.at, self.fine, self.anew = at, fine, anew
@@ -259,10 +256,7 @@ def go_on(
     baseline: FloatArray,
     sums: FloatArray,
 ) -> None:
-    """Write the baseline of rows, (n,), and add up its residuals for the advantages.
-
-    ``models`` are levels and slopes, shape (F, 1 + d); w r goes to ``sums``, shape (K, A).
-    """
+    """Write the baseline of rows, (n,), by models, (F, 1 + d); add up its residuals, (K, A)."""
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
         value = 0.0

@@ -116,10 +116,7 @@ def place_cells(
 
 
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
-    """Split cells further in the same metric, into up to twice as many for each level.
-
-    In more than four dimensions there may be three levels; else one.
-    """
+    """Split cells further in the same metric: once, or up to three times in many dimensions."""
     n, d = seen.observations.shape
     many = d > _FEW_DIMENSIONS
     levels, size = (_LEVELS, _FINER_SAMPLE) if many else (1, _SAMPLE)

@@ -162,10 +162,7 @@ def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
 
 
 class Regression:
-    """The regressions of K cells, whose matrices stay the same from sweep to sweep.
-
-    ``moments``, shape (K, A + d, A + d), are sums of :func:`add_moments`, and are changed.
-    """
+    """The regressions of K cells, whose ``moments`` (changed) stay from sweep to sweep."""
 
     def __init__(self, moments: FloatArray, at: Cells, belief: Belief) -> None:
         n, d = at.codevectors.shape
@@ -301,10 +298,7 @@ def fit(
     config: FittedQConfig,
     rng: np.random.Generator,
 ) -> Fit:
-    """Fit cells and their models to trajectories.
-
-    It begins with ``values`` of rows, (n,), which are changed, and a ``learned`` metric, or None.
-    """
+    """Fit cells and models to trajectories, from ``values`` of rows (changed), or from nothing."""
     at = place_cells(seen, learned, config, rng)
     rows, parts = assign(seen, at)
     rounds = FIRST_SWEEPS if values is None else SWEEPS

@@ -71,10 +71,7 @@ class Running:
 
 
 class ModelEngine(Engine):
-    """State and decisions of a model agent, in Python: planning takes longer than its steps.
-
-    ``limit`` is the environment's time limit; fits and searches draw from ``planning``.
-    """
+    """State and decisions of a model agent, in Python: planning takes longer than its steps."""
 
     arrays = loop_arrays = ()
     fuses = False
@@ -266,10 +263,7 @@ class ModelEngine(Engine):
 
     @property
     def _patience(self) -> int:
-        """Steps after which to plan within episodes: enough for all environments to end theirs.
-
-        Sooner while episodes seem to have no end.
-        """
+        """Steps after which to plan within episodes: all could have ended; or none seems to."""
         steps, horizon = _PATIENCE * self._needed, self.outcomes.horizon
         if self.outcomes.limit is None and not self.outcomes.lengths:
             steps = min(steps, max(self._needed, horizon))

@@ -118,11 +118,7 @@ class Memory:
 
 @dataclass
 class Outcomes:
-    """Finished real episodes, and the horizon of imagined ones.
-
-    ``guess`` is the smallest horizon while no time limit is known, ``limit`` that of the
-    environment.
-    """
+    """Finished real episodes, and the horizon of imagined ones; ``guess`` is its minimum."""
 
     guess: int
     limit: int | None = None
@@ -217,10 +213,7 @@ class Candidate:
         return np.subtract(self.returns[-_WINDOW:], self.imagined[-_WINDOW:])
 
     def compared(self, horizon: int) -> IntArray:
-        """Return the steps over which real and imagined returns are compared, shape (n,).
-
-        An episode that terminated returns the same over more steps; a truncated one does not.
-        """
+        """Return the steps, (n,), to imagine; a terminated episode returns the same over more."""
         lengths = np.array(self.lengths, dtype=np.int64)
         return np.where(self.terminated, np.maximum(lengths, horizon), lengths)
 

@@ -170,10 +170,7 @@ def state_value(edges: Edges, view: View, values: FloatArray, state: int, bold: 
 def sweep(
     edges: Edges, view: View, values: FloatArray, n: int, bold: bool, close: float, most: int
 ) -> int:
-    """Improve the values of the first n states in place by Gauss-Seidel sweeps, to and fro.
-
-    Returns the number of sweeps, at most ``most``, until no value changes by more than ``close``.
-    """
+    """Improve n values in place by sweeps to and fro, until they are ``close``; return how many."""
     for k in range(most):
         change = 0.0
         for i in range(n):
@@ -226,10 +223,7 @@ def pair_values(edges: Edges, view: View, values: FloatArray, first: int, last: 
 
 @allocating
 def play(edges: Edges, actions: IntArray, worst: float, steps: int) -> FloatArray:
-    """Return a policy's mean return in ``steps`` steps from each state, shape (n,).
-
-    ``actions``, shape (n,), are the policy's; each step at an unknown pair returns ``worst``.
-    """
+    """Return the return of ``actions``, (n,), from each state; unknown steps return ``worst``."""
     values, last = np.zeros(len(actions)), np.zeros(len(actions))
     for t in range(steps):
         changed = False
@@ -316,10 +310,9 @@ class Table:
 
 
 class TablePlanner:
-    """The counts, and the policy that is best in them.
+    """The counts, and the policy that is best in them, in place of a ``Planner``.
 
-    Its methods are those of :class:`~oda_rl.agents.model.planner.Planner`. It can be played itself:
-    it explores by the present optimistic policy.
+    It can be played itself: it explores by the present optimistic policy.
     """
 
     learned = None  # no laws

@@ -35,10 +35,7 @@ def next_observations(
     dones: npt.NDArray[Any],
     infos: list[dict[str, Any]],
 ) -> tuple[Observations, npt.NDArray[np.bool_]]:
-    """Return the next observations of a step before resets, and which episodes were truncated.
-
-    Without a ``terminal_observation`` it is taken to stay where it was ``before`` the step.
-    """
+    """Return the next observations of a step before resets, and which episodes were truncated."""
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()
     if not ended:

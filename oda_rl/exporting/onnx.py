@@ -426,10 +426,7 @@ def _nearest_if_silent(graph: Graph, logs: Value, squares: Value) -> Value:
 
 
 def _gaps(graph: Graph, places: FloatArray, units: FloatArray) -> Value:
-    """Return x − places in units, shape (K, n, d), for places (K, d) and units (d,).
-
-    In single precision differences are more accurate than expanded squares.
-    """
+    """Return x − places in units, (K, n, d): more accurate in float32 than expanded squares."""
     centre = graph.table(places.mean(axis=0))
     scaled = graph.op("Div", graph.op("Sub", graph.x, centre), graph.table(units))
     farthest = _MAX_DISTANCE[graph.dtype]

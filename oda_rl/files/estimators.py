@@ -47,10 +47,9 @@ validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=Tr
 
 @dataclass_transform()
 def estimator(cls: K) -> K:
-    """Make an estimator whose parameters are annotated fields, inherited from its bases.
+    """Make an estimator whose parameters are annotated fields, with scikit-learn's constraints.
 
-    ``Annotated`` adds scikit-learn's constraints to a parameter's type. All public methods work in
-    one thread (:func:`oda_rl._threads.one_thread`).
+    All public methods work in one thread (:func:`oda_rl._threads.one_thread`).
     """
     made: Any = dataclass(cls, eq=False, repr=False)
     constraints: dict[str, list[Any]] = {}
@@ -74,10 +73,7 @@ _MAX_DEPTH = 50
 
 
 def writable(value: T) -> T:
-    """Return a value, or a deep copy if arrays in it are read-only, as those mapped by joblib.
-
-    Compiled code takes only arrays that may be changed.
-    """
+    """Return a value, or a deep copy if arrays in it are read-only, as those mapped by joblib."""
     return copy.deepcopy(value) if _is_frozen(value) else value
 
 

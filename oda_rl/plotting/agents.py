@@ -170,10 +170,7 @@ def plot_partition(
 
 
 def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
-    """Return the two components that tell the actions at points, shape (n, d), apart.
-
-    It has the most mutual information of place and action, where actions in it differ enough.
-    """
+    """Return the two components that tell the actions at points, shape (n, d), best apart."""
     shaded = agent.interface.n_components == 1
     acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
     labels = _levels(acts, _MAX_LEVELS) if shaded else np.unique(acts, return_inverse=True)[1]

@@ -150,11 +150,7 @@ def versions_text(versions: Mapping[str, str]) -> str:
 def report_of(
     agent: Agent, episodes: int = 100, seed: int = 0, command: str | None = None
 ) -> Report:
-    """Report on an agent; the policy in the report, which is verified later, plays its episodes.
-
-    The first reset has the seed; ``command`` repeats the training. Raises ValueError if the agent
-    is not trained, or its environment cannot be made.
-    """
+    """Report on a trained agent, with fresh episodes of the policy in the report."""
     export, origin, scale = export_of(agent), agent.origin, agent.scale_
     assert scale is not None  # export_of refuses untrained agents
     n = agent.policy.n_cells

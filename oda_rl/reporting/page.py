@@ -94,11 +94,7 @@ _OF_PAGE = {  # colours of text, axes and blocks in figures
 def draw_figures(
     agent: "Agent", seed: int = 0, returns: FloatArray | None = None
 ) -> "dict[str, Axes]":
-    """Draw learning curve, partition, metric and bifurcation, where they exist; by name.
-
-    Dots on the partition are states that the greedy policy visits. ``returns`` of an evaluation put
-    their mean at the end of the learning curve.
-    """
+    """Draw learning curve, partition with visited states, metric and bifurcation, by name."""
     from oda_rl import plotting
 
     curve, solved, steps = agent.episodes.curve, agent.solved_return, agent.num_timesteps

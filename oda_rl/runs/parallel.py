@@ -162,10 +162,7 @@ def failures(runs: Sequence[Run]) -> list[str]:
 def _execute(
     function: Callable[..., Any], pending: Sequence[Setting], workers: int
 ) -> Iterator[Run]:
-    """Yield one run for each setting as it ends.
-
-    If a process dies, the runs under way are repeated one at a time at the end.
-    """
+    """Yield runs as they end; if a process dies, those under way are repeated one at a time."""
     suspects: list[Setting] = []
     left = {_key(setting): setting for setting in pending}
     while left:
