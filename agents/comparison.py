@@ -199,7 +199,8 @@ def headline(comparison: Comparison) -> list[str]:
             text = f"{when.seconds:.3g} s, {when.steps:,} steps"
             if when.loop_seconds != when.seconds:
                 text += f"; {when.loop_seconds:.3g} s in a Python loop"
-        lines.append(f"{name}: {text} ({seeds_text(counts[name])})")
+        n = counts[name]
+        lines.append(f"{name}: {text} ({n} seed{'s' * (n > 1)})")
     return lines + [_ratio(comparison.rows, name, solved) for name in OWN]
 
 
@@ -218,11 +219,6 @@ def _ratio(rows: Rows, name: str, solved: Mapping[str, Solved | None]) -> str:
     last = max(row["steps"] for row in of_ppo)
     seconds = _median([row for row in of_ppo if row["steps"] == last], "seconds")
     return f"{label}: more than {seconds / ours.seconds:,.0f}, because PPO is not solved"
-
-
-def seeds_text(count: int) -> str:
-    """Return "1 seed", "2 seeds" and so on."""
-    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 def origin_of_settings(algorithm: str, env_id: str) -> str:

@@ -554,9 +554,11 @@ class Agent(Player):
                     save()
                 if run.interrupt.requested and not run.over:
                     raise KeyboardInterrupt
-                if len(ended) and callback is not None and _stops(callback(self)):
-                    run.total = run.steps
-                    break
+                if len(ended) and callback is not None:
+                    answer = callback(self)
+                    if answer is not None and not answer:
+                        run.total = run.steps
+                        break
             self.training_seconds = before + watch.seconds
             run.at(run.total, run.observation)
             save()
@@ -769,8 +771,3 @@ def better(returns: FloatArray, others: FloatArray) -> bool:
     """Whether a mean return is greater, by more than two standard errors of the difference."""
     error = np.sqrt(returns.var() / len(returns) + others.var() / len(others))
     return bool(returns.mean() > others.mean() + 2.0 * error)
-
-
-def _stops(answer: Any) -> bool:
-    """Whether a callback ends the training: by anything false that is not None."""
-    return answer is not None and not answer

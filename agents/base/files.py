@@ -19,6 +19,7 @@ from oda_rl.agents.base.history import SHARED, EpisodeLog, history_from_arrays, 
 from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
+from oda_rl.agents.environments.making import generator_of
 from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
@@ -87,7 +88,7 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
         "kind": type(agent).__name__,
         "format": _FORMAT,
         "env_id": agent.env_id,
-        "env_rng": agent._env_generator(),
+        "env_rng": generator_of(agent._env) if agent._env_seeded else agent._env_rng,
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,

@@ -22,7 +22,7 @@ from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.adaptation import WithOptions, adapted
-from oda_rl.agents.environments.making import generator_of, one_of, set_generator
+from oda_rl.agents.environments.making import one_of, set_generator
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -425,10 +425,6 @@ class Player(ABC):
                 env.unwrapped.reset(seed=int(rng.integers(2**31)))
             set_generator(env, state)
             self._env_seeded = True
-
-    def _env_generator(self) -> dict[str, Any] | None:
-        """Return the state of its environment's generator, once it has learned there."""
-        return generator_of(self._env) if self._env_seeded else self._env_rng
 
     def _require_env(self) -> AnyEnv:
         """Return the adapted environment; make it if necessary."""

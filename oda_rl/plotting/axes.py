@@ -5,10 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 from oda_rl.files.schema import printable
@@ -93,18 +91,18 @@ def class_colors(indices: Array) -> Array:
     return np.asarray(np.array(COLORS)[indices % len(COLORS)])
 
 
-def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> AxesImage:
+def draw_regions(ax: Axes, ranges: Ranges, regions: Array, colors: Array) -> None:
     """Tint the plane, with white lines between regions."""
     tints = np.array([tint(str(color), _TINT) for color in colors])
     cells = regions.reshape(GRID, GRID)
-    return draw_picture(ax, ranges, bordered(cells, tints[cells]))
+    draw_picture(ax, ranges, bordered(cells, tints[cells]))
 
 
-def draw_picture(ax: Axes, ranges: Ranges, picture: ByteArray) -> AxesImage:
+def draw_picture(ax: Axes, ranges: Ranges, picture: ByteArray) -> None:
     """Show a picture, shape (n, n, 3), rows upwards, below everything else."""
     ax.set(xlim=ranges[0], ylim=ranges[1])
     extent = (*ranges[0], *ranges[1])
-    return ax.imshow(
+    ax.imshow(
         picture, origin="lower", extent=extent, aspect="auto", interpolation="nearest", zorder=0
     )
 
@@ -115,13 +113,11 @@ def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
     ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
 
 
-def draw_codevectors(
-    ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array
-) -> PathCollection:
+def draw_codevectors(ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array) -> None:
     """Draw discs whose area grows with the weight."""
     x, y = codevectors[:, :2].T
     areas = 20.0 + 400.0 * weights
-    return ax.scatter(x, y, areas, colors, edgecolors="black", linewidths=0.8, zorder=2)
+    ax.scatter(x, y, areas, colors, edgecolors="black", linewidths=0.8, zorder=2)
 
 
 def as_label(name: Any) -> str:
