@@ -37,7 +37,7 @@ _TINY = 1e-300  # makes 0/0 equal 0
 
 @one_thread()
 def informative(observations: Observations, steps: FloatArray) -> bool:
-    """Whether the law of changes is sparser in components than in rotated axes; or undecided."""
+    """Whether the law of changes is sparser in components than in rotated axes, or undecided."""
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     if len(rows) < 2 or observations.shape[1] > _MAX_COMPONENTS:
         return True

@@ -192,7 +192,7 @@ class Memory:
         return rows
 
     def forget(self, max_steps: int, env_state: EnvState) -> tuple[int, int]:
-        """Keep the latest trajectories, in ``max_steps``; return their number and steps."""
+        """Keep the latest trajectories, at most ``max_steps``; return their number and steps."""
         n = self.rows(env_state)
         ends = np.flatnonzero(self.steps[: n - 1, MARK] != GOES_ON) + 1  # the last one may go on
         begins = np.concatenate([[0], ends])

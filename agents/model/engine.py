@@ -263,7 +263,7 @@ class ModelEngine(Engine):
 
     @property
     def _patience(self) -> int:
-        """Steps after which to plan within episodes: all could have ended; or none seems to."""
+        """Steps after which to plan within episodes: sooner while none seems to end."""
         steps, horizon = _PATIENCE * self._needed, self.outcomes.horizon
         if self.outcomes.limit is None and not self.outcomes.lengths:
             steps = min(steps, max(self._needed, horizon))

@@ -213,7 +213,7 @@ class Candidate:
         return np.subtract(self.returns[-_WINDOW:], self.imagined[-_WINDOW:])
 
     def compared(self, horizon: int) -> IntArray:
-        """Return the steps, (n,), to imagine; a terminated episode returns the same over more."""
+        """Return the steps to imagine, (n,): a terminated episode returns the same over more."""
         lengths = np.array(self.lengths, dtype=np.int64)
         return np.where(self.terminated, np.maximum(lengths, horizon), lengths)
 

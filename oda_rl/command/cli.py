@@ -436,9 +436,9 @@ def _value(arguments: Sequence[str], option: str) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command, also for modules in this folder; an error is printed, with exit code 2."""
+    """Run the command; an error is printed, and the exit code is 2."""
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.insert(0, os.getcwd())  # for environments of its modules, as python -m does
     console = _Console()
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
@@ -465,7 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Let this process take at most so much more memory, on Linux; else raise MemoryError."""
+    """Let this process take at most so much more memory, on Linux: beyond, MemoryError."""
     if sys.platform != "linux":
         yield
         return

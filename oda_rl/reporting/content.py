@@ -107,7 +107,7 @@ class Report:
 
     @classmethod
     def from_json(cls, given: Any) -> "Report":
-        """Read the output of :meth:`to_json`, but what only the page uses, or InvalidFileError."""
+        """Check and read the output of :meth:`to_json`, except what only the page uses."""
         require(isinstance(given, dict) and given.get("format") == FORMAT, f"it is not an {FORMAT}")
         require(
             given["version"] == VERSION, f"version is {given['version']!r}: it must be {VERSION}"
@@ -215,7 +215,7 @@ class ReportPlayer(Player):
         return 0.0
 
     def world(self) -> dict[str, Any] | None:
-        """Return class, parameters and choices for a page to step the environment; or None."""
+        """Return ``kind``, ``parameters`` and ``choices`` of known dynamics for a page, or None."""
         if self._origin is not None and self._origin.wrappers:
             return None
         env = self.make_separate_env()

@@ -143,7 +143,7 @@ def origins_of(runs: Sequence[Run]) -> list[Origin]:
 
 
 def store_runs(path: str | Path, runs: Sequence[Run], leave_out: Collection[str] = ()) -> Rows:
-    """Write the rows of runs, but for some columns, as :func:`oda_rl.runs.results.store_rows`."""
+    """Write the rows of runs, without some columns, to a CSV file; return them."""
     rows = [{key: row[key] for key in row if key not in leave_out} for row in rows_of(runs)]
     key = [name for name in runs[0].setting if name not in leave_out]
     store_rows(path, rows, key, origins_of(runs))
