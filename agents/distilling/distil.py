@@ -19,11 +19,7 @@ from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.distilling.search import ascend, enough_steps, race
 from oda_rl.agents.distilling.simplifying import Confirming, smaller_rules, standard_error
 from oda_rl.agents.environments.making import spec_of
-from oda_rl.agents.environments.spaces import (
-    ActionBox,
-    Interface,
-    spaces_of,
-)
+from oda_rl.agents.environments.spaces import ActionBox, Interface, spaces_of
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import ActionChoices

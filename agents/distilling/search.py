@@ -86,10 +86,7 @@ class Raced(NamedTuple):
 
 
 def race(
-    env: BudgetedEnv,
-    rules: list[Deciding],
-    rng: np.random.Generator,
-    incumbent: int | None = None,
+    env: BudgetedEnv, rules: list[Deciding], rng: np.random.Generator, incumbent: int | None = None
 ) -> Raced:
     """Find the best rule with the allowed steps by successive halving.
 

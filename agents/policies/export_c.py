@@ -13,12 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE, Trained
-from oda_rl.agents.policies.export_tables import (
-    CLIP,
-    Export,
-    Numbered,
-    single,
-)
+from oda_rl.agents.policies.export_tables import CLIP, Export, Numbered, single
 from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
 from oda_rl.exporting.c_text import as_comment, defined, number, source, table
 from oda_rl.metric import root

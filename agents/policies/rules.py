@@ -17,12 +17,7 @@ from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import checked_names, without_units
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
-from oda_rl.agents.policies.contract import (
-    Alternative,
-    CellTables,
-    InLoops,
-    Stored,
-)
+from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Stored
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, split
 from oda_rl.diagram import ordered

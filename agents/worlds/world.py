@@ -15,13 +15,7 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env, time_limit
 from oda_rl.agents.environments.names import named, with_components
-from oda_rl.agents.environments.spaces import (
-    AnyEnv,
-    Interface,
-    Spaces,
-    described,
-    spaces_of,
-)
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, described, spaces_of
 from oda_rl.agents.environments.validation import action_index, checked_batch
 from oda_rl.agents.offline import Transitions, read_steps
 from oda_rl.agents.policies.contract import Policy
@@ -29,13 +23,7 @@ from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import codes_of
 from oda_rl.agents.worlds.learning import N_LAWS, CodedSteps, Learned, learn_world, trajectories
 from oda_rl.agents.worlds.quality import Report, Trust, judge, refitted
-from oda_rl.agents.worlds.simulation import (
-    one_law,
-    predict,
-    replay,
-    starts_between,
-    without_noise,
-)
+from oda_rl.agents.worlds.simulation import one_law, predict, replay, starts_between, without_noise
 
 _HORIZON = 1000
 
@@ -216,11 +204,7 @@ class World:
 
     @one_thread()
     def imagine(
-        self,
-        policy: AnyPolicy,
-        n: int,
-        horizon: int | None = None,
-        seed: int | None = None,
+        self, policy: AnyPolicy, n: int, horizon: int | None = None, seed: int | None = None
     ) -> Imagined:
         """Imagine episodes from starts between those that have been observed.
 
