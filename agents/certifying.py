@@ -32,12 +32,9 @@ _PARTS = 0.25  # share of the sets into which the first box is divided
 class Affine:
     """n affine forms over m shared noise symbols, each symbol in [-1, 1]."""
 
-    centre: FloatArray
-    """Shape (n,)."""
-    shared: FloatArray
-    """Coefficients of the noise symbols, shape (n, m)."""
-    remainder: FloatArray
-    """Radius of each form's independent noise, shape (n,)."""
+    centre: FloatArray  # shape (n,)
+    shared: FloatArray  # coefficients of the noise symbols, shape (n, m)
+    remainder: FloatArray  # radius of each form's independent noise, shape (n,)
 
     __array_ufunc__ = None
 
@@ -117,8 +114,7 @@ class CartPole:
     half_length: float = 0.5
     push: float = 10.0
     tau: float = 0.02
-    limits: tuple[float, float] = (2.4, 12 * 2 * math.pi / 360)
-    """Of position (m) and angle (rad)."""
+    limits: tuple[float, float] = (2.4, 12 * 2 * math.pi / 360)  # of position (m) and angle (rad)
 
     description = "the dynamics of CartPole-v1, exact but for rounding"
 
@@ -182,8 +178,7 @@ class Reach:
     world: CartPole
     pieces: Sequence[tuple[FloatArray, FloatArray]]
     """(rows, output): the rule's output where all rows, affine functions, are not negative."""
-    frames: FloatArray
-    """Shape (F, d, d); the first decides which sets are merged."""
+    frames: FloatArray  # shape (F, d, d); the first decides which sets are merged
 
     def start(self, low: FloatArray, high: FloatArray, parts: int) -> FloatArray:
         """Divide a box into at most ``parts`` sets."""

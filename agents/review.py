@@ -31,10 +31,8 @@ class Bounds:
     """A conjunction of bounds that describes a set of states."""
 
     bounds: tuple[Bound, ...]
-    precision: float
-    """Share of the states within the bounds that are in the set."""
-    recall: float
-    """Share of the states in the set that are within the bounds."""
+    precision: float  # share of the states within the bounds that are in the set
+    recall: float  # share of the states in the set that are within the bounds
 
     def said(self, names: Sequence[str]) -> str:
         """Return it in words, by the names of the components."""

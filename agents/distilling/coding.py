@@ -37,14 +37,10 @@ class Coding:
     mean: FloatArray
     scale: FloatArray
     n_cells: int
-    n_outputs: int
-    """Number of actions, or of components of a continuous one."""
-    boxed: bool
-    """Whether actions are continuous,"""
-    affine: bool
-    """and functions of the observation."""
-    used: IntArray
-    """Components that scores and outputs depend on."""
+    n_outputs: int  # number of actions, or of components of a continuous one
+    boxed: bool  # whether actions are continuous,
+    affine: bool  # and functions of the observation
+    used: IntArray  # components that scores and outputs depend on
 
     @classmethod
     def of(cls, states: FloatArray, interface: Interface, n_cells: int) -> "Coding":
@@ -172,8 +168,7 @@ def standardised(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> Float
 class GradedCoding(Coding):
     """Codes rules whose cells each have a degree, and whose actions are degrees."""
 
-    degrees: FloatArray
-    """Of the actions, from -1 to 1, shape (A,)."""
+    degrees: FloatArray  # of the actions, from -1 to 1, shape (A,)
 
     @property
     def n_moving(self) -> int:

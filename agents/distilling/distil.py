@@ -41,8 +41,7 @@ class Size:
 
     n_cells: int
     policy: RulePolicy
-    returns: FloatArray
-    """From the starts of the teacher's ``taught``."""
+    returns: FloatArray  # from the starts of the teacher's ``taught``
 
 
 @dataclass(frozen=True)

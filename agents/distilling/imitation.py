@@ -107,12 +107,9 @@ class SquareCosts:
 class Fitted(NamedTuple):
     """Fitted cells: the greatest score decides."""
 
-    scores: FloatArray
-    """Offsets and slopes, shape (K, 1 + d)."""
-    outputs: Array
-    """From :meth:`Costs.best`."""
-    cost: float
-    """Mean cost."""
+    scores: FloatArray  # offsets and slopes, shape (K, 1 + d)
+    outputs: Array  # from :meth:`Costs.best`
+    cost: float  # mean cost
 
 
 def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator) -> Fitted:
@@ -216,8 +213,7 @@ class Teacher:
     units: FloatArray | None = None
     """Units of its choices, shape (A, p), if these are a grid of continuous actions."""
     in_loops: InLoops | None = None
-    rule: RulePolicy | None = None
-    """The rule that decides, if it is one."""
+    rule: RulePolicy | None = None  # the rule that decides, if it is one
 
     def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
@@ -368,18 +364,14 @@ class Imitation:
     """The result of imitation."""
 
     coding: Coding
-    vectors: list[FloatArray]
-    """Of the rules that have raced, the best first."""
-    states: FloatArray
-    """States that were visited, shape (n, d)."""
-    length: float
-    """Mean length of an episode."""
+    vectors: list[FloatArray]  # of the rules that have raced, the best first
+    states: FloatArray  # states that were visited, shape (n, d)
+    length: float  # mean length of an episode
     raced: Raced
     at_top: bool
     """Whether the last rules in the race all returned the same, and no less than the teacher: then
     there is nothing to climb."""
-    enough: float
-    """Greatest return of the teacher."""
+    enough: float  # greatest return of the teacher
 
 
 def imitate(

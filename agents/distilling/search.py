@@ -25,10 +25,8 @@ class Imagination:
     horizon: int
     draw_starts: Callable[[int], FloatArray]
     """Draws n states in which an episode may begin, shape (n, d)."""
-    draw_seen: Callable[[int], FloatArray] | None = None
-    """Draws n states that were visited."""
-    steps: int = 0
-    """Imagined so far."""
+    draw_seen: Callable[[int], FloatArray] | None = None  # draws n states that were visited
+    steps: int = 0  # imagined so far
 
     def returns(
         self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
@@ -66,10 +64,8 @@ class Raced(NamedTuple):
     """The result of a race."""
 
     best: int
-    returns: list[list[float]]
-    """Of each rule, from the first of the starts."""
-    seeds: list[int]
-    """Of the starts."""
+    returns: list[list[float]]  # of each rule, from the first of the starts
+    seeds: list[int]  # of the starts
 
     @property
     def last(self) -> FloatArray:

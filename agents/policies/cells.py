@@ -319,8 +319,7 @@ def blend(
 class CodevectorPolicy(CellPolicy):
     """A policy that acts by action codevectors: the values of a cell's ``models`` are theirs."""
 
-    parts: FloatArray
-    """The v_kj, in units of the box of actions, shape (K, J, p)."""
+    parts: FloatArray  # the v_kj, in units of the box of actions, shape (K, J, p)
 
     SCHEMA: ClassVar[dict[str, Member]] = {**CellPolicy.SCHEMA, "parts": real("K, A, p")}
     choice_name: ClassVar[str] = "codevector"
@@ -382,14 +381,10 @@ class TablePolicy(Stored):
     array([0, 1])
     """
 
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    diagram: FloatArray
-    """Affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)."""
-    q_values: FloatArray
-    """Value of each action in each cell, shape (K, A)."""
-    codevectors: FloatArray
-    """In the observation's units, shape (K, d)."""
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
+    q_values: FloatArray  # value of each action in each cell, shape (K, A)
+    codevectors: FloatArray  # in the observation's units, shape (K, d)
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "origin": real("d"),

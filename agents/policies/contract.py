@@ -30,27 +30,22 @@ class Alternative:
     """The nearest known point where another choice is made."""
 
     distance: float
-    at_least: float
-    """Lower bound of the distance of any such point."""
+    at_least: float  # lower bound of the distance of any such point
     point: FloatArray | None
 
 
 class CellTables(NamedTuple):
     """The tables of a policy of K cells, for export."""
 
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    diagram: FloatArray
-    """Affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)."""
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
     values: FloatArray
     """Value of each choice in each cell, shape (K, A), without what choices share by ``common``."""
     common: FloatArray | None = None
     """Offset and slope of each cell, shape (K, 1 + d), if the nearest cells are blended; None if
     the nearest decides alone."""
-    width: float = 1.0
-    """Cells are blended with weights proportional to exp(-score/width)."""
-    n_nearest: int = 1
-    """Number of cells that are blended, or more than there are."""
+    width: float = 1.0  # cells are blended with weights proportional to exp(-score/width)
+    n_nearest: int = 1  # number of cells that are blended, or more than there are
     parts: FloatArray | None = None
     """Continuous actions that the choices are in each cell, in units, shape (K, A, p)."""
     affine: FloatArray | None = None
@@ -63,12 +58,10 @@ class CellTables(NamedTuple):
 class InLoops(NamedTuple):
     """Decisions by a policy in compiled loops (:mod:`oda_rl.agents.base.compiled_loop`)."""
 
-    kind: str
-    """Name of the kind of policy."""
+    kind: str  # name of the kind of policy
     decide: Callable[..., int]
     """``decide(arrays, observation)``, compiled, returns the choice of greatest value."""
-    arrays: tuple[Any, ...]
-    """Arrays of the policy, and scratch."""
+    arrays: tuple[Any, ...]  # arrays of the policy, and scratch
 
 
 class Policy(Protocol):
@@ -167,10 +160,8 @@ class Stored:
 class Extent(NamedTuple):
     """Range of the observations of training."""
 
-    centre: FloatArray
-    """Mean of the latest ones, shape (d,)."""
-    reach: FloatArray
-    """Largest distance from the centre, shape (d,)."""
+    centre: FloatArray  # mean of the latest ones, shape (d,)
+    reach: FloatArray  # largest distance from the centre, shape (d,)
 
 
 class Trained(Protocol):

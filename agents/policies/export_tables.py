@@ -47,10 +47,8 @@ _BLOCK = 1000  # states whose scores are worked out at once
 class Numbered(NamedTuple):
     """Actions in n numbered states."""
 
-    first: int
-    """The smallest number."""
-    actions: npt.NDArray[Any]
-    """Actions from 0, shape (n,), or continuous ones, shape (n, p)."""
+    first: int  # the smallest number
+    actions: npt.NDArray[Any]  # actions from 0, shape (n,), or continuous ones, shape (n, p)
 
 
 @dataclass(frozen=True)
@@ -58,21 +56,16 @@ class Export:
     """A policy as arrays in double precision, and the meaning of its numbers."""
 
     cells: CellTables
-    codevectors: FloatArray
-    """In the observation's units, shape (K, d)."""
+    codevectors: FloatArray  # in the observation's units, shape (K, d)
     extent: Extent
     interface: Interface
-    action_names: list[str]
-    """Names of the actions, or of the action codevectors."""
+    action_names: list[str]  # names of the actions, or of the action codevectors
     env_id: str | None = None
-    numbered: Numbered | None = None
-    """The policy as a table, if states are numbered."""
+    numbered: Numbered | None = None  # the policy as a table, if states are numbered
     recent: FloatArray | None = None
     """Latest states of the training, shape (n, d), if the agent remembers any."""
-    choices: IntArray | None = None
-    """The agent's choices in these states, shape (n,)."""
-    whole: bool = False
-    """Whether states are whole numbers, so that cells can be equally near."""
+    choices: IntArray | None = None  # the agent's choices in these states, shape (n,)
+    whole: bool = False  # whether states are whole numbers, so that cells can be equally near
     joint: JointPolicy | None = None
     """The policy, if its cells are of states and actions; ``cells`` do not decide then."""
 
@@ -139,26 +132,20 @@ class Tables(NamedTuple):
 
     scores: FloatArray
     """The diagram less the row of the cell at the origin, in units of the width, (K, 1 + d)."""
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    near: bool = True
-    """Whether the origin is so near to 0 that it can be folded into offsets."""
-    whole: bool = False
-    """Whether scores stay in double precision."""
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    near: bool = True  # whether the origin is so near to 0 that it can be folded into offsets
+    whole: bool = False  # whether scores stay in double precision
     apart: bool = False
     """Whether no two cells have the same action; then the scores of the first are 0."""
     actions: IntArray | None = None
     """Greedy actions of the cells, and of clauses after these, if their numbers are not those."""
     advantages: FloatArray | None = None
     """Of actions over action 0, shape (K, A - 1), if cells are blended."""
-    parts: FloatArray | None = None
-    """Action codevectors, shape (K, A, p)."""
+    parts: FloatArray | None = None  # action codevectors, shape (K, A, p)
     affine: FloatArray | None = None
     """Offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
-    conditions: FloatArray | None = None
-    """Rows of clauses, shape (R, 1 + d)."""
-    n_nearest: int = 1
-    """Number of cells that decide together."""
+    conditions: FloatArray | None = None  # rows of clauses, shape (R, 1 + d)
+    n_nearest: int = 1  # number of cells that decide together
 
     def in_floats(self) -> dict[str, npt.NDArray[Any]]:
         """Round to single precision; raise ValueError if something is beyond its range.
@@ -230,8 +217,7 @@ class IntegerTables(NamedTuple):
     arrays: dict[str, npt.NDArray[Any]]
     one: int
     unit: float
-    n_nearest: int
-    """Number of cells that decide together."""
+    n_nearest: int  # number of cells that decide together
 
     def choices(self, observations: FloatArray, actions: IntArray | None) -> IntArray:
         """Return the choices at observations, shape (n,), as C does, given the cells' actions."""

@@ -42,43 +42,29 @@ _MAX_GRID = 3  # components of an action of which all combinations of levels are
 class Codebook(NamedTuple):
     """K cells in d dimensions, those of p components of an action among them."""
 
-    places: FloatArray
-    """Codevectors m_k, in columns, shape (d, K)."""
+    places: FloatArray  # codevectors m_k, in columns, shape (d, K)
     models: FloatArray
     """Slope g_k, values q_ka, and what their owner notes beside them, one row a cell."""
     frame: FloatArray
     """Rows of L, the mean, and the pseudo-inverse of L's columns for the action, (d + 1 + p, d)."""
-    head: FloatArray
-    """Number of cells, and temperature, shape (2,)."""
+    head: FloatArray  # number of cells, and temperature, shape (2,)
 
 
 class Search(NamedTuple):
     """Scratch for :func:`choose`."""
 
-    levels: FloatArray
-    """Actions that are always tried, shape (n, p)."""
-    idle: FloatArray
-    """z(o, 0), shape (d,)."""
-    point: FloatArray
-    """z(o, u), shape (d,)."""
-    trial: FloatArray
-    """u, shape (p,)."""
-    parts: FloatArray
-    """Action parts u_k, shape (p, K)."""
-    gaps: FloatArray
-    """One component of z(o, u_k) - m_k, shape (K,)."""
-    scores: FloatArray
-    """Squared distances of all cells from the state, shape (K,)."""
-    near: IntArray
-    """The near cells, in order, shape (SHORTLIST,)."""
-    distances: FloatArray
-    """Their squared distances, shape (SHORTLIST,)."""
-    places: FloatArray
-    """Their codevectors, in columns, shape (d, SHORTLIST)."""
-    best: IntArray
-    """Those nearest to the point, as indices of ``near``, shape (n_nearest,)."""
-    weights: FloatArray
-    """Their weights, shape (n_nearest,)."""
+    levels: FloatArray  # actions that are always tried, shape (n, p)
+    idle: FloatArray  # z(o, 0), shape (d,)
+    point: FloatArray  # z(o, u), shape (d,)
+    trial: FloatArray  # u, shape (p,)
+    parts: FloatArray  # action parts u_k, shape (p, K)
+    gaps: FloatArray  # one component of z(o, u_k) - m_k, shape (K,)
+    scores: FloatArray  # squared distances of all cells from the state, shape (K,)
+    near: IntArray  # the near cells, in order, shape (SHORTLIST,)
+    distances: FloatArray  # their squared distances, shape (SHORTLIST,)
+    places: FloatArray  # their codevectors, in columns, shape (d, SHORTLIST)
+    best: IntArray  # those nearest to the point, as indices of ``near``, shape (n_nearest,)
+    weights: FloatArray  # their weights, shape (n_nearest,)
 
 
 def levels_of(n_components: int) -> FloatArray:
@@ -242,22 +228,14 @@ class JointPolicy(Stored):
     the value of that choice is the action's.
     """
 
-    origin: FloatArray
-    """Subtracted from observations, shape (d,)."""
-    levels: FloatArray
-    """Actions that are always tried, in units of the box, shape (A, p)."""
-    transform: FloatArray
-    """L, of (o - origin, u), shape (d + p, d + p)."""
-    places: FloatArray
-    """The m_k, shape (K, d + p)."""
-    slopes: FloatArray
-    """The g_k, shape (K, d + p)."""
-    worth: FloatArray
-    """The q_k, shape (K,)."""
-    width: float
-    """Temperature T of the weights."""
-    n_nearest: int
-    """Number of cells that are blended."""
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    levels: FloatArray  # actions that are always tried, in units of the box, shape (A, p)
+    transform: FloatArray  # L, of (o - origin, u), shape (d + p, d + p)
+    places: FloatArray  # the m_k, shape (K, d + p)
+    slopes: FloatArray  # the g_k, shape (K, d + p)
+    worth: FloatArray  # the q_k, shape (K,)
+    width: float  # temperature T of the weights
+    n_nearest: int  # number of cells that are blended
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "origin": real("d"),

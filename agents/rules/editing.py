@@ -93,17 +93,13 @@ SCHEMA: dict[str, Member] = {
 class Clauses:
     """C clauses: the first F forbid an action where they hold, the others fix it."""
 
-    conditions: FloatArray
-    """Rows of all clauses, offsets and slopes, shape (R, 1 + d)."""
-    ends: IntArray
-    """Cumulative number of rows, shape (C,)."""
-    forbidden: IntArray
-    """Actions that the first clauses forbid, shape (F,)."""
+    conditions: FloatArray  # rows of all clauses, offsets and slopes, shape (R, 1 + d)
+    ends: IntArray  # cumulative number of rows, shape (C,)
+    forbidden: IntArray  # actions that the first clauses forbid, shape (F,)
     outputs: FloatArray
     """Outputs of the other clauses, as of :class:`~oda_rl.agents.policies.rules.RulePolicy`, shape
     (C - F, A, 1) or (C - F, p, 1 + d)."""
-    locks: IntArray
-    """1 for the output of a locked cell, else 0; shape (C - F,)."""
+    locks: IntArray  # 1 for the output of a locked cell, else 0; shape (C - F,)
 
     @classmethod
     def of(

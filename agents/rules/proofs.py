@@ -58,14 +58,10 @@ def point_in(
 class Piece(NamedTuple):
     """A polyhedron in which one cell or clause decides."""
 
-    rows: FloatArray
-    """Not negative in the piece, shape (m, 1 + d)."""
-    strict: BoolArray
-    """Which of them are positive, shape (m,)."""
-    cell: int
-    """The cell, from 0, or the clause, from K; -1 while undecided."""
-    inside: FloatArray
-    """A point of the piece."""
+    rows: FloatArray  # not negative in the piece, shape (m, 1 + d)
+    strict: BoolArray  # which of them are positive, shape (m,)
+    cell: int  # the cell, from 0, or the clause, from K; -1 while undecided
+    inside: FloatArray  # a point of the piece
 
 
 def split(

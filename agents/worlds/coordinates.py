@@ -18,30 +18,21 @@ class WorldArrays(NamedTuple):
     function of an action is a linear one of its code.
     """
 
-    boxed: bool
-    """Whether actions are continuous."""
+    boxed: bool  # whether actions are continuous
     frame: FloatArray
     """For each component its mean (0 on a circle), standard deviation, lower and upper bound of
     predictions, and its values if there are only a few (then NaN), shape (4 + L, d)."""
-    circles: IntArray
-    """Pairs of components that are cosine and sine of an angle, shape (m, 2)."""
-    laws: FloatArray
-    """Global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)."""
+    circles: IntArray  # pairs of components that are cosine and sine of an angle, shape (m, 2)
+    laws: FloatArray  # global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)
     waves: Single
     """Sinusoids that all actions share: d frequencies, a phase, and d weights, shape
     (E, 2 d + 1, S)."""
-    codevectors: FloatArray
-    """Cells of the observed states, shape (E, d, K)."""
-    locals: FloatArray
-    """Laws of the cells, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)."""
-    widths: FloatArray
-    """Of the blending of cells, shape (E,)."""
-    residuals: FloatArray
-    """Residuals of the laws, to draw noise from, shape (n or 0, d)."""
-    rewards: FloatArray
-    """Weights of the reward's features, shape (n,)."""
-    hinges: FloatArray
-    """Of the reward, standardised, shape (H, d)."""
+    codevectors: FloatArray  # cells of the observed states, shape (E, d, K)
+    locals: FloatArray  # laws of the cells, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)
+    widths: FloatArray  # of the blending of cells, shape (E,)
+    residuals: FloatArray  # residuals of the laws, to draw noise from, shape (n or 0, d)
+    rewards: FloatArray  # weights of the reward's features, shape (n,)
+    hinges: FloatArray  # of the reward, standardised, shape (H, d)
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""
@@ -50,8 +41,7 @@ class WorldArrays(NamedTuple):
     terms: IntArray
     """Products of two components in the classifier of terminations, 0 standing for 1 and 1 + j for
     component j, shape (n, 2)."""
-    hazards: FloatArray
-    """Their weights, and the threshold, for each law, shape (E, n + 1)."""
+    hazards: FloatArray  # their weights, and the threshold, for each law, shape (E, n + 1)
     last: FloatArray
     """Remembered last observations, standardised, and their rewards, shape (n, d + 1); none where
     every step ends an episode: then rewards follow the law."""
@@ -59,8 +49,7 @@ class WorldArrays(NamedTuple):
     """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d)."""
     clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
     """The end of each clause's rows, and the action that it forbids, or -1, shape (n, 2)."""
-    said: FloatArray = np.zeros((0, 1, 1))
-    """Outputs of the clauses that forbid nothing."""
+    said: FloatArray = np.zeros((0, 1, 1))  # outputs of the clauses that forbid nothing
 
 
 MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
@@ -98,17 +87,12 @@ _IGNORED = 1e200  # scale of noise, beyond that of any observation
 class Coordinates(NamedTuple):
     """Scales, bounds and angles of the components of observations."""
 
-    mean: FloatArray
-    """Shape (d,); 0 on a circle."""
-    scale: FloatArray
-    """Standard deviations, shape (d,); 1 of a constant."""
+    mean: FloatArray  # shape (d,); 0 on a circle
+    scale: FloatArray  # standard deviations, shape (d,); 1 of a constant
     low: FloatArray
-    high: FloatArray
-    """Bounds of predictions, shape (d,)."""
-    circles: IntArray
-    """Pairs (cosine, sine) of components, shape (m, 2)."""
-    levels: FloatArray
-    """Values of components that have only a few, shape (d, L); NaN beyond them."""
+    high: FloatArray  # bounds of predictions, shape (d,)
+    circles: IntArray  # pairs (cosine, sine) of components, shape (m, 2)
+    levels: FloatArray  # values of components that have only a few, shape (d, L); NaN beyond them
 
     @property
     def frame(self) -> FloatArray:

@@ -336,10 +336,8 @@ def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
 class Rewards(NamedTuple):
     """A law of rewards."""
 
-    weights: FloatArray
-    """Of the features, or of the action's code alone."""
-    hinges: FloatArray
-    """Shape (H, d)."""
+    weights: FloatArray  # of the features, or of the action's code alone
+    hinges: FloatArray  # shape (H, d)
 
 
 def fit_rewards(

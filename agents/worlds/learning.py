@@ -254,16 +254,12 @@ N_LAWS = 4  # of an agent's world
 class CodedSteps(NamedTuple):
     """n steps, the oldest first."""
 
-    before: FloatArray
-    """Observations, shape (n, d)."""
+    before: FloatArray  # observations, shape (n, d)
     codes: FloatArray
     """Codes of actions (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`), shape (n, C)."""
-    rewards: FloatArray
-    """Shape (n,)."""
-    after: FloatArray
-    """Next observations, shape (n, d)."""
-    ended: BoolArray
-    """Whether the episode terminated, shape (n,)."""
+    rewards: FloatArray  # shape (n,)
+    after: FloatArray  # next observations, shape (n, d)
+    ended: BoolArray  # whether the episode terminated, shape (n,)
 
 
 class Chosen(NamedTuple):
