@@ -42,14 +42,7 @@ class Bounds:
 
 
 def where(states: FloatArray, members: BoolArray) -> Bounds:
-    """Find bounds that describe a set of states with high precision and recall.
-
-    Parameters
-    ----------
-    states : ndarray, shape (n, d)
-    members : ndarray of bool, shape (n,)
-        Which states are in the set.
-    """
+    """Find precise bounds with high recall for the ``members``, (n,), of states, shape (n, d)."""
     if members.all() or not members.any():
         return Bounds((), float(members.all()), 1.0)
     from sklearn.tree import DecisionTreeClassifier

@@ -66,12 +66,8 @@ class Coding:
     def vector(self, scores: FloatArray, outputs: FloatArray | IntArray) -> FloatArray:
         """Return the vector of a rule, its scores scaled to a mean square of 1.
 
-        Parameters
-        ----------
-        scores : ndarray, shape (K, 1 + u)
-            In standardised components, of which u are used.
-        outputs : ndarray
-            Actions, shape (K,); or offsets, and maybe slopes, of units, shape (K, p, 1 or 1 + u).
+        Scores, shape (K, 1 + u), are in standardised components, of which u are used. Outputs are
+        actions, shape (K,); or offsets, and maybe slopes, of units, shape (K, p, 1 or 1 + u).
         """
         scores = scores - scores.mean(axis=0)
         scores = scores / (math.sqrt(float((scores**2).mean())) + 1e-300)
@@ -104,10 +100,7 @@ class Coding:
         return self.encoded(rule.scores, rule.outputs)
 
     def random(self, rng: np.random.Generator, offset: float = 1.0) -> FloatArray:
-        """Draw the vector of a rule: normal scores, and for each cell some action.
-
-        ``offset`` is the standard deviation of offsets, before scores are scaled.
-        """
+        """Draw the vector of a rule; ``offset`` is the standard deviation of unscaled offsets."""
         n, width = self.n_cells, 1 + len(self.used)
         scores = rng.standard_normal((n, width))
         scores[:, 0] *= offset
@@ -153,11 +146,7 @@ class Coding:
 
 
 def standardised(rows: FloatArray, mean: FloatArray, scale: FloatArray) -> FloatArray:
-    """Return affine functions of standardised components, of those of the observation.
-
-    >>> standardised(np.array([[1.0, 2.0]]), np.array([3.0]), np.array([4.0]))
-    array([[7., 8.]])
-    """
+    """Return affine functions of standardised components, of those of the observation."""
     rows = rows.copy()
     rows[..., 0] += rows[..., 1:] @ mean
     rows[..., 1:] *= scale

@@ -231,10 +231,7 @@ def small_rule(
 def _climbed(
     env: BudgetedEnv, found: Imitation, steps: float, rng: np.random.Generator
 ) -> Generator[None, None, tuple[FloatArray, list[int]]]:
-    """Climb, and again from the best, as long as steps last.
-
-    Returns the best vector, and seeds of starts from which it was the best.
-    """
+    """Climb, and again from the best, while steps last; return the best vector and its seeds."""
     end = env.steps + steps
     vector, seeds = found.vectors[0], found.raced.seeds
     n_climbs = max(1, int(steps / enough_steps(found.coding, found.length)))
@@ -257,12 +254,7 @@ def exhausted(generator: Generator[None, None, _Result]) -> _Result:
 
 
 def smallest(tried: Sequence[Size]) -> Size:
-    """Return the smallest within a standard error of the best, from common starts.
-
-    References
-    ----------
-    L. Breiman, J. Friedman, R. Olshen, C. Stone, "Classification and regression trees" (1984).
-    """
+    """Return the smallest within a standard error of the best (Breiman et al., 1984)."""
     best = max(tried, key=lambda one: float(one.returns.mean()) if len(one.returns) else -math.inf)
     for one in tried:
         change = _change(one.returns, best.returns)

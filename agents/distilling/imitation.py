@@ -57,14 +57,10 @@ class ChoiceCosts:
         return ChoiceCosts(1.0 - np.eye(n_actions)[self._costs.argmin(axis=1)])
 
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
-        """Return the cheapest action of each cell, shape (K,).
-
-        If that were the same for all, there would be no boundary: then the cell that loses least
-        has its second cheapest.
-        """
+        """Return the cheapest action of each cell, shape (K,)."""
         totals = shares.T @ self._costs[rows]
         actions = np.asarray(totals.argmin(axis=1))
-        if totals.shape[1] > 1 and (actions == actions[0]).all():
+        if totals.shape[1] > 1 and (actions == actions[0]).all():  # there would be no boundary
             two = np.sort(totals, axis=1)[:, :2]
             k = int((two[:, 1] - two[:, 0]).argmin())
             actions[k] = totals[k].argsort()[1]
@@ -113,18 +109,7 @@ class Fitted(NamedTuple):
 
 
 def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator) -> Fitted:
-    """Fit cells, from three starts around important states.
-
-    ``points``, shape (n, d), are standardised.
-
-    Examples
-    --------
-    >>> points = np.linspace(-1.0, 1.0, 101)[:, None]
-    >>> costs = ChoiceCosts(np.column_stack([points > 0.2, points <= 0.2]).astype(float))
-    >>> found = fit(points, costs, 2, np.random.default_rng(0))
-    >>> found.cost
-    0.0
-    """
+    """Fit cells to standardised points, shape (n, d), from three starts around important states."""
     n = len(points)
     features = with_ones(points)
     importance = costs.importance + _UNIFORM * costs.importance.mean() + 1e-12
@@ -246,11 +231,7 @@ def _lost(values: FloatArray, best: FloatArray) -> FloatArray:
 
 
 def with_mistakes(lost: FloatArray, acts: IntArray) -> FloatArray:
-    """Add a small cost to each action that is not the teacher's.
-
-    >>> with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
-    array([[0.1, 0. , 3.1]])
-    """
+    """Add a small cost to each action that is not the teacher's."""
     others = 1.0 - np.eye(lost.shape[1])[acts]
     return lost + _MISTAKE * float(lost.mean()) * others
 
@@ -328,10 +309,7 @@ def climb_in_world(
     known: Sequence[FloatArray],
     rng: np.random.Generator,
 ) -> list[FloatArray]:
-    """Climb in a world, from the best of the known vectors and random ones.
-
-    Returns the best vector; nothing without a world, or if that has other actions.
-    """
+    """Climb in a world from known and random vectors; return the best one, if there is a world."""
     if world is None:
         return []
     arrays, size = world.learned.arrays, coding.n_outputs + coding.boxed
@@ -388,12 +366,8 @@ def imitate(
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
     it would do where the rules before went. They race with the best of random rules; and, if there
     are any, with the rule climbed in the learned world, the teacher if it is such a rule, and one
-    that is known. The first of these three has to be beaten.
-
-    References
-    ----------
-    S. Ross, G. J. Gordon, J. A. Bagnell, "A reduction of imitation learning and structured
-    prediction to no-regret online learning", AISTATS 2011.
+    that is known. The first of these three has to be beaten. Source: S. Ross, G. J. Gordon, J. A.
+    Bagnell, "A reduction of imitation learning [...] to no-regret online learning", AISTATS 2011.
     """
     end = env.steps + steps
     teacher = _with_values(env, teacher, _VALUING * steps, rng)
@@ -474,11 +448,7 @@ def _fits(
     rng: np.random.Generator,
     refuse: bool = True,
 ) -> list[Fitted]:
-    """Fit cells to what the teacher would do in states.
-
-    For every second fit all mistakes cost the same. Constant rules are refused unless the teacher
-    is constant.
-    """
+    """Fit cells to a teacher in states, every second time with equal costs of mistakes."""
     points, costs = coding.points(states), teacher.costs(states, coding)
     each = [costs] * _FITS
     if isinstance(costs, ChoiceCosts):

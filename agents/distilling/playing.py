@@ -105,23 +105,8 @@ _BINS = 2  # all combinations of MultiDiscrete and the like are offered, whateve
 class BudgetedEnv:
     """Plays episodes from seeded starts within a budget; compiled where that is possible.
 
-    Parameters
-    ----------
-    env : str or gymnasium.Env
-        With spaces as agents take them.
-    n_cells : int
-        Cells of rules for continuous actions.
-    steps : int
-        The budget.
-    callback : callable
-        Called now and then with the number of steps so far.
-
-    Attributes
-    ----------
-    steps : int
-        Taken so far.
-    most : int
-        The budget.
+    ``n_cells`` are those of rules for continuous actions. ``callback`` is called now and then with
+    the number of ``steps`` so far, of which there are at most ``most``.
     """
 
     def __init__(

@@ -51,10 +51,7 @@ class Imagination:
     def means(
         self, vectors: FloatArray, n: int, explore: bool = False, wide: bool = False
     ) -> FloatArray:
-        """Return the mean returns of rules, given as vectors, from n common starts.
-
-        ``wide``: from visited states instead.
-        """
+        """Return mean returns of rules (vectors) from n starts; ``wide``: from visited states."""
         draw = self.draw_seen if wide and self.draw_seen is not None else self.draw_starts
         found = self.returns(*self.coding.decoded(vectors), draw(n), explore)
         return np.asarray(found.mean(axis=1))
@@ -120,11 +117,7 @@ def race(
 
 
 def better_by(ours: list[float], theirs: list[float]) -> float:
-    """Return by how many standard errors paired returns are better; 0 for fewer than two.
-
-    >>> round(better_by([2.0, 3.0, 4.0, 5.0], [1.0, 1.0, 1.0, 1.0]), 3)
-    3.873
-    """
+    """Return by how many standard errors paired returns are better; 0 for fewer than two."""
     if len(ours) < 2:
         return 0.0
     change = np.subtract(ours, theirs)
@@ -172,29 +165,9 @@ def _sum(env: BudgetedEnv, rule: Deciding, seeds: list[int], floor: float) -> fl
 class Climber:
     """CMA-ES, which maximises by :meth:`ask` and :meth:`tell`.
 
-    Parameters
-    ----------
-    begin : ndarray, shape (n,)
-    sigma : float
-        Step size.
-    population : int
-        Candidates in each generation, at least 4.
-    rng : numpy.random.Generator
-    n_moving : int, optional
-        How many numbers at the front may change; by default all.
-
-    References
-    ----------
-    N. Hansen, "The CMA evolution strategy: a tutorial", arXiv 1604.00772 (2016).
-
-    Examples
-    --------
-    >>> climber = Climber(np.ones(3), 0.5, 10, np.random.default_rng(0))
-    >>> for _ in range(100):
-    ...     candidates = climber.ask()
-    ...     climber.tell(-(candidates**2).sum(axis=1))
-    >>> bool(np.abs(climber.mean).max() < 1e-6)
-    True
+    The first ``n_moving`` of the numbers ``begin``, shape (n,), may change, by steps of size
+    ``sigma``; a generation has ``population`` candidates, at least 4.
+    Source: N. Hansen, "The CMA evolution strategy: a tutorial", arXiv 1604.00772 (2016).
     """
 
     def __init__(
@@ -298,13 +271,9 @@ def search(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Search for the best rule in imagination: by CMA-ES, from the best of known and random ones.
 
-    It begins with the ``known`` rules, (scores, outputs), and random ones. ``explore``: maximise
-    novelty instead of returns. ``fresh``: climb from a new rule, to leave a local optimum, in the
-    ``graded`` coding if there is one.
-
-    Returns
-    -------
-    scores, outputs, and the promised mean return
+    ``known`` rules are (scores, outputs). ``explore``: maximise novelty instead of returns.
+    ``fresh``: climb from a new rule, to leave a local optimum, in the ``graded`` coding if there is
+    one. Returns scores, outputs and the promised mean return.
     """
     old = [where.coding.encoded(*rule) for rule in known]
     sigma = effort.sigma

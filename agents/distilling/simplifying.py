@@ -44,25 +44,14 @@ def simplest(path: Sequence[Rule], as_good: Callable[[Rule], bool]) -> Rule:
 
 
 def distinct(rule: Rule) -> Rule:
-    """Drop cells with the same score as an earlier one.
-
-    >>> scores, outputs = distinct((np.zeros((2, 3)), np.eye(2)[:, :, None]))
-    >>> scores.shape, outputs[:, :, 0].tolist()
-    ((1, 3), [[1.0, 0.0]])
-    """
+    """Drop cells with the same score as an earlier one."""
     scores, outputs = rule
     kept = np.sort(np.unique(scores, axis=0, return_index=True)[1])
     return scores[kept], outputs[kept]
 
 
 def grounded(scores: FloatArray) -> FloatArray:
-    """Subtract what all scores have in common, so that as many numbers as possible are 0.
-
-    >>> grounded(np.array([[1.0, 5.0], [1.0, 2.0], [4.0, 2.0]]))
-    array([[0., 3.],
-           [0., 0.],
-           [3., 0.]])
-    """
+    """Subtract what all scores have in common, so that as many numbers as possible are 0."""
     if len(scores) == 2:
         return np.asarray(scores - scores[0])
     middle = np.argsort(np.abs(scores - np.median(scores, axis=0)), axis=0, kind="stable")[0]
@@ -70,22 +59,13 @@ def grounded(scores: FloatArray) -> FloatArray:
 
 
 def unit_slopes(scores: FloatArray) -> FloatArray:
-    """Scale scores so that the smallest slope is 1.
-
-    >>> unit_slopes(np.array([[0.0, 0.0, 0.0], [1.0, -0.2, 3.0]]))
-    array([[ 0.,  0.,  0.],
-           [ 5., -1., 15.]])
-    """
+    """Scale scores so that the smallest slope is 1."""
     sizes = np.abs(scores[:, 1:])
     return scores / sizes[sizes > 0.0].min() if sizes.any() else scores
 
 
 def rounded(numbers: FloatArray, digits: int) -> FloatArray:
-    """Round to significant digits.
-
-    >>> rounded(np.array([0.0, 123.4, -0.056]), 1).tolist()
-    [0.0, 100.0, -0.06]
-    """
+    """Round to significant digits."""
     size = np.abs(numbers)
     powers = 10.0 ** (digits - 1 - np.floor(np.log10(np.where(size > 0.0, size, 1.0))))
     return np.asarray(np.round(numbers * powers) / powers)

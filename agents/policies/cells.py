@@ -325,10 +325,7 @@ class CodevectorPolicy(CellPolicy):
     choice_name: ClassVar[str] = "codevector"
 
     def play(self, points: FloatArray, numbers: IntArray) -> FloatArray:
-        """Actions, shape (n, p), of the codevectors with these numbers, (n,).
-
-        At observations less the origin, which may have more than d columns.
-        """
+        """Actions, (n, p), of codevectors with such numbers, (n,), at points less the origin."""
         actions = np.empty((len(points), self.parts.shape[2]))
         blend(self.diagram, self.parts, self.width, points, numbers, *self._scratch(), actions)
         return actions
@@ -370,16 +367,7 @@ def decide_by_table(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 
 @dataclass(frozen=True)
 class TablePolicy(Stored):
-    """A policy with one row of values for each cell.
-
-    Examples
-    --------
-    >>> codevectors = np.array([[0.0], [2.0]])
-    >>> diagram = np.column_stack([codevectors**2, -2.0 * codevectors])
-    >>> policy = TablePolicy(np.zeros(1), diagram, np.eye(2), codevectors)
-    >>> policy.act(np.array([[0.9], [1.1]]))
-    array([0, 1])
-    """
+    """A policy with one row of values for each cell."""
 
     origin: FloatArray  # subtracted from observations, shape (d,)
     diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)

@@ -68,11 +68,7 @@ class Search(NamedTuple):
 
 
 def levels_of(n_components: int) -> FloatArray:
-    """Return the actions that are always tried, in units, shape (n, p).
-
-    >>> levels_of(1).ravel().tolist(), len(levels_of(2)), len(levels_of(6))
-    ([-1.0, -0.5, 0.0, 0.5, 1.0], 9, 13)
-    """
+    """Return the actions that are always tried, in units, shape (n, p)."""
     if n_components > _MAX_GRID:
         return np.concatenate([np.zeros((1, n_components)), *(
             sign * np.eye(n_components) for sign in (-1.0, 1.0)

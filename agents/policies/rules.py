@@ -470,11 +470,6 @@ def reduced(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     """Drop cells in which no state, shape (n, d), lies, and those that print like an earlier one.
 
     A rule with clauses stays as it is: they may need any cell.
-
-    >>> scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
-    >>> rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
-    >>> reduced(rule, np.array([[0.5], [2.0]])).scores.tolist()
-    [[1.0, 1.0]]
     """
     if rule.clauses is not None or len(states) == 0:
         return rule
@@ -530,11 +525,7 @@ def affine(row: FloatArray, names: Sequence[str]) -> str:
 
 
 def half_space(row: FloatArray, names: Sequence[str]) -> str:
-    """Say where an affine function, shape (1 + d,), is positive.
-
-    >>> half_space(np.array([-0.1, 0.0, 1.0]), ["x", "speed"])
-    'speed > 0.1'
-    """
+    """Say where an affine function, shape (1 + d,), is positive."""
     (short,) = shortest(row[None])
     first = short[1:][np.flatnonzero(short[1:])[0]]
     short, relation = (short, ">") if first > 0.0 else (-short, "<")
@@ -542,23 +533,14 @@ def half_space(row: FloatArray, names: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number to four digits.
-
-    >>> number(1234567.0), number(0.05), number(-2.0), number(1e9)
-    ('1235000', '0.05', '-2', '1e+09')
-    """
+    """Return a number to four digits."""
     short = f"{value:.{_DIGITS}g}"
     rounded = float(short) + 0.0
     return f"{rounded:.10g}" if 1e-4 <= abs(rounded) < 1e7 or rounded == 0.0 else short
 
 
 def shortest(rows: FloatArray) -> FloatArray:
-    """Multiply by a positive constant so that the numbers are short, and exact if possible.
-
-    >>> shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]])).round(9)
-    array([[ 0.  ,  0.06,  0.  ],
-           [ 0.  , -1.  ,  3.  ]])
-    """
+    """Multiply by a positive constant so that the numbers are short, and exact if possible."""
     slopes = rows[:, 1:] if rows[:, 1:].any() else rows
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
     return min((factor * rows for factor in factors), key=_cost)

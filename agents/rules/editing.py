@@ -24,10 +24,6 @@ def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
     A condition is comparisons of sums, joined by "and"; components are ``x[2]``, or any of their
     names in ``calls``. Raises ValueError if the text cannot be parsed, or does not depend on the
     observation.
-
-    >>> condition_rows("angle > .1 and 2*speed + x[0] < 3", [["angle", "speed"]])
-    array([[-0.1,  1. ,  0. ],
-           [ 3. , -1. , -2. ]])
     """
     numbers = {name: j for names in calls for j, name in enumerate(names)}
     longest_first = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))

@@ -25,12 +25,6 @@ def point_in(
 
     Its rows, shape (m, 1 + d), are affine functions that are positive in it, or not negative where
     ``strict``, shape (m,), is False. Bounds ``low`` and ``high`` have shape (d,).
-
-    >>> above = np.array([[-1.0, 1.0], [2.0, -1.0]])  # 1 < x < 2
-    >>> point_in(above)
-    array([1.5])
-    >>> point_in(np.array([[-1.0, 1.0], [1.0, -1.0]])) is None
-    True
     """
     from scipy.optimize import linprog
 

@@ -140,13 +140,6 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     """Return coordinates, and which steps, shape (n,), ended where a component is clipped.
 
     ``before`` and ``after``, shape (n, d), are the observations around each step.
-
-    Examples
-    --------
-    >>> angle = np.linspace(0.0, 3.0, 50)
-    >>> seen = np.column_stack([np.cos(angle), angle, np.sin(angle)])
-    >>> read(seen[:-1], seen[1:])[0].circles
-    array([[0, 2]])
     """
     mean, scale = before.mean(axis=0), before.std(axis=0)
     most = np.abs(before).max(axis=0)
@@ -230,16 +223,7 @@ def noise_among(
     after: FloatArray,
     ended: BoolArray,
 ) -> BoolArray:
-    """Return which components are noise, shape (d,), judging by coded steps.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> seen = np.column_stack([np.sin(0.1 * np.arange(300)), rng.normal(size=300)])
-    >>> steps = seen[:-1], np.ones((299, 1)), np.zeros(299), seen[1:], np.zeros(299, dtype=bool)
-    >>> noise_among(read(seen[:-1], seen[1:])[0], *steps)
-    array([False,  True])
-    """
+    """Return which components are noise, shape (d,), judging by coded steps."""
     n, d = before.shape
     noise = np.zeros(d, dtype=np.bool_)
     if n < _MIN_STEPS:

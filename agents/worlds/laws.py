@@ -98,11 +98,7 @@ class Law(NamedTuple):
 
 
 def monomials(points: FloatArray, quadratic: bool) -> FloatArray:
-    """Return (1, x), or (1, x, x xᵀ) with each product once, shape (n, F).
-
-    >>> monomials(np.array([[2.0, 3.0]]), quadratic=True)
-    array([[1., 2., 3., 4., 6., 9.]])
-    """
+    """Return (1, x), or (1, x, x xᵀ) with each product once, shape (n, F)."""
     ones = np.ones((len(points), 1))
     if not quadratic:
         return np.concatenate([ones, points], axis=1)
@@ -226,11 +222,7 @@ def _with_waves(
 
 
 def sinusoids(turns: FloatArray) -> FloatArray:
-    """Return sin(2π turns) to 0.001, as compiled code has it: a parabola, and its square.
-
-    >>> sinusoids(np.array([0.0, 0.25, 0.5, 1.125])).round(3)
-    array([0.   , 1.   , 0.   , 0.708])
-    """
+    """Return sin(2π turns) to 0.001, as compiled code has it: a parabola, and its square."""
     part = turns - np.floor(turns + 0.5)
     y = 8.0 * part - 16.0 * part * np.abs(part)
     return np.asarray(y * (0.775 + 0.225 * np.abs(y)))

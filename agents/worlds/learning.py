@@ -67,13 +67,6 @@ def fit_ends(
     ``points``, shape (n, d), are standardised observations after steps; thresholds lie at a share
     ``margin`` of the way from what went on (0) to what ended (1). ``known`` terms, shape (m, 2),
     are kept while they are good enough.
-
-    Examples
-    --------
-    >>> points = np.linspace(-1.0, 1.0, 21)[:, None]
-    >>> found = fit_ends(points, points[:, 0] > 0.75, 0.5, 1, None, np.random.default_rng(0))
-    >>> found.walls.round(9)
-    array([[0.  , 1.  , 0.75]])
     """
     if ended.all():
         always = np.tile([1.0, 0.0], (n_laws, 1))
@@ -187,11 +180,7 @@ def _logistic(columns: FloatArray, target: FloatArray, start: FloatArray) -> Flo
 
 
 def best_f1(likeness: FloatArray, target: FloatArray) -> tuple[float, float]:
-    """Return the best F1 score of any threshold, and that threshold.
-
-    >>> best_f1(np.array([0.1, 0.4, 0.8]), np.array([0.0, 1.0, 1.0]))
-    (1.0, 0.4)
-    """
+    """Return the best F1 score of any threshold, and that threshold."""
     order = np.argsort(-likeness, kind="stable")
     hits = np.cumsum(target[order])
     scores = 2.0 * hits / (np.arange(1, len(hits) + 1) + target.sum())
@@ -455,11 +444,7 @@ def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntAr
 
 
 def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
-    """Cut trajectories into stretches of at least ``steps`` steps, or shorter whole trajectories.
-
-    >>> [len(rows) for rows in stretches([np.arange(7), np.arange(2)], 3)]
-    [4, 3, 2]
-    """
+    """Cut trajectories into stretches of at least ``steps`` steps, or shorter whole ones."""
     for one in rows:
         yield from np.array_split(one, max(len(one) // steps, 1))
 

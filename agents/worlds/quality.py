@@ -162,11 +162,7 @@ def judged(
     reward_r2: float,
     max_error: float = _MAX_ERROR,
 ) -> Trust:
-    """Decide whether a world with such errors is trusted.
-
-    >>> print(judged(0.1, 50, precision=0.35, recall=0.54, reward_r2=0.9))
-    not trusted: terminations: recall 0.54, precision 0.35
-    """
+    """Decide whether a world with such errors is trusted."""
     ends = "" if np.isnan(recall) else f"terminations: recall {recall:.2f}"
     if ends and not np.isnan(precision):
         ends += f", precision {precision:.2f}"
@@ -223,11 +219,7 @@ def _affected(learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]) 
 
 
 def explained(values: FloatArray, left: FloatArray) -> float:
-    """Return R² of values by their residuals; 1 or 0 for a constant.
-
-    >>> explained(np.array([1.0, 3.0]), np.array([0.5, -0.5]))
-    0.75
-    """
+    """Return R² of values by their residuals; 1 or 0 for a constant."""
     spread, wrong = float(((values - values.mean()) ** 2).sum()), float((left**2).sum())
     if wrong <= _EXACT * float((values**2).sum()):
         return 1.0

@@ -389,12 +389,7 @@ def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
 
 
 def checked_codes(name: str, actions: npt.ArrayLike, n: int, interface: Interface) -> FloatArray:
-    """Return the codes, shape (n, C), of n actions of the environment, or raise ValueError.
-
-    >>> checked_codes("actions", [2, 1], 2, Interface((3,), n_actions=2, first_action=1))
-    array([[0., 1.],
-           [1., 0.]])
-    """
+    """Return the codes, shape (n, C), of n actions of the environment, or raise ValueError."""
     array, box, acts = np.asarray(actions), interface.box, []
     if array.shape[:1] != (n,):
         raise ValueError(
