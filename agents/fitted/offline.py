@@ -62,7 +62,6 @@ from oda_rl.agents.fitting.regression import (
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.worlds.coordinates import WorldArrays
-from oda_rl.agents.worlds.laws import codes_of
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import judge, judged
 from oda_rl.agents.worlds.simulation import predict
@@ -417,7 +416,7 @@ def _codes(interface: Interface) -> tuple[FloatArray, bool]:
     """Return the codes of all actions, shape (A, C), and whether these are continuous."""
     n, native = interface.n_actions, interface.native
     if native is None or native.grid is None:
-        return codes_of(np.arange(n), n), False
+        return np.eye(n), False
     actions = np.asarray(interface.performed(np.arange(n)), dtype=np.float64).reshape(n, -1)
     middle, half = 0.5 * (actions.max(axis=0) + actions.min(axis=0)), 0.5 * np.ptp(actions, axis=0)
     units = (actions - middle) / np.where(half > 0.0, half, 1.0)

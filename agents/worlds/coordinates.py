@@ -231,7 +231,7 @@ def noise_among(
     rows = slice(-_MAX_STEPS, None)
     x, y = _to_units(before[rows]), _to_units(after[rows])
     own = codes[rows]
-    persists = _standard_errors((x * y).mean(axis=0), len(x)) >= _BY_CHANCE
+    persists = np.abs((x * y).mean(axis=0)) * np.sqrt(len(x)) >= _BY_CHANCE
     varies = (np.ptp(before, axis=0) > 0.0) & (np.ptp(after, axis=0) > 0.0)
     likely = np.flatnonzero(varies & ~persists)
     likely = np.setdiff1d(likely, at.circles)
@@ -264,10 +264,6 @@ def _to_units(values: FloatArray) -> FloatArray:
     return np.asarray(centred / np.where(deviation > tiny, deviation, np.inf))
 
 
-def _standard_errors(correlations: FloatArray, n: int) -> FloatArray:
-    return np.asarray(np.abs(correlations) * np.sqrt(n))
-
-
 def _residuals(columns: FloatArray, targets: FloatArray) -> FloatArray:
     """Return the standardised residuals of an affine law."""
     with_one = np.column_stack([np.ones(len(columns)), columns])
@@ -280,7 +276,7 @@ def _reaches(columns: FloatArray, targets: FloatArray) -> BoolArray:
         _to_units(np.clip(_to_units(values), -_MAX_DEVIATIONS, _MAX_DEVIATIONS))
         for values in (columns, targets)
     )
-    found = _standard_errors(one.T @ other / len(targets), len(targets))
+    found = np.abs(one.T @ other / len(targets)) * np.sqrt(len(targets))
     return np.asarray(found.max(axis=0) >= _BY_CHANCE)
 
 

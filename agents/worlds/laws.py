@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.worlds.coordinates import Coordinates, Single
 from oda_rl.annealing.cells import anneal
 
@@ -265,11 +265,6 @@ def _locals(
             found[k, :, 0] = law[:n_codes]
             found[k, slice(None) if one_hot else 0, 1:] = law[n_codes:]
     return found
-
-
-def codes_of(actions: IntArray, n_actions: int) -> FloatArray:
-    """Return the codes of discrete actions, shape (n, A)."""
-    return np.eye(n_actions)[actions]
 
 
 def reward_features(

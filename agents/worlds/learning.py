@@ -81,7 +81,8 @@ def fit_ends(
     columns, target = _products(points[rows], terms), left[rows].astype(float)
     full = _logistic(columns, target, np.zeros(len(terms)))
     best = best_f1(columns @ full, target)[0]
-    kept, f1 = _indices(terms, known), -math.inf
+    again = [] if known is None else [terms.tolist().index(term) for term in known.tolist()]
+    kept, f1 = np.array(again, dtype=np.int64), -math.inf
     if len(kept):
         weights = _logistic(columns[:, kept], target, np.zeros(len(kept)))
         f1 = best_f1(columns[:, kept] @ weights, target)[0]
@@ -113,12 +114,6 @@ def _products(points: FloatArray, terms: IntArray) -> FloatArray:
     """Return the values of terms, shape (n, m)."""
     with_one = np.column_stack([np.ones(len(points)), points])
     return np.asarray(with_one[:, terms[:, 0]] * with_one[:, terms[:, 1]])
-
-
-def _indices(terms: IntArray, wanted: IntArray | None) -> IntArray:
-    places = {tuple(term): i for i, term in enumerate(terms.tolist())}
-    rows = [] if wanted is None else wanted.tolist()
-    return np.array([places[tuple(term)] for term in rows], dtype=np.int64)
 
 
 def _walls(points: FloatArray, ended: BoolArray, margin: float) -> tuple[FloatArray, BoolArray]:

@@ -19,8 +19,7 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, describ
 from oda_rl.agents.environments.validation import action_index, checked_batch
 from oda_rl.agents.offline import Transitions, read_steps
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
-from oda_rl.agents.worlds.laws import codes_of
+from oda_rl.agents.worlds.coordinates import Coordinates
 from oda_rl.agents.worlds.learning import N_LAWS, CodedSteps, Learned, learn_world, trajectories
 from oda_rl.agents.worlds.quality import Report, Trust, judge, refitted
 from oda_rl.agents.worlds.simulation import one_law, predict, replay, starts_between, without_noise
@@ -237,7 +236,37 @@ class World:
         count = checked_count("n", n)
         rng = np.random.default_rng(seed)
         starts = self.draw_starts(count, rng)
-        return self._walk(self.learned.arrays, policy, starts, steps, rng)
+        arrays, decide = self.learned.arrays, self._decide(policy)
+        points, codes = starts.copy(), np.eye(1, arrays.laws.shape[1]).repeat(count, axis=0)
+        goes_on, ended, lost = (np.full(count, value) for value in (True, False, False))
+        lengths = np.zeros(count, dtype=np.int64)
+        observations, actions, rewards = [points.copy()], [], []
+        for t in range(steps):
+            codes[goes_on] = decide(points[goes_on])
+            # of single steps compiled code draws the same row of the residuals
+            mixed = rng.permutation(arrays.residuals) if len(arrays.residuals) else arrays.residuals
+            after, gains, over, gaps = predict(arrays._replace(residuals=mixed), points, codes)
+            if t > 0:
+                lost |= goes_on & (gaps > arrays.bounds[3])
+                goes_on &= ~lost
+            if not goes_on.any():
+                break
+            lengths += goes_on
+            points[goes_on] = after[goes_on]
+            observations.append(np.where(goes_on[:, None], after, np.nan))
+            acts = codes.argmax(axis=1) if self.interface.box is None else codes[:, 1:]
+            done = self.interface.performed(acts).astype(np.float64)
+            done[~goes_on] = np.nan
+            actions.append(done)
+            rewards.append(np.where(goes_on, gains, np.nan))
+            ended |= goes_on & over
+            goes_on &= ~over
+            if not goes_on.any():
+                break
+        return Imagined(
+            np.stack(observations, axis=1), np.stack(actions, axis=1), np.stack(rewards, axis=1),
+            lengths, ended, lost,
+        )  # fmt: skip
 
     @cached_property
     def _report(self) -> Report:
@@ -289,47 +318,6 @@ class World:
         if self.first is not None and self.first.any():
             return self.seen.before[self.first]
         return np.array([self.seen.before[rows[0]] for rows in trajectories(self.seen)])
-
-    def _walk(
-        self,
-        arrays: WorldArrays,
-        policy: AnyPolicy,
-        starts: FloatArray,
-        steps: int,
-        rng: np.random.Generator,
-    ) -> Imagined:
-        """Imagine an episode from each start, shape (n, d): number i in law i modulo E."""
-        n, n_codes, decide = len(starts), arrays.laws.shape[1], self._decide(policy)
-        points, codes = starts.copy(), np.eye(1, n_codes).repeat(n, axis=0)
-        goes_on, ended, lost = (np.full(n, value) for value in (True, False, False))
-        lengths = np.zeros(n, dtype=np.int64)
-        observations, actions, rewards = [points.copy()], [], []
-        for t in range(steps):
-            codes[goes_on] = decide(points[goes_on])
-            # of single steps compiled code draws the same row of the residuals
-            mixed = rng.permutation(arrays.residuals) if len(arrays.residuals) else arrays.residuals
-            after, gains, over, gaps = predict(arrays._replace(residuals=mixed), points, codes)
-            if t > 0:
-                lost |= goes_on & (gaps > arrays.bounds[3])
-                goes_on &= ~lost
-            if not goes_on.any():
-                break
-            lengths += goes_on
-            points[goes_on] = after[goes_on]
-            observations.append(np.where(goes_on[:, None], after, np.nan))
-            acts = codes.argmax(axis=1) if self.interface.box is None else codes[:, 1:]
-            done = self.interface.performed(acts).astype(np.float64)
-            done[~goes_on] = np.nan
-            actions.append(done)
-            rewards.append(np.where(goes_on, gains, np.nan))
-            ended |= goes_on & over
-            goes_on &= ~over
-            if not goes_on.any():
-                break
-        return Imagined(
-            np.stack(observations, axis=1), np.stack(actions, axis=1), np.stack(rewards, axis=1),
-            lengths, ended, lost,
-        )  # fmt: skip
 
     def _decide(self, policy: AnyPolicy) -> Callable[[FloatArray], FloatArray]:
         """Return the function from observations, shape (m, d), to codes of actions, (m, C)."""
@@ -384,7 +372,7 @@ def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
 def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
     """Return the codes, shape (n, C), of action numbers, (n,), or units, (n, p)."""
     if interface.box is None:
-        return codes_of(np.asarray(acts, dtype=np.int64), interface.n_actions)
+        return np.eye(interface.n_actions)[np.asarray(acts, dtype=np.int64)]
     return np.concatenate([np.ones((len(acts), 1)), acts], axis=1)
 
 
