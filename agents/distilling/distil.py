@@ -17,7 +17,12 @@ from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.imitation import Imitation, Teacher, imitate, teacher_of, world_of
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.distilling.search import ascend, enough_steps, race
-from oda_rl.agents.distilling.simplifying import Confirming, smaller_rules, standard_error
+from oda_rl.agents.distilling.simplifying import (
+    MAX_CONFIRMING_EPISODES,
+    Confirming,
+    smaller_rules,
+    standard_error,
+)
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import ActionBox, Interface, spaces_of
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
@@ -215,7 +220,7 @@ def small_rule(
     else:
         pruning = _PRUNING * steps
         confirm = min(max(_CONFIRMING * steps, _MIN_CONFIRMING * found.length), 0.3 * steps)
-        confirm = min(confirm, Confirming.max_steps(found.length))
+        confirm = min(confirm, MAX_CONFIRMING_EPISODES * found.length)
         share = end - env.steps - pruning - confirm
         vector, seeds = yield from _climbed(env, found, share, rng)
     yield

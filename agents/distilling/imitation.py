@@ -6,7 +6,7 @@ A teacher assigns costs to mistakes; cells are fitted by cost-sensitive classifi
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,21 +31,11 @@ _UNIFORM = 0.1  # share of the mean importance that is added to each state's
 _NEAR = 300  # states that measure the distances of codevectors
 
 
-class Costs(Protocol):
-    """Costs of deviating from the teacher, in each of n states."""
-
-    importance: FloatArray
-    """Cost of the second best choice in each state, shape (n,)."""
-
-    def best(self, shares: FloatArray, rows: IntArray) -> Array:
-        """Return the best output of each cell, given shares of states, (len(rows), K)."""
-
-    def of(self, outputs: Array, rows: IntArray) -> FloatArray:
-        """Return the cost in each state of each cell's output, shape (len(rows), K)."""
-
-
 class ChoiceCosts:
-    """Costs, shape (n, A), of discrete actions; 0 of the best."""
+    """Costs, shape (n, A), of discrete actions; 0 of the best.
+
+    ``importance``, shape (n,), is the cost of the second best choice in each state.
+    """
 
     def __init__(self, costs: FloatArray) -> None:
         self._costs = costs / max(float(costs.mean()), 1e-300)
@@ -57,7 +47,7 @@ class ChoiceCosts:
         return ChoiceCosts(1.0 - np.eye(n_actions)[self._costs.argmin(axis=1)])
 
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
-        """Return the cheapest action of each cell, shape (K,)."""
+        """Return the cheapest action of each cell, (K,), given shares of states, (len(rows), K)."""
         totals = shares.T @ self._costs[rows]
         actions = np.asarray(totals.argmin(axis=1))
         if totals.shape[1] > 1 and (actions == actions[0]).all():  # there would be no boundary
@@ -67,6 +57,7 @@ class ChoiceCosts:
         return actions
 
     def of(self, outputs: Array, rows: IntArray) -> FloatArray:
+        """Return the cost in each state of each cell's output, shape (len(rows), K)."""
         return self._costs[rows][:, outputs]
 
 
@@ -100,11 +91,14 @@ class SquareCosts:
         return np.asarray(self.importance[rows, None] * squares)
 
 
+Costs = ChoiceCosts | SquareCosts
+
+
 class Fitted(NamedTuple):
     """Fitted cells: the greatest score decides."""
 
     scores: FloatArray  # offsets and slopes, shape (K, 1 + d)
-    outputs: Array  # from :meth:`Costs.best`
+    outputs: Array  # from :meth:`ChoiceCosts.best` or :meth:`SquareCosts.best`
     cost: float  # mean cost
 
 
@@ -220,7 +214,7 @@ class Teacher:
         return ChoiceCosts(with_mistakes(lost, acts))
 
     def outputs(self, found: Array) -> Array:
-        """Return outputs of :meth:`Costs.best` as :meth:`Coding.vector` takes them."""
+        """Return outputs of fitted cells as :meth:`Coding.vector` takes them."""
         return found if self.units is None else self.units[found][:, :, None]
 
 

@@ -214,15 +214,10 @@ class BudgetedEnv:
         checked: FloatArray = checked_batch(observation, self.interface)[0][0]
         return checked
 
-    def _action(self, act: npt.NDArray[Any]) -> Any:
-        if self.interface.box is None:
-            return self.interface.first_action + int(act)
-        return self.interface.actions(act[None])[0]
-
     def _step_by_step(
         self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
     ) -> Played:
-        env = self.env
+        env, interface = self.env, self.interface
         returns: list[float] = []
         taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
         act = (
@@ -239,7 +234,11 @@ class BudgetedEnv:
                 point = self._point(observation)
                 if seen is not None and taken < room:
                     seen[taken] = point
-                action = self._action(act(point))
+                choice = act(point)
+                if interface.box is None:
+                    action = interface.first_action + int(choice)
+                else:
+                    action = interface.actions(choice[None])[0]
                 taken += 1
                 outcome = checked_step(env.step(action), env, self.steps + taken)
                 observation, reward, terminated, truncated = outcome

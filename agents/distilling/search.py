@@ -278,7 +278,8 @@ def search(
     old = [where.coding.encoded(*rule) for rule in known]
     sigma = effort.sigma
     if fresh and graded is not None:
-        begin, sigma = _by_degrees(where, graded, explore, effort, rng), _GRADED_SIGMA
+        by_degrees = search(replace(where, coding=graded), (), explore, True, effort, rng)
+        begin, sigma = where.coding.encoded(*by_degrees[:2]), _GRADED_SIGMA
     else:
         begin = _first(where, old, explore, fresh, effort, rng)
     climber = Climber(begin, sigma, effort.population, rng, where.coding.n_moving)
@@ -341,14 +342,6 @@ def _constant(coding: Coding) -> list[FloatArray]:
         return [coding.encoded(np.zeros_like(one), output) for output in outputs]
     offsets = np.eye(n)[:, :, None] * one
     return [coding.encoded(scores, np.eye(n)[:, :, None]) for scores in offsets]
-
-
-def _by_degrees(
-    where: Imagination, graded: Coding, explore: bool, effort: Effort, rng: np.random.Generator
-) -> FloatArray:
-    """Return the best rule of the graded coding, as a vector."""
-    scores, outputs, _ = search(replace(where, coding=graded), (), explore, True, effort, rng)
-    return where.coding.encoded(scores, outputs)
 
 
 _SIGMA, _GENERATIONS = 0.2, 40

@@ -1,7 +1,7 @@
 """Simplify rules: fewer cells, numbers and digits without loss of return."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,15 +18,13 @@ Rule = tuple[FloatArray, FloatArray]  # scores and outputs
 
 
 def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) -> Rule:
-    """Return the simplest rule that is ``as_good``, judging changes in states, shape (n, d)."""
+    """Return the simplest rule that is ``as_good``, by bisection, with as few digits.
+
+    Its numbers are dropped in the order of how little that changes actions in states, (n, d).
+    """
     path = [(grounded(rule[0]), rule[1])]
     while (shorter := _shortened(path[-1], states, path[0])) is not None:
         path.append(shorter)
-    return simplest(path, as_good)
-
-
-def simplest(path: Sequence[Rule], as_good: Callable[[Rule], bool]) -> Rule:
-    """Return the last rule of a path that is ``as_good``, by bisection, with as few digits."""
     first, last = 0, len(path) - 1
     while first < last:
         middle = (first + last + 1) // 2
@@ -114,9 +112,9 @@ _MIN_STARTS, _MAX_STARTS, _STATES = 2, 48, 500
 _TRIALS = 3  # beside bisection
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.01  # tolerated loss: standard errors, share
 _HOPELESS = 0.1  # share lost after a third of the episodes, with which a trial ends
-_MAX_PLAYED = 5  # episodes from each start, by the rule, two smaller ones and the teacher
 _MAX_SEEN = 50_000  # states
-_MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # episodes, enough for rare failures to occur
+_MIN_CONFIRMING, _MAX_CONFIRMING = 12, 100  # starts, enough for rare failures to occur
+MAX_CONFIRMING_EPISODES = 5 * _MAX_CONFIRMING  # by the rule, two smaller ones and the teacher
 
 
 def smaller_rules(
@@ -168,11 +166,6 @@ class Confirming:
     @classmethod
     def of(cls, teacher: Deciding | None, rng: np.random.Generator) -> "Confirming":
         return cls(teacher, rng.integers(2**31, size=_MAX_CONFIRMING).tolist())
-
-    @staticmethod
-    def max_steps(length: float) -> float:
-        """Return how many steps are useful for episodes of that length."""
-        return _MAX_PLAYED * _MAX_CONFIRMING * length
 
     def confirmed(
         self, env: BudgetedEnv, rules: list[RulePolicy], length: float
