@@ -119,10 +119,7 @@ class CartPole:
     description = "the dynamics of CartPole-v1, exact but for rounding"
 
     def step(self, state: Sequence[Any], output: FloatArray) -> list[Any]:
-        """Return the next state: d affine forms or arrays of numbers, of shape (n,) each.
-
-        ``output`` is a one-hot column, shape (2, 1): push left or push right.
-        """
+        """Return the next state, given d affine forms or arrays; ``output`` is a one-hot column."""
         x, speed, angle, turning = state
         force = self.push if output[1, 0] > 0.0 else -self.push
         mass = self.cart_mass + self.pole_mass

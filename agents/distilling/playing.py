@@ -55,10 +55,7 @@ def evaluated(
     n_actions: int,
     rng: np.random.Generator,
 ) -> Callable[[FloatArray], FloatArray]:
-    """Fit the values of the policy ``act`` by LSTD, mostly to its own steps.
-
-    Returns a function from states, shape (n, d), to values, shape (n, A).
-    """
+    """Fit values of the policy ``act`` by LSTD; return a function from states, (n, d), to (n, A)."""
     d, mean, scale = seen.points.shape[1], seen.points.mean(axis=0), seen.points.std(axis=0)
     scale = np.where(scale > 1e-9 * (1.0 + np.abs(seen.points).max(axis=0)), scale, 1.0)
     frequencies = rng.standard_normal((d, _SINUSOIDS)) / np.sqrt(d)
@@ -253,10 +250,7 @@ class BudgetedEnv:
 
 
 def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
-    """Return compiled dynamics whose episodes end.
-
-    Continuous actions are one choice, which the compiled rule writes before each step.
-    """
+    """Return compiled dynamics whose episodes end; continuous actions are one choice."""
     box = interface.box
     if box is None:
         found = compiled_dynamics(env)

@@ -205,10 +205,7 @@ def returns_if_as_good(
     before: FloatArray,
     seen: FloatArray | None = None,
 ) -> FloatArray | None:
-    """Return the returns from common starts; None as soon as too much is lost.
-
-    States are written to ``seen``, shape (m, d), whose rows are NaN, as far as there is room.
-    """
+    """Return returns from common starts, or None if too much is lost; fill NaN rows of ``seen``."""
     scale = abs(float(before.mean()))
     returns = np.empty(0)
     for i, seed in enumerate(seeds[: len(before)]):

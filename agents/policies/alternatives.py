@@ -116,10 +116,7 @@ def alternative_of_cells(
 def alternative_of_pieces(
     pieces: Sequence[FloatArray], policy: Policy, point: FloatArray, choice: int, scale: FloatArray
 ) -> Alternative:
-    """Return the nearest point in polyhedra where a policy makes another choice; exact.
-
-    A polyhedron is where its rows, shape (m, 1 + d), of affine functions are not negative.
-    """
+    """Return the nearest point in polyhedra, (m, 1 + d), where another choice is made; exact."""
     polyhedra = [_scores_and_slopes(-rows, point, scale)[::-1] for rows in pieces]
     for distance, step in nearest_of(polyhedra):
         reached = point + _unscaled(step, scale)

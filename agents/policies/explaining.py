@@ -131,38 +131,26 @@ class Explanation:
 class Overview:
     """A policy as a table: row i is about a cell; the most visited cells come first."""
 
-    cells: IntArray
-    """Numbers of the cells, shape (n,)."""
-    codevectors: FloatArray
-    """In the observation's units, shape (n, d)."""
+    cells: IntArray  # numbers of the cells, shape (n,)
+    codevectors: FloatArray  # in the observation's units, shape (n, d)
     q_values: FloatArray
     """Value of each action (or action codevector, or cell of a rule with continuous actions) at the
     codevector, as ``predict`` compares them; shape (n, n_actions)."""
-    actions: IntArray
-    """Indices (from 0) of the best there, shape (n,)."""
-    labels: tuple[str, ...]
-    """The actions there, in words."""
-    margins: FloatArray
-    """Their values minus those of the runners-up, shape (n,)."""
+    actions: IntArray  # indices (from 0) of the best there, shape (n,)
+    labels: tuple[str, ...]  # the actions there, in words
+    margins: FloatArray  # their values minus those of the runners-up, shape (n,)
     visits: FloatArray
     """How often the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
-    shares: FloatArray
-    """Shares of the states visited, shape (n,); NaN if none were given."""
+    shares: FloatArray  # shares of the states visited, shape (n,); NaN if none were given
     agreement: float
     """Share of the states visited in which the agent takes the action of the cell's row: 1 unless
     cells are blended. NaN if none were given."""
-    mean: FloatArray
-    """Mean of the states visited, or else of the codevectors, shape (d,)."""
-    scale: FloatArray
-    """Inverse standard deviations of the components, shape (d,); 0 for constants."""
-    names: tuple[str, ...]
-    """Names of the observation's components."""
-    action_names: tuple[str, ...]
-    """Names of the actions."""
-    value_name: str = "value"
-    """What actions are compared by: a value, or a score."""
-    nowhere: int = 0
-    """Number of cells without a row: no state is known in which they decide."""
+    mean: FloatArray  # mean of the states visited, or else of the codevectors, shape (d,)
+    scale: FloatArray  # inverse standard deviations of the components, shape (d,); 0 for constants
+    names: tuple[str, ...]  # names of the observation's components
+    action_names: tuple[str, ...]  # names of the actions
+    value_name: str = "value"  # what actions are compared by: a value, or a score
+    nowhere: int = 0  # number of cells without a row: no state is known in which they decide
 
 
 def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
@@ -203,20 +191,9 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
 
 
 def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
-    """Return the policy as a table.
+    """Return the policy of a trained agent as a table; ``visited`` states, (n, d), count cells.
 
-    Parameters
-    ----------
-    agent : Agent
-        A trained one, or an object with the attributes of
-        :class:`oda_rl.agents.policies.Trained`.
-    visited : ndarray, shape (n, d), optional
-        States by which cells are counted, as from ``agent.visited_states``.
-
-    Raises
-    ------
-    ValueError
-        If the agent has learned nothing yet.
+    Raises ValueError if the agent has learned nothing yet.
     """
     scale = _require_learned(agent)
     policy, interface, actions = agent.policy, agent.interface, choice_names(agent)

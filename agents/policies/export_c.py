@@ -221,10 +221,7 @@ def _interface(export: Export) -> list[str]:
 
 
 def learner_header(export: Export, agent: Trained) -> str:
-    """Return a C99 header with a struct that learns, and functions for it.
-
-    Raises ValueError if the agent does not learn online.
-    """
+    """Return a C99 header of a learner; raise ValueError if the agent does not learn online."""
     learner: Any = agent
     settings, cells = getattr(agent, "config", None), export.cells
     if export.joint is not None:

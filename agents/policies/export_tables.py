@@ -84,10 +84,7 @@ class Export:
 
     @property
     def affine(self) -> FloatArray | None:
-        """Affine actions of cells, not clipped, functions of the observation less the origin.
-
-        Shape (K, p, 1 + d); None if actions are not affine.
-        """
+        """Affine actions of cells, (K, p, 1 + d), not clipped, of observations less the origin."""
         affine, box = self.cells.affine, self.box
         return None if box is None or affine is None else in_box(affine, *box.bounds)
 
@@ -244,11 +241,7 @@ class IntegerTables(NamedTuple):
 
 
 def export_of(agent: Trained) -> Export:
-    """Return the policy of an agent for export.
-
-    Raises ValueError if it is no agent, has learned nothing yet, or has spaces that cannot be
-    exported.
-    """
+    """Return the policy of an agent for export; raise ValueError if it cannot be exported."""
     if not hasattr(agent, "policy"):
         raise ValueError(f"agent is {agent!r}: it must be an agent, which has a policy")
     policy, interface = agent.policy, agent.interface

@@ -165,10 +165,7 @@ class Clauses:
     def from_arrays(
         cls, arrays: dict[str, npt.NDArray[Any]], d: int, size: tuple[int, ...]
     ) -> "Clauses":
-        """Restore clauses from :attr:`arrays`, or raise InvalidFileError.
-
-        ``size``, (A, 1) or (p, 1 + d), is the shape of a cell's output.
-        """
+        """Restore clauses, with outputs of the shape ``size``, or raise InvalidFileError."""
         sizes = {"d": d, "n": size[0], "m": size[1]}
         check(arrays, SCHEMA, sizes)
         clauses = cls(**arrays)

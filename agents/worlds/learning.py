@@ -345,10 +345,7 @@ class _Fit:
         return fit_law(form, *steps, n_cells_for(len(rows)), self.rng)
 
     def choose_form(self) -> Chosen:
-        """Choose the form with the best predictions on held-out steps.
-
-        These are stretches, and the outermost states: a rule will lead beyond the observations.
-        """
+        """Choose the form that predicts held-out stretches and the outermost states best."""
         distances = (self.points[self.usable] ** 2).sum(axis=1)
         stretches = self.usable // _STRETCH % _HELD_OUT == 0
         outermost = distances > np.quantile(distances, 1.0 - 1.0 / _HELD_OUT)
@@ -430,11 +427,7 @@ def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
 
 
 def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:
-    """Return the rows of each trajectory, in which a step begins where the last one led.
-
-    Steps of several environments may be mixed. ``first``, shape (n,), says whether an episode began
-    with the step, if that is known.
-    """
+    """Return the rows of each trajectory; ``first``, (n,): whether each step began an episode."""
     return offline.trajectories(seen.before, seen.after, seen.ended, first)
 
 

@@ -115,10 +115,7 @@ def judge(
     names: Sequence[str],
     rng: np.random.Generator,
 ) -> Report:
-    """Evaluate a world by cross-validation over stretches.
-
-    ``first``, shape (n,), says whether an episode began with the step, if that is known.
-    """
+    """Evaluate a world by cross-validation; ``first``, (n,): whether each step began an episode."""
     n, d = seen.before.shape
     expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
     misses: list[FloatArray] = []

@@ -415,10 +415,7 @@ def starts_between(
 
 
 def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
-    """Return the states, shape (n, T + 1, d), from ``starts`` (n, d) by ``codes`` (n, T, C).
-
-    Terminations are ignored.
-    """
+    """Return states, (n, T + 1, d), from starts, (n, d), by ``codes``, (n, T, C); nothing ends."""
     steps = [starts]
     for t in range(codes.shape[1]):
         steps.append(predict(without_noise(world), steps[-1], codes[:, t])[0].copy())
