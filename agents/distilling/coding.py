@@ -88,14 +88,10 @@ class Coding:
 
     def of_rule(self, rule: RulePolicy) -> FloatArray | None:
         """Return the vector of a rule, if there is one that decides alike; or else None."""
-        d = len(self.mean)
-        if rule.clauses is not None or rule.continuous != self.boxed:
-            return None
-        if len(rule.scores) > self.n_cells or rule.scores.shape[1] != 1 + d:
-            return None
-        if rule.outputs.shape[1] != self.n_outputs:
-            return None
-        if self.boxed and rule.outputs[:, :, 1:].any() and not self.affine:
+        (n, width), n_outputs = rule.scores.shape, rule.outputs.shape[1]
+        fits = n <= self.n_cells and width == 1 + len(self.mean) and n_outputs == self.n_outputs
+        alike = rule.clauses is None and rule.continuous == self.boxed
+        if not fits or not alike or (not self.affine and rule.outputs[:, :, 1:].any()):
             return None
         return self.encoded(rule.scores, rule.outputs)
 

@@ -55,7 +55,7 @@ def evaluated(
     n_actions: int,
     rng: np.random.Generator,
 ) -> Callable[[FloatArray], FloatArray]:
-    """Fit values of the policy ``act`` by LSTD; return a function from states, (n, d), to (n, A)."""
+    """Fit values of the policy ``act`` by LSTD; return a function of states, (n, d), to (n, A)."""
     d, mean, scale = seen.points.shape[1], seen.points.mean(axis=0), seen.points.std(axis=0)
     scale = np.where(scale > 1e-9 * (1.0 + np.abs(seen.points).max(axis=0)), scale, 1.0)
     frequencies = rng.standard_normal((d, _SINUSOIDS)) / np.sqrt(d)
@@ -169,17 +169,14 @@ class BudgetedEnv:
         return played.returns
 
     def record(self, player: Deciding, rng: np.random.Generator, share: float) -> Steps:
-        """Play the allowed steps, with a ``share`` of random decisions, and return them.
-
-        Random actions are repeated for 1/U steps, U uniform, at most 8. Actions must be discrete.
-        """
+        """Play the allowed steps, with a ``share`` of random decisions among discrete actions."""
         env, interface, rows = self.env, self.interface, []
         while self.left > 0:
             observation, _ = env.reset(seed=draw_seeds(rng, 1)[0])
             held, over, point = 0, False, self._point(observation)
             while not over and self.left > 0:
                 if held == 0 and rng.random() < share:
-                    held = int(1.0 / max(rng.random(), 1.0 / _LONGEST_HOLD))
+                    held = int(1.0 / max(rng.random(), 1.0 / _LONGEST_HOLD))  # 1/U, U uniform
                     choice = int(rng.integers(interface.n_actions))
                 held -= held > 0
                 act = choice if held else int(player.act(point[None])[0])

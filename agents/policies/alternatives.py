@@ -40,10 +40,7 @@ _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to 
 
 
 def smallest_step(slopes: FloatArray, gaps: FloatArray) -> FloatArray | None:
-    """Return the shortest z, (d,), with ``gaps + slopes @ z <= 0``, (m,); None if there is none.
-
-    The dual is a problem of non-negative least squares.
-    """
+    """Return the shortest z, (d,), with ``gaps + slopes @ z <= 0``, (m,); None if there is none."""
     from scipy.optimize import nnls
 
     d = slopes.shape[1]

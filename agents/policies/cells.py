@@ -39,11 +39,8 @@ from oda_rl.files.schema import Member, real, whole
 def squared_distances(
     columns: FloatArray, point: FloatArray, n: int, distances: FloatArray
 ) -> None:
-    """Write the squared distances of a point, shape (d,), from the first n columns of (d, K).
-
-    Coordinate by coordinate: so it is done in vector instructions.
-    """
-    for k in range(n):
+    """Write the squared distances of a point, shape (d,), from the first n columns of (d, K)."""
+    for k in range(n):  # coordinate by coordinate: in vector instructions
         gap = point[0] - columns[0, k]
         distances[k] = gap * gap
     for i in range(1, columns.shape[0]):
@@ -177,10 +174,7 @@ def evaluate_batch(
     near: IntArray,
     weights: FloatArray,
 ) -> None:
-    """Write nearest cells, (n,), and the values of all actions, (n, A), of points, shape (n, d).
-
-    ``near`` and ``weights``, shape (n_nearest,), are overwritten.
-    """
+    """Write nearest cells, (n,), and the values of all actions, (n, A), of points, shape (n, d)."""
     assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
         cells[i] = action_values(diagram, models, width, points[i], near, weights, values[i])

@@ -149,7 +149,11 @@ class Proof:
         return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
 
     def __str__(self) -> str:
-        lines = [f"where {_where(self.low, self.high, self.names)}:"]
+        ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+        box = [
+            f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()
+        ]
+        lines = [f"where {', '.join(box) or 'anything'}:"]
         for choice in self.occurs:
             state = ", ".join(f"{value:.4g}" for value in self.states[choice])
             lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
@@ -179,9 +183,3 @@ def checked_box(
             )
         low[numbers[name]], high[numbers[name]] = first, last
     return low, high
-
-
-def _where(low: FloatArray, high: FloatArray, names: Sequence[str]) -> str:
-    ends = zip(names, low.tolist(), high.tolist(), strict=True)
-    bounds = [f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()]
-    return ", ".join(bounds) or "anything"

@@ -101,10 +101,8 @@ def fit_ends(
 
 
 def _all_terms(d: int) -> IntArray:
-    """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j.
-
-    Of many components only the squares: elimination fits them again and again.
-    """
+    """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j."""
+    # Of many components only the squares: elimination fits them again and again.
     i, k = np.triu_indices(d) if d <= _MAX_PAIRED else np.tile(np.arange(d), (2, 1))
     linear = np.column_stack([np.arange(1 + d), np.zeros(1 + d, dtype=np.int64)])
     return np.concatenate([linear, np.column_stack([1 + i, 1 + k])])
@@ -360,7 +358,11 @@ class _Fit:
             )
         good = min(errors.values()) + _AS_GOOD
         form = next(form for form in tried if errors[form.name] <= good)
-        noise = _noise(left[form.name], self.rng)
+        rest = left[form.name]  # to draw noise from, unless it is small
+        if len(rest) == 0 or np.median((rest**2).sum(axis=1)) < _NO_LARGE_ERROR:
+            noise = np.zeros((0, d))
+        else:
+            noise = rest[self.rng.integers(len(rest), size=_RESIDUALS)]
         return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
@@ -417,13 +419,6 @@ def residuals_of(
         cosine = expected[:, i] * seen_i + expected[:, k] * seen_k
         left[:, i], left[:, k] = np.arctan2(sine, cosine), 0.0
     return np.asarray(left)
-
-
-def _noise(left: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Return residuals to draw from, or none where they are small."""
-    if len(left) == 0 or np.median((left**2).sum(axis=1)) < _NO_LARGE_ERROR:
-        return np.zeros((0, left.shape[1]))
-    return left[rng.integers(len(left), size=_RESIDUALS)]
 
 
 def trajectories(seen: CodedSteps, first: BoolArray | None = None) -> list[IntArray]:

@@ -121,7 +121,10 @@ def judge(
     misses: list[FloatArray] = []
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
-    for fold in _folds(pieces, seen.ended, rng):
+    mixed = [pieces[k] for k in rng.permutation(len(pieces))]
+    mixed.sort(key=lambda rows: not seen.ended[rows].any())  # each fold has its share of these
+    n_folds = min(_FOLDS, len(mixed))
+    for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
         rest = np.setdiff1d(np.arange(n), held)
         world = refitted(learned, seen, rest, rng).arrays
@@ -183,10 +186,7 @@ def _despite(
     missed: float,
     steps: int,
 ) -> Trust:
-    """Return the trust in a world that predicts the change of component j worse than its mean.
-
-    It stays if predictions of component j are good enough many steps ahead, or affect nothing else.
-    """
+    """Return the trust in a world that predicts the change of component j worse than its mean."""
     what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2:.2g})"
     if missed <= _MAX_ERROR:
         near = f"{steps} steps ahead that is {missed:.2g} standard deviations"
@@ -221,16 +221,6 @@ def explained(values: FloatArray, left: FloatArray) -> float:
     if wrong <= _EXACT * float((values**2).sum()):
         return 1.0
     return 1.0 - wrong / spread if spread > 0.0 else 0.0
-
-
-def _folds(
-    pieces: list[IntArray], ended: BoolArray, rng: np.random.Generator
-) -> list[list[IntArray]]:
-    """Deal stretches into folds, those with terminations first, so that each has its share."""
-    mixed = [pieces[k] for k in rng.permutation(len(pieces))]
-    mixed.sort(key=lambda rows: not ended[rows].any())
-    count = min(_FOLDS, len(mixed))
-    return [mixed[k::count] for k in range(count)]
 
 
 _NEWEST, _MIN_NEWEST = 0.13, 100  # share and minimum number of the newest steps

@@ -181,10 +181,8 @@ class World:
             If an observation has another shape or is not finite, or an action is not in its space.
         """
         points, one = checked_batch(observation, self.interface)
-        if one:
-            codes = checked_codes("action", np.asarray(action)[None], 1, self.interface)
-        else:
-            codes = checked_codes("action", action, len(points), self.interface)
+        actions = np.asarray(action)[None] if one else action
+        codes = checked_codes("action", actions, len(points), self.interface)
         arrays, n_laws, at = self.learned.arrays, self.n_laws, self.learned.at
         if law is not None:
             if law not in range(n_laws):
