@@ -170,11 +170,7 @@ class Confirming:
     def confirmed(
         self, env: BudgetedEnv, rules: list[RulePolicy], length: float
     ) -> tuple[RulePolicy, FloatArray, FloatArray]:
-        """Return the smallest of rules that is as good as the first, its returns, and states.
-
-        The states, shape (m, d), are those that it visited.
-        If the allowed steps are too few for rare failures to occur, it is the first.
-        """
+        """Return the smallest rule as good as the first, its returns, and its states, (m, d)."""
         players = 3 if len(rules) > 1 else 2
         n = int(min(env.left / (players * length), _MAX_CONFIRMING))
         d = env.interface.n_features
@@ -183,7 +179,7 @@ class Confirming:
         if self.teacher is not None:
             missing = self.seeds[len(self.taught) : len(before)]
             self.taught += env.play(self.teacher, missing).tolist()
-        if len(before) >= _MIN_CONFIRMING:
+        if len(before) >= _MIN_CONFIRMING:  # enough for rare failures to occur
             for one in (rules[-1], rules[len(rules) // 2]):
                 if one is rules[0]:
                     break

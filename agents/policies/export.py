@@ -299,10 +299,7 @@ class _Graph:
 
 
 def _action(graph: _Graph, export: Export) -> str:
-    """Add the operators from observations to actions.
-
-    Scores are in double precision, as in Python: the same cells are equally near.
-    """
+    """Add the operators from observations to actions; scores are in double, as in Python."""
     add = graph.add
     if export.numbered is not None:
         first, acts = export.numbered

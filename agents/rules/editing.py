@@ -238,17 +238,8 @@ class Editor:
 
     A forbidden action is never taken. Of clauses that fix an action the latest decides, except that
     a later clause does not override a lock. Methods raise ValueError for unknown cells, components
-    or actions.
-
-    Parameters
-    ----------
-    policy : RulePolicy
-    calls : sequence of sequences of str
-        Names of the components, in one or more ways.
-    action_names : sequence of str
-        Names of discrete actions.
-    bounds : ndarray, shape (2, p), optional
-        Bounds of continuous actions.
+    or actions. ``calls`` name the components in one or more ways; ``bounds``, shape (2, p), are
+    those of continuous actions.
     """
 
     def __init__(

@@ -151,10 +151,7 @@ def _locally(
     codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
     out: FloatArray,
 ) -> float:  # fmt: skip
-    """Add the blended laws of the three nearest cells; return the smallest squared distance.
-
-    Laws, shape (K or 0, C, 1 + d, d), of cells with codevectors, shape (d, K).
-    """
+    """Add the blended laws of the three nearest cells; return the smallest squared distance."""
     n_features = room.x.shape[0]
     x, gaps, code = room.x, room.gaps, room.code
     for k in range(gaps.shape[0]):
