@@ -38,8 +38,8 @@ class Coding:
     scale: FloatArray
     n_cells: int
     n_outputs: int  # number of actions, or of components of a continuous one
-    boxed: bool  # whether actions are continuous,
-    affine: bool  # and functions of the observation
+    boxed: bool  # whether actions are continuous
+    affine: bool  # whether these are functions of the observation
     used: IntArray  # components that scores and outputs depend on
 
     @classmethod

@@ -356,8 +356,8 @@ def imitate(
     Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
     it would do where the rules before went. They race with the best of random rules; and, if there
     are any, with the rule climbed in the learned world, the teacher if it is such a rule, and one
-    that is known. The first of these three has to be beaten. Source: S. Ross, G. J. Gordon, J. A.
-    Bagnell, "A reduction of imitation learning [...] to no-regret online learning", AISTATS 2011.
+    that is known. The first of these three has to be beaten.
+    Source: S. Ross, G. J. Gordon, J. A. Bagnell (AISTATS 2011).
     """
     end = env.steps + steps
     teacher = _with_values(env, teacher, _VALUING * steps, rng)

@@ -228,11 +228,9 @@ class BudgetedEnv:
                 point = self._point(observation)
                 if seen is not None and taken < room:
                     seen[taken] = point
-                choice = act(point)
-                if interface.box is None:
-                    action = interface.first_action + int(choice)
-                else:
-                    action = interface.actions(choice[None])[0]
+                choice, boxed = act(point), interface.box is not None
+                first = interface.first_action
+                action = interface.actions(choice[None])[0] if boxed else first + int(choice)
                 taken += 1
                 outcome = checked_step(env.step(action), env, self.steps + taken)
                 observation, reward, terminated, truncated = outcome

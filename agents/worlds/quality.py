@@ -122,7 +122,7 @@ def judge(
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
-    mixed.sort(key=lambda rows: not seen.ended[rows].any())  # each fold has its share of these
+    mixed.sort(key=lambda rows: not seen.ended[rows].any())  # a share of terminations in each fold
     n_folds = min(_FOLDS, len(mixed))
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)

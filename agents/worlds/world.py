@@ -181,7 +181,7 @@ class World:
             If an observation has another shape or is not finite, or an action is not in its space.
         """
         points, one = checked_batch(observation, self.interface)
-        actions = np.asarray(action)[None] if one else action
+        actions: npt.ArrayLike = np.asarray(action)[None] if one else action
         codes = checked_codes("action", actions, len(points), self.interface)
         arrays, n_laws, at = self.learned.arrays, self.n_laws, self.learned.at
         if law is not None:
