@@ -15,6 +15,7 @@ from oda_rl.agents.distilling.imitation import (
     climb_in_world,
     fit,
     teacher_of,
+    with_mistakes,
     world_of,
 )
 from oda_rl.agents.distilling.playing import BudgetedEnv, Steps, evaluated
@@ -335,3 +336,8 @@ def test_bad_input(changes, error, message):
     given = {"policy": upright, "env": "CartPole-v1", "n_cells": 2, "steps": 1000, **changes}
     with pytest.raises(error, match=message):
         distill(**given)
+
+
+def test_each_mistake_costs_a_little():
+    costs = with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
+    np.testing.assert_allclose(costs, [[0.1, 0.0, 3.1]])

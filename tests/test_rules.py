@@ -8,18 +8,17 @@ import oracles
 import pytest
 
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
-from oda_rl.agents.distilling.simplifying import (
-    grounded,
-    rounded,
-    simplified,
-)
+from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.rules import (
     decide_by_rule,
     decide_in_box,
     in_box,
+    number,
     placed,
+    reduced,
+    shortest,
 )
 from oda_rl.reporting.page import policy_remarks
 
@@ -297,3 +296,13 @@ def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_what_decide
     assert table.nowhere == rule.n_cells - len(table.cells)
     assert table.nowhere > 0 or not clauses
     assert any("decide nowhere" in line for line in policy_remarks(table)) == (table.nowhere > 0)
+
+
+def test_numbers_are_short_and_cells_that_print_alike_are_one():
+    texts = [number(value) for value in (1234567.0, 0.05, -2.0, 1e9)]
+    assert texts == ["1235000", "0.05", "-2", "1e+09"]
+    rows = shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]]))
+    np.testing.assert_allclose(rows, [[0.0, 0.06, 0.0], [0.0, -1.0, 3.0]], atol=1e-12)
+    scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
+    rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
+    assert reduced(rule, np.array([[0.5], [2.0]])).scores.tolist() == [[1.0, 1.0]]

@@ -11,11 +11,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds import laws, quality
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays, changes, read
 from oda_rl.agents.worlds.laws import fit_rewards, reward_features
-from oda_rl.agents.worlds.learning import (
-    CodedSteps,
-    Learned,
-    fit_ends,
-)
+from oda_rl.agents.worlds.learning import CodedSteps, Learned, best_f1, fit_ends, stretches
 from oda_rl.agents.worlds.world import World
 from oda_rl.plotting import plot_world
 
@@ -438,3 +434,9 @@ def test_a_law_is_learned_beside_far_points_and_components_that_are_the_same(sca
     found = laws.global_change(law.weights, laws.monomials(points, True), codes)
     found += laws.sinusoids(points @ law.waves[:5] + law.waves[5]) @ law.waves[6:].T
     np.testing.assert_allclose(found[5:], change[5:], atol=0.01)
+
+
+def test_scores_and_stretches():
+    assert best_f1(np.array([0.1, 0.4, 0.8]), np.array([0.0, 1.0, 1.0])) == (1.0, 0.4)
+    assert quality.explained(np.array([1.0, 3.0]), np.array([0.5, -0.5])) == 0.75
+    assert [len(rows) for rows in stretches([np.arange(7), np.arange(2)], 3)] == [4, 3, 2]
