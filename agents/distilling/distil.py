@@ -172,7 +172,7 @@ def distill(
     budgeted = BudgetedEnv(env, sizes[0], int(steps), callback)
     master, world = teacher_of(policy, budgeted.interface), world_of(policy)
     rng = np.random.default_rng(seed)
-    confirming = Confirming.of(master, rng)
+    confirming = Confirming(master, rng)
     tried: list[Size] = []
     for i, size in enumerate(sizes):
         share = (budgeted.most - budgeted.steps) // (len(sizes) - i)

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.imitation import constant
-from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding
+from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
@@ -154,18 +153,12 @@ def smaller_rules(
     return accepted
 
 
-@dataclass
 class Confirming:
     """Fresh starts, from which rules are compared with their teacher and each other."""
 
-    teacher: Deciding | None
-    seeds: list[int]
-    taught: list[float] = field(default_factory=list)
-    """Returns of the teacher, from the first of the starts."""
-
-    @classmethod
-    def of(cls, teacher: Deciding | None, rng: np.random.Generator) -> "Confirming":
-        return cls(teacher, rng.integers(2**31, size=_MAX_CONFIRMING).tolist())
+    def __init__(self, teacher: Deciding | None, rng: np.random.Generator) -> None:
+        self.teacher, self.seeds = teacher, draw_seeds(rng, _MAX_CONFIRMING)
+        self.taught: list[float] = []  # returns of the teacher, from the first of the starts
 
     def confirmed(
         self, env: BudgetedEnv, rules: list[RulePolicy], length: float

@@ -198,7 +198,7 @@ class Climb:
             env.allow(0.5 * (env.most - env.steps))
             rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
             env.allow(env.most - env.steps)
-            confirming = Confirming.of(None, rng)
+            confirming = Confirming(None, rng)
             self.output = confirming.confirmed(env, rules, length)[0].outputs[0]
         self.decides = False
         yield place.ended()

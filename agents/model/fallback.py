@@ -186,7 +186,7 @@ class Fallback:
         """Make a rule; yield now and then."""
         master = teacher_of(fitted, budgeted.interface)
         steps = int(budgeted.most * (1.0 - _RACING * (self.rule is not None)))
-        confirming = Confirming.of(master, rng)
+        confirming = Confirming(master, rng)
         rule, returns = yield from small_rule(
             budgeted, master, _CELLS, steps, rng, confirming, known=self.rule
         )

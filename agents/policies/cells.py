@@ -234,11 +234,8 @@ class CellPolicy(Stored):
     def _evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
         """Nearest cells, (n,), and values of all actions, (n, A), of observations, (n, d)."""
         points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
-        cells, values = (
-            np.empty(len(points), dtype=np.int64),
-            np.empty((len(points), self.n_actions)),
-        )
-        arrays = self.diagram, self.models, self.width
+        n, arrays = len(points), (self.diagram, self.models, self.width)
+        cells, values = np.empty(n, dtype=np.int64), np.empty((n, self.n_actions))
         evaluate_batch(points, *arrays, cells, values, *self._scratch())
         return cells, values
 

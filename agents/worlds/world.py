@@ -133,7 +133,12 @@ class World:
         """
         arrays = observations, actions, rewards, next_observations, terminated
         given = Transitions.of(observations if actions is None else arrays)
-        place = _place(env)
+        place: AnyEnv = make_env(env) if isinstance(env, str) else described(env)
+        if not hasattr(place, "action_space"):
+            raise TypeError(
+                f"env is {env!r}: it must be an environment, its id, or (observation_space, "
+                "action_space)"
+            )
         boxed = isinstance(spaces_of(place)[1], spaces.Box)
         interface = named(Interface.of(place, 1 if boxed else None), place)
         interface = with_components(interface, names)
@@ -343,18 +348,6 @@ class World:
     def names(self) -> tuple[str, ...]:
         """Names of the observation's components."""
         return self.interface.names
-
-
-def _place(env: str | AnyEnv | Spaces) -> AnyEnv:
-    if isinstance(env, str):
-        return make_env(env)
-    place: AnyEnv = described(env)
-    if not hasattr(place, "action_space"):
-        raise TypeError(
-            f"env is {env!r}: it must be an environment, its id, or (observation_space, "
-            "action_space)"
-        )
-    return place
 
 
 def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
