@@ -213,6 +213,10 @@ class Teacher:
         lost = _lost(values, np.take_along_axis(values, acts[:, None], axis=1))
         return ChoiceCosts(with_mistakes(lost, acts))
 
+    def outputs(self, found: Array) -> Array:
+        """Return outputs of fitted cells as :meth:`Coding.vector` takes them."""
+        return found if self.units is None else self.units[found][:, :, None]
+
 
 def _lost(values: FloatArray, best: FloatArray) -> FloatArray:
     """Return how much worse than the best each choice is: at least 0, and finite."""
@@ -473,9 +477,7 @@ def _players(fits: list[Fitted], teacher: Teacher, coding: Coding) -> list[Decid
 
 
 def _vector(one: Fitted, teacher: Teacher, coding: Coding) -> FloatArray:
-    units = teacher.units
-    outputs = one.outputs if units is None else units[one.outputs][:, :, None]
-    return coding.vector(one.scores, outputs)
+    return coding.vector(one.scores, teacher.outputs(one.outputs))
 
 
 def constant(player: Deciding, states: FloatArray) -> bool:
