@@ -544,15 +544,17 @@ class OnlineEngine(Engine):
         idle = (masses < IDLE / self.capacity) & (state.steps - born > GRACE)
         idle[masses.argmax()] = False
         self._drop(np.flatnonzero(idle))
-        wanted, state.refused = min(state.refused, self.capacity // ROOM + 1), 0
-        if wanted == 0:
+        refused, state.refused = state.refused, 0
+        if refused == 0:
             return
+        wanted = min(refused, self.capacity // ROOM + 1)
         pairs: list[list[int]] = []
         for pair in self._cheap_pairs().tolist():
             if len(pairs) < wanted and set(pair).isdisjoint(chain(*pairs)):
                 pairs.append(pair)
         self._merge(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
-        self.live.head[TEMPERATURE] *= HEATING ** (wanted - len(pairs))
+        if len(pairs) < wanted:  # cells are too few for so small a temperature
+            self.live.head[TEMPERATURE] *= HEATING ** (refused - len(pairs))
 
     def _cheap_pairs(self) -> IntArray:
         """Return pairs of cells to merge, shape (n, 2), the cheapest first.
