@@ -2,8 +2,6 @@
 
 Licences are in the metadata of what is installed. Vulnerabilities are looked up by pip-audit, which
 needs the network; without it, or where the index does not know them, that is said, and no error.
-
-    python scripts/audit.py
 """
 
 import json
@@ -16,81 +14,68 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-EXTRAS = ("cluster", "offline", "onnx", "render", "river", "sb3")
+EXTRAS = "", "cluster", "offline", "onnx", "render", "river", "sb3"
 FREE = re.compile(
-    r"BSD|MIT|Apache|PSF|Python Software Foundation|"
-    r"ISC|MPL|Mozilla|HPND|Zlib|LGPL|Unlicense|CC0",
+    r"BSD|MIT|Apache|PSF|Python Software Foundation|ISC|MPL|Mozilla|HPND|Zlib|LGPL|Unlicense|CC0",
     re.IGNORECASE,
 )
-SECONDS = 60
+COMMAND = "pip-audit --no-deps --disable-pip --format json --progress-spinner off --timeout 5 -r"
 
 
-def needed(name: str, extras: tuple[str, ...], found: dict[str, Distribution]) -> None:
+def add(name: str, extras: tuple[str, ...], found: dict[str, Distribution]) -> None:
     """Add a distribution and all that it needs, as far as it is installed."""
     try:
-        own = distribution(name)
+        one = distribution(name)
     except PackageNotFoundError:  # of another platform, or an extra that is not installed
         return
-    if own.name in found:
+    if one.name in found:
         return
-    found[own.name] = own
-    for text in own.requires or ():
-        requirement = Requirement(text)
-        marker = requirement.marker
-        if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):
-            needed(requirement.name, tuple(requirement.extras), found)
+    found[one.name] = one
+    for needed in map(Requirement, one.requires or ()):
+        if not needed.marker or any(needed.marker.evaluate({"extra": e}) for e in extras):
+            add(needed.name, ("", *needed.extras), found)
 
 
-def licence(own: Distribution) -> str:
-    """Return what a distribution says of its licence."""
-    about = own.metadata
+def licence(one: Distribution) -> str:
+    about = one.metadata
     classifiers = [c for c in about.get_all("Classifier", []) if c.startswith("License")]
-    return " ".join([about.get("License-Expression") or "", (about.get("License") or "")[:200],
-                     *classifiers]).strip()  # fmt: skip
-
-
-def vulnerabilities(found: dict[str, Distribution]) -> list[str] | str:
-    """Return known vulnerabilities, or why they could not be looked up."""
-    with tempfile.TemporaryDirectory() as folder:
-        pinned = Path(folder, "requirements.txt")
-        lines = (f"{own.name}=={own.version.partition('+')[0]}\n" for own in found.values())
-        pinned.write_text("".join(lines))
-        command = ["pip-audit", "--no-deps", "--disable-pip", "--format", "json",
-                   "--progress-spinner", "off", "--timeout", "5", "-r", str(pinned)]  # fmt: skip
-        uv = str(Path(sys.executable).with_name("uv"))
-        try:
-            run = subprocess.run(
-                [uv, "tool", "run", *command], capture_output=True, text=True, timeout=SECONDS,
-                check=False,
-            )  # fmt: skip
-            packages = json.loads(run.stdout)["dependencies"]
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error)
-        except (ValueError, KeyError):
-            return (run.stderr.strip().splitlines() or ["no answer"])[-1]
-    return [
-        f"{package['name']} {package['version']}: {flaw['id']}, mended in {flaw['fix_versions']}"
-        for package in packages
-        for flaw in package.get("vulns", ())
-    ]
+    texts = about.get("License-Expression") or "", (about.get("License") or "")[:200], *classifiers
+    return " ".join(texts).strip()
 
 
 def main() -> int:
     found: dict[str, Distribution] = {}
-    needed("oda-rl", EXTRAS, found)
+    add("oda-rl", EXTRAS, found)
     del found["oda-rl"]
-    unknown = [name for name, own in found.items() if not FREE.search(licence(own))]
+    faults = [
+        f"{name}: {licence(one)!r:.200} is no licence that is known to be free"
+        for name, one in found.items()
+        if not FREE.search(licence(one))
+    ]
     print(f"licences: {len(found)} dependencies")
-    for name in unknown:
-        print(f"    {name}: {licence(found[name])!r:.200} is no licence that is known to be free")
-    flaws = vulnerabilities(found)
-    if isinstance(flaws, str):
-        print(f"vulnerabilities: not looked up ({flaws})")
-        flaws = []
-    else:
-        print(f"vulnerabilities: {len(flaws)} known")
-        print("".join(f"    {flaw}\n" for flaw in flaws), end="")
-    return int(bool(unknown or flaws))
+    with tempfile.TemporaryDirectory() as folder:
+        pins = Path(folder, "requirements.txt")
+        pins.write_text(
+            "".join(f"{o.name}=={o.version.partition('+')[0]}\n" for o in found.values())
+        )
+        tool = [
+            str(Path(sys.executable).with_name("uv")),
+            "tool",
+            "run",
+            *COMMAND.split(),
+            str(pins),
+        ]
+        try:
+            run = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
+            packages = json.loads(run.stdout)["dependencies"]
+        except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
+            print(f"vulnerabilities: not looked up ({type(error).__name__}: {str(error)[:200]})")
+        else:
+            flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
+            print(f"vulnerabilities: {len(flaws)} known")
+            faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
+    print("".join(f"    {fault}\n" for fault in faults), end="")
+    return int(bool(faults))
 
 
 if __name__ == "__main__":
