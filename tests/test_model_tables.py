@@ -260,7 +260,7 @@ def test_a_table_stays_where_none_is_better_and_real_returns_are_noted() -> None
     planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     first = planner.best()
-    planner.note(first, np.zeros(1), 1.0, 1, True)
+    planner.note(first, np.zeros(1), (1.0, 1, True))
     planner.plan([])
     assert planner.best() is first
     assert first.returns == [1.0]
@@ -277,7 +277,7 @@ def test_a_planner_goes_through_arrays(planned: bool) -> None:
     one, other = (TablePlanner(memory, 2, Outcomes(10), ModelConfig()) for _ in range(2))
     if planned:
         one.plan([])
-        one.note(one.best(), np.zeros(1), 1.0, 2, True)
+        one.note(one.best(), np.zeros(1), (1.0, 2, True))
     arrays = one.to_arrays([])
     assert other.restore(arrays, int(planned)) == [*other.candidates, other]
     for name, array in arrays.items():
