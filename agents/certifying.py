@@ -332,7 +332,7 @@ class Certificate:
     world: str
     """Description of the dynamics."""
     names: tuple[str, ...]
-    """Of the components."""
+    """Names of the components."""
 
     def __str__(self) -> str:
         if self.share == 0.0:

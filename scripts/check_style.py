@@ -4,6 +4,7 @@ Run: python scripts/check_style.py [FILE ...]   (all files of the project by def
 """
 
 import ast
+import inspect
 import re
 import sys
 from collections.abc import Iterator
@@ -61,9 +62,8 @@ def in_code(text: str) -> Iterator[Fault]:
             name = name or getattr(node, "name", None) or getattr(node, "attr", "")
             if NAMES.search(name):
                 yield node.lineno, f"{name}: a plainer name (max, min, env index)"
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            docstring = ast.get_docstring(node) or ""
-            line = getattr(node, "lineno", 1)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            docstring, line = inspect.cleandoc(str(node.value.value)), node.lineno
             if FRONTED.match(docstring):
                 yield line, f"a docstring that begins with {docstring.split()[0]!r}"
             for offset, fault in in_prose(

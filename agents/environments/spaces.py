@@ -31,7 +31,7 @@ _DTYPES = ("float32", "float64")
 _MAX_ACTIONS = 1000
 _MAX_BINS = 1000
 NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f<>\u2028\u2029]{1,80}")
-"""Of a component or an action."""
+"""Pattern of the name of a component or an action."""
 
 
 class Described(gym.Env[Any, Any]):
@@ -347,7 +347,7 @@ class Interface:
     n_actions: int
     first_action: int  # the environment's number for the agent's action 0
     dtype: str = "float64"
-    """Of remembered observations: "float32" where the environment's are, else "float64"."""
+    """Type of remembered observations: "float32" where the environment's are, else "float64"."""
     n_values: int = 0
     """Number of values of a Discrete observation, each a cell of its own; 0 for other spaces."""
     box: ActionBox | None = None

@@ -34,7 +34,7 @@ _SAMPLE = 3000  # actions that codevectors are annealed on
 _LLOYD_ITERATIONS = 100  # annealing leaves them unevenly where it drops the lightest
 
 SCHEMA: dict[str, Member] = {"common_codevectors": real("A, p"), "performed": real("1, p")}
-"""What a file has beside that of a fitted agent."""
+"""Arrays of a file beside those of a fitted agent."""
 
 
 def random_actions(n: int, n_components: int, rng: np.random.Generator) -> FloatArray:

@@ -17,7 +17,14 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD, Memory, check_steps
+from oda_rl.agents.base.memory import (
+    COMPONENTS,
+    GOES_ON,
+    MARK,
+    REWARD,
+    Memory,
+    check_steps,
+)
 from oda_rl.agents.base.memory import SCHEMA as MEMORY
 from oda_rl.agents.base.state import (
     EPISODE_END,

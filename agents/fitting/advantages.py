@@ -75,7 +75,7 @@ SCHEMA: dict[str, Member] = {
     "finer": real("F, d"),
     "finer_width": real("", "(0, inf)"),
 }
-"""What a file has of :class:`Placed`."""
+"""Arrays of :class:`Placed` in a file."""
 
 
 class Moments(NamedTuple):

@@ -60,7 +60,7 @@ class FittedQConfig(Checked):
     many action codevectors in each cell for each component; at least 2."""
 
     kept_policies: Annotated[int, at_least(2)] = 40
-    """How many policies compete to be delivered, the newest included; at least 2."""
+    """Number of policies that compete to be delivered, the newest included; at least 2."""
 
     confirm_episodes: Annotated[int, at_least(0)] = 100
     """The policy to be delivered is played again, without exploration, until it has been played in

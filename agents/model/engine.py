@@ -21,7 +21,12 @@ from oda_rl.agents.base.state import (
     with_env_states,
 )
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_STEP, LARGEST_REWARD, NOT_FINITE, refuse
+from oda_rl.agents.environments.validation import (
+    BAD_STEP,
+    LARGEST_REWARD,
+    NOT_FINITE,
+    refuse,
+)
 from oda_rl.agents.model.experience import MEMORY, OUTCOMES, Candidate, Memory, Outcomes
 from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.settings import ModelConfig

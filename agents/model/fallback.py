@@ -18,7 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.base.loops import Progress
-from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.base.memory import (
+    ACTION,
+    COMPONENTS,
+    CUT,
+    GOES_ON,
+    MARK,
+    REWARD,
+    TERMINAL,
+)
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.imitation import teacher_of
@@ -48,7 +56,10 @@ _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
-_LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
+_LEARNING, _MAX_LEARNING = (
+    0.6,
+    250_000,
+)  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before
@@ -69,7 +80,11 @@ class Fallback:
     _distrusted: int = 0
 
     def train(
-        self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
+        self,
+        agent: "ModelAgent",
+        training: Progress,
+        run: TrainingRun,
+        rng: np.random.Generator,
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
         n = agent.interface.n_components

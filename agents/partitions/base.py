@@ -59,7 +59,7 @@ class BuiltIn:
 
     Settings: ClassVar[type[Checked]]
     schema: ClassVar[dict[str, Member]]
-    """What a file has of :meth:`_arrays`, ``units`` apart."""
+    """Arrays of :meth:`_arrays` in a file, ``units`` apart."""
     settings: Any
     capacity: int
     placed: FloatArray

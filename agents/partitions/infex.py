@@ -25,7 +25,7 @@ class InfexSettings(Checked):
     """Settings of :class:`oda_rl.agents.InfexPartition`, each with its default."""
 
     infex_bandwidth: Annotated[float, POSITIVE] = 0.7
-    """Of exemplars of the visited states: bandwidth, in standard deviations of random play;
+    """Bandwidth of exemplars of the visited states, in standard deviations of random play;
     positive."""
 
     infex_reservoir: Annotated[int, at_least(1)] = 2000

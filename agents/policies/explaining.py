@@ -37,7 +37,7 @@ class Explanation:
     """Value of each action in this state, shape (n_actions,), as ``predict`` compares them; minus
     infinity for an action that is never chosen."""
     action: Any
-    """What ``predict`` returns: a number, or an array of the action space's shape."""
+    """Result of ``predict``: a number, or an array of the action space's shape."""
     choice: int
     """Index (from 0) of the best action."""
     margin: float
@@ -45,7 +45,7 @@ class Explanation:
     runner_up: int | None
     """The next best action; None if no other is ever chosen."""
     visits: FloatArray
-    """How often the agent has learned from each action in this cell, shape (n_actions,). Online:
+    """Times the agent has learned from each action in this cell, shape (n_actions,). Online:
     updates of the table. Fitted: transitions in the memory, whichever policy took them."""
     distance: float
     """Distance of :attr:`nearest_other` in standard deviations; inf if there is no such state. An
@@ -57,7 +57,7 @@ class Explanation:
     nearest_other: FloatArray | None
     """A state just beyond the boundary, in the shape of the observation."""
     other_action: Any
-    """What ``predict`` returns there."""
+    """Result of ``predict`` there."""
     other_choice: int | None
     """Index (from 0) of the best action there."""
     names: tuple[str, ...]
@@ -67,9 +67,9 @@ class Explanation:
     first_action: int
     """The environment's number for the first of them."""
     value_name: str = "value"
-    """What actions are compared by: a value, or a score."""
+    """Name of what actions are compared by: a value, or a score."""
     choice_name: str = "action"
-    """What is numbered: actions, action codevectors, or cells."""
+    """Name of what is numbered: actions, action codevectors, or cells."""
 
     def __str__(self) -> str:
         names, by = self.action_names, ""
@@ -140,7 +140,7 @@ class Overview:
     labels: tuple[str, ...]  # the actions there, in words
     margins: FloatArray  # their values minus those of the runners-up, shape (n,)
     visits: FloatArray
-    """How often the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
+    """Times the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
     shares: FloatArray  # shares of the states visited, shape (n,); NaN if none were given
     agreement: float
     """Share of the states visited in which the agent takes the action of the cell's row: 1 unless

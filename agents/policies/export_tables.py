@@ -137,7 +137,7 @@ class Tables(NamedTuple):
     actions: IntArray | None = None
     """Greedy actions of the cells, and of clauses after these, if their numbers are not those."""
     advantages: FloatArray | None = None
-    """Of actions over action 0, shape (K, A - 1), if cells are blended."""
+    """Advantages of actions over action 0, shape (K, A - 1), if cells are blended."""
     parts: FloatArray | None = None  # action codevectors, shape (K, A, p)
     affine: FloatArray | None = None
     """Offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""

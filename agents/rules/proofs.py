@@ -140,7 +140,7 @@ class Proof:
     states: dict[int, FloatArray]
     """A state of the box, shape (d,), for each choice that occurs."""
     names: tuple[str, ...]
-    """Of the components."""
+    """Names of the components."""
     choice_names: tuple[str, ...]
 
     @property

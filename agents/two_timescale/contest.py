@@ -64,7 +64,7 @@ class Contest(State):
     kind: Annotated[int, Span("[0, 4]")]
     """NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK."""
     previous: Annotated[int, Span("[0, 4]")]
-    """What was tried last."""
+    """Kind of the last trial."""
     constant: Annotated[int, Span("[0, constants)")]
     """Number of the latest constant action, in order of ``actions``."""
     trials: Annotated[int, Span(COUNT)]
@@ -94,7 +94,7 @@ class Contest(State):
     best_score: Annotated[float, Span("[-inf, inf)")]
     """The incumbent's mean less a standard error; minus infinity where there is none."""
     version: Annotated[int, Span(COUNT)]
-    """How often the policy that is delivered has changed."""
+    """Number of times that the delivered policy has changed."""
 
     def __init__(self, n_actions: int) -> None:
         """Begin, with so many actions, of which a few are tried as constants."""

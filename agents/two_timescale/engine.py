@@ -74,7 +74,7 @@ SCHEMA: dict[str, Member] = {
     "env_states": Member(EnvState, "env_states"),
     "running": Member(ql.Running, "env_states"),
 }
-"""What a file has of an online agent with A actions, or of p components; arrays of a partition
+"""Arrays in a file of an online agent with A actions, or of p components; arrays of a partition
 begin with ``partition_``."""
 
 

@@ -72,7 +72,7 @@ class OnlineState(Counters):
     phase: Annotated[int, Span("[0, 1]")]
     """``WARMUP`` or ``LEARNING``."""
     first_action: Annotated[int, Span("[0, actions)")]
-    """What random play mostly does."""
+    """The most frequent action of random play."""
     n_features: Annotated[int, Span("[1, inf)")]
     """Components of an observation: points have those of a continuous action, too."""
     ended: Annotated[int, Span("[0, env_states)")]
@@ -148,7 +148,7 @@ class Continuous(NamedTuple):
     search: Search
     """Scratch for greedy actions."""
     bounds: FloatArray
-    """Of the box of actions, shape (2, p)."""
+    """Bounds of the box of actions, shape (2, p)."""
     room: Array
     """The environments' next actions, shape (n, p), in the type of the box."""
 
@@ -174,7 +174,7 @@ class Online(NamedTuple):
     values: FloatArray
     """Values of all actions, shape (3, A): here, there, and of the candidate there."""
     points: FloatArray
-    """What each environment acts on, shape (n, d)."""
+    """The point each environment acts on, shape (n, d)."""
     recent: FloatArray
     """A ring of points, shape (rows, d), with random actions."""
     vectors: FloatArray

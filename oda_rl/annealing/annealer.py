@@ -116,7 +116,7 @@ class Schedule:
     forgetting: Annotated[float, real("", "[0, 1]")]
     """Minimal step size of a codevector."""
     constants: AnnealingConstants = AnnealingConstants()
-    """Of the slow timescale."""
+    """Constants of the slow timescale."""
     class_competition: Annotated[bool, flags()] = True
     """Whether codevectors compete with those of their class only."""
     measures: Annotated[bool, flags()] = False

@@ -41,8 +41,8 @@ class Proportions(NamedTuple):
     prices: FloatArray
     """η, shape (N,)."""
     bound: float
-    """What a price has to exceed. By weak duality no weights of any exemplars in a set Z are better
-    than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
+    """Threshold that a price has to exceed. By weak duality no weights of any exemplars in a set Z
+    are better than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""
     converged: bool
     """Whether the tolerance was reached; weights are feasible and the bound is valid anyway."""
 

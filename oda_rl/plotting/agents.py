@@ -431,7 +431,11 @@ def _differing_plane(difference: "Difference") -> tuple[int, int]:
 
 
 def plot_world(
-    world: "World", *, steps: int = 100, seed: int | None = 0, ax: Sequence[Axes] | None = None
+    world: "World",
+    *,
+    steps: int = 100,
+    seed: int | None = 0,
+    ax: Sequence[Axes] | None = None,
 ) -> list[Axes]:
     """Draw a real episode, and the rollout of a model not trained on it with the same actions.
 

@@ -54,7 +54,7 @@ class Report:
     parts: tuple[str, ...] = ()  # names of the components of continuous actions
     world: Mapping[str, Any] | None = None  # dynamics for the page (:meth:`ReportPlayer.world`)
     training: Mapping[str, str] = field(default_factory=dict)
-    """What the card says about the training, by row; nothing can verify it."""
+    """Rows of the card about the training; nothing can verify it."""
 
     @property
     def digest(self) -> str:

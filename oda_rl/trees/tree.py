@@ -88,7 +88,7 @@ class Routes(NamedTuple):
     offsets: FloatArray
     """Offset of each node."""
     values: FloatArray
-    """Of each node m, and then g of each child."""
+    """Values m of each node, and then g of each child."""
     heaviest: IntArray
     """Heaviest child of each node."""
 
