@@ -29,6 +29,24 @@ def test_what_occurs_is_found_and_what_never_does_is_not(policy, size):
     rare = set(found.occurs) - seen  # in less than a ten thousandth of the box
     assert len(rare) <= 1
     assert str(found).count("never") == len(found.never)
+    if policy.continuous:
+        ranges, acts = np.array(list(found.ranges.values())), policy.act(points)
+        assert (ranges[:, 0] <= acts.min(axis=0) + 1e-9).all()
+        assert (ranges[:, 1] >= acts.max(axis=0) - 1e-9).all()
+
+
+def test_the_range_of_each_torque_is_exact_in_a_box_and_bounded_outside():
+    outputs = np.array([[[0.1, 0.2, -0.4], [0.0, 0.0, 0.5]]])
+    rule = RulePolicy(np.zeros((1, 3)), outputs, np.zeros((1, 2)))
+    bounds = np.array([[-2.0, 0.0], [2.0, 1.0]])
+    ends = {0: (-1.0, 1.0), 1: (0.0, 3.0)}
+    found = rule.prove(ends, action_names=["hip", "knee"], bounds=bounds)
+    assert found.ranges["hip"] == pytest.approx((-2.0, 0.6))  # clipped; 2 (0.1 + 0.2)
+    assert found.ranges["knee"] == pytest.approx((0.5, 1.0))
+    assert str(found).splitlines()[1:] == ["  hip from -2 to 0.6", "  knee from 0.5 to 1"]
+    assert rule.prove({1: (0.0, 0.0)}).ranges == {"action[0]": (-1.0, 1.0), "action[1]": (0.0, 0.0)}
+    halves = RulePolicy(np.eye(2, 3, 1), np.repeat(outputs, 2, axis=0), np.zeros((2, 2)))
+    assert halves.prove(ends, bounds=bounds).ranges["action[0]"] == pytest.approx((-2.0, 0.6))
 
 
 @policies

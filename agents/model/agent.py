@@ -154,12 +154,12 @@ class ModelAgent(Simplifiable, Agent):
                 f"there is no rule yet: the agent has learned nothing after {self.num_timesteps:,} "
                 f"steps; it begins after {self.config.random_steps:,}, when an episode ends"
             )
-        policy, box = self.policy, self.interface.box
+        policy = self.policy
         if isinstance(policy, TablePolicy):
             return f"a table of {policy.n_cells} states has an action for each"
         if isinstance(policy, CellPolicy):
             return f"values in {policy.n_cells} cells decide: the learned world is not trusted"
-        return policy.rules(self.names, self.action_names, None if box is None else box.bounds)
+        return policy.rules(self.names, self.action_names, self._bounds)
 
     def edit(self) -> Editor:
         """Edit the delivered rule, as :meth:`RulePolicy.edit`, for :meth:`constrain`.
@@ -169,8 +169,7 @@ class ModelAgent(Simplifiable, Agent):
         ValueError
             If the agent delivers a table.
         """
-        box, rule = self.interface.box, self._rule("edit")
-        return rule.edit(self.names, self.action_names, None if box is None else box.bounds)
+        return self._rule("edit").edit(self.names, self.action_names, self._bounds)
 
     def constrain(self, policy: RulePolicy) -> Self:
         """Deliver an edited rule, and learn within its clauses from now on.
@@ -220,7 +219,8 @@ class ModelAgent(Simplifiable, Agent):
     def prove(self, box: Mapping[str | int, tuple[float, float]]) -> Proof:
         """Prove which actions the delivered rule takes somewhere in a box, and which never.
 
-        Components that are not named have the bounds of the observation space.
+        Where actions are continuous, it says the range of each of their components. Components of
+        the observation that are not named have the bounds of its space.
 
         Parameters
         ----------
@@ -241,8 +241,13 @@ class ModelAgent(Simplifiable, Agent):
         (True, '  push left: never')
         """
         space = spaces_of(self._adapted(one_of(self._require_env())))[0]
-        bounds = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
-        return self._rule("prove").prove(box, self.names, self.action_names, bounds)
+        ends = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
+        return self._rule("prove").prove(box, self.names, self.action_names, ends, self._bounds)
+
+    @property
+    def _bounds(self) -> FloatArray | None:
+        """Bounds of continuous actions, shape (2, p)."""
+        return None if self.interface.box is None else self.interface.box.bounds
 
     def _rule(self, what: str) -> RulePolicy:
         """Return the delivered rule; raise ValueError if it is a table, or has values."""

@@ -19,7 +19,7 @@ from oda_rl.agents.environments.names import checked_names, without_units
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Stored
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
-from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, split
+from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, range_in, split
 from oda_rl.diagram import ordered
 from oda_rl.files.schema import Member, real, require
 
@@ -328,7 +328,7 @@ class RulePolicy(Stored):
         array([1, 0])
         """
         components = self._components(names)
-        known = self._action_names(action_names, "action {}")
+        known = self._action_names(action_names)
         calls = [components, without_units(components)]
         return Editor(self, calls, known, None if bounds is None else np.asarray(bounds))
 
@@ -338,19 +338,23 @@ class RulePolicy(Stored):
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         space: tuple[FloatArray, FloatArray] | None = None,
+        bounds: FloatArray | None = None,
     ) -> Proof:
         """Prove which actions occur in a box, and which never do, by linear programs; exact.
 
-        For each action that occurs there is a state where :meth:`choices` returns it.
+        For each action that occurs there is a state where :meth:`choices` returns it. Of continuous
+        actions, cells occur, and each component of the action has a range.
 
         Parameters
         ----------
         box : dict
             Lower and upper bounds of components, by their names or numbers.
         names, action_names : sequence of str, optional
-            Names of the observation's components, and of the actions.
+            Names of the observation's components, and of the actions or their components.
         space : (low, high), optional
             Bounds of the other components, shape (d,) each; by default none.
+        bounds : ndarray, shape (2, p), optional
+            Lower and upper bounds of continuous actions; by default -1 and 1.
 
         Raises
         ------
@@ -366,9 +370,7 @@ class RulePolicy(Stored):
         ((1,), (0,))
         """
         components = self._components(names)
-        known: Sequence[str] = [f"cell {k}" for k in range(self.n_actions)]
-        if not self.continuous:
-            known = self._action_names(action_names, "action {}")
+        known = self._action_names(action_names)
         ends = checked_box(box, [components, without_units(components)], space)
         states: dict[int, FloatArray] = {}
         pieces, actions = self.pieces_within(*ends), self.actions.tolist()
@@ -379,7 +381,17 @@ class RulePolicy(Stored):
         possible = {actions[piece.cell] for piece in pieces}
         at_most = tuple(sorted(possible - states.keys()))
         never = tuple(a for a in range(self.n_actions) if a not in possible)
-        return Proof(*ends, tuple(sorted(states)), never, at_most, states, components, tuple(known))
+        ranges: dict[str, tuple[float, float]] = {}
+        if self.continuous:
+            between = self._bounds(bounds)
+            own = in_box(self.all_outputs, *between)
+            for c, name in enumerate(known):
+                found = [range_in(own[piece.cell, c], piece.rows, *ends) for piece in pieces]
+                low, high = np.clip(found, *between[:, c]).T
+                ranges[name] = float(low.min()), float(high.max())
+            known = tuple(f"cell {k}" for k in range(self.n_cells))
+        occurs = tuple(sorted(states))
+        return Proof(*ends, occurs, never, at_most, states, components, known, ranges)
 
     def rules(
         self,
@@ -394,10 +406,10 @@ class RulePolicy(Stored):
         ``action_names`` name their components.
         """
         n, components = self.outputs.shape[1], without_units(self._components(names))
-        named = self._action_names(action_names, "action[{}]" if self.continuous else "action {}")
+        named = self._action_names(action_names)
         if not self.continuous:
             return self._edited([named[a] for a in self.actions], components, named)
-        low, high = np.repeat([[-1.0], [1.0]], n, axis=1) if bounds is None else bounds
+        low, high = self._bounds(bounds)
         own = in_box(self.all_outputs, low, high)
         constant = ~own[:, :, 1:].any(axis=2)
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
@@ -453,7 +465,14 @@ class RulePolicy(Stored):
         known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
         return checked_names("names", names, known, "component of the observation")
 
-    def _action_names(self, names: Sequence[str] | None, otherwise: str) -> tuple[str, ...]:
+    def _bounds(self, given: FloatArray | None) -> FloatArray:
+        """Return bounds of continuous actions, shape (2, p)."""
+        return (
+            np.array([[-1.0], [1.0]]).repeat(self.outputs.shape[1], 1) if given is None else given
+        )
+
+    def _action_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        otherwise = "action[{}]" if self.continuous else "action {}"
         known = [otherwise.format(a) for a in range(self.outputs.shape[1])]
         return checked_names("action_names", names, known, "action, or component of one")
 

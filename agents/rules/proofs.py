@@ -49,6 +49,20 @@ def point_in(
     return None
 
 
+def range_in(row: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArray) -> list[float]:
+    """Return infimum and supremum of an affine function in a polyhedron that is not empty.
+
+    ``row`` has shape (1 + d,); ``rows`` and bounds are those of :func:`point_in`.
+    """
+    from scipy.optimize import linprog
+
+    bounds, ends = list(zip(low.tolist(), high.tolist(), strict=True)), []
+    for sign in (1.0, -1.0):
+        found = linprog(sign * row[1:], -rows[:, 1:], rows[:, 0], bounds=bounds, method="highs")
+        ends.append(float(row[0]) + sign * found.fun if found.status == 0 else -sign * np.inf)
+    return ends
+
+
 class Piece(NamedTuple):
     """A polyhedron in which one cell or clause decides."""
 
@@ -142,6 +156,8 @@ class Proof:
     names: tuple[str, ...]
     """Names of the components."""
     choice_names: tuple[str, ...]
+    ranges: dict[str, tuple[float, float]]
+    """Least and greatest value of each component of a continuous action, by its name."""
 
     @property
     def always(self) -> int | None:
@@ -154,11 +170,12 @@ class Proof:
             f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()
         ]
         lines = [f"where {', '.join(box) or 'anything'}:"]
-        for choice in self.occurs:
+        for choice in self.occurs if len(self.choice_names) > 1 else ():
             state = ", ".join(f"{value:.4g}" for value in self.states[choice])
             lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
         lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
+        lines += [f"  {name} from {a:.4g} to {b:.4g}" for name, (a, b) in self.ranges.items()]
         return "\n".join(lines)
 
 
