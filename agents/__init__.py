@@ -1,100 +1,62 @@
-"""Agents that learn to act in Gymnasium environments."""
+"""Agents that learn to act in Gymnasium environments; each is loaded when it is first used."""
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import gymnasium as gym
+from oda_rl._lazy import offer
 
-from oda_rl.agents.base.actors import Actors
-from oda_rl.agents.base.agent import Agent
-from oda_rl.agents.certifying import certify
-from oda_rl.agents.distilling.distil import Distilled, distill
-from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.model.agent import ModelAgent
-from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.offline import Transitions
-from oda_rl.agents.partitions.base import Partition
-from oda_rl.agents.partitions.gmm import GMMPartition
-from oda_rl.agents.partitions.grid import GridPartition
-from oda_rl.agents.partitions.infex import InfexPartition
-from oda_rl.agents.partitions.som import SOMPartition
-from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.explaining import Explanation
-from oda_rl.agents.policies.export import export_policy
-from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.agents.review import diff
-from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent
-from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
-from oda_rl.agents.worlds.world import World
+if TYPE_CHECKING:
+    from oda_rl.agents.base.actors import Actors as Actors
+    from oda_rl.agents.base.agent import Agent as Agent
+    from oda_rl.agents.certifying import certify as certify
+    from oda_rl.agents.distilling.distil import Distilled as Distilled
+    from oda_rl.agents.distilling.distil import distill as distill
+    from oda_rl.agents.fitted.agent import FittedQAgent as FittedQAgent
+    from oda_rl.agents.fitted.codevectors import CodevectorAgent as CodevectorAgent
+    from oda_rl.agents.fitting.settings import FittedQConfig as FittedQConfig
+    from oda_rl.agents.loading import load_agent as load_agent
+    from oda_rl.agents.model.agent import ModelAgent as ModelAgent
+    from oda_rl.agents.model.settings import ModelConfig as ModelConfig
+    from oda_rl.agents.offline import Transitions as Transitions
+    from oda_rl.agents.partitions.base import Partition as Partition
+    from oda_rl.agents.partitions.gmm import GMMPartition as GMMPartition
+    from oda_rl.agents.partitions.grid import GridPartition as GridPartition
+    from oda_rl.agents.partitions.infex import InfexPartition as InfexPartition
+    from oda_rl.agents.partitions.som import SOMPartition as SOMPartition
+    from oda_rl.agents.policies.cells import CellPolicy as CellPolicy
+    from oda_rl.agents.policies.explaining import Explanation as Explanation
+    from oda_rl.agents.policies.export import export_policy as export_policy
+    from oda_rl.agents.policies.rules import RulePolicy as RulePolicy
+    from oda_rl.agents.review import diff as diff
+    from oda_rl.agents.two_timescale.agent import TwoTimescaleAgent as TwoTimescaleAgent
+    from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig as TwoTimescaleConfig
+    from oda_rl.agents.worlds.world import World as World
 
-__all__ = [
-    "Actors",
-    "Agent",
-    "CellPolicy",
-    "CodevectorAgent",
-    "Distilled",
-    "Explanation",
-    "FittedQAgent",
-    "FittedQConfig",
-    "GMMPartition",
-    "GridPartition",
-    "InfexPartition",
-    "ModelAgent",
-    "ModelConfig",
-    "Partition",
-    "RulePolicy",
-    "SOMPartition",
-    "Transitions",
-    "TwoTimescaleAgent",
-    "TwoTimescaleConfig",
-    "World",
-    "certify",
-    "diff",
-    "distill",
-    "export_policy",
-    "load_agent",
-]
-
-
-def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> Agent:
-    """Load an agent of whatever class from a file or a run folder.
-
-    Parameters
-    ----------
-    path : str or Path
-        What the agent's ``save`` was given.
-    env : str or gymnasium.Env, optional
-        To train or evaluate in. By default the environment is made from its id when needed.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is nothing.
-    ValueError
-        If the file is damaged, or of something else, or ``env`` has other spaces.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> agent = FittedQAgent("CartPole-v1", seed=0).learn(500)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     agent.save(folder)
-    ...     load_agent(folder).num_timesteps
-    500
-    """
-    from oda_rl.agents.base import files
-    from oda_rl.files.schema import InvalidFileError
-
-    kinds: dict[str, type[Agent]] = {
-        kind.__name__: kind
-        for kind in (FittedQAgent, CodevectorAgent, ModelAgent, TwoTimescaleAgent)
-    }
-    file, metadata, arrays = files.read(Path(path))
-    found = str(metadata.get("kind"))
-    if found not in kinds:
-        raise InvalidFileError(
-            f"path is {str(path)!r}, which holds {found!r}: it must hold an agent"
-        )
-    return files.restored(kinds[found], file, metadata, arrays, env)
+_SOURCES = {
+    "base.actors": ["Actors"],
+    "base.agent": ["Agent"],
+    "certifying": ["certify"],
+    "distilling.distil": ["Distilled", "distill"],
+    "fitted.agent": ["FittedQAgent"],
+    "fitted.codevectors": ["CodevectorAgent"],
+    "fitting.settings": ["FittedQConfig"],
+    "loading": ["load_agent"],
+    "model.agent": ["ModelAgent"],
+    "model.settings": ["ModelConfig"],
+    "offline": ["Transitions"],
+    "partitions.base": ["Partition"],
+    "partitions.gmm": ["GMMPartition"],
+    "partitions.grid": ["GridPartition"],
+    "partitions.infex": ["InfexPartition"],
+    "partitions.som": ["SOMPartition"],
+    "policies.cells": ["CellPolicy"],
+    "policies.explaining": ["Explanation"],
+    "policies.export": ["export_policy"],
+    "policies.rules": ["RulePolicy"],
+    "review": ["diff"],
+    "two_timescale.agent": ["TwoTimescaleAgent"],
+    "two_timescale.settings": ["TwoTimescaleConfig"],
+    "worlds.world": ["World"],
+}
+_LAZY = {name: module for module, names in _SOURCES.items() for name in names}
+__all__ = sorted(_LAZY)
+__getattr__, __dir__ = offer(__name__, _LAZY)

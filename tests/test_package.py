@@ -55,7 +55,7 @@ def run(*arguments, python=sys.executable, **options):
 
 def test_imports_load_nothing_heavy():
     loaded = "print(*{name.split('.')[0] for name in sys.modules});"
-    code = f"import sys, oda_rl; {loaded} import oda_rl.agents; {loaded}"
+    code = f"import sys, oda_rl; {loaded} from oda_rl.agents import *; {loaded}"
     first, second = (set(line.split()) for line in run("-c", code).splitlines())
     assert HEAVY.isdisjoint(first)
     assert second.isdisjoint({"torch", "matplotlib", "sklearn", "stable_baselines3", "pygame"})

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -202,6 +201,8 @@ def _evenly(begin: int, end: int, max_n: int) -> IntArray:
 
 def _gaps(steps: _Steps, asked: IntArray, others: IntArray) -> FloatArray:
     """Return squared distances of steps, rows of ``steps``; infinite where actions differ."""
+    from scipy.spatial.distance import cdist  # loads slowly, and few trainings need it
+
     gaps = cdist(steps.places[asked], steps.places[others], "sqeuclidean")
     gaps[steps.actions[asked, None] != steps.actions[others]] = np.inf
     return np.asarray(gaps)

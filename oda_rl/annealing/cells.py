@@ -25,7 +25,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, larger, spliced
@@ -105,7 +104,15 @@ def prune_and_merge(
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
     alive = masses >= min_mass
     alive[masses.argmax()] = True
-    return merge(cells, n_cells, alive, cdist(means, means, "sqeuclidean") < merge_below)
+    return merge(cells, n_cells, alive, _squared_distances(means) < merge_below)
+
+
+def _squared_distances(codevectors: FloatArray) -> FloatArray:
+    """Return those of all pairs, shape (m, m); scipy has them, too, but loads slowly."""
+    squares = np.zeros((len(codevectors), len(codevectors)))
+    for column in codevectors.T:
+        squares += (column[:, None] - column) ** 2
+    return squares
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
@@ -209,7 +216,7 @@ def ward_merge(
         As for :func:`prune_and_merge`; new cells are in the order of their first old one.
     """
     m, masses = len(masses), np.maximum(masses, TINY)
-    costs = cdist(codevectors, codevectors, "sqeuclidean")
+    costs = _squared_distances(codevectors)
     costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
     costs[groups[:, None] != groups] = np.inf
     np.fill_diagonal(costs, np.inf)
