@@ -31,18 +31,19 @@ TABLES: dict[str, str] = {
     "infex_density": "reproduce_infex.densities",
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
+DRAWN = (
+    "bifurcation", "clusterer", "densities", "figure5", "learning", "map_lvq", "metric",
+    "partition", "regressor_tree",
+)  # fmt: skip
 FIGURES = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
     "continuous": "benchmark_continuous",
-    "figure5": "figure5",
     "infex": "infex_toy",
-    "learning": "learning",
-    "metric": "metric",
     "mixture_density": "reproduce_sgd_gmm_density",
     "mixture_grid": "reproduce_sgd_gmm_grid",
-    "partition": "partition",
     "suite": "benchmark_suite",
+    **dict(zip(DRAWN, DRAWN, strict=True)),
 }
 _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -82,6 +83,8 @@ def main() -> None:
         for path in (ROOT / f"results/{made}{ending}" for ending in (".png", ".gif")):
             if path.is_file():
                 shutil.copy(path, ROOT / f"docs/figures/{name}{path.suffix}")
+    if (logo := ROOT / "results/logo.svg").is_file():
+        shutil.copy(logo, ROOT / "docs/_static")
     print(f"written: {', '.join(different) or 'nothing'}")
 
 

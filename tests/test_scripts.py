@@ -427,6 +427,7 @@ def test_figure5_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_script_of_pictures(load_script, tmp_path):
-    load_script("draw_policy").main()
-    for name in ("partition", "metric"):
+    load_script("draw_figures").main()
+    for name in ("partition", "metric", "bifurcation", "clusterer", "regressor_tree", "map_lvq"):
         assert (tmp_path / f"results/{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "results/logo.svg").read_text().count("<polygon") == 6

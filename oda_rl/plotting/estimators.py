@@ -28,7 +28,7 @@ from oda_rl.plotting.axes import (
 )
 
 _GREY = "#777777"
-_LABEL_WIDTH = 0.12  # of the axis
+_LABEL_WIDTH = 0.65  # inches
 _THIN = 6.0  # square root of the number of cells from which on lines and dots are thinner
 _CONTOURS = 12
 _DEPTH = 8.0  # range of log-densities that have colours of their own, below the maximum
@@ -55,8 +55,9 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
     if not levels:
         return ax
     for i in _not_overlapping(levels, ax):
+        n_cells = len(levels[i].codevectors)
         ax.annotate(
-            f"{len(levels[i].codevectors)} cells\nstep {levels[i].step:,}",
+            f"{n_cells} cell{'s' * (n_cells > 1)}\nstep {levels[i].step:,}",
             (levels[i].temperature, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(0, -2),
@@ -120,12 +121,13 @@ def _not_overlapping(levels: History, ax: Axes) -> list[int]:
     """Return the indices of levels with room for a label: the last, and those far enough apart."""
     first, last = np.log(ax.get_xlim())
     labelled: list[int] = []
+    width = _LABEL_WIDTH * ax.figure.dpi / ax.get_window_extent().width
     free_until = np.inf
     for i in range(len(levels) - 1, -1, -1):
         place = (np.log(levels[i].temperature) - first) / (last - first)
         if place <= free_until:
             labelled.insert(0, i)
-            free_until = place - _LABEL_WIDTH
+            free_until = place - width
     return labelled
 
 
@@ -148,7 +150,7 @@ def plot_decision_regions(
     Parameters
     ----------
     model : classifier
-        Any fitted classifier; its ``codevectors_`` are drawn if it has them.
+        Any fitted classifier; its ``codevectors_`` are drawn if they have ``codevector_labels_``.
     X : array-like, shape (n, 2)
         Samples; at most 3000 are drawn.
     y : array-like, shape (n,)
@@ -157,7 +159,8 @@ def plot_decision_regions(
     ax = ax or new_axes(5.6, 5.0)[0]
     points, labels = in_plane(X), np.asarray(y)
     names = np.unique(np.concatenate([labels, getattr(model, "classes_", labels)]))
-    codevectors = np.asarray(getattr(model, "codevectors_", np.empty((0, 2))))
+    labelled = hasattr(model, "codevector_labels_")  # those of a tree have no class
+    codevectors = np.asarray(model.codevectors_ if labelled else np.empty((0, 2)))
     ranges = window_of(points, codevectors)
     regions = np.searchsorted(names, model.predict(grid(ranges)))
     draw_regions(ax, ranges, regions, class_colors(np.arange(len(names))))

@@ -1,0 +1,102 @@
+"""Figures of the pages: a policy's cells, metric and bifurcation, the estimators, and the logo.
+
+Run: python scripts/draw_figures.py
+Writes results/NAME.png and results/logo.svg. Agents learn BartoCartPole, estimators data of two
+features; every seed is 0.
+"""
+
+import numpy as np
+from common.experiment import RESULTS, Experiment, say
+from matplotlib.axes import Axes
+from scipy.spatial import Voronoi
+from sklearn.datasets import make_blobs, make_circles, make_moons
+
+import oda_rl
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.plotting.agents import plot_metric, plot_partition
+from oda_rl.plotting.axes import COLORS, new_axes
+from oda_rl.plotting.estimators import plot_bifurcation, plot_clusters, plot_decision_regions
+
+BARTO = "oda_rl/BartoCartPole-v0"
+MOONS = make_moons(1500, noise=0.15, random_state=0)
+CIRCLES = make_circles(1500, noise=0.08, factor=0.5, random_state=0)
+
+
+def draw_policies() -> None:
+    online = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
+    fitted = FittedQAgent(BARTO, seed=0).learn(20_000)
+    visited = online.visited_states(2_000, seed=0)
+    Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
+    Experiment("bifurcation").save(plot_bifurcation(online.history))
+    Experiment("metric").save(plot_metric(fitted))
+
+
+def draw_clusterer(left: Axes, right: Axes) -> None:
+    X, _ = make_blobs(2000, centers=6, cluster_std=0.8, random_state=7)
+    model = oda_rl.ODAClusterer("auto", random_state=0).fit(X)
+    plot_bifurcation(model.history_, ax=left)
+    plot_clusters(model, X, ax=right)
+
+
+def draw_regressor_tree(left: Axes, right: Axes) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 6.0, (400, 1))
+    y, line = np.sin(x[:, 0] ** 1.5) + rng.normal(scale=0.2, size=400), np.linspace(0.0, 6.0, 500)
+    left.plot(x, y, ".", color="0.7", markersize=3)
+    for local_model, color in zip(("constant", "linear"), COLORS[:2], strict=True):
+        model = oda_rl.ODARegressor(20, local_model=local_model, random_state=0).fit(x, y)
+        left.plot(line, model.predict(line[:, None]), color=color, label=local_model)
+    left.legend(frameon=False)
+    left.set_title("Regression in 20 cells", loc="left")
+    plot_decision_regions(
+        oda_rl.ODATreeClassifier(random_state=0).fit(*CIRCLES), *CIRCLES, ax=right
+    )
+
+
+def draw_map_lvq(left: Axes, right: Axes) -> None:
+    net = oda_rl.SOM((12, 6), random_state=0).fit(MOONS[0]).codevectors_.reshape(12, 6, 2)
+    left.plot(*MOONS[0].T, ".", color="0.8", markersize=2)
+    for lines in (net, net.swapaxes(0, 1)):
+        left.plot(lines[:, :, 0], lines[:, :, 1], color=COLORS[0], linewidth=1)
+    left.set_title("A map of 12 by 6 codevectors", loc="left")
+    plot_decision_regions(oda_rl.LVQ(8, random_state=0).fit(*MOONS), *MOONS, ax=right)
+
+
+def draw_densities(left: Axes, right: Axes) -> None:
+    classifier = oda_rl.DensityClassifier(random_state=0).fit(*CIRCLES)
+    plot_decision_regions(classifier, *CIRCLES, ax=left)
+    detector = oda_rl.DensityOutlierDetector(contamination=0.03, random_state=0).fit(MOONS[0])
+    plot_decision_regions(detector, MOONS[0], detector.predict(MOONS[0]), ax=right)
+
+
+def draw_logo() -> None:
+    """Write six clusters of the half moons as a square of polygons."""
+    model = oda_rl.ODAClusterer(6, random_state=0).fit(MOONS[0])
+    low, high = MOONS[0].min(axis=0), MOONS[0].max(axis=0)
+    places = (model.cluster_centers_ - low) / (high - low)
+    mirrored = [places]  # at each side of the square, so that cells end there
+    for axis in range(2):
+        mirrored += [np.where(np.arange(2) == axis, 2.0 * side - places, places) for side in (0, 1)]
+    diagram = Voronoi(np.concatenate(mirrored))
+    shapes = []
+    for cell, color in enumerate(COLORS[:6]):
+        corners = 32.0 * diagram.vertices[diagram.regions[diagram.point_region[cell]]]
+        points = " ".join(f"{x:.1f},{32.0 - y:.1f}" for x, y in corners)
+        shapes.append(f'<polygon points="{points}" fill="{color}" stroke="#fff" stroke-width="1"/>')
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+    path = RESULTS / "logo.svg"
+    path.write_text("\n".join([svg, *shapes, "</svg>\n"]), encoding="utf-8")
+    say(f"written: {path}")
+
+
+def main() -> None:
+    draw_policies()
+    for draw in (draw_clusterer, draw_regressor_tree, draw_map_lvq, draw_densities):
+        axes = new_axes(10.0, 4.4, 2)
+        draw(*axes)
+        Experiment(draw.__name__.removeprefix("draw_")).save(axes[0])
+    draw_logo()
+
+
+if __name__ == "__main__":
+    main()
