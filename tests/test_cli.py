@@ -1,8 +1,10 @@
 """The oda-rl command."""
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stdout
 
 import gymnasium as gym
 import numpy as np
@@ -31,7 +33,7 @@ FILES = {
     "model": COMMON,
 }
 AGENTS = {"fitted": FittedQAgent, "two-timescale": TwoTimescaleAgent, "model": ModelAgent}
-STEPS = {"fitted": 4_000, "two-timescale": 30_000, "model": 500}
+STEPS = {"fitted": 4_000, "two-timescale": 30_000, "model": 300}
 
 
 @pytest.fixture(scope="module", params=AGENTS)
@@ -39,23 +41,48 @@ def algo(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory, algo):
-    folder = tmp_path_factory.mktemp("runs") / "x"
-    arguments = ["--env-id", "CartPole-v1", "--seed", "0", "--total-timesteps", str(STEPS[algo])]
-    few = ["--n-eval-episodes", "3"]
-    assert main(["train", "--algo", algo, *arguments, *few, "--out", str(folder)]) == 0
+def train(algo, folder, *arguments):
+    assert main(["train", "--algo", algo, *arguments, "--out", str(folder)]) == 0
     return folder
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, algo):
+    """A run folder, and what the command has printed."""
+    folder, printed = tmp_path_factory.mktemp("runs") / "x", io.StringIO()
+    with redirect_stdout(printed):
+        train(algo, folder, "--seed", "0", "--total-timesteps", str(STEPS[algo]))
+    return folder, printed.getvalue()
+
+
+@pytest.fixture
+def run(trained):
+    return trained[0]
+
+
+@pytest.fixture(scope="module")
+def short_run(tmp_path_factory):
+    """The folder of a training too short for a metric."""
+    folder = tmp_path_factory.mktemp("short") / "run"
+    arguments = ["--total-timesteps", "100", "--n-eval-episodes", "1"]
+    return train("two-timescale", folder, *arguments)
 
 
 def test_train_with_another_partition(tmp_path, capsys):
     out = tmp_path / "run"
     arguments = ["--partition", "som", "--total-timesteps", "3000", "--n-eval-episodes", "3"]
-    assert main(["train", "--algo", "two-timescale", *arguments, "--out", str(out)]) == 0
+    train("two-timescale", out, *arguments)
     assert main(["evaluate", str(out), "--episodes", "3"]) == 0
-    assert main(["plot", str(out)]) == 0
-    assert (out / "partition.png").exists()
     assert "what the value depends on" in capsys.readouterr().out
+    figures = sorted(out.glob("*.png"))
+    assert out / "partition.png" in figures
+    for path in figures:
+        path.unlink()
+    assert main(["plot", str(out)]) == 0
+    printed = capsys.readouterr().out
+    for path in figures:
+        assert path.stat().st_size > 5000
+        assert path.name in printed
 
 
 def test_train_writes_a_run_folder(run, algo):
@@ -74,16 +101,13 @@ def test_train_gives_the_same_agent_as_python(run, algo):
     np.testing.assert_array_equal(load_agent(run).q_values, agent.q_values)
 
 
-def test_train_prints_tables(algo, tmp_path, capsys):
-    steps = min(STEPS[algo], 2000)
-    arguments = ["--algo", algo, "--total-timesteps", str(steps), "--out", str(tmp_path / "run")]
-    assert main(["train", *arguments]) == 0
-    out = capsys.readouterr().out
-    for text in (f"{steps:,}", "cells", "mean", "median", "min", "training time", "run"):
+def test_train_prints_tables(algo, trained):
+    run, out = trained
+    for text in (f"{STEPS[algo]:,}", "cells", "mean", "median", "min", "training time", "run"):
         assert text in out
     assert "100 greedy episodes" in out
     if algo == "model":
-        assert f"the rule: {load_agent(tmp_path / 'run').rules()}" in out
+        assert f"the rule: {load_agent(run).rules()}" in out
         assert "the model is trusted" in out
         return
     table = out[out.index("what the value depends on") :]
@@ -91,11 +115,8 @@ def test_train_prints_tables(algo, tmp_path, capsys):
         assert name in table
 
 
-def test_a_training_too_short_for_a_metric(tmp_path, capsys):
-    arguments = ["--algo", "two-timescale", "--total-timesteps", "100"]
-    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 0
-    assert "what the value depends on" not in capsys.readouterr().out
-    assert {path.name for path in (tmp_path / "run").iterdir()} == COMMON
+def test_a_training_too_short_for_a_metric(short_run):
+    assert {path.name for path in short_run.iterdir()} == COMMON
 
 
 def test_evaluate(run, capsys):
@@ -103,18 +124,6 @@ def test_evaluate(run, capsys):
     returns = load_agent(run).evaluate(7, seed=0)  # the seed of the training
     expected = f"7 greedy episodes, seed 0: mean {returns.mean():.1f}, median"
     assert expected in capsys.readouterr().out
-
-
-def test_plot(run, capsys):
-    names = [path.name for path in run.glob("*.png")]
-    assert "partition.png" in names
-    for name in names:
-        (run / name).unlink()
-    assert main(["plot", str(run)]) == 0
-    out = capsys.readouterr().out
-    for name in names:
-        assert (run / name).stat().st_size > 5000
-        assert name in out
 
 
 def test_options_come_from_the_configuration(tmp_path):
@@ -129,11 +138,13 @@ def test_options_come_from_the_configuration(tmp_path):
         ),
     }
     for algo, (more, expected) in own.items():
-        steps = ["--total-timesteps", "300", "--n-eval-episodes", "2"]
-        folder = tmp_path / algo
-        assert main(["train", "--algo", algo, *steps, *more, "--out", str(folder)]) == 0
-        config = json.loads((folder / "config.json").read_text())["config"]
-        assert {name: config[name] for name in expected} == expected
+        config = parse(["train", "--algo", algo, *more]).config
+        assert {name: getattr(config, name) for name in expected} == expected
+    more, expected = own["fitted"]
+    steps = ["--total-timesteps", "300", "--n-eval-episodes", "2"]
+    folder = train("fitted", tmp_path / "run", *steps, *more)
+    config = json.loads((folder / "config.json").read_text())["config"]
+    assert {name: config[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("form", [["--algo", "{}"], ["--algo={}"]])
@@ -210,8 +221,8 @@ def test_help_explains_every_option(algo, own, capsys):
         ([], "train"),
     ],
 )
-def test_bad_input_is_named_and_has_exit_code_2(arguments, message, run, tmp_path, capsys):
-    arguments = [argument.format(run=run) for argument in arguments]
+def test_bad_input_is_named_and_has_exit_code_2(arguments, message, short_run, tmp_path, capsys):
+    arguments = [argument.format(run=short_run) for argument in arguments]
     out = ["--out", str(tmp_path / "out")] if arguments[:1] == ["train"] else []
     assert main([*arguments, *(out if "--out" not in arguments else [])]) == 2
     error = capsys.readouterr().err
@@ -265,7 +276,7 @@ def test_ctrl_c_saves_what_was_learned(env_id, algo, tmp_path):
     AGENTS[algo](env_id, seed=0).learn(1200)  # compiles, so that the command need not
     folder = tmp_path / "run"
     command = [sys.executable, "-c", PRESS_CTRL_C, "train", "--env-id", env_id, "--algo", algo]
-    command += ["--total-timesteps", "2000000000", "--out", str(folder)]
+    command += ["--total-timesteps", "2000000000", "--n-eval-episodes", "1", "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 130, done.stderr
     assert "Interrupted after" in done.stdout
@@ -377,8 +388,8 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
         ("env_spec", {"kwargs": {"command": "rm"}, "id": "Unknown-v0"}),
     ],
 )
-def test_a_configuration_imports_nothing(name, value, run, tmp_path, capsys):
-    config = json.loads((run / "config.json").read_text())
+def test_a_configuration_imports_nothing(name, value, short_run, tmp_path, capsys):
+    config = json.loads((short_run / "config.json").read_text())
     config["env_id"] = "evil_module:There-v0"
     if name == "env_id":
         config["env_id"] = value
@@ -434,9 +445,7 @@ def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path
     ("env_id", "steps", "fails"), [("MountainCar-v0", "1000", True), ("CartPole-v1", "5000", False)]
 )
 def test_a_training_that_fails_says_so(tmp_path, capsys, env_id, steps, fails):
-    out = str(tmp_path / "run")
-    arguments = ["--algo", "fitted", "--env-id", env_id, "--total-timesteps", steps, "--out", out]
-    assert main(["train", *arguments]) == 0
+    train("fitted", tmp_path / "run", "--env-id", env_id, "--total-timesteps", steps)
     printed = " ".join(capsys.readouterr().out.split())
     assert ("not better than random play: mean return -200 against -200" in printed) == fails
     assert ("ModelAgent" in printed) == fails

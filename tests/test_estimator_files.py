@@ -19,6 +19,7 @@ KINDS = [kind for kind in EXPORTED if issubclass(kind, BaseEstimator)]
 SETTINGS = {
     "BatchDeterministicAnnealing": {"n_clusters": 5},
     "ConvexClustering": {"bandwidth": 0.3},
+    "DistributedODAClassifier": {"n_clusters": 4},
     "DistributedODAClusterer": {"n_clusters": 4},
     "DistributedGaussianMixture": {"n_components": 4},
     "INFEX": {"bandwidth": 0.3},
@@ -27,6 +28,9 @@ SETTINGS = {
     "ODAClassifier": {"n_clusters": 4},
     "ODAClusterer": {"n_clusters": 4},
     "ODARegressor": {"n_clusters": 4},
+    "ODATreeClassifier": {"max_depth": 2},
+    "ODATreeClusterer": {"max_depth": 2},
+    "ODATreeRegressor": {"max_depth": 2},
     "SGDGaussianMixture": {"n_components": 4},
     "SOM": {"shape": [3, 4]},
     "StochasticEMGaussianMixture": {"n_components": 4},
