@@ -55,24 +55,20 @@ def main() -> int:
     print(f"licences: {len(found)} dependencies")
     with tempfile.TemporaryDirectory() as folder:
         pins = Path(folder, "requirements.txt")
-        pins.write_text(
-            "".join(f"{o.name}=={o.version.partition('+')[0]}\n" for o in found.values())
-        )
-        tool = [
-            str(Path(sys.executable).with_name("uv")),
-            "tool",
-            "run",
-            *COMMAND.split(),
-            str(pins),
-        ]
+        words = (f"{o.name}=={o.version.partition('+')[0]}\n" for o in found.values())
+        pins.write_text("".join(words))
+        tool = [Path(sys.executable).with_name("uv"), "tool", "run", *COMMAND.split(), pins]
         try:
             run = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
             packages = json.loads(run.stdout)["dependencies"]
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             print(f"vulnerabilities: not looked up ({type(error).__name__}: {str(error)[:200]})")
         else:
+            unknown = [p["skip_reason"] for p in packages if "skip_reason" in p]
             flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
             print(f"vulnerabilities: {len(flaws)} known")
+            if unknown:
+                print(f"    {len(unknown)} of {len(packages)} packages not looked up: {unknown[0]}")
             faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
     print("".join(f"    {fault}\n" for fault in faults), end="")
     return int(bool(faults))
