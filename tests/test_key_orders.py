@@ -108,9 +108,9 @@ def test_files_keep_the_policy(agents, tmp_path):
             loaded = load_agent(file, env=Keyed(other))
             assert actions(loaded) == decided
             assert agent.evaluate(5, env=Keyed(other), seed=3).tolist() == returns
-        loaded = load_agent(file)
-        loaded.env = Keyed(1)
-        assert actions(loaded.learn(300)) == actions(load_agent(file, env=Keyed(2)).learn(300))
+    loaded = load_agent(file)
+    loaded.env = Keyed(1)
+    assert actions(loaded.learn(300)) == actions(load_agent(file, env=Keyed(2)).learn(300))
 
 
 def test_exports_and_explanations_are_the_same(agents, tmp_path):

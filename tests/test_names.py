@@ -129,9 +129,10 @@ def test_bad_names_are_refused(make, message):
 
 
 def test_the_command_takes_names_once(tmp_path, capsys):
-    words = ["--names", *"abcd", "--action-names", "west", "east", "--total-timesteps", "300"]
+    words = ["--names", *"abcd", "--action-names", "west", "east", "--total-timesteps", "250"]
     out = ["--out", str(tmp_path / "run")]
-    assert main(["train", "--algo", "model", *words, *out, "--n-eval-episodes", "2"]) == 0
+    few = ["--n-eval-episodes", "2", "--generations", "2"]
+    assert main(["train", "--algo", "model", *words, *out, *few]) == 0
     assert "west" in capsys.readouterr().out
     assert main(["explain", str(tmp_path / "run"), "--steps", "100"]) == 0
     assert "east" in capsys.readouterr().out

@@ -240,19 +240,19 @@ def walks(n, seed, actions=(0, 1)):
 
 @pytest.fixture(scope="module")
 def walker():
-    return FittedQAgent(WALK, seed=0).fit(walks(1500, 0))
+    return FittedQAgent(WALK, seed=0).fit(walks(1000, 0))
 
 
 def test_a_log_is_enough_without_an_environment(walker):
     assert walker.env is None
-    assert walker.num_timesteps == 1500
+    assert walker.num_timesteps == 1000
     assert (walker.predict(np.linspace(0.1, 0.9, 9)[:, None])[0] == 1).all()
     with pytest.raises(ValueError, match="env is None: set agent.env"):
         walker.learn(10)
 
 
 def test_the_same_seed_fits_the_same_policy(walker, tmp_path):
-    again = FittedQAgent(WALK, seed=0).fit(tuple(walks(1500, 0)))
+    again = FittedQAgent(WALK, seed=0).fit(tuple(walks(1000, 0)))
     np.testing.assert_array_equal(again.policy.models, walker.policy.models)
     walker.save(tmp_path / "agent.zip")
     loaded = FittedQAgent.load(tmp_path / "agent.zip")
@@ -261,7 +261,7 @@ def test_the_same_seed_fits_the_same_policy(walker, tmp_path):
 
 
 def test_actions_that_are_not_in_the_log_are_not_taken():
-    log = walks(1500, 1, actions=(0, 0, 0, 1))
+    log = walks(1000, 1, actions=(0, 0, 0, 1))
     left = log[1] == 0
     only_left = FittedQAgent(WALK, seed=0).fit([column[left] for column in log])
     assert (only_left.predict(np.linspace(0.1, 0.9, 9)[:, None])[0] == 0).all()
@@ -284,8 +284,8 @@ def test_learning_goes_on_from_a_log():
     agent = FittedQAgent("CartPole-v1", seed=0).fit([column[:400] for column in log])
     agent.fit([column[400:] for column in log])
     assert agent.visits.sum() == 600
-    agent.learn(1000)
-    assert agent.num_timesteps == 1600
+    agent.learn(600)
+    assert agent.num_timesteps == 1200
     assert len(agent.history) > 2
 
 
@@ -328,7 +328,7 @@ def ruled(n, seed):
 
 
 def test_with_equal_rewards_the_policy_is_the_behaviour():
-    place, actions, rewards, *rest = ruled(2000, 3)
+    place, actions, rewards, *rest = ruled(1500, 3)
     agent = FittedQAgent(PLANE, seed=0).fit((place, actions, 0.0 * rewards, *rest))
     others, wanted, *_ = ruled(500, 4)
     assert (agent.predict(others)[0] == wanted).mean() > 0.95
@@ -382,5 +382,5 @@ def test_a_log_in_which_every_step_terminates(kind, actions):
 @pytest.mark.slow
 def test_a_policy_fitted_to_an_experts_log_is_about_as_good():
     agent = FittedQAgent("CartPole-v1", seed=0)
-    agent.fit(cartpole_log(2000, lambda x: x @ [0.1, 0.3, 5.0, 1.0] > 0.0))
+    agent.fit(cartpole_log(1200, lambda x: x @ [0.1, 0.3, 5.0, 1.0] > 0.0))
     assert agent.evaluate(20, seed=1).mean() > 475.0

@@ -184,7 +184,7 @@ def test_sample_by_sample_is_the_same_as_blocks(kind, divergence):
     labels[-1500:][points[-1500:, 2] > 10] = 3  # a new class on the way
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(points))
     whole = clone(model).partial_fit(points, labels, sample_weight=weights)
-    edges = np.r_[0:100, 100:1300:7, 1300:1500, 1500:3000:50, 3000]
+    edges = np.r_[0:40, 40:1300:21, 1300:1340, 1340:3000:50, 3000]
     for begin, end in itertools.pairwise(edges):
         rows = slice(begin, end)
         model.partial_fit(points[rows], labels[rows], sample_weight=weights[rows])
@@ -453,13 +453,13 @@ def waves(n, seed=0):
     ("local_model", "least", "streamed"), [("linear", 0.98, 0.98), ("constant", 0.93, 0.9)]
 )
 def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, streamed, tmp_path):
-    points, targets = waves(4000)
+    points, targets = waves(3000)
     fresh, truth = waves(500, seed=1)
     settings = {"local_model": local_model, "random_state": 0}
     model = ODATreeRegressor(**settings).fit(points, targets)
     assert model.score(fresh, truth) > least
     stream = ODATreeRegressor(**settings)
-    for rows in np.array_split(np.arange(4000), 3):
+    for rows in np.array_split(np.arange(3000), 3):
         stream.partial_fit(points[rows], targets[rows])
         stream.save(tmp_path / "tree.zip")
         stream = ODATreeRegressor.load(tmp_path / "tree.zip")
