@@ -18,7 +18,7 @@ from oda_rl.runs.parallel import attempt
 
 BARTO = "oda_rl/BartoCartPole-v0"
 
-QUICK = {"generations": 2, "population": 8, "starts": 4}
+QUICK = {"generations": 2, "population": 8, "starts": 4, "plan_every": 0.5}
 
 
 def quick(kind):

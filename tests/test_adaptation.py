@@ -12,7 +12,6 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
 from oda_rl.agents.environments.spaces import Native, action_choices
-from oda_rl.command.cli import main
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -215,7 +214,7 @@ def test_the_cliff_is_learned_as_a_table():
 )  # fmt: skip
 def test_files_and_users_loops(kind, env_id, tmp_path):
     env = gym.make(env_id)
-    agent = kind(env, seed=0, action_bins=3).learn(steps_for(kind, 1000, 400))
+    agent = kind(env, seed=0, action_bins=5).learn(steps_for(kind, 1000, 400))
     steps = agent.num_timesteps
     assert agent.env is env
     agent.save(tmp_path / "a.zip")
@@ -235,15 +234,6 @@ def test_files_and_users_loops(kind, env_id, tmp_path):
     assert other.num_timesteps == agent.num_timesteps == steps + 200
     with pytest.raises(ValueError, match="trained with"):
         kind.load(tmp_path / "a.zip", env="CartPole-v1")
-
-
-@pytest.mark.slow
-def test_continuous_actions_train_from_the_command_line(tmp_path, capsys):
-    out = tmp_path / "run"
-    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--action-bins", "3"]
-    assert main(["train", *arguments, "--n-eval-episodes", "2", "--out", str(out)]) == 0
-    assert main(["evaluate", str(out), "--episodes", "2"]) == 0
-    assert "return over 2 greedy episodes" in capsys.readouterr().out
 
 
 @kinds

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import QUICK
 
 from oda_rl import plotting
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
@@ -170,7 +171,7 @@ def test_figures_before_anything_was_learned(tmp_path):
 
 @pytest.mark.parametrize("env_id", ["MountainCar-v0", "Pendulum-v1"])
 def test_figures_of_a_rule(env_id, tmp_path):
-    agent = ModelAgent(env_id, seed=0, generations=2).learn(500)
+    agent = ModelAgent(env_id, seed=0, **QUICK).learn(400)
     paths = write_figures(agent, tmp_path)
     assert {path.stem for path in paths} == {"learning_curve", "partition"}
     visited = agent.visited_states(100, seed=0)
