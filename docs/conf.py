@@ -1,5 +1,6 @@
 """The site: ``make docs`` builds it, and takes warnings for errors."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from sphinx.addnodes import pending_xref
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -71,6 +73,38 @@ def _visit_math(writer: Any, node: Any) -> None:
     raise nodes.SkipNode
 
 
+_WORDS = re.compile(
+    r"\b(cell|codevector|partition|temperature|bifurcation|lineage|metric|confirm|rule|exemplar)"
+    r"(?:s|ed|ation)?\b",
+    re.IGNORECASE,
+)
+_NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.table | nodes.raw | pending_xref
+
+
+def _link_words(app: Any, page: Any) -> None:
+    """Link the first use of each word of the glossary on a page of the guide."""
+    if app.env.docname == "glossary":
+        for row in page.findall(nodes.row):
+            row["ids"].append(f"word-{row[0].astext()}")
+    if "/" in app.env.docname or app.env.docname == "glossary":
+        return
+    linked: set[str] = set()
+    for text in list(page.findall(nodes.Text)):
+        around, parts, done = text.parent, [], 0
+        while around is not None and not isinstance(around, _NOT_LINKED):
+            around = around.parent
+        for word in _WORDS.finditer(text) if around is None else ():
+            name = word[1].lower()
+            if name not in linked:
+                linked.add(name)
+                target = {"refuri": f"glossary.html#word-{name}", "classes": ["word"]}
+                link = nodes.reference("", word[0], internal=True, **target)
+                parts += [nodes.Text(text[done : word.start()]), link]
+                done = word.end()
+        if parts:
+            text.parent.replace(text, [*parts, nodes.Text(text[done:])])
+
+
 def _write_report(app: Any) -> None:
     """Learn a cart-pole, and write the page of its policy, which the front page shows."""
     command = Path(sys.executable).with_name("oda-rl")
@@ -82,6 +116,7 @@ def _write_report(app: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    """Let formulas be written so, and the policy be made."""
+    """Write formulas as MathML, link the glossary, and make the policy."""
+    app.connect("doctree-read", _link_words)
     app.connect("builder-inited", _write_report)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))

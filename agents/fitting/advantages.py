@@ -316,7 +316,7 @@ def iterate(
     rounds: int,
     config: FittedQConfig,
 ) -> Iterated:
-    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    """Repeat sweeps of fitted Q-iteration, at most ``rounds`` times."""
     own, near, near_weights, moments = rows
     n = len(own.points)
     values = np.full(n, hopes.prior) if values is None else values

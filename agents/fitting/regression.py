@@ -317,7 +317,7 @@ def iterate(
     rounds: int,
     config: FittedQConfig,
 ) -> Iterated:
-    """Repeat sweeps of fitted Q-iteration, at most so many ``rounds``."""
+    """Repeat sweeps of fitted Q-iteration, at most ``rounds`` times."""
     n, low, high = len(rows.points), belief.low, belief.high
     if values is None:
         values = np.full(n, belief.prior)

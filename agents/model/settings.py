@@ -46,4 +46,4 @@ class ModelConfig(Checked):
     100."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
-    """Discretise each component of a continuous action into so many values; at least 2, or None."""
+    """Number of values into which each component of a continuous action is discretised; at least 2."""

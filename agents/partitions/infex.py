@@ -36,7 +36,7 @@ class InfexSettings(Checked):
     again."""
 
     infex_max_cells: Annotated[int, at_least(1)] = 64
-    """Exemplars: at most so many are cells, those of the largest weights."""
+    """Maximum number of cells: the exemplars with the largest weights."""
 
 
 class InfexPartition(BuiltIn):

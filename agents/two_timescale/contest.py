@@ -29,7 +29,7 @@ BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
 TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.2, 0.1, 0.05  # of all steps
-STUBBORN = 8  # of so many trials that promise nothing one is made
+STUBBORN = 8  # every eighth trial without prospects takes place
 TRIAL_PAUSE = 0.5  # in episodes of the longest length
 CHECK_BELOW = 0.5  # standard deviations
 FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
@@ -97,7 +97,7 @@ class Contest(State):
     """Number of times that the delivered policy has changed."""
 
     def __init__(self, n_actions: int) -> None:
-        """Begin, with so many actions, of which a few are tried as constants."""
+        """Begin, with a few of the actions as constant candidates."""
         super().__init__(np.zeros(self.size, dtype=np.uint8))
         n = min(n_actions, MAX_CONSTANTS)
         self.actions = np.linspace(0, n_actions - 1, n).astype(int).tolist()
@@ -119,7 +119,7 @@ class Contest(State):
         self.learning.note(episode_return, RETURN_MEMORY)
 
     def begin(self, steps: int) -> int:
-        """Begin a trial if one is due after so many steps; returns its kind."""
+        """Begin a trial if one is due after these steps; return its kind."""
         learning, best = self.learning, self.best
         if self.kind:
             return NONE

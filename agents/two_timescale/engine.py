@@ -40,7 +40,7 @@ RECENT = 1_000  # observations that the metric is learned from
 ROUND = 100  # steps from one slow step to the next
 FULL = 0.9  # share of the cells that ends cooling
 SPLIT_SAMPLES = 30.0
-ROOM = 16  # one cell in so many is given up in a slow step, at most, for later births
+ROOM = 16  # a slow step gives up at most one cell in 16 for later births
 HEATING = 1.005  # where there is no such cell
 IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after birth
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
@@ -150,7 +150,7 @@ class OnlineEngine(Engine):
         self._open()
 
     def _make_envs(self, count: int) -> None:
-        """Make named state for so many environments, in none of which anything has happened."""
+        """Make the named state of new environments."""
         self.raw, self._env_states = with_env_states(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
         self._raw_running = np.zeros(count * ql.Running.size, dtype=np.uint8)
@@ -251,7 +251,7 @@ class OnlineEngine(Engine):
         return len(self.points)
 
     def set_n_envs(self, count: int) -> None:
-        """Get ready to learn from so many environments at once, none of which has begun yet."""
+        """Prepare to learn from several new environments at once."""
         if count != self.n_envs:
             before = self.state
             self._make_envs(count)

@@ -50,7 +50,7 @@ class Annealed:
     cooling : float
         γ.
     every : int
-        N: it learns from one state in so many.
+        N: it learns from every N-th state.
     """
 
     def __init__(self, capacity: int, cooling: float, every: int) -> None:

@@ -45,7 +45,7 @@ class TwoTimescaleConfig(Checked):
     Both timescales have Robbins-Monro step sizes: a_t = max(min_step_size, step_size (1 + t /
     step_size_steps)^-step_exponent) of the values, and b_n = max(min_slow_step, (n +
     1)^-slow_exponent) of the n-th sample of a codevector. Exponents of 0 are constant steps, of 1
-    harmonic ones. The theory asks for b_n / a_n → 0, which ``print(agent)`` tells of.
+    harmonic ones. The theory requires b_n / a_n → 0; ``print(agent)`` shows the limit.
     """
 
     max_cells: Annotated[int, at_least(1), _FEW] = 256
@@ -61,7 +61,7 @@ class TwoTimescaleConfig(Checked):
     """Step size a_0 of the values at the start, relative to the squared norm of φ, in (0, 1]."""
 
     step_size_steps: Annotated[float, POSITIVE] = 50_000.0
-    """Steps over which it falls."""
+    """Steps after which it has halved, with an exponent of 1; positive."""
 
     step_exponent: Annotated[float, within("[0, 1]")] = 1.0
     """Exponent of the fast timescale, in [0, 1]."""
@@ -82,7 +82,7 @@ class TwoTimescaleConfig(Checked):
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
     hold: Annotated[int, at_least(1)] = 20
-    """In bold episodes a random action is held for fewer steps than this."""
+    """Bold episodes hold a random action for fewer steps than this."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
     """Factor of the temperature every 100 steps, while fewer than nine tenths of the cells are in
@@ -95,17 +95,17 @@ class TwoTimescaleConfig(Checked):
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
     """Distances between states: learned from the gradients of Q, in standard deviations of the
-    observation's components, or a symmetric positive semi-definite matrix. Cells of states and
-    actions have the action's components, in units of its box, behind the observation's."""
+    observation's components, or a symmetric positive semi-definite matrix. For cells of states and
+    actions it also has the action's components, in units of its box, after the observation's."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
-    """Values of each component of a continuous action, least to greatest; at least 2. None: cells
-    are of states and actions together, or, where another partition places them, five values."""
+    """Number of values of each component of a continuous action, evenly from lower to upper bound; at
+    least 2. None: cells of states and actions, or with another partition five values."""
 
     paper: bool = False
-    """Algorithm 2 as it is printed, with cells by Algorithm 1: one-step Q-learning of constant
-    values in hard cells, Euclidean distances, random actions that are not held, and no contest:
-    what learns is delivered. Some defaults change (``oda_rl.agents.two_timescale.paper``)."""
+    """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values in
+    hard cells, Euclidean distances, and random actions that are not held. The learning policy is
+    delivered. Some defaults change (``oda_rl.agents.two_timescale.paper``)."""
 
     warmup_steps: Annotated[int, at_least(2)] = 500
     """Random steps before learning, which give means and deviations; at least 2."""

@@ -140,7 +140,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         return divergences.is_euclidean(self.divergence)
 
     def _level_index(self, level: int | None, n_clusters: int | None) -> int:
-        """Index into ``history_`` of a level, or of the last with at most so many codevectors."""
+        """Index into ``history_`` of a level, or of the last with at most ``n_clusters`` codevectors."""
         check_is_fitted(self)
         if (level is None) == (n_clusters is None):
             raise ValueError("give either level or n_clusters")
@@ -247,7 +247,7 @@ class BaseODA(TakesSingle, CellEstimator):
         level : int, optional
             Index into ``history_``.
         n_clusters : int, optional
-            Instead: the last level with at most so many codevectors.
+            Instead: the last level with at most this many codevectors.
 
         Raises
         ------

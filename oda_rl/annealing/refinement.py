@@ -31,7 +31,7 @@ from oda_rl.divergences import SquaredEuclidean
 from oda_rl.quantization import kernels
 from oda_rl.samples import filled, holes, observed_shares
 
-_BREATH = 20  # one codevector in so many is added and removed at a time
+_BREATH = 20  # one in 20 codevectors is added and removed at a time
 _BREATHS = 10, 60, 150, 150, 150  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding

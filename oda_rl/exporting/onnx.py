@@ -314,7 +314,7 @@ def _normal_log_density(graph: Graph, model: ODAClusterer) -> Value:
     """Return the log-density of normal distributions at the codevectors, shape (n, 1)."""
     divergence, d = model._annealer.divergence, model.n_features_in_
     if divergence.kernel != QUADRATIC:
-        raise ValueError(f"more than 12 features vary: {divergence!r} has no density of so many")
+        raise ValueError(f"more than 12 features vary: the density of {divergence!r} needs at most 12")
     variance = model._distortion() / d
     logs = log_weights(model.weights_) - 0.5 * d * math.log(2.0 * math.pi * variance)
     logs += np.linalg.slogdet(divergence.embed(np.eye(d)))[1]

@@ -180,11 +180,11 @@ class Room(NamedTuple):
     gaps: FloatArray
     """Expected x - μ, shape (d,)."""
     places: IntArray
-    """Missing features, the first so many; shape (d,)."""
+    """Missing features come first; shape (d,)."""
     along: FloatArray
     """The expected gap along the eigenvectors, shape (d,)."""
     factor: FloatArray
-    """Cholesky factor of P_mm, shape (d, d), the first so many rows and columns."""
+    """Cholesky factor of P_mm, in the first rows and columns; shape (d, d)."""
     roots: FloatArray
     """Its inverse: the rows r have Σ r rᵀ = P_mm⁻¹."""
 

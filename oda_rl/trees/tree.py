@@ -2,7 +2,7 @@
 
 A node is a cell of its parent's codebook. It is a leaf, or has a codebook: a few codevectors,
 annealed (:class:`oda_rl.annealing.annealer.Annealer`) on the samples of that cell alone, in the
-features of its level, each with a child. In a stream these are the first so many samples, from
+features of its level, each with a child. In a stream these are the first samples, from
 which the children start.
 
 Statistics of nodes are in the full space, codevectors in the features of their level, both in the
