@@ -84,8 +84,8 @@ def observed(points: Array) -> Array:
     missing = holes(points)
     if missing is not None and missing.all(axis=1).any():
         raise ValueError(
-            f"X has no value in row {missing.all(axis=1).argmax()}: of each sample at least one "
-            "feature must be observed"
+            f"X has no value in row {missing.all(axis=1).argmax()}: each sample must have at "
+            "least one"
         )
     return points
 

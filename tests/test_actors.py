@@ -223,7 +223,7 @@ def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monke
 
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])
 def test_agents_without_actors(kind):
-    with pytest.raises(ValueError, match="workers is 2: .*plays itself; FittedQAgent"):
+    with pytest.raises(ValueError, match="workers is 2: .*has no actors; FittedQAgent"):
         kind("CartPole-v1", seed=0).learn(100, actors=Actors(2))
 
 

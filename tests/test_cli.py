@@ -189,7 +189,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "two-timescale", "--partition", "cubes"], "partition is 'cubes'"),
         (["train", "--partition", "oda"], "is an option of --algo two-timescale: algo is 'fitted'"),
         (["train", "--algo", "model", "--learning-rate", "0.1"], "other agents have no step sizes"),
-        (["train", "--out", "{run}"], "where a run is already: add --overwrite to replace it"),
+        (["train", "--out", "{run}"], "which already has a run: add --overwrite to replace it"),
         (["train", "--env-kwargs", "{{g: 1}}"], "which is not JSON"),
         (["train", "--env-kwargs", "[1]"], "it must be an object"),
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),

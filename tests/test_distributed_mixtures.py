@@ -241,7 +241,7 @@ def test_what_cannot_be_learned_from_is_refused():
     array, model = lazy(points), DistributedGaussianMixture(3)
     for value, row, message in (
         (np.inf, slice(1), "block 2: Input X contains infinity"),
-        (np.nan, slice(None), "block 2: X has no value in row 10: of each sample at least"),
+        (np.nan, slice(None), "block 2: X has no value in row 10: each sample must"),
         (1e200, slice(1), r"block 2: X holds 1e\+200: its values must be from -1e\+140"),
     ):
         bad = points.copy()

@@ -169,7 +169,7 @@ def test_numbers_that_single_precision_does_not_tell_apart(tmp_path):
             return self._far(super().step(action))
 
     agent = FittedQAgent(Far(spaces.Discrete(2)), seed=0).learn(1_000)
-    with pytest.raises(ValueError, match=r"start=16777216\): .*which tells numbers up to 16,777"):
+    with pytest.raises(ValueError, match=r"start=16777216\): .*which is exact up to 16,777"):
         export_policy(agent, tmp_path / "policy.h")
 
 

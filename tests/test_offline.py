@@ -304,9 +304,9 @@ def test_codevectors_of_actions_are_fitted_to_logs():
 
 
 def test_fitting_nothing_is_refused():
-    with pytest.raises(ValueError, match="transitions is None, and nothing is remembered"):
+    with pytest.raises(ValueError, match="transitions is None, and the memory is empty"):
         FittedQAgent(WALK).fit()
-    with pytest.raises(ValueError, match="nothing is remembered"):
+    with pytest.raises(ValueError, match="the memory is empty"):
         FittedQAgent(WALK).estimate_return()
     agent = FittedQAgent(WALK, seed=0)
     with pytest.raises(ValueError, match=r"actions\[0\] is 2"):

@@ -168,8 +168,8 @@ def _result(future: Any) -> Episode | None:
         episode: Episode = future.result()
     except KilledWorker as death:
         raise ChildProcessError(
-            f"workers: each of {death.allowed_failures + 1} actors that began the same episode "
-            "died in it, so the environment ends its process, or needs more memory than there is"
+            f"workers: an episode killed {death.allowed_failures + 1} actors: the environment ends "
+            "its process, or runs out of memory"
         ) from death
     except CancelledError as loss:
         raise ConnectionError(f"address: the scheduler has been lost: {loss}") from loss

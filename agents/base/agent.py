@@ -315,9 +315,9 @@ class Agent(Player):
         """Raise TypeError if the agent cannot learn in ``count`` environments."""
         if count > 1 and self.interface.box is not None and not self._engine.acts_together:
             raise TypeError(
-                f"env has {count} environments: {type(self).__name__} chooses continuous actions: "
-                "it must be one environment; TwoTimescaleAgent and FittedQAgent learn in several, "
-                "ModelAgent with action_bins, too"
+                f"env has {count} environments: with continuous actions {type(self).__name__} "
+                "needs one; TwoTimescaleAgent, FittedQAgent and, with action_bins, ModelAgent take "
+                "several"
             )
 
     def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
@@ -523,8 +523,8 @@ class Agent(Player):
             if run.reset_options is not None:
                 if isinstance(env, VectorEnv) or actors is not None:
                     raise ValueError(
-                        "reset_options is for one environment: those of a vector environment reset "
-                        "by themselves, and actors have their own"
+                        "reset_options is for one environment: it must be None in a vector "
+                        "environment, or with actors"
                     )
                 env = WithOptions(env, run.reset_options)
             run.interrupt = stack.enter_context(deferred_interrupt())
@@ -626,8 +626,8 @@ class Agent(Player):
     def _actors_learner(self, actors: Actors) -> Any:
         """Return the learner for :func:`train_by_actors`, with its ``modules``, or ValueError."""
         raise ValueError(
-            f"workers is {actors.workers}: {type(self).__name__} plays itself; FittedQAgent and "
-            "CodevectorAgent learn from episodes that others play"
+            f"workers is {actors.workers}: {type(self).__name__} has no actors; FittedQAgent and "
+            "CodevectorAgent have"
         )
 
     @one_thread()

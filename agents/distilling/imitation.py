@@ -264,8 +264,8 @@ def _units_of(policy: Policy, interface: Interface) -> FloatArray | None:
     d = policy.codevectors.shape[1]
     if d != interface.n_features:
         raise ValueError(
-            f"policy has learned from observations of {d} components: it must be from as many as "
-            f"the environment's {interface.n_features}"
+            f"policy takes observations of {d} components: it must take the environment's "
+            f"{interface.n_features}"
         )
     n, box, acts = policy.n_actions, interface.box, policy.act(np.zeros((1, d)))
     if box is None:

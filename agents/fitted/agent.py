@@ -164,7 +164,7 @@ class FittedQAgent(Simplifiable, Agent):
         if transitions is not None:
             self._remember(Transitions.of(transitions))
         if self.num_timesteps == 0:
-            raise ValueError("transitions is None, and nothing is remembered: give some")
+            raise ValueError("transitions is None, and the memory is empty: give some")
         self.begin_episode()
         self._engine.fit_logged()
         return self
@@ -199,14 +199,14 @@ class FittedQAgent(Simplifiable, Agent):
         Raises
         ------
         ValueError
-            If nothing is remembered.
+            If the memory is empty.
 
         References
         ----------
         B. Hao et al., "Bootstrapping fitted Q-evaluation for off-policy inference", ICML 2021.
         """
         if self.num_timesteps == 0:
-            raise ValueError("nothing is remembered: call fit or learn first")
+            raise ValueError("the memory is empty: call fit or learn first")
         engine = self._engine
         rng = np.random.default_rng(seed)
         judged = self.policy if policy is None else policy

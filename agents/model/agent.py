@@ -202,8 +202,8 @@ class ModelAgent(Simplifiable, Agent):
         self._rule("constrain")
         if self.distrust is not None:
             raise ValueError(
-                "constrain: the agent learns in the real environment, because its world is not "
-                "trusted; rules that are climbed there know no clauses"
+                "constrain: the agent does not trust its world, and improves rules in the real "
+                "environment, where clauses are not supported"
             )
         box, d = self.interface.box, self.interface.n_features
         n = self.interface.n_actions if box is None else self.interface.n_components

@@ -46,4 +46,5 @@ class ModelConfig(Checked):
     100."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
-    """Number of values into which each component of a continuous action is discretised; at least 2."""
+    """Number of values into which each component of a continuous action is discretised; at least
+    2."""

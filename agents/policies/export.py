@@ -252,8 +252,8 @@ def onnx_model(export: Export) -> bytes:
         ) from error
     if export.joint is not None:
         raise ValueError(
-            "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, among "
-            "which actions are looked for"
+            "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, "
+            "because a graph cannot search them for the best action"
         )
     box, observed, graph = export.box, export.interface.names, _Graph()
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])

@@ -226,8 +226,8 @@ def learner_header(export: Export, agent: Trained) -> str:
     settings, cells = getattr(agent, "config", None), export.cells
     if export.joint is not None:
         raise ValueError(
-            "learn is True: it must be False for cells of states and actions; an agent with "
-            "action_bins=5 learns to choose among five values"
+            "learn is True: it must be False for cells of states and actions; an agent "
+            "with action_bins=5 has five actions, and can"
         )
     if cells.common is None or not hasattr(settings, "step_size_steps"):
         raise ValueError(

@@ -284,7 +284,7 @@ def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
     if not -_MAX_STATES <= first <= _MAX_STATES - n:
         raise ValueError(
             f"observation_space is Discrete({n}, start={first}): exported policies take "
-            f"observations in single precision, which tells numbers up to {_MAX_STATES:,} apart"
+            f"observations in single precision, which is exact up to {_MAX_STATES:,}"
         )
     acts = policy.act(first + np.arange(n, dtype=np.float64)[:, None])
     box = interface.box

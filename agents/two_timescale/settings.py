@@ -99,12 +99,12 @@ class TwoTimescaleConfig(Checked):
     actions it also has the action's components, in units of its box, after the observation's."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
-    """Number of values of each component of a continuous action, evenly from lower to upper bound; at
-    least 2. None: cells of states and actions, or with another partition five values."""
+    """Number of values of each component of a continuous action, evenly from lower to upper bound;
+    at least 2. None: cells of states and actions, or with another partition five values."""
 
     paper: bool = False
-    """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values in
-    hard cells, Euclidean distances, and random actions that are not held. The learning policy is
+    """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values
+    in hard cells, Euclidean distances, and random actions that are not held. The learning policy is
     delivered. Some defaults change (``oda_rl.agents.two_timescale.paper``)."""
 
     warmup_steps: Annotated[int, at_least(2)] = 500

@@ -140,7 +140,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         return divergences.is_euclidean(self.divergence)
 
     def _level_index(self, level: int | None, n_clusters: int | None) -> int:
-        """Index into ``history_`` of a level, or of the last with at most ``n_clusters`` codevectors."""
+        """Index into ``history_`` of a level, or of the last with at most ``n_clusters``."""
         check_is_fitted(self)
         if (level is None) == (n_clusters is None):
             raise ValueError("give either level or n_clusters")
@@ -476,8 +476,8 @@ def log_cell_volumes(
     wide = sides > 0.0
     if wide.sum() > MAX_BOX_DIMENSION:
         raise ValueError(
-            f"a histogram's cells have no volume that can be measured in {int(wide.sum())} "
-            f"dimensions: at most {MAX_BOX_DIMENSION} features may vary"
+            f"the volume of cells cannot be measured in {int(wide.sum())} dimensions: at most "
+            f"{MAX_BOX_DIMENSION} features may vary"
         )
     if not wide.any():
         return np.zeros(n_cells)
@@ -514,7 +514,7 @@ def normal_log_density(
 def check_complete(points: FloatArray) -> None:
     """Raise ValueError if values are missing."""
     if holes(points) is not None:
-        raise ValueError("X has missing values: cells have no density of what is observed")
+        raise ValueError("X has missing values: the density of cells needs complete samples")
 
 
 def log_density(

@@ -241,7 +241,7 @@ class Simplify(_Command):
         console.print(f"{result.comparison}{': worse' if result.worse else ''}")
         refused = bool(result.worse) and not self.accept_worse
         if refused:
-            console.print("it is not written: take more --steps or --cells, or add --accept-worse")
+            console.print("not written: try more --steps or --cells, or add --accept-worse")
         else:
             write_text(folder / "rule.txt", f"{result}\n")
             console.print(str(folder / "rule.txt"))

@@ -400,8 +400,8 @@ def train(options: TrainFitted, console: Console) -> int:
     replaces = earlier is not None and not earlier.is_symlink()  # links are refused below
     if replaces and not options.resume and not options.overwrite:
         raise ValueError(
-            f"out is {str(folder)!r}, where a run is already: add --overwrite to replace it, or "
-            "--resume to go on with it"
+            f"out is {str(folder)!r}, which already has a run: add --overwrite to replace it, or "
+            "--resume to continue it"
         )
     resumed = earlier if options.resume else None
     new = options.agent() if resumed is None else None  # its errors must leave no folder

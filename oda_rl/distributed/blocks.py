@@ -303,7 +303,7 @@ def is_lazy(X: Any) -> bool:
 def _as_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     """Return a collection as a Dask array, shape (n, d), in one block of columns."""
     if not is_lazy(X):
-        raise ValueError(f"X is {type(X).__name__}: it must be a Dask collection, as others are")
+        raise ValueError(f"X is {type(X).__name__}: it must be a Dask array or frame")
     array = _columns(X)
     if array.ndim != 2 or not array.shape[1] > 0:
         raise ValueError(f"X has shape {array.shape}: it must be (n, d), with d at least 1")

@@ -314,7 +314,9 @@ def _normal_log_density(graph: Graph, model: ODAClusterer) -> Value:
     """Return the log-density of normal distributions at the codevectors, shape (n, 1)."""
     divergence, d = model._annealer.divergence, model.n_features_in_
     if divergence.kernel != QUADRATIC:
-        raise ValueError(f"more than 12 features vary: the density of {divergence!r} needs at most 12")
+        raise ValueError(
+            f"more than 12 features vary: the density of {divergence!r} needs at most 12"
+        )
     variance = model._distortion() / d
     logs = log_weights(model.weights_) - 0.5 * d * math.log(2.0 * math.pi * variance)
     logs += np.linalg.slogdet(divergence.embed(np.eye(d)))[1]
@@ -362,9 +364,8 @@ def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
     values, axes = learning.covariance_parts(model._mixture)
     if axes is not None and model._incomplete:
         raise ValueError(
-            f"{type(model).__name__} has learned full covariances from missing values, of which a "
-            "graph has no conditional expectations: fit it with covariance_type='diag', or fill "
-            "them in"
+            f"{type(model).__name__} has learned full covariances from missing values, which a "
+            "graph cannot integrate out: fit it with covariance_type='diag', or impute them"
         )
     roots = np.sqrt(values)
     gaps = _gaps(graph, means, model._units)

@@ -261,7 +261,9 @@ class SGDGaussianMixture(StreamingMixture):
 
     def _begin(self, random: np.random.RandomState) -> None:
         if self.update == "sgd" and self.covariance_type == "full":
-            raise ValueError("covariance_type is 'full': update='sgd' takes 'diag' or one for all")
+            raise ValueError(
+                "covariance_type is 'full': update='sgd' takes 'diag' or 'tied_spherical'"
+            )
         self._seed = int(random.randint(2**31 - 1))
         self.n_iter_ = 0
 

@@ -339,8 +339,8 @@ def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: 
     incomplete = np.isnan(points).any(axis=1, keepdims=True)
     if not np.isfinite(filled(view, np.where(incomplete, 0.0, np.nan))).all():
         raise ValueError(
-            f"resolutions[{i}] must return finite numbers, got NaN or infinity: only for a sample "
-            "of which values are missing may they be NaN"
+            f"resolutions[{i}] must return finite numbers, got NaN or infinity: NaN is for "
+            "samples with missing values only"
         )
     return view
 
