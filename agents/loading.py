@@ -1,4 +1,4 @@
-"""Load an agent of whatever class."""
+"""Load an agent of any class."""
 
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from oda_rl.files.schema import InvalidFileError
 
 
 def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> Agent:
-    """Load an agent of whatever class from a file or a run folder.
+    """Load an agent of any class from a file or a run folder.
 
     Parameters
     ----------
     path : str or Path
-        What the agent's ``save`` was given.
+        Path given to the agent's ``save``.
     env : str or gymnasium.Env, optional
         To train or evaluate in. By default the environment is made from its id when needed.
 

@@ -205,7 +205,7 @@ class Agent(Player):
 
     @property
     def delivered_return(self) -> float:
-        """Mean return in training of the policy that is delivered at present; NaN if unknown."""
+        """Mean return in training of the policy that would be delivered now; NaN if unknown."""
         return self._engine.delivered_return
 
     @property

@@ -229,7 +229,7 @@ class InterpretedEngine(Engine):
     def learn(
         self, point: FloatArray, action: int, reward: float, after: FloatArray, terminated: bool
     ) -> None:
-        """Learn from one step, after which nothing follows if it ``terminated``."""
+        """Learn from one step; there is no next value if it ``terminated``."""
 
     @property
     def extent(self) -> Extent:

@@ -143,7 +143,7 @@ class Player(ABC):
 
     @property
     def origin(self) -> Origin | None:
-        """Description of its environment at present; None if only its id is known."""
+        """Description of its current environment; None if only its id is known."""
         return self._origin if self._env is None else origin_of(self._env, self._env_module)
 
     @property
@@ -292,7 +292,7 @@ class Player(ABC):
         env: gym.Env[Any, Any] | None = None,
         seed: int | None = None,
     ) -> FloatArray:
-        """Play episodes of uniformly random actions: what any policy should do better than.
+        """Play episodes of uniformly random actions, the least that a policy should beat.
 
         Parameters
         ----------

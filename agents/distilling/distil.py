@@ -106,15 +106,15 @@ def distill(
     seed: int | None = None,
     callback: Callable[[int], None] = lambda steps: None,
 ) -> Distilled:
-    """Make a rule of a few cells that does what a policy does, or better.
+    """Make a rule of a few cells that does as well as a policy, or better.
 
-    A third of the steps goes into imitation: cells are fitted to the teacher's actions where it
-    goes and where its students go, each mistake weighted by its cost. The fitted rules race with
-    the best of random rules. Then CMA-ES climbs on real episodes, from the winner; four rules of
-    the climb race, its start among them. With many steps there are further climbs, each from the
-    best rule so far. A teacher that is itself a rule of so few cells has to be beaten; the trusted
-    world of a teacher is climbed in first, and that rule has to be beaten instead. Last, cells,
-    numbers and digits that do not matter are dropped, which fresh starts have to confirm.
+    A third of the steps goes into imitation: cells are fitted to the teacher's actions in states
+    that it visits and that its students visit, each mistake weighted by its cost. The fitted rules
+    race with the best of random rules. Then CMA-ES improves the winner in real episodes; four of
+    its rules race, the start among them. With many steps there are further climbs, each from the
+    best rule so far. A teacher that is itself a rule of as few cells has to be beaten; if it has a
+    trusted world, CMA-ES climbs there first, and its result has to be beaten instead. Last, cells,
+    numbers and digits that do not matter are dropped, if fresh starts confirm it.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def distill(
         (:class:`~oda_rl.agents.policies.contract.Policy`) are the costs of mistakes. For a model,
         or a function from an observation to an action, they are estimated from steps taken with it.
     env : str or gymnasium.Env
-        With spaces as the agents take them.
+        Environment with spaces that agents take.
     n_cells : int, optional
         Maximum number of cells, at least 2. By default 2, 3, 4, 6, 8, 12, 16 and 32 are tried, each
         with an eighth of the steps, and each racing with the rule of fewer cells before it; the
@@ -149,9 +149,9 @@ def distill(
     Raises
     ------
     ValueError
-        For numbers out of range, or a teacher of another environment.
+        For numbers out of range, or a teacher from another environment.
     TypeError
-        If ``policy`` is no teacher, or ``env`` no environment.
+        If ``policy`` is not a teacher, or ``env`` not an environment.
 
     References
     ----------
@@ -284,7 +284,7 @@ class Simplifiable(Player):
         env: gym.Env[Any, Any] | None = None,
         progress_bar: bool = False,
     ) -> Distilled:
-        """Make a rule of a few cells that does what the agent does, or better.
+        """Make a rule of a few cells that does as well as the agent, or better.
 
         The agent is not changed.
 

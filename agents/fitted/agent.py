@@ -27,36 +27,36 @@ _RECENT = 10_000  # that exports are compared on
 class FittedQAgent(Simplifiable, Agent):
     """Fitted Q-iteration over annealed cells in a learned metric, without tuning.
 
-    The agent acts, remembers every transition, and refits whenever they have grown by a tenth:
+    The agent stores every transition, and refits whenever their number has grown by a tenth:
 
     1. Online deterministic annealing places 0.4 √n cells among the n states visited, 0.8 √n in
        eight dimensions. Distances are in the learned metric: directions in which Q changes count.
     2. Twenty sweeps of fitted Q-iteration over all transitions, with Watkins' λ-returns: a baseline
        of the states, and advantages of the actions (:mod:`oda_rl.agents.fitting.advantages`). Where
-       states are numbered, untried actions begin with the best return seen.
+       states are discrete, untried actions begin with the best return seen.
     3. The gradients of the new Q give the next metric (:mod:`oda_rl.metric`).
 
     Three schemes of exploration take turns, from 0.4 random decisions an episode, each repeated for
     up to 100 steps, to 20 of one step each; those with lower returns are drawn less often
     (:mod:`oda_rl.agents.fitted.exploration`). While all returns are equal, all decisions are
-    random. Where states are numbered, one episode in thirty follows a novelty policy.
+    random. With discrete states, one episode in thirty follows a novelty policy.
 
     The delivered policy (``policy``, which ``predict`` and ``evaluate`` use) is the one with the
     best lower bound (mean minus standard error) of its own training returns; some of the steps
-    re-evaluate it without exploration. Constant actions compete, too, in up to 5 % of the steps: a
-    delivered policy of one cell is one. Training goes on with the latest, ``newest``.
+    re-evaluate it without exploration. Constant actions, policies of one cell, compete, too, in up
+    to 5 % of the steps. Training continues with the latest policy, ``newest``.
 
     When returns fall far below the best, and the newest steps contradict older ones, the best
-    policy is re-evaluated, and if it fails, older steps are forgotten.
+    policy is re-evaluated; if it fails, older steps are forgotten.
 
     Parameters
     ----------
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or a pair of spaces
-        An environment, or the id of one, or a vector environment, from all of whose environments it
-        learns; or (observation_space, action_space), which is enough for :meth:`fit`. Observations:
-        Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple; actions: Discrete,
-        MultiDiscrete, MultiBinary or Box, of which a grid is offered. :meth:`act`, :meth:`update`
-        and :meth:`predict` take and return those of the environment.
+        An environment, its id, or a vector environment, from all parts of which it learns; or
+        (observation_space, action_space), which is enough for :meth:`fit`. Observations: Box of any
+        shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple. Actions: Discrete,
+        MultiDiscrete, MultiBinary or Box, from which it takes a grid. :meth:`act`, :meth:`update`
+        and :meth:`predict` take and return the environment's own.
     seed : int or None
         Random seed of the agent and of its environment. The same seed gives the same bits.
     names, action_names : sequence of str, optional
@@ -113,18 +113,18 @@ class FittedQAgent(Simplifiable, Agent):
 
         Actions that were never taken in a cell, and states far from all, get the lowest possible
         value. The delivered policy is a clone of the behaviour policy, with its most frequent
-        actions, unless the transitions show that another is better. Where a world learned from them
-        (:class:`oda_rl.agents.World`) predicts held-out steps, the other one is learned there, in
-        imagined steps that the transitions support; elsewhere it is a less cautious fit, judged by
-        :meth:`estimate_return`. ``agent.learn`` continues in the environment, optimistic again.
+        actions, unless the transitions show that another is better. If a world learned from them
+        (:class:`oda_rl.agents.World`) predicts held-out steps, the other policy is learned there,
+        in imagined steps that the transitions support; otherwise it is a less cautious fit, judged
+        by :meth:`estimate_return`. ``agent.learn`` continues in the environment, with optimism.
 
         Parameters
         ----------
         transitions : optional
-            What :meth:`oda_rl.agents.Transitions.of` reads: the arrays (observations, actions,
+            As for :meth:`oda_rl.agents.Transitions.of`: the arrays (observations, actions,
             rewards, next_observations, terminated, truncated), a pandas frame, a Minari dataset, or
-            :class:`oda_rl.agents.Transitions`. They are added to the memory; by default the memory
-            alone is fitted to.
+            :class:`oda_rl.agents.Transitions`. They are added to the memory; by default the fit
+            uses the memory alone.
 
         Returns
         -------

@@ -35,7 +35,7 @@ from oda_rl.files.schema import Member, prefixed, real, require, within
 
 
 class ModelAgent(Simplifiable, Agent):
-    """Learns a model of the world, searches a rule in imagination, confirms it in reality.
+    """Learns a model of the world, searches for a rule in it, confirms it in real episodes.
 
     After a few hundred random steps, and then whenever steps have grown by a seventh:
 
@@ -43,33 +43,33 @@ class ModelAgent(Simplifiable, Agent):
        sinusoids for the residuals, whichever predicts held-out stretches best; an ensemble of four,
        each fitted to other stretches. It detects angles, bounds and components with few values;
        rewards are a linear law, terminations half-spaces or a sparse quadratic classifier.
-    2. It searches a rule in imagined episodes: K affine scores of the observation, of which the
-       greatest chooses the action; CMA-ES from the best of random and known rules. Cells, numbers
+    2. It searches for a rule in imagined episodes: K affine scores of the observation, of which the
+       highest chooses the action; CMA-ES from the best of random and known rules. Cells, numbers
        and digits that do not matter are dropped. While all returns are equal, or a rule avoids all
        cost of actions, it searches for novelty instead.
     3. It plays the rule in complete episodes, from which the next world is learned.
 
     It delivers the rule with the best bound: the model's mean return over many starts, corrected by
-    what real episodes returned beyond what the model imagines from the same starts. Where states
-    are discrete, or distinct observations few, the world is a table of counts instead, and the best
-    policy in it is delivered. Some steps go into playing the best rule or policy again.
+    the difference between real episodes and imagined ones from the same starts. Where states are
+    discrete, or distinct observations few, the world is a table of counts instead, and the best
+    policy in it is delivered. Some steps re-evaluate the best rule or policy.
 
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
-    ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns, and
-    goes on without: values are fitted to all steps so far and further ones, as by
-    :class:`FittedQAgent`, or by :class:`CodevectorAgent` where actions are continuous. If discrete
-    actions have 20,000 steps left in one environment, they are distilled into a rule of at most 16
-    cells that is climbed on real episodes (:func:`oda_rl.agents.distill`); otherwise real returns
-    decide between the values and the rules so far.
+    ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns and
+    continues without a model: it fits values to all steps, as :class:`FittedQAgent` does, or
+    :class:`CodevectorAgent` for continuous actions. If discrete actions have 20,000 steps left in
+    one environment, the values are distilled into a rule of at most 16 cells, which is improved in
+    real episodes (:func:`oda_rl.agents.distill`); otherwise real returns decide between the values
+    and the rules so far.
 
-    If continuous actions have 20,000 steps left, or more than three components, one affine rule is
-    climbed to instead, without values, by random search in real episodes. Fresh episodes from
-    common starts decide between the rules it passed through; numbers and digits that do not matter
-    are dropped. A checkpoint resumes with the same bits where a seeded reset restarts everything in
-    the environment.
+    If continuous actions have 20,000 steps left, or more than three components, random search in
+    real episodes improves one affine rule instead, without values. Fresh episodes from common
+    starts decide between the rules on its way; numbers and digits that do not matter are dropped. A
+    checkpoint resumes with the same bits where a seeded reset restarts everything in the
+    environment.
 
     It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
-    to seconds of imagination instead. Where the dynamics are far from deterministic, as with hidden
+    to seconds of computation instead. Where the dynamics are far from deterministic, as with hidden
     state or long contacts, :class:`FittedQAgent` is the better choice.
 
     Parameters
@@ -261,7 +261,7 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def distrust(self) -> str | None:
-        """Why learning goes on in the real environment alone; None if it does not."""
+        """Why the agent learns without its model; None if it trusts the model."""
         return self._real.reason
 
     @property

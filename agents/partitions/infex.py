@@ -146,7 +146,7 @@ class InfexPartition(BuiltIn):
 def match(
     before: FloatArray, weights: FloatArray, after: FloatArray
 ) -> tuple[npt.NDArray[np.int64], Lineage]:
-    """Give new exemplars the numbers of those that they continue, and say what came from what.
+    """Give new exemplars the numbers of those that they continue, and return the lineage.
 
     Partners are nearer than a bandwidth, and their squared distances sum to the least. An old
     exemplar without a partner goes into the nearest new one; a new one without comes from the

@@ -165,7 +165,7 @@ class Extent(NamedTuple):
 
 
 class Trained(Protocol):
-    """An agent: what delivers a policy, and what is known of it."""
+    """An agent: it delivers a policy, and knows its environment."""
 
     @property
     def policy(self) -> Policy:

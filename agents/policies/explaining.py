@@ -67,9 +67,9 @@ class Explanation:
     first_action: int
     """The environment's number for the first of them."""
     value_name: str = "value"
-    """Name of what actions are compared by: a value, or a score."""
+    """Quantity by which actions are compared: a value, or a score."""
     choice_name: str = "action"
-    """Name of what is numbered: actions, action codevectors, or cells."""
+    """Kind of choice that is numbered: actions, action codevectors, or cells."""
 
     def __str__(self) -> str:
         names, by = self.action_names, ""
@@ -149,7 +149,7 @@ class Overview:
     scale: FloatArray  # inverse standard deviations of the components, shape (d,); 0 for constants
     names: tuple[str, ...]  # names of the observation's components
     action_names: tuple[str, ...]  # names of the actions
-    value_name: str = "value"  # what actions are compared by: a value, or a score
+    value_name: str = "value"  # or a score, by which actions are compared
     nowhere: int = 0  # number of cells without a row: no state is known in which they decide
 
 

@@ -50,30 +50,30 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     the Gibbs weights of deterministic annealing, so that its temperature is the bandwidth of the
     function approximator. Slow: codevectors move to the states visited, cells split at their
     critical temperature, are born in states far from all, and merge where values agree; the metric
-    is learned from the gradients of the values. Where actions are continuous, cells are of states
-    and actions together, and the best action is looked for near the state
+    is learned from the gradients of the values. With continuous actions, cells are in the space of
+    states and actions, and the best action is searched near the state
     (:mod:`oda_rl.agents.policies.joint`). Now and then a snapshot plays a few episodes
-    greedily; the best one so far is the policy that is delivered. Rewards may be multiplied by any
-    factor: nothing has to be said about which return is good.
+    greedily; the best one so far is the delivered policy. Rewards may be multiplied by any factor:
+    no reward threshold is needed.
 
     Parameters
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
-        An environment, or the id of one, or a vector environment, whose environments all teach the
-        agent. Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple;
-        actions: Discrete, MultiDiscrete, MultiBinary or Box. What is taken and returned by
-        :meth:`act`, :meth:`update` and :meth:`predict` is the environment's.
+        An environment, its id, or a vector environment, from all parts of which it learns.
+        Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.
+        Actions: Discrete, MultiDiscrete, MultiBinary or Box. :meth:`act`, :meth:`update` and
+        :meth:`predict` take and return the environment's own.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
-        What places the cells: annealing (of Discrete observations, a cell for each), the means of a
-        Gaussian mixture, a uniform grid, the exemplars of a mixture density, a self-organising map,
-        or an object of one's own; see :class:`oda_rl.agents.Partition`.
+        How cells are placed: by annealing (Discrete observations have a cell each), at the means of
+        a Gaussian mixture, on a uniform grid, at the exemplars of a mixture density, on a
+        self-organising map, or by your own object; see :class:`oda_rl.agents.Partition`.
     seed : int or None
-        Of all the agent's randomness and of the environment's. The same seed gives the same bits.
+        Random seed of the agent and of its environment. The same seed gives the same bits.
     names, action_names : sequence of str, optional
         Names of the observation's components and of the actions, by default those that the
         environment gives; see :attr:`names` and :attr:`action_names`.
     **config
-        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and of a partition that is named:
+        Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and of a named partition:
         ``partition="grid", bins=4`` is ``partition=GridPartition(bins=4)``.
 
     Attributes
@@ -83,14 +83,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     config : TwoTimescaleConfig
         The agent's settings in force; those of its partition are ``agent.partition.settings``.
     partition : Partition or None
-        What places the cells; None if it is annealing.
+        Object that places the cells; None for annealing.
     episodes : EpisodeLog
         Return, length and time of every training episode.
     training_seconds : float
         Spent in :meth:`learn`.
     solved_return : float or None
-        The environment's reward threshold, if it has one, for figures. The agent makes no use of
-        it.
+        The environment's reward threshold, if it has one. Only figures use it.
 
     Raises
     ------
@@ -229,7 +228,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def learning_policy(self) -> CellPolicy | JointPolicy:
-        """The policy that learns, as it is at present."""
+        """The policy that is learning, as it is now."""
         return self._policy_of(ql.LIVE)
 
     def _policy_of(self, which: int) -> CellPolicy | JointPolicy:
@@ -339,7 +338,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         Parameters
         ----------
         path : str or Path
-            What :meth:`save` was given.
+            Path given to :meth:`save`.
         env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
             To train or evaluate in. By default the environment is made from its id when needed.
         partition : Partition, optional

@@ -208,10 +208,10 @@ class World:
     def imagine(
         self, policy: AnyPolicy, n: int, horizon: int | None = None, seed: int | None = None
     ) -> Imagined:
-        """Imagine episodes from starts between those that have been observed.
+        """Imagine episodes, from starts between the observed ones.
 
-        Each follows one of the laws, with noise where the laws leave some. An episode too far from
-        all observations is *lost*, and stops.
+        Each follows one of the laws, with noise if the laws leave residuals. An episode too far
+        from all observations is *lost*, and stops.
 
         Parameters
         ----------

@@ -1,9 +1,9 @@
 """
-A cart-pole, from 250 steps to a rule
-=====================================
+From 250 steps to a rule
+========================
 
-The model agent plays at random for 200 steps, learns how the cart moves, and searches a rule in
-imagined episodes. What it delivers is one line.
+The model agent plays at random for 200 steps, learns how the cart moves, and searches for a rule in
+imagined episodes. It delivers one line.
 """
 
 import matplotlib.pyplot as plt
@@ -16,11 +16,11 @@ print(agent.rules())
 print("100 fresh episodes:", agent.evaluate(100, seed=1).mean())
 
 # %%
-# How well the world is known, and whether that is to be believed:
+# How well the model predicts, and whether it is trusted:
 print(agent.world.report())
 
 # %%
-# A real episode, and what a world that has not seen it makes of the same actions:
+# A real episode, and the prediction for the same actions by a model that has not seen it:
 figure, panels = plt.subplots(2, 2, figsize=(6.8, 4.4))
 plot_world(agent.world, ax=panels.ravel())
 figure.tight_layout()

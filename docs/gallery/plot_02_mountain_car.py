@@ -1,8 +1,9 @@
 """
-A mountain car that looks for novelty first
-===========================================
+A mountain car that seeks novelty first
+=======================================
 
-As long as all returns are equal, the model agent imagines where it has not been, and goes there.
+As long as all returns are equal, the model agent imagines going where it has not been, and goes
+there.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ print(agent.rules())
 print("20 fresh episodes:", agent.evaluate(20, seed=1).mean())
 
 # %%
-# What the rule does where, and the states that were seen:
+# The rule's actions in the plane, and the visited states:
 position, velocity = np.meshgrid(np.linspace(-1.2, 0.6, 200), np.linspace(-0.07, 0.07, 200))
 states = np.column_stack([position.ravel(), velocity.ravel()])
 actions = agent.policy.act(states).reshape(position.shape)

@@ -2,8 +2,8 @@
 Acrobot: a rule of a few cells
 ==============================
 
-Two joints, of which one has a motor. The rule by hand pushes with the second joint's velocity, and
-returns -84.5; a found one may be read, too.
+Two joints, one motor. A hand-written rule pushes with the second joint's velocity and returns
+-84.5. The rule found here can be read, too.
 """
 
 import gymnasium as gym
@@ -17,7 +17,7 @@ print("20 fresh episodes:", agent.evaluate(20, seed=1).mean())
 
 
 # %%
-# How high the tip is, in five fresh episodes; the goal is one length above the upper joint:
+# Height of the tip in five fresh episodes; the goal is one length above the upper joint:
 def height(observation):
     cos1, sin1, cos2, sin2 = observation[:4]
     return -cos1 - (cos1 * cos2 - sin1 * sin2)

@@ -1,8 +1,8 @@
 """
-A pendulum: torques that are affine in cells
-============================================
+A pendulum: affine torques in cells
+===================================
 
-With continuous actions each cell of a rule has an affine torque, which is clipped to the box.
+With continuous actions, each cell of a rule has an affine torque, clipped to the box.
 """
 
 import matplotlib.pyplot as plt

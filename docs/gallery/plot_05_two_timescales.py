@@ -1,9 +1,9 @@
 """
-The two timescales, beside a grid and a map
-===========================================
+Two timescales, beside a grid and a map
+=======================================
 
-Values are learned fast, the cells move slowly. The same learner over annealed cells, a
-self-organising map and a uniform grid, three seeds of each.
+Values are learned fast, cells move slowly. The same learner over annealed cells, a self-organising
+map and a uniform grid, three seeds each.
 """
 
 import matplotlib.pyplot as plt

@@ -1,8 +1,8 @@
 """
-How cells come from cells
-=========================
+How cells split
+===============
 
-Annealing splits cells as the temperature falls; the picture is the bifurcation of a training.
+Annealing splits cells as the temperature falls. The figure is the bifurcation of a training.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-An environment of one's own
-===========================
+Your own environment
+====================
 
-A point on a line that is to be brought to the middle: any Gymnasium environment of the usual
-spaces trains, with actions and observations as it has them.
+A point on a line, to be moved to the middle. Any Gymnasium environment with the usual spaces trains
+as it is.
 """
 
 import gymnasium as gym

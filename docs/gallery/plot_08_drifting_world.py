@@ -2,8 +2,8 @@
 A world that changes
 ====================
 
-Half way through, left becomes right. The model agent notices that what it knows no longer
-predicts, forgets it, and learns the world anew.
+Half way through, left becomes right. The model agent notices that its model no longer predicts,
+forgets it, and learns a new one.
 """
 
 import gymnasium as gym

@@ -2,7 +2,8 @@
 From a log alone
 ================
 
-2,000 steps of a noisy rule, and no step of one's own: what the log does not show is not believed.
+2,000 steps of a noisy rule, and no step in the environment. The agent does not trust what the log
+does not show.
 """
 
 import gymnasium as gym

@@ -1,9 +1,9 @@
 """
-Why, and what would change its mind
-===================================
+Why this action, and what would change it
+=========================================
 
-An explanation names a near state in which another action is taken, and a distance within which none
-is.
+An explanation names a near state with another action, and a distance within which the action is the
+same.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +15,7 @@ why = agent.explain([0.0, 0.0, 0.02, 0.0])
 print(why)
 
 # %%
-# How far the decision is from changing, along the angle:
+# Distance to another action, along the angle:
 angles = [0.002 * i for i in range(-40, 41)]
 distances = [agent.explain([0.0, 0.0, angle, 0.0]).distance for angle in angles]
 figure, ax = plt.subplots(figsize=(6.4, 3.6))

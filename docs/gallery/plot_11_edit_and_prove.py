@@ -2,8 +2,8 @@
 Edit a rule, and prove what it does
 ===================================
 
-What is forbidden is not done, neither by the rule nor while it learns on; what happens in a box of
-states is decided by linear programs. A difference says what an edit costs: this one, much.
+A forbidden action is never taken, neither by the rule nor while learning goes on. Linear programs
+decide which actions occur in a box of states. ``diff`` says what an edit costs: here, much.
 """
 
 import matplotlib.pyplot as plt

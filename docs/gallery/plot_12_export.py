@@ -1,8 +1,8 @@
 """
-To C, to JSON, to the browser
-=============================
+To C, JSON and the browser
+==========================
 
-A policy is a few numbers: here is the whole header that a microcontroller compiles.
+A policy is a few numbers: this is the whole header that a microcontroller compiles.
 """
 
 import tempfile
@@ -24,7 +24,7 @@ print(header)
 print(data[:800])
 
 # %%
-# Bytes of three policies of the cart-pole, the text of their headers:
+# Size of the header for three policies of the cart-pole:
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 
 sizes = {"ModelAgent": len(header)}

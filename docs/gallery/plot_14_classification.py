@@ -1,6 +1,6 @@
 """
-A classifier, and every smaller one it was
-==========================================
+A classifier at every size
+==========================
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 A rare class
 ============
 
-Each class has codevectors and masses of its own, so one that has .6 % of the samples is found.
+Each class has its own codevectors and masses, so a class with 0.6 % of the samples is found.
 """
 
 import matplotlib.pyplot as plt

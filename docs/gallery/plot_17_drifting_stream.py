@@ -2,7 +2,7 @@
 Clusters that move
 ==================
 
-With ``forgetting`` codevectors follow a stream; without, they stay where most of it was.
+With ``forgetting``, codevectors follow a stream; without, they stay where most of it was.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 A streaming mixture of handwritten digits
 =========================================
 
-Components stand on a grid, as in a self-organising map, and each is an image.
+Components lie on a grid, as in a self-organising map; each is an image.
 """
 
 import matplotlib.pyplot as plt

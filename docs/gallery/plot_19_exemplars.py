@@ -2,7 +2,7 @@
 Exemplars with a certificate
 ============================
 
-The gap says how much better any other mixture of that bandwidth could be at most.
+The duality gap bounds how much better any other mixture with that bandwidth could be.
 """
 
 import matplotlib.pyplot as plt

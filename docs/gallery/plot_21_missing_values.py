@@ -2,9 +2,9 @@
 Missing values
 ==============
 
-A third of the values is missing. Where means stand in for them, samples pile up on two lines, and
-the mixture believes in these. Where they are left missing, a sample says what it has to say: it is
-a tick at a side of the right figure, and the mixture is nearly that of whole data.
+A third of the values is missing. If means replace them, samples pile up on two lines, and the
+mixture follows these lines. If they are left missing, each sample counts by its observed values
+(ticks at the sides of the right panel), and the mixture is nearly that of complete data.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ kinds = rng.integers(3, size=1500)
 whole = np.array([[-4.0, 2.0], [0.0, -3.0], [4.0, 2.0]])[kinds]
 whole = whole + np.einsum("ni,nij->nj", rng.normal(size=(1500, 2)), turns[kinds])
 missing = rng.random(whole.shape) < 0.33
-missing[missing.all(axis=1), 0] = False  # of each sample something must be observed
+missing[missing.all(axis=1), 0] = False  # each sample needs an observed value
 X = np.where(missing, np.nan, whole)
 filled = SimpleImputer().fit_transform(X)
 

@@ -2,9 +2,9 @@
 A lunar lander: the flight program as a rule of four cells
 ==========================================================
 
-The teacher is the flight program by hand that comes with Gymnasium. Cells are fitted to what it
-does, each mistake as bad as what it costs; then the rule climbs on real episodes. Every step of
-both is counted.
+The teacher is the hand-written flight program that comes with Gymnasium. Cells are fitted to its
+actions, each mistake weighted by its cost; then CMA-ES improves the rule in real episodes. Every
+step of both is counted.
 """
 
 import gymnasium as gym
@@ -19,7 +19,7 @@ distilled = distill(lambda state: heuristic(env, state), env, n_cells=4, steps=1
 print(distilled)
 
 # %%
-# Fresh descents, and what the rule does on the way; the pad lies between the flags:
+# Fresh descents, and the rule's actions on the way; the pad lies between the flags:
 names = ["nothing", "left engine", "main engine", "right engine"]
 colors = ["0.8", "tab:orange", "tab:red", "tab:blue"]
 figure, ax = plt.subplots(figsize=(7.2, 4.4))
@@ -47,4 +47,4 @@ ax.axhline(0.0, color="black", linewidth=0.8)
 ax.set(xlabel="x", ylabel="height", title="six of twenty fresh descents")
 ax.legend(frameon=False)
 figure.tight_layout()
-print(f"20 fresh episodes: {np.mean(returns):.0f}, the least {min(returns):.0f}")
+print(f"20 fresh episodes: {np.mean(returns):.0f}, minimum {min(returns):.0f}")

@@ -55,7 +55,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class _Command:
-    """A command: its options, and what it does when called with a console."""
+    """A command: its options; calling it with a console runs it."""
 
     run: _Run
     """Run folder; evaluate, enjoy, explain and export also take the agent's file."""
@@ -357,7 +357,7 @@ _COMMANDS = Evaluate, Enjoy, Plot, Explain, Report, Simplify, Export, Compare, W
 
 
 class _Console(Console):
-    """Prints texts as they are: no markup, and escapes for what a terminal would obey."""
+    """Prints texts without markup, and with control characters escaped."""
 
     def __init__(self) -> None:
         super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -465,7 +465,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def memory_limit(megabytes: int) -> Iterator[None]:
-    """Let this process take at most so much more memory, on Linux: beyond, MemoryError."""
+    """Limit further memory of this process, on Linux; beyond the limit, MemoryError."""
     if sys.platform != "linux":
         yield
         return

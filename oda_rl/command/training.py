@@ -57,8 +57,8 @@ class TrainFitted:
     """fitted: refits cells and values to all transitions. codevector: the same for continuous
     actions, with joint codevectors of states and actions instead of a grid of actions.
     two-timescale: learns online, with few cells, in microseconds per step. model: learns a model of
-    the environment and searches a rule in it, with the fewest steps. Each has its own settings: see
-    'oda-rl train --algo model --help'."""
+    the environment and searches for a rule in it, with the fewest steps. Each has its own settings:
+    see 'oda-rl train --algo model --help'."""
 
     env_kwargs: str | None = None
     """Arguments of the environment as JSON, such as '{"is_slippery": false}', including
