@@ -208,6 +208,7 @@ def check_everyday(rows):
 def check_bodies(rows):
     (row,) = rows
     assert 0.0 < float(row["least"]) <= float(row["mean"]) <= 1000.0
+    assert int(row["numbers"]) > 0
 
 
 def check_vector(rows):

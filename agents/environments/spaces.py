@@ -148,7 +148,7 @@ class ActionBox:
         """Return the actions, shape (n, *shape), for units, shape (n, p); clipped to the box."""
         low, high = self.bounds
         actions = 0.5 * ((1.0 - units) * low + (1.0 + units) * high)
-        inside: Array = np.clip(actions, low, high).astype(self.dtype)
+        inside: Array = np.minimum(np.maximum(actions, low), high).astype(self.dtype)
         return inside.reshape(-1, *self.shape)
 
     def units(self, action: npt.ArrayLike) -> npt.NDArray[np.float64]:

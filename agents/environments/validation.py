@@ -57,8 +57,7 @@ def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, boo
     """Return observation (unchecked), reward, terminated and truncated of a ``step``."""
     try:
         observation, reward, terminated, truncated, _ = five(outcome)
-        if type(reward) is not float:
-            reward = checked_reward(reward)
+        reward = float(reward) if isinstance(reward, float) else checked_reward(reward)
         if type(terminated) is not bool:
             terminated = checked_flag("terminated", terminated)
         if type(truncated) is not bool:

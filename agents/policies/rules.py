@@ -222,7 +222,8 @@ class RulePolicy(Stored):
         own = self.outputs[cell]
         if not self.continuous:
             return np.asarray(own[:, 0].argmax())
-        return np.asarray(np.clip(own[:, 0] + own[:, 1:] @ point, -1.0, 1.0))
+        units = own[:, 0] + own[:, 1:] @ point
+        return np.asarray(np.minimum(np.maximum(units, -1.0), 1.0))  # np.clip is slow
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
         if self.clauses is not None:

@@ -45,10 +45,9 @@ def measure(task: str, steps: int, seed: int) -> list[Row]:
     from oda_rl.agents import ModelAgent
 
     agent = ModelAgent(gym.make(task), seed=seed)
-    rows = learn(agent, [steps], lambda _: side_by_side(agent, lambda: gym.make(task), seed))
-    outputs = agent.policy.outputs
-    sizes = {"numbers": int(np.count_nonzero(outputs)), "all_numbers": outputs.size}
-    return [{**row, **sizes, "trusted": int(agent.distrust is None)} for row in rows]
+    (row,) = learn(agent, [steps], lambda _: side_by_side(agent, lambda: gym.make(task), seed))
+    numbers = sum(int(np.count_nonzero(one)) for one in agent.policy.parameters)
+    return [{**row, "numbers": numbers, "trusted": int(agent.distrust is None)}]
 
 
 def tables(rows: Rows) -> dict[str, Table]:
@@ -68,7 +67,6 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("least", of(np.min, "mean", ",.1f")),
         Column("trusts its model", of(np.mean, "trusted", ".2f")),
         Column("numbers", of(np.median, "numbers", ".0f")),
-        Column("of", of(np.median, "all_numbers", ".0f")),
         Column("processor s", of(np.median, "seconds", ".2g")),
     ]
     lines = [at for task in TASKS for at in rows.where(task=task).by_steps()]
