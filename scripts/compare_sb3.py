@@ -7,11 +7,9 @@ One run is made at a time, because they are timed. Writes results/compare_sb3.cs
 results/compare_sb3.png, and a folder for each environment with its figure and table.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 from benchmarks.suite import CART_POLES
-from common.experiment import RESULTS, Experiment, say, start
+from common.experiment import RESULTS, Experiment, say
 from common.summaries import Rows
 
 from oda_rl.agents.comparison import OWN, Plan, compare, headline, origin_of_settings, solved_at
@@ -72,21 +70,10 @@ def _sizes(at: Rows) -> list[str]:
     ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Options:
-    seeds: int = Plan.seeds
-    """Runs of DQN and of A2C."""
-    own_seeds: int = Plan.own_seeds
-    """Runs of each of our agents, and of PPO."""
-    total_timesteps: int = Plan.total_timesteps
-    """Environment steps of each run."""
-
-
-def main(options: Options) -> None:
+def main() -> None:
     comparisons = []
     for name, env_id in CART_POLES.items():
-        plan = Plan(env_id, options.seeds, options.own_seeds, options.total_timesteps)
-        found = compare(plan, EXPERIMENT.path(".jsonl"))
+        found = compare(Plan(env_id), EXPERIMENT.path(".jsonl"))
         say(*headline(found), *found.failed)
         written = write_comparison(found, EXPERIMENT.path(f"_{name}"))
         say(f"written: {', '.join(map(str, written))}")
@@ -97,4 +84,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    start(main, Options, __doc__)
+    main()

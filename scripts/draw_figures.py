@@ -17,14 +17,14 @@ from oda_rl.plotting.agents import plot_metric, plot_partition
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_bifurcation, plot_clusters, plot_decision_regions
 
-BARTO = "oda_rl/BartoCartPole-v0"
+BARTO, ONLINE_STEPS, FITTED_STEPS = "oda_rl/BartoCartPole-v0", 50_000, 20_000
 MOONS = make_moons(1500, noise=0.15, random_state=0)
 CIRCLES = make_circles(1500, noise=0.08, factor=0.5, random_state=0)
 
 
 def draw_policies() -> None:
-    online = TwoTimescaleAgent(BARTO, seed=0).learn(50_000)
-    fitted = FittedQAgent(BARTO, seed=0).learn(20_000)
+    online = TwoTimescaleAgent(BARTO, seed=0).learn(ONLINE_STEPS)
+    fitted = FittedQAgent(BARTO, seed=0).learn(FITTED_STEPS)
     visited = online.visited_states(2_000, seed=0)
     Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
     Experiment("bifurcation").save(plot_bifurcation(online.history))

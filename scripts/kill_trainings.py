@@ -82,17 +82,12 @@ def disturbed(
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def cases(group: Rows) -> str:
-        names = group.values("case")
-        return str(names[0]) if len(names) == 1 else "all"
-
     def between(group: Rows) -> str:
         steps = group.column("steps")
         found = steps[steps >= 0]
         return f"{found.min():,} to {found.max():,}" if len(found) else "-"
 
     columns = [
-        Column("", cases),
         Column("kills with the same bits in the end",
                lambda group: f"{int(group.column('same').sum())} of {len(group)}"),
         Column("before the first checkpoint",

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl import ODAClassifier
 
-EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples", "n_folds", "n_inner"))
+EXPERIMENT = Experiment("reproduce_classification", ("folder", "n_samples"))
 N_FOLDS = 5
 N_SAMPLES = 1500  # of each set that is drawn here
 N_RARE = 10_000
@@ -57,8 +57,8 @@ def sample(data: str, folder: str | None, n_samples: int | None, seed: int) -> S
     )
 
 
-def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]:
-    inner = StratifiedKFold(n_inner, shuffle=True, random_state=seed)
+def contestants(seed: int) -> dict[str, ClassifierMixin]:
+    inner = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     network = MLPClassifier(early_stopping=True, max_iter=300, random_state=seed)
     layers = {
         "hidden_layer_sizes": [(10,), (30,), (100,)],
@@ -82,16 +82,15 @@ def contestants(seed: int, n_inner: int = N_FOLDS) -> dict[str, ClassifierMixin]
 
 
 def measure(
-    *, data: str, folder: str | None, n_samples: int | None, method: str, seed: int, fold: int,
-    n_folds: int, n_inner: int,
-) -> Row:  # fmt: skip
+    *, data: str, folder: str | None, n_samples: int | None, method: str, seed: int, fold: int
+) -> Row:
     points, classes = sample(data, folder, n_samples, seed)
-    splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
     train, test = list(splitter.split(points, classes))[fold]
     standardise = data in STANDARDISED
     scaler = StandardScaler(with_mean=standardise, with_std=standardise)
     shown, hidden = scaler.fit_transform(points[train]), scaler.transform(points[test])
-    model = contestants(seed, n_inner)[method]
+    model = contestants(seed)[method]
     # One thread, for the same sums wherever it is run; and some candidates don't converge.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -122,10 +121,6 @@ class Options(MethodSelection):
     """Folder with wbcd.data and pima.csv."""
     seeds: int = 1
     """Draws of data, folds and methods, with five folds each."""
-    folds: int = N_FOLDS
-    """Number of the five folds to do."""
-    inner_folds: int = N_FOLDS
-    """Folds of a training set, in which all methods but ODA choose among candidates."""
 
 
 def settings(options: Options) -> list[Row]:
@@ -135,13 +130,10 @@ def settings(options: Options) -> list[Row]:
     }  # fmt: skip
     names = chosen(options.methods, contestants(0))
     return [
-        {
-            **one, "method": method, "seed": seed, "fold": fold, "n_folds": N_FOLDS,
-            "n_inner": options.inner_folds,
-        }
+        {**one, "method": method, "seed": seed, "fold": fold}
         for seed in EXPERIMENT.seeds(options)
         for one in sets(sizes, options.data, options.only)
-        for fold in range(min(options.folds, N_FOLDS))
+        for fold in range(N_FOLDS)
         for method in names
         if method != WITH_I or one["data"] == "WBCD"
     ]  # fmt: skip

@@ -8,10 +8,10 @@ learned         the metric that the agent learns along
 paper           components divided by the paper's ranges, x and angle ±1, velocities ±4
 random play     within some standard deviations of the states of random play (grid)
 
-For every point of the figure --draws settings are drawn from one space, with one more that is the
+For every point of the figure 16 settings are drawn from one space, with one more that is the
 partition's own, and tried on the same tuning seeds; those with the best means are tried on more
 tuning seeds, and the best mean over all of them is then run on fresh seeds. A
-result is the mean length of 100 greedy episodes after --steps steps of training.
+result is the mean length of 100 greedy episodes after 100,000 steps of training.
 """
 
 from collections.abc import Mapping
@@ -32,6 +32,9 @@ NAME = ("method", "scaling", "size", "traces")  # of a point
 ENV_ID = "oda_rl/BartoCartPole-v0"
 SOLVED = 950.0
 EVALUATION_EPISODES = 100
+STEPS = 100_000  # of each training
+DRAWS, TUNING_SEEDS = 16, 4  # settings tried for each point, and seeds on which each is tried
+FINALISTS, FINAL_SEEDS = 4, 8  # those that are tried on more seeds, and these
 
 HALF_RANGES = (1.0, 4.0, 1.0, 4.0)
 PAPER = [[float(i == j) / HALF_RANGES[i] ** 2 for j in range(4)] for i in range(4)]
@@ -86,11 +89,11 @@ def points() -> list[Point]:
     return found
 
 
-def draws(point: Point, n: int) -> list[Row]:
+def draws(point: Point) -> list[Row]:
     rng = np.random.default_rng(0)
     space = {**SPACE, "trace_decay": TRACES, "own": point.own[1]}
     found = []
-    for _ in range(n):
+    for _ in range(DRAWS):
         # One number each, whatever the space, so that all points try the same.
         drawn = {name: given[int(rng.random() * len(given))] for name, given in space.items()}
         own = drawn.pop("own")
@@ -114,35 +117,30 @@ def train(
     return {"cells": agent.n_cells, "mean": returns.mean(), "seconds": agent.training_seconds}
 
 
-def setting(point: Point, drawn: Mapping[str, Any], seed: int, steps: int) -> Row:
+def setting(point: Point, drawn: Mapping[str, Any], seed: int) -> Row:
     return {
         **{name: getattr(point, name) for name in (*NAME, "partition", "config")},
-        "drawn": drawn, "seed": seed, "steps": steps,
+        "drawn": drawn, "seed": seed, "steps": STEPS,
     }  # fmt: skip
 
 
-def tune(all_points: list[Point], options: "Options") -> tuple[list[Run], list[Row]]:
+def tune(all_points: list[Point], options: Selection) -> tuple[list[Run], list[Row]]:
     """Try the drawn settings of every point; returns the runs, and each point's best.
 
     A few seeds choose badly among many settings, and many seeds for all would take long: so those
     that do best on a few are tried on more.
     """
     begin = FIRST_SEEDS[TUNING.name]
-    first = range(begin, begin + options.tuning_seeds)
-    more = range(first.stop, first.stop + options.final_seeds)
-    tried = [draws(point, options.draws) for point in all_points]
+    first = range(begin, begin + TUNING_SEEDS)
+    more = range(first.stop, first.stop + FINAL_SEEDS)
+    tried = [draws(point) for point in all_points]
     runs: list[Run] = []
-    totals: list[dict[int, float]] = [dict.fromkeys(range(options.draws), 0.0) for _ in all_points]
-    for seeds, most, title in (
-        (first, options.draws, "tuning"),
-        (more, options.finalists, "tuning, finals"),
-    ):
-        if not seeds:
-            continue
+    totals: list[dict[int, float]] = [dict.fromkeys(range(DRAWS), 0.0) for _ in all_points]
+    for seeds, most, title in ((first, DRAWS, "tuning"), (more, FINALISTS, "tuning, finals")):
         left = [sorted(sorted(total, key=total.__getitem__)[-most:]) for total in totals]
         begun = [(point, i) for point, still in enumerate(left) for i in still]
         settings = [
-            setting(all_points[point], tried[point][i], seed, options.steps)
+            setting(all_points[point], tried[point][i], seed)
             for point, i in begun
             for seed in seeds
         ]
@@ -217,34 +215,20 @@ def draw(rows: Rows) -> Any:
     return panels[0]
 
 
-@dataclass(frozen=True)
-class Options(Selection):
-    draws: int = 16
-    """Settings tried for each point."""
-    tuning_seeds: int = 4
-    """Seeds on which each is tried."""
-    finalists: int = 4
-    """Settings of each point that are tried on more seeds."""
-    final_seeds: int = 8
-    """Seeds on which they are tried in addition."""
-    steps: int = 100_000
-    """Environment steps of each training."""
-
-
-def main(options: Options) -> None:
+def main(options: Selection) -> None:
     sizes = chosen(options.only, dict.fromkeys(point.size for point in points()))
     todo = [point for point in points() if point.size in sizes]
     tuning, best = tune(todo, options)
     settings = [
-        setting(point, drawn, seed, options.steps)
+        setting(point, drawn, seed)
         for point, drawn in zip(todo, best, strict=True)
         for seed in EXPERIMENT.seeds(options)
     ]
     runs = EXPERIMENT.runs(train, settings, options, "fresh seeds")
     say(
-        f"{len(todo)} points, each tuned by {options.draws} settings x {options.tuning_seeds} "
-        f"seeds (from {FIRST_SEEDS[TUNING.name]:,} on), and the best {options.finalists} x "
-        f"{options.final_seeds} more, {options.steps:,} steps each"
+        f"{len(todo)} points, each tuned by {DRAWS} settings x {TUNING_SEEDS} seeds (from "
+        f"{FIRST_SEEDS[TUNING.name]:,} on), and the best {FINALISTS} x {FINAL_SEEDS} more, "
+        f"{STEPS:,} steps each"
     )
     rows = Rows(rows_of(runs))
     say(*tables(rows).values())
@@ -254,4 +238,4 @@ def main(options: Options) -> None:
 
 
 if __name__ == "__main__":
-    start(main, Options, __doc__)
+    start(main, Selection, __doc__)

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from common.datasets import load, sets
-from common.experiment import Experiment, SharedOptions, chosen, say, seconds, start
+from common.experiment import Experiment, Selection, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, Text, of, the
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
@@ -171,13 +171,11 @@ def run(*, part: str, threads: int, **setting: Any) -> Row:
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     seeds: int = 3
     """Subsets of the images, and draws of everything else."""
     data: Path | None = None
     """Folder of usps.train.gz."""
-    only: tuple[str, ...] = ()
-    """Names of the parts to do; all by default."""
 
 
 def settings(options: Options) -> list[Row]:

@@ -7,7 +7,6 @@ likelihood     test log-likelihood (Table 3), and Davies-Bouldin score and Dunn 
 robustness     starts (Table 1), without the first class
 low dimension  states of a cart-pole, K = 25, shuffled
 drift          a correlated, drifting stream of such states, K = 64, beside k-means on all of it
-speed          samples/s of whole runs in one thread
 wide           made-up images of 3072 features
 
 Stochastic EM has the best of five step sizes on USPS with seeds 0 to 7.
@@ -27,7 +26,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 from common.datasets import Sample, usps
-from common.experiment import Experiment, SharedOptions, chosen, say, seconds, start
+from common.experiment import Experiment, Selection, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, among, of, the
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
@@ -35,7 +34,6 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import davies_bouldin_score
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 
 from oda_rl import SGDGaussianMixture, StochasticEMGaussianMixture
 from oda_rl._types import Array, FloatArray, IntArray
@@ -48,6 +46,7 @@ EM_PASSES = 30
 STEPS = {"first_step": 0.05, "last_step": 1e-4}
 FLOOR = 1.0 / 20.0  # of variances: P <= 20
 N_STATES = 40_000
+N_IMAGES = 30_000  # made-up ones of 3072 features
 
 
 def load(data: str, folder: str | None, seed: int) -> tuple[Sample, Sample]:
@@ -175,33 +174,6 @@ def made_images(n: int, d: int, seed: int) -> Array:
     return np.clip(out, 0.0, 1.0)
 
 
-def rate(model: Any, points: Array) -> float:
-    rates = []
-    for _ in range(3):
-        taken = seconds(lambda: model.fit(points))
-        rates.append(model.n_iter_ * len(points) / taken)
-    return float(np.median(rates))
-
-
-def speed(data: str, folder: str | None, method: str, seed: int) -> Row:
-    d = int(method)
-    if d == 256 and folder is not None:
-        points = load("USPS", folder, seed)[0][0].astype(np.float32)
-    else:
-        points = made_images(7000, d, seed)
-    row: Row = {"d": d}
-    with threadpool_limits(1):
-        for batch in (1, 100):
-            row[f"batch {batch}"] = rate(estimator("SGD", seed, batch_size=batch), points)
-        for name, dtype in (("EM, float32", np.float32), ("EM, float64", np.float64)):
-            other = GaussianMixture(
-                K, covariance_type="diag", max_iter=8, tol=0.0, reg_covar=1e-2,
-                init_params="random_from_data", random_state=seed,
-            )  # fmt: skip
-            row[name] = rate(other, points.astype(dtype))
-    return row
-
-
 def wide(data: str, folder: str | None, method: str, seed: int) -> Row:
     points = made_images(int(method), 3072, seed)
     model = estimator("SGD", seed, batch_size=100, max_iter=8)
@@ -218,7 +190,7 @@ def wide(data: str, folder: str | None, method: str, seed: int) -> Row:
 
 EXPERIMENTS: dict[str, Callable[..., Row]] = {
     "likelihood": likelihood, "robustness": robustness, "low dimension": low_dimension,
-    "drift": drift, "speed": speed, "wide": wide,
+    "drift": drift, "wide": wide,
 }  # fmt: skip
 
 
@@ -229,13 +201,9 @@ def run(*, experiment: str, data: str, folder: str | None, method: str, seed: in
 
 
 @dataclass(frozen=True)
-class Options(SharedOptions):
+class Options(Selection):
     data: Path | None = None
     """Folder with usps.train.gz and usps.test.gz."""
-    samples: int = 30_000
-    """Made-up images of 3072 features."""
-    only: tuple[str, ...] = ()
-    """Names of the experiments; all by default."""
 
 
 def settings(options: Options) -> list[Row]:
@@ -251,8 +219,7 @@ def settings(options: Options) -> list[Row]:
         *(("robustness", data, starts) for data in sets),
         ("low dimension", "states", ["SGD", "EM"]),
         ("drift", "states", ["SGD, forgetting", "sEM, random"]),
-        ("speed", "images", ["256", "784"]),
-        ("wide", "images", [str(options.samples)]),
+        ("wide", "images", [str(N_IMAGES)]),
     ]
     names = chosen(options.only, EXPERIMENTS)
     seeds = EXPERIMENT.seeds(options)
@@ -261,7 +228,7 @@ def settings(options: Options) -> list[Row]:
         for experiment, data, methods in everything
         if experiment in names
         for method in methods
-        for seed in (seeds[:1] if experiment in ("speed", "wide") else seeds)
+        for seed in (seeds[:1] if experiment == "wide" else seeds)
     ]
 
 

@@ -6,7 +6,7 @@ processor time per step, and the state of the schedule. At the end the streams' 
 the last column is the share of the shift that the learners follow in one more stretch.
 
 Run: python scripts/soak.py
-     python scripts/soak.py --only mixture --share 0.01
+     python scripts/soak.py --only mixture
 """
 
 import json
@@ -15,12 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from common.experiment import Experiment, SharedOptions, chosen, say, start
+from common.experiment import Experiment, Selection, chosen, say, start
 from common.summaries import Column, Row, Rows, Table, the
 from rich.console import Console
 from rich.progress import track
@@ -159,22 +158,12 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"soak": Table("of long runs", columns, rows.groups("kind"))}
 
 
-@dataclass(frozen=True)
-class Options(SharedOptions):
-    only: tuple[str, ...] = ()
-    """Runs; all by default."""
-    share: float = 1.0
-    """Share of the steps of each run."""
-
-
-def main(options: Options) -> None:
-    settings = [
-        {"kind": kind, "steps": int(options.share * KINDS[kind][0]), "stretches": STRETCHES}
-        for kind in chosen(options.only, KINDS)
-    ]
+def main(options: Selection) -> None:
+    names = chosen(options.only, KINDS)
+    settings = [{"kind": k, "steps": KINDS[k][0], "stretches": STRETCHES} for k in names]
     rows = EXPERIMENT.run(measure, settings, options)
     say(*tables(rows).values())
 
 
 if __name__ == "__main__":
-    start(main, Options, __doc__)
+    start(main, Selection, __doc__)

@@ -20,20 +20,28 @@ from oda_rl.agents.comparison import Plan
 from oda_rl.runs import parallel
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-BODY = SimpleNamespace(aim=1000.0, steps=(1_000,), published="")
+BODY = SimpleNamespace(aim=1000.0, steps=(400,), published="")
 SMALLER = {  # constants of modules
     "common.learning": {"EVALUATION_EPISODES": 5},
     "benchmarks.bodies": {"TASKS": {"InvertedPendulum-v5": BODY}},
-    "benchmarks.continuous": {"EVALUATION_EPISODES": 2},
-    "benchmarks.clustering": {"N_CLUSTERS": 20},
-    "benchmarks.export": {"N_OBSERVATIONS": 1_000, "EPISODES": 20},
+    "benchmarks.chip": {"STEPS": 3_000, "STEPS_IN_C": 1_000},
+    "benchmarks.clustering": {"N_CLUSTERS": 20, "N_LARGE": (3_000, 16)},
+    "benchmarks.continuous": {"CHECKPOINTS": (500,), "EVALUATION_EPISODES": 2},
+    "benchmarks.export": {
+        "N_OBSERVATIONS": 1_000, "EPISODES": 20, "STEPS": 3_000,
+        "MAX_STEPS": {"ModelAgent": 300, "TwoTimescaleAgent": 3_000, "FittedQAgent": 3_000}},
     "benchmarks.first_call": {"WORK": {"StochasticVQ": "import oda_rl"}},
+    "benchmarks.online": {"CHECKPOINTS": (1_000, 3_000), "EPISODES": 3},
+    "benchmarks.speed": {"FUSED_TIMES": 2},
     "benchmarks.vector": {
         "EVALUATION_EPISODES": 5, "COPIES": (1, 8), "ACTORS": (0, 1), "PACED_STEPS": 100},
-    "reproduce_classification": {"N_SAMPLES": 300},
-    "reproduce_sgd_gmm": {"K": 16},
+    "draw_figures": {"ONLINE_STEPS": 5_000, "FITTED_STEPS": 3_000},
+    "reproduce_classification": {"N_SAMPLES": 300, "N_FOLDS": 2},
+    "reproduce_figure5": {
+        "DRAWS": 2, "TUNING_SEEDS": 1, "FINALISTS": 1, "FINAL_SEEDS": 1, "STEPS": 1_500},
+    "reproduce_sgd_gmm": {"K": 16, "N_IMAGES": 200},
     "reproduce_toys": {
-        "DATA": ("half moons", "Gaussians"), "CODEVECTORS": 16, "HELD_OUT": 1_000,
+        "DATA": ("half moons",), "CODEVECTORS": 16, "SAMPLES": 300, "HELD_OUT": 1_000, "FRAMES": 3,
         "PANELS": (("half moons", "well"),)},
 }  # fmt: skip
 
@@ -64,7 +72,7 @@ def run_script(load_script, monkeypatch, capfd):
         script = load_script(name)
         experiment = load_script("common.experiment")
         main = getattr(script, "main", partial(experiment.measure, script))
-        options = getattr(script, "Options", experiment.SharedOptions)
+        options = getattr(script, "Options", experiment.Selection)
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             experiment.start(main, options, script.__doc__, arguments=arguments)
@@ -80,24 +88,24 @@ def read_rows(path):
 
 @pytest.mark.slow
 def test_toys_script(run_script, tmp_path):
-    printed = run_script("reproduce_toys", "--seeds", "1", "--samples", "300")
-    assert "Starting outside the data" in printed
+    printed = run_script("reproduce_toys", "--seeds", "1")
+    assert "≥ 95% of a good start's" in printed
     results = tmp_path / "results"
     rows = read_rows(results / "reproduce_toys.csv")
-    assert len(rows) == 2 * 2 * 6
+    assert len(rows) == 2 * 6
     accuracy = {(row["data"], row["start"], row["stage"]): float(row["accuracy"]) for row in rows}
-    for data in ("half moons", "Gaussians"):
-        assert accuracy[data, "poorly", "fitted"] > 0.95
-        assert accuracy[data, "poorly", "LVQ1"] < 0.9
+    assert accuracy["half moons", "poorly", "fitted"] > 0.95
+    assert accuracy["half moons", "poorly", "LVQ1"] < 0.9
     assert (results / "reproduce_toys.png").read_bytes().startswith(b"\x89PNG")
     assert (results / "annealing.gif").read_bytes().startswith(b"GIF89a")
-    assert len((results / "reproduce_toys.jsonl").read_bytes().splitlines()) == 2 * 2
+    assert len((results / "reproduce_toys.jsonl").read_bytes().splitlines()) == 2
 
 
 @pytest.mark.slow
-def test_toys_script_without_a_result(run_script, tmp_path):
+def test_toys_script_without_a_result(run_script, tmp_path, monkeypatch):
+    monkeypatch.setitem(SMALLER, "reproduce_toys", {"SAMPLES": 0})
     with pytest.raises(SystemExit, match="no run succeeded"):
-        run_script("reproduce_toys", "--seeds", "1", "--samples", "0")
+        run_script("reproduce_toys", "--seeds", "1")
     assert not (tmp_path / "results" / "reproduce_toys.csv").exists()
 
 
@@ -155,7 +163,7 @@ def test_mixtures_script(run_script, tmp_path):
         table = np.column_stack([rng.integers(3, size=n), rng.uniform(-1.0, 1.0, (n, 16))])
         lines = "\n".join(" ".join(map(str, row)) for row in table)
         (tmp_path / f"usps.{part}.gz").write_bytes(gzip.compress(lines.encode()))
-    arguments = ("--seeds", "1", "--samples", "200", "--data", str(tmp_path))
+    arguments = ("--seeds", "1", "--data", str(tmp_path))
     printed = run_script("reproduce_sgd_gmm", *arguments, "--only", "likelihood", "wide")
     assert "likelihood: USPS" in printed
     rows = read_rows(tmp_path / "results" / "reproduce_sgd_gmm.csv")
@@ -260,9 +268,9 @@ def check_online(rows):
 ONE = ["--seeds", "1"]
 BENCHMARKS = {  # options, a text of the output, and a check of the rows
     "clustering": (
-        [*ONE, "--large-samples", "3000", "--only", "Gaussians", "3000 x 16"],
+        [*ONE, "--only", "Gaussians", "3000 x 16"],
         "distortion / KMeans", check_clustering),
-    "continuous": ([*ONE, "--longest", "500"], "rl-zoo publishes", check_continuous),
+    "continuous": (ONE, "rl-zoo publishes", check_continuous),
     "distil": ([*ONE, "--only", "CartPole-v1", "--teachers", "FittedQAgent"],
                "rules distilled", check_distil),
     "sparse": ([*ONE, "--only", "two rooms, numbered", "--methods", "ModelAgent"],
@@ -274,14 +282,14 @@ BENCHMARKS = {  # options, a text of the output, and a check of the rows
                "after so many steps of all copies", check_vector),
     "first_call": (["--only", "StochasticVQ", "--repetitions", "1"], "StochasticVQ",
                    check_first_call),
-    "export": ([*ONE, "--steps", "3000"], "decisions that", check_export),
-    "chip": ([*ONE, "--steps", "3000", "--steps-in-c", "1000"], "bytes of state", check_chip),
+    "export": (ONE, "decisions that", check_export),
+    "chip": (ONE, "bytes of state", check_chip),
     "suite": ([*ONE, "--only", "CartPole-v1"], "CartPole-v1", check_suite),
     "disturbed": (
         [*ONE, "--tasks", "CartPole-v1", "--only", "actions a step late", "plain", "--methods",
          "FittedQAgent", "rule by hand"], "share of seeds solved", check_disturbed),
-    "online": ([*ONE, "--only", "CartPole-v1", "--checkpoints", "1000", "3000", "--episodes", "3",
-                "--methods", "oda", "tile coding"], "share of seeds that solve", check_online),
+    "online": ([*ONE, "--only", "CartPole-v1", "--methods", "oda", "tile coding"],
+               "share of seeds that solve", check_online),
 }  # fmt: skip
 
 
@@ -306,11 +314,11 @@ def test_speed_is_measured_and_told(load_script):
 
 @pytest.mark.slow
 def test_classification_script(run_script, tmp_path):
-    arguments = ("--seeds", "1", "--folds", "1", "--inner-folds", "2", "--only", "moons")
-    methods = ("ODA", "linear SVM", "NN")
-    run_script("reproduce_classification", *arguments, "--methods", *methods)
+    methods = ("ODA", "linear SVM")
+    words = ("--seeds", "1", "--only", "moons", "--methods", *methods)
+    run_script("reproduce_classification", *words)
     rows = read_rows(tmp_path / "results" / "reproduce_classification.csv")
-    assert [row["method"] for row in rows] == [*methods]
+    assert [row["method"] for row in rows] == [*methods, *methods]  # of two folds
     assert all(float(row["score"]) > 0.8 for row in rows)
 
 
@@ -402,10 +410,8 @@ def test_infex_script(run_script, tmp_path):
 
 @pytest.mark.slow
 def test_figure5_script(run_script, tmp_path):
-    arguments = ["--only", "2^4", "4 x 4", "16 cells", "--draws", "2", "--tuning-seeds", "1"]
-    arguments += ["--finalists", "1", "--final-seeds", "1"]
-    arguments += ["--seeds", "2", "--steps", "1500"]
-    printed = run_script("reproduce_figure5", *arguments)
+    words = ("--only", "2^4", "4 x 4", "16 cells", "--seeds", "2")
+    printed = run_script("reproduce_figure5", *words)
     results = tmp_path / "results"
     rows = read_rows(results / "figure5.csv")
     tuning = read_rows(results / "figure5_tuning.csv")

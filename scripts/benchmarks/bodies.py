@@ -54,14 +54,11 @@ def tables(rows: Rows) -> dict[str, Table]:
     def aim(line: Rows) -> str:
         return f"{line[0]['task']} ≥ {TASKS[line[0]['task']].aim:g}"
 
-    def reached(line: Rows) -> str:
-        return f"{np.mean(line.column('mean') >= TASKS[line[0]['task']].aim):.2f}"
-
     columns = [
         Column(f"`{MODEL}`", aim, once=True),
         Column("steps", the("steps", ",")),
         Column("seeds", count),
-        Column("reached", reached),
+        Column("reached", lambda line: line.share_from(TASKS[line[0]["task"]].aim)),
         Column("mean", of(np.mean, "mean", ",.1f")),
         Column("median", of(np.median, "mean", ",.1f")),
         Column("least", of(np.min, "mean", ",.1f")),

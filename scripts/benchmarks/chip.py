@@ -9,7 +9,6 @@ processor time of deciding and learning per step, the minimum of ten repetitions
 """
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,16 +59,8 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"chip": Table("Learning BartoCartPole in C", columns, rows.groups("start"))}
 
 
-@dataclass(frozen=True)
-class Options(SharedOptions):
-    steps: int = STEPS
-    """Steps of the training that places the cells."""
-    steps_in_c: int = STEPS_IN_C
-    """Steps of learning in C."""
-
-
-def settings(options: Options) -> list[Row]:
+def settings(options: SharedOptions) -> list[Row]:
     return [
-        {"seed": seed, "steps": options.steps, "steps_in_c": options.steps_in_c}
+        {"seed": seed, "steps": STEPS, "steps_in_c": STEPS_IN_C}
         for seed in EXPERIMENT.seeds(options)
     ]

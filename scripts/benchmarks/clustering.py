@@ -113,13 +113,11 @@ class Options(Selection):
     """Fits of each method on each set."""
     data: Path | None = None
     """Folder with pima.csv, adult.csv.gz and usps.train.gz."""
-    large_samples: int = N_LARGE[0]
-    """Points of the largest set."""
 
 
 def settings(options: Options) -> list[Row]:
     sizes = {
-        "Gaussians": N_GAUSSIANS, f"{options.large_samples} x {N_LARGE[1]}": options.large_samples,
+        "Gaussians": N_GAUSSIANS, f"{N_LARGE[0]} x {N_LARGE[1]}": N_LARGE[0],
         "PIMA": None, "Adult": N_ADULT, "USPS": None,
     }  # fmt: skip
     return [

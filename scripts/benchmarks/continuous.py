@@ -9,6 +9,7 @@ benchmark.md at commit 0088472b, one run of each algorithm, not made here.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from common.summaries import Column, Row, Rows, Table, count, draw_quartiles, of
 
 from oda_rl.plotting.axes import COLORS, new_axes
 
-EXPERIMENT = Experiment("benchmark_continuous", leave_out=("longest",))
+EXPERIMENT = Experiment("benchmark_continuous")
 CHECKPOINTS = (20_000, 50_000, 100_000, 200_000)
 GRID, CODEVECTORS = "grid", "codevectors"
 
@@ -40,12 +41,12 @@ TASKS = (
 )  # fmt: skip
 
 
-def measure(actions: str, task: str, seed: int, longest: int) -> list[Row]:
+def measure(actions: str, task: str, seed: int) -> list[Row]:
     from oda_rl.agents import CodevectorAgent, FittedQAgent
 
     agent = (CodevectorAgent if actions == CODEVECTORS else FittedQAgent)(task, seed=seed)
-    steps = [*(steps for steps in CHECKPOINTS if steps < longest), longest]
-    return [*learn(agent, steps, lambda _: agent.evaluate(EVALUATION_EPISODES, seed=seed + 10**8))]
+    evaluated = partial(agent.evaluate, EVALUATION_EPISODES, seed=seed + 10**8)
+    return [*learn(agent, CHECKPOINTS, lambda _: evaluated())]
 
 
 def tables(rows: Rows) -> dict[str, Table]:
@@ -57,9 +58,7 @@ def tables(rows: Rows) -> dict[str, Table]:
             Column("seeds", count, once=True),
             Column("steps", the("steps", ",")),
             *(
-                Column(
-                    f"≥ {level:g}", of(lambda x, level=level: (x >= level).mean(), "mean", ".2f")
-                )
+                Column(f"≥ {level:g}", partial(Rows.share_from, level=level))
                 for level in task.levels
             ),
             Column("mean", of(np.mean, "mean", ".1f")),
@@ -103,15 +102,12 @@ def draw(rows: Rows) -> Any:
     return panels[0]
 
 
-@dataclass(frozen=True)
-class Options(Selection):
-    longest: int = CHECKPOINTS[-1]
-    """Steps to train for."""
+Options = Selection
 
 
-def settings(options: Options) -> list[Row]:
+def settings(options: Selection) -> list[Row]:
     return [
-        {"actions": actions, "task": env_id, "seed": seed, "longest": options.longest}
+        {"actions": actions, "task": env_id, "seed": seed}
         for env_id in chosen(options.only, [task.env_id for task in TASKS])
         for seed in EXPERIMENT.seeds(options)
         for actions in (CODEVECTORS, GRID)

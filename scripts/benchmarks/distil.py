@@ -162,7 +162,7 @@ def above_random(line: Rows) -> float:
 def tables(rows: Rows) -> dict[str, Table]:
     def share(line: Rows) -> str:
         about = AIMS[line[0]["task"]]
-        return f"{(line.column('mean') >= about.goal).mean():.2f}" if about.of_each else "-"
+        return line.share_from(about.goal) if about.of_each else "-"
 
     columns = [
         Column("", lambda line: str(AIMS[line[0]["task"]]), once=True),

@@ -204,7 +204,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     later = [
         *world_and_steps,
         Column("seeds", count),
-        Column("share ≥ 450", lambda line: f"{np.mean(line.column('mean') >= 450.0):.2f}"),
+        Column("share ≥ 450", partial(Rows.share_from, level=450.0)),
         Column(f"`{FITTED}`", Rows.mean_and_least),
         Column("processor s", seconds),
     ]

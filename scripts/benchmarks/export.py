@@ -133,13 +133,11 @@ def tables(rows: Rows) -> dict[str, Table]:
 class Options(SharedOptions):
     seeds: int = 10
     """Seeds of each agent."""
-    steps: int = STEPS
-    """Steps of each training; at most 1000 with a model."""
 
 
 def settings(options: Options) -> list[Row]:
     return [
-        {"agent": agent, "seed": seed, "steps": min(options.steps, most)}
+        {"agent": agent, "seed": seed, "steps": min(STEPS, most)}
         for seed in EXPERIMENT.seeds(options)
         for agent, most in MAX_STEPS.items()
     ]

@@ -85,9 +85,6 @@ def _row(method: str, returns: FloatArray) -> Row:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    def reached(line: Rows) -> str:
-        return f"{(line.column('mean') >= TASKS[line[0]['task']]).mean():.2f}"
-
     def covered(line: Rows) -> str:
         low, high, true = (line.column(name) for name in ("low", "high", "true"))
         return f"{((low <= true) & (true <= high)).mean():.2f}"
@@ -109,7 +106,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("median", of(np.median, "mean", ".0f")),
         Column("least", of(np.min, "mean", ".0f")),
         Column("least, less the log's", among(above, method=OURS)),
-        Column("share solved", reached),
+        Column("share solved", lambda line: line.share_from(TASKS[line[0]["task"]])),
         Column("interval (truth), medians", among(width, method=OURS)),
         Column("coverage", among(covered, method=OURS)),
     ]

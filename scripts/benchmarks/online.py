@@ -7,7 +7,6 @@ policy's mean return over 20 greedy episodes is what the table says; the seeds c
 """
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from common.summaries import Column, Row, Rows, Table, among
 from oda_rl.agents import TwoTimescaleAgent
 
 EXPERIMENT = Experiment("benchmark_online")
-CHECKPOINTS = (100_000, 200_000)
+CHECKPOINTS, EPISODES = (100_000, 200_000), 20  # greedy episodes at each
 TILES = "tile coding"
 # 256 cells each, or as near as a grid comes to that; "paper" is Algorithm 2 as it is printed.
 CELLS: dict[str, dict[str, Any]] = {
@@ -92,18 +91,13 @@ def tables(rows: Rows) -> dict[str, Table]:
     return {"online": Table(title, columns, [rows.where(task=name) for name in NAMES])}
 
 
-@dataclass(frozen=True)
-class Options(MethodSelection):
-    checkpoints: tuple[int, ...] = CHECKPOINTS
-    """Steps after which the delivered policy is evaluated."""
-    episodes: int = 20
-    """Greedy episodes of an evaluation."""
+Options = MethodSelection
 
 
-def settings(options: Options) -> list[Row]:
+def settings(options: MethodSelection) -> list[Row]:
     return [
         {"method": method, "task": task, "seed": seed,
-         "checkpoints": [*options.checkpoints], "episodes": options.episodes}
+         "checkpoints": [*CHECKPOINTS], "episodes": EPISODES}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
         if method == "oda" or not TASKS[task].boxed

@@ -76,7 +76,7 @@ class SharedOptions:
 @dataclass(frozen=True)
 class Selection(SharedOptions):
     only: tuple[str, ...] = ()
-    """Names of the tasks, worlds or data sets to do; all by default."""
+    """Names of the parts, tasks, worlds or data sets to do; all by default."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import numpy.typing as npt
 
 from common.hand_rules import Decide
 from common.summaries import Row
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.agent import Agent
+from oda_rl.agents.comparison import greedy_returns
 
 EVALUATION_EPISODES = 100
 FITTED, ONLINE, MODEL = "FittedQAgent", "TwoTimescaleAgent", "ModelAgent"
@@ -41,19 +43,11 @@ def learn(
 
 def side_by_side(agent: Agent, make: Make, seed: int) -> FloatArray:
     """Return the returns of greedy episodes, one in each copy of an environment."""
-    seed += 10**8
-    copies = [make() for _ in range(EVALUATION_EPISODES)]
-    running, returns = list(range(len(copies))), np.zeros(len(copies))
-    observations = {k: copies[k].reset(seed=seed + k)[0] for k in running}
-    while running:
-        batch = np.array([observations[k] for k in running])
-        actions, _ = agent.predict(batch.reshape(-1, *agent.interface.observation_shape))
-        for k, action in zip(tuple(running), actions, strict=True):
-            observations[k], reward, terminated, truncated, _ = copies[k].step(action)
-            returns[k] += float(reward)
-            if terminated or truncated:
-                running.remove(k)
-    return returns
+
+    def predict(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return agent.predict(batch.reshape(-1, *agent.interface.observation_shape))[0]
+
+    return greedy_returns(predict, [make() for _ in range(EVALUATION_EPISODES)], seed + 10**8)
 
 
 def play(decide: Decide, place: gym.Env[Any, Any], seed: int) -> Row:

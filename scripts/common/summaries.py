@@ -47,6 +47,10 @@ class Rows(list[Row]):
         values = self.column(key)
         return f"{values.mean():.{digits}f} ({values.min():.{digits}f})"
 
+    def share_from(self, level: float) -> str:
+        """Return the share of mean returns from a level on."""
+        return f"{np.mean(self.column('mean') >= level):.2f}"
+
     def solved_and_mean(self, digits: int = 0) -> str:
         """Return the share of seeds solved, and the mean return."""
         return f"{self.column('solved').mean():.2f} ({self.column('mean').mean():.{digits}f})"
