@@ -107,12 +107,12 @@ def _link_words(app: Any, page: Any) -> None:
 
 def _write_report(app: Any) -> None:
     """Learn a cart-pole, and write the page of its policy, which the front page shows."""
-    command = Path(sys.executable).with_name("oda-rl")
+    command = [sys.executable, "-m", "oda_rl"]
     with TemporaryDirectory() as folder:
         words = ["--algo", "model", "--env-id", "CartPole-v1", "--total-timesteps", "500"]
-        subprocess.run([command, "train", *words, "--out", f"{folder}/run"], check=True)
+        subprocess.run([*command, "train", *words, "--out", f"{folder}/run"], check=True)
         page = Path(app.outdir) / "policy.html"
-        subprocess.run([command, "report", f"{folder}/run", "--out", page], check=True)
+        subprocess.run([*command, "report", f"{folder}/run", "--out", page], check=True)
 
 
 def setup(app: Any) -> None:

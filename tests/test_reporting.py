@@ -116,7 +116,7 @@ def lying(text):
         (text.replace("for CartPole-v1", "for Acrobot-v1"), "says 'A policy for Acrobot-v1'"),
         (text.replace("at most 400 steps", "at most 500 steps"), "'environment: CartPole-v1, at m"),
         (text.replace("<dd>1,500 steps", "<dd>150 steps"), "says 'learned from*: 150 steps'"),
-        (text.replace("<dt>first reset of these</dt><dd>seed 3</dd>", ""), "a card with other"),
+        (text.replace("<dt>seed of the first reset</dt><dd>3</dd>", ""), "a card with other"),
         (changed(text, returns=[401.0] * 5), "played again, "),
         (changed(text, policy=reversed_actions), "the page says 'digest of the policy: "),
         (changed(text, policy=reversed_actions), "episodes have another return: mean "),

@@ -95,7 +95,7 @@ class Report:
         return {
             "environment": self.environment,
             "return": self.score,
-            "first reset of these": f"seed {self.seed}",
+            "seed of the first reset": f"{self.seed}",
             "played with*": versions_text(self.versions),
             "digest of the policy": self.digest,
             **{f"{name}*": text for name, text in self.training.items()},
@@ -160,7 +160,7 @@ def report_of(
         "learned with": versions_text(agent.versions),
     }
     if agent.solved_return is not None:
-        training["solved from"] = f"{agent.solved_return:g}"
+        training["solved at"] = f"{agent.solved_return:g}"
     if command is not None:
         training["made by"] = command
     report = Report(

@@ -717,15 +717,15 @@ class View {
     this.sparingly(this.other, now, search);
     let found = this.other.found;
     let there = found && decide(this.policy, found.point);
-    if (found && there.choice === decision.choice) { // it was of a state that was treated so
+    if (found && there.choice === decision.choice) { // the state it came from had that action
       search();
       found = this.other.found;
       there = found && decide(this.policy, found.point);
     }
     element("other").textContent = !found
-      ? "No state is known where it would act otherwise."
-      : `${short(found.distance)} standard deviations away${found.exact ? "" : ", or nearer,"} ` +
-        `it does something else: ${this.word(there)}.`;
+      ? "No state with another action is known."
+      : `The nearest ${found.exact ? "" : "known "}state with another action (${this.word(there)}) ` +
+        `is ${short(found.distance)} standard deviations away.`;
     this.rows.observation.forEach((cells, j) => {
       cells[1].textContent = short(observation[j]);
       const change = found ? found.point[j] - this.other.from[j] : 0;
@@ -904,7 +904,7 @@ class View {
         if (this.state) this.show();
         return `× ${short(factor)}`;
       });
-    this.slider(into, "noise in what is seen", [0, 1, 0.01], 0, (noise) => {
+    this.slider(into, "noise on the observation", [0, 1, 0.01], 0, (noise) => {
       this.noise = noise;
       return `${short(noise)} std`;
     });
