@@ -68,8 +68,9 @@ html_math_renderer = "mathml"
 
 def _visit_math(writer: Any, node: Any) -> None:
     """Write a formula as MathML, which browsers draw with no script."""
-    display = "block" if node.tagname == "math_block" else "inline"
-    writer.body.append(convert(node.astext(), display=display))
+    block = node.tagname == "math_block"
+    formula = convert(node.astext(), display="block" if block else "inline")
+    writer.body.append(f'<div class="formula">{formula}</div>' if block else formula)
     raise nodes.SkipNode
 
 

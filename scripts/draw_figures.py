@@ -23,7 +23,7 @@ CIRCLES = make_circles(1500, noise=0.08, factor=0.5, random_state=0)
 
 
 def draw_policies() -> None:
-    online = TwoTimescaleAgent(BARTO, seed=0).learn(ONLINE_STEPS)
+    online = TwoTimescaleAgent(BARTO, max_cells=32, seed=0).learn(ONLINE_STEPS)  # few, to be seen
     fitted = FittedQAgent(BARTO, seed=0).learn(FITTED_STEPS)
     visited = online.visited_states(2_000, seed=0)
     Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
