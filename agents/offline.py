@@ -43,7 +43,7 @@ class Transitions:
         Before and after each step, of the environment's space; for a Dict or Tuple space, a
         dictionary or tuple of such arrays.
     actions : array_like, shape (n,) or (n, ...)
-        Of the environment's space.
+        From the environment's action space.
     rewards : array_like, shape (n,)
         Finite.
     terminated : array_like of bool, shape (n,)

@@ -67,7 +67,7 @@ class DeepSea(_OnGrid):
     swap : int or None
         Seed of the actions' directions; None: 1 is right everywhere.
     render_mode : {"ansi", "rgb_array"}, optional
-        What ``render`` returns.
+        Form of ``render``'s result.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class TwoRooms(_OnGrid):
     numbers : int
         Observation: 1, the cell's index; or 2, x and y.
     render_mode : {"ansi", "rgb_array"}, optional
-        What ``render`` returns.
+        Form of ``render``'s result.
 
     Examples
     --------

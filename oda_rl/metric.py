@@ -161,7 +161,7 @@ def directions(metric: FloatArray, scale: FloatArray) -> tuple[FloatArray, Float
     Returns
     -------
     shares : ndarray, shape (d,)
-        Of the trace of the metric for standardised components; they sum to 1.
+        Shares of the metric's trace, for standardised components; they sum to 1.
     vectors : ndarray, shape (d, d)
         Rows of length 1, for standardised components, each with a positive largest entry.
     """

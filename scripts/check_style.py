@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 CODE = "oda_rl", "agents", "envs", "scripts"
 MAX_WORDS = 40  # of a sentence on a page
 PHRASES = re.compile(
-    r"manyth|what was held out|who has logged|put to the proof|not to be believed|nobody says"
-    r"|foresees|is in the midst of|of all randomness|what another environment",
+    r"manyth|\bso many\b|what was held out|who has logged|put to the proof|not to be believed"
+    r"|nobody says|foresees|is in the midst of|of all randomness|what another environment",
     re.IGNORECASE,
 )
 NAMES = re.compile(
@@ -23,6 +23,7 @@ NAMES = re.compile(
 )
 SHORT_NUMBER = re.compile(r"(?<![\w.\]])\.\d")
 FRONTED = re.compile(r"(Of|What|Who|How)\b|(Do it|Return them)\.")
+FRONTED_LINE = re.compile(r"^ +(Of|What|Who) ", re.MULTILINE)  # a parameter's description
 NOT_PROSE = re.compile(
     r"^\s*```.*?^\s*```|^---$.*?^---$|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$|^\s*\|.*?$|^#.*?$|<[^>]*>"
     r"|\]\([^)]*\)",
@@ -64,8 +65,8 @@ def in_code(text: str) -> Iterator[Fault]:
                 yield node.lineno, f"{name}: a plainer name (max, min, env index)"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docstring, line = inspect.cleandoc(str(node.value.value)), node.lineno
-            if FRONTED.match(docstring):
-                yield line, f"a docstring that begins with {docstring.split()[0]!r}"
+            if fronted := FRONTED.match(docstring) or FRONTED_LINE.search(docstring):
+                yield line, f"a description that begins with {fronted[0].strip()!r}"
             for offset, fault in in_prose(
                 re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)
             ):

@@ -1,8 +1,8 @@
 """The README's animation: cells split while a cart-pole learns to stand.
 
-Greedy episodes of the online agent after so many steps in BartoCartPole: left the cart and its
-pole, right the actions in the plane of angle and angular velocity through the middle of the track,
-the codevectors, projected onto it, and the path of the episode.
+Greedy episodes of the online agent after more and more steps in BartoCartPole. Left the cart and
+its pole; right the actions in the plane of angle and angular velocity through the middle of the
+track, the codevectors, projected onto it, and the path of the episode.
 
 Run: python scripts/draw_learning.py
 Writes results/learning.gif.

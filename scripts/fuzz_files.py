@@ -128,7 +128,7 @@ def _max_megabytes() -> float:
 
 
 def attack(own: Subject, cases: int, seed: int, keep: Path | None) -> Row:
-    """Try so many cases of a class; return counts of outcomes, and the most that loading took."""
+    """Try cases of a class; return counts of outcomes, and the maximum costs of loading."""
     counts: Counter[str] = Counter()
     seconds = megabytes = 0.0
     own.use(own.load(own.file), True)  # children find all that is compiled

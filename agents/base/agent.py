@@ -595,15 +595,15 @@ class Agent(Player):
             warnings.warn(self._doubt, stacklevel=4)  # of evaluate's caller
 
     def doubt(self, returns: FloatArray, seed: int | None = None) -> str | None:
-        """Play random episodes, and say if the policy is not better; None if it is.
+        """Play random episodes, and return a warning if the policy is no better, else None.
 
-        What it says is shown by ``print(agent)`` until it learns on. :meth:`evaluate` asks this
+        ``print(agent)`` shows the warning until the agent learns again. :meth:`evaluate` calls this
         where ten returns or more are no better than the first ones of training, and warns.
 
         Parameters
         ----------
         returns : ndarray, shape (n,)
-            Of the policy, from :meth:`evaluate`.
+            Returns of the policy, from :meth:`evaluate`.
         seed : int, optional
             Seed of the random episodes.
         """

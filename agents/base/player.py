@@ -132,8 +132,8 @@ class Player(ABC):
     def action_names(self) -> tuple[str, ...]:
         """Names of the actions, or of the components of a continuous one; can be set.
 
-        Of MultiDiscrete and MultiBinary actions, and of a grid, a sequence with a name for each
-        component, or a list of names of its values for each, names all combinations.
+        For MultiDiscrete and MultiBinary actions, and a grid, a sequence with a name, or a list of
+        names of its values, for each component gives the names of all combinations.
         """
         return self.interface.action_names
 
@@ -197,7 +197,7 @@ class Player(ABC):
         Returns
         -------
         action
-            Of the environment's action space: numpy.int64, or ndarray; for a batch, shape (n, ...).
+            From the environment's action space: int64, or ndarray; for a batch, shape (n, ...).
         state
 
         Raises

@@ -291,7 +291,7 @@ def search(
             if wide or explore:
                 break
             wide, last = True, generation + _WIDE
-            continue  # from so many that are equal nothing is learned
+            continue  # ties at the top teach nothing
         climber.tell(found)
         if wide and generation >= last:
             break

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from oda_rl.agents.model.engine import ModelEngine
 
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
-_JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before so many;
+_JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled

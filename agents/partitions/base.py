@@ -54,7 +54,7 @@ class BuiltIn:
     Parameters
     ----------
     **settings
-        Of the class ``Settings``.
+        Fields of the class ``Settings``.
     """
 
     Settings: ClassVar[type[Checked]]

@@ -46,7 +46,7 @@ class GMMPartition(BuiltIn):
     Parameters
     ----------
     **settings
-        Of :class:`GMMSettings`.
+        Settings of :class:`GMMSettings`.
 
     Attributes
     ----------

@@ -46,7 +46,7 @@ class GridPartition(BuiltIn):
     Parameters
     ----------
     **settings
-        Of :class:`GridSettings`.
+        Settings of :class:`GridSettings`.
 
     Attributes
     ----------

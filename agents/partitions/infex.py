@@ -51,7 +51,7 @@ class InfexPartition(BuiltIn):
     Parameters
     ----------
     **settings
-        Of :class:`InfexSettings`.
+        Settings of :class:`InfexSettings`.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class InfexPartition(BuiltIn):
     codevectors : ndarray, shape (n_cells, d)
         The exemplars.
     weights : ndarray, shape (n_cells,)
-        Of the exemplars in the mixture, of sum 1.
+        Weights of the exemplars in the mixture; they sum to 1.
 
     References
     ----------

@@ -47,7 +47,7 @@ class SOMPartition(BuiltIn):
     Parameters
     ----------
     **settings
-        Of :class:`SOMSettings`.
+        Settings of :class:`SOMSettings`.
 
     Attributes
     ----------

@@ -66,7 +66,7 @@ def nearest_cells(
 ) -> None:
     """Write the cells of least score and these scores, both (n_nearest,); inf if there are fewer.
 
-    Of cells with equal scores the first ones count.
+    Among cells with equal scores, the first ones count.
     """
     for i in range(near.shape[0]):
         near[i], scores[i] = 0, np.inf

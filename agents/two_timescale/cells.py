@@ -128,7 +128,7 @@ def update(
     Parameters
     ----------
     traces : ndarray, shape (K, 1 + d + A)
-        Of the environment: of slopes and values, in the order of the cells' columns.
+        Traces of the environment's slopes and values, in the order of the cells' columns.
     change : float
         Q - Q', 0 at the start of an episode.
     alpha : float

@@ -87,11 +87,11 @@ class OnlineEngine(Engine):
     Parameters
     ----------
     interface : Interface
-        Of the environment.
+        Spaces of the environment.
     config : TwoTimescaleConfig
         Settings of the agent.
     partition : Partition or None
-        What places the cells; None: they grow by need.
+        Object that places the cells; None: they are born and split as needed.
     rng : numpy.random.Generator
         Decides on exploration.
     """

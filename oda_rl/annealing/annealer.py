@@ -259,7 +259,7 @@ class Distribution:
         return self.points[rows], self.classes[rows], np.ones(n)
 
     def stratified(self, n: int, fewest: int) -> tuple[FloatArray, IntArray, FloatArray]:
-        """Like :meth:`some`, with ``fewest`` of each class if it has so many."""
+        """Like :meth:`some`, with at least ``fewest`` of each class that has as many."""
         if len(self.points) <= n:
             return self.points, self.classes, self.weights
         sizes, totals = np.diff(self._bounds), self.class_weights

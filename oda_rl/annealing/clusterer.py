@@ -70,7 +70,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         ``"auto"`` takes the number, from 2 to 32, that persists longest as the temperature falls:
         over the longest interval of log T.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
-        Of a point from a codevector; see :mod:`oda_rl.divergences`.
+        Divergence of a point from a codevector; see :mod:`oda_rl.divergences`.
     min_temperature : float in [0, 1), default=0
         Last temperature, relative to the mean divergence of the data from their mean.
     target_distortion : float, default=0

@@ -60,7 +60,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         As for :class:`SGDGaussianMixture`; the mean variance of a stream is that of the samples of
         the first ``partial_fit``.
     init_range : float, default=0.1
-        Of a random start, in roots of the mean variance of the features; ≥ 0.
+        Range of a random start, in roots of the mean variance of the features; ≥ 0.
     means_init : array-like of shape (n_components, n_features) or None, default=None
         Initial means instead.
     random_state : int, RandomState instance or None, default=None

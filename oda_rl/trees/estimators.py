@@ -362,7 +362,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         features, or names if X has names, or a function from points, shape (n, d), to shape
         (n, d'), row by row. By default every level sees all features.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
-        Of points from codevectors, at every level and in the full space.
+        Divergence of points from codevectors, at every level and in the full space.
     cooling : float in (0, 1), default=0.8
         Factor of the temperature from one temperature level of a node to the next.
     samples_per_cluster : int, default=20

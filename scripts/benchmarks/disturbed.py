@@ -103,7 +103,7 @@ def deviations(env: Any) -> FloatArray:
 
 
 def seen(env: Env, function: Callable[[FloatArray], FloatArray], more: int = 0) -> Env:
-    """Show a function of the observation, in double precision, of so many more components."""
+    """Show a function of the observation, with ``more`` components, in double precision."""
     (d,) = env.observation_space.shape or ()
     box = gym.spaces.Box(-np.inf, np.inf, (d + more,), np.float64)
     return TransformObservation(env, lambda x: function(x.astype(np.float64)), box)

@@ -59,7 +59,7 @@ def looks(learner: Any, seed: int, checkpoints: list[int]) -> list[Row]:
 
 
 class SlowCartPole(CartPoleEnv):
-    """A cart-pole whose steps take at least so many seconds."""
+    """A cart-pole whose steps take at least ``pause`` seconds."""
 
     def __init__(self, pause: float = 0.0) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class Case:
     settings: tuple[tuple[str, Any], ...] = ()
 
     def longer(self) -> "Case":
-        """Return the long training, with so many checkpoints that one may be killed anywhere."""
+        """Return the long training, with 60 checkpoints, so that it may be killed anywhere."""
         return replace(self, steps=self.long, every=self.long // 60)
 
     def env(self) -> gym.Env:
