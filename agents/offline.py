@@ -397,7 +397,7 @@ def as_rows(
 ) -> tuple[FloatArray, FloatArray]:
     """Return trajectories as rows of a :class:`oda_rl.agents.base.memory.Memory`.
 
-    ``parts`` are those of :func:`trajectories`; ``n_components`` is 0 for numbered actions. Returns
+    ``parts`` are those of :func:`trajectories`; ``n_components`` is 0 for discrete actions. Returns
     observations, shape (m, d), and steps, shape (m, 3 + n_components).
     """
     order, last = np.concatenate(parts), np.array([rows[-1] for rows in parts])

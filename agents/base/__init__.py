@@ -1,1 +1,1 @@
-"""Training that is watched, stopped, saved and resumed: the base of all agents."""
+"""The base of all agents: training, callbacks, checkpoints, files."""

@@ -357,10 +357,10 @@ def imitate(
 ) -> Imitation:
     """Find the rule that imitates best, by DAgger, or a random one that is better.
 
-    Four rules are fitted to what the teacher does where it goes; then twice four more, also to what
-    it would do where the rules before went. They race with the best of random rules; and, if there
-    are any, with the rule climbed in the learned world, the teacher if it is such a rule, and one
-    that is known. The first of these three has to be beaten.
+    Four rules are fitted to the teacher's actions in the states it visits; then twice four more,
+    also to its actions in the states that earlier rules visit. They race with the best of random
+    rules and, if there are any, with the rule found in the learned world, the teacher if it is such
+    a rule, and a known rule. The first of these three has to be beaten.
     Source: S. Ross, G. J. Gordon, J. A. Bagnell (AISTATS 2011).
     """
     end = env.steps + steps

@@ -210,7 +210,7 @@ class Climber:
         return np.concatenate([self._moving + self.sigma * self._steps, fixed], axis=1)
 
     def tell(self, worth: FloatArray) -> None:
-        """Update the distribution by what the candidates are worth, shape (population,)."""
+        """Update the distribution by the candidates' values, shape (population,)."""
         n = len(self._moving)
         self._generation += 1
         best = self._steps[np.argsort(-worth, kind="stable")[: len(self._weights)]]

@@ -6,7 +6,7 @@ lander. So a scheme is drawn before each episode by Thompson sampling. It compar
 latest returns, which do not depend on the scale of the rewards.
 
 Returns tell nothing about a reward that was never seen, and where each step costs, exploring looks
-bad. Where states are numbered, one episode in thirty follows a novelty policy instead
+bad. With discrete states, one episode in thirty follows a novelty policy instead
 (:func:`fit_novelty_policy`).
 
 :class:`Exploration` sets the probability ``epsilon`` of a random decision and the longest repeat;

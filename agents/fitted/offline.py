@@ -380,7 +380,7 @@ def believed_world(
 ) -> SupportedWorld | None:
     """Learn a world from trajectories; None unless it predicts held-out steps.
 
-    None, too, for numbered states, few steps, or many components or actions.
+    None, too, for discrete states, few steps, or many components or actions.
     """
     taken = np.flatnonzero(seen.steps[:, MARK] == GOES_ON)
     codes, boxed = _codes(interface)

@@ -7,7 +7,7 @@ regression in each cell,
     min Σ w (Y − q_a − <g, y − c>)² + m Σ_a (q_a − V_opt)² + precision |g|²,
 
 with one slope g for all actions, as in the analysis of covariance. V_opt, the best discounted
-return so far, is the prior value of actions that were not tried in a cell. For numbered states,
+return so far, is the prior value of actions that were not tried in a cell. For discrete states,
 action codevectors and logs; else see :mod:`oda_rl.agents.fitting.advantages`.
 
 References

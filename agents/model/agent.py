@@ -276,7 +276,7 @@ class ModelAgent(Simplifiable, Agent):
         Raises
         ------
         ValueError
-            If nothing has been learned yet, or the world is a table of numbered states.
+            If nothing has been learned yet, or the world is a table of discrete states.
         """
         learned, memory = self._engine.planner.learned, self._engine.memory
         if learned is None and self.distrust is not None:

@@ -1,4 +1,4 @@
-"""A world of numbered states: learned as counts, explored by optimism, planned by value iteration.
+"""A world of discrete states: learned as counts, explored by optimism, planned by value iteration.
 
 States are the distinct observations so far. Exploration follows the best policy of an optimistic
 model (Brafman and Tennenholtz, JMLR 3, 2002; Szita and Lorincz, ICML 2008): a pair of state and

@@ -136,7 +136,7 @@ def _unsigned(numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
 
 
 def _table_of_states(export: Export, states: Numbered) -> str:
-    """Return a header with a table of the actions in numbered states."""
+    """Return a header with a table of the actions in discrete states."""
     first, n = states.first, len(states.actions)
     discrete = export.box is None
     actions = _unsigned(states.actions) if discrete else states.actions.astype(np.float32)

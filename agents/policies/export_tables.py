@@ -12,7 +12,7 @@ An :class:`Export` has everything in double precision, as Python computes with i
   of actions over action 0; offsets and slopes, which the actions share, cancel.
 
 Continuous actions are numbered by their codevectors, in the action's units; or they are affine
-functions of the observation, and their cells are numbered. Numbered states need no cells: their
+functions of the observation, and their cells are numbered. Discrete states need no cells: their
 actions are a table. Where observations are whole numbers, scores of several cells are often equal:
 they stay in double precision, in an order in which the first of these cells is the nearest.
 """
@@ -45,7 +45,7 @@ _BLOCK = 1000  # states whose scores are worked out at once
 
 
 class Numbered(NamedTuple):
-    """Actions in n numbered states."""
+    """Actions in n discrete states."""
 
     first: int  # the smallest number
     actions: npt.NDArray[Any]  # actions from 0, shape (n,), or continuous ones, shape (n, p)
@@ -61,7 +61,7 @@ class Export:
     interface: Interface
     action_names: list[str]  # names of the actions, or of the action codevectors
     env_id: str | None = None
-    numbered: Numbered | None = None  # the policy as a table, if states are numbered
+    numbered: Numbered | None = None  # the policy as a table, if states are discrete
     recent: FloatArray | None = None
     """Latest states of the training, shape (n, d), if the agent remembers any."""
     choices: IntArray | None = None  # the agent's choices in these states, shape (n,)

@@ -264,7 +264,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def action_codevectors(self) -> npt.NDArray[Any] | None:
-        """Action parts of the codevectors, shape (n_cells, ...); None for numbered actions."""
+        """Action parts of the codevectors, shape (n_cells, ...); None for discrete actions."""
         policy, box = self.policy, self.interface.box
         if box is None or not isinstance(policy, JointPolicy):
             return None
@@ -342,7 +342,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
             To train or evaluate in. By default the environment is made from its id when needed.
         partition : Partition, optional
-            For an agent with a partition of one's own: an object like the one that it had, whose
+            For an agent with your own partition: an object like the one that it had, whose
             ``restore`` is given what the other's ``state`` returned.
 
         Raises

@@ -7,7 +7,7 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
                and else each eighth time: the policy as it is plays ten episodes, while its mean
                return plus a standard error reaches the incumbent's score; for at most a fifth of
                all steps. Given up where an episode does not end
-constant       each numbered action plays one episode, and more while its mean return plus a
+constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps
 score          mean return less a standard error: the greatest one wins, and is delivered
 replay         the incumbent's record grows: ten episodes, and one more for every four trials

@@ -2,7 +2,7 @@
 
 Algorithm 2 is one-step Q-learning over the cells of codevectors that Algorithm 1, online
 deterministic annealing, places meanwhile, on a slower timescale. The action part of a codevector is
-exact where actions are numbered, so that there is one value for each action and codevector of
+exact where actions are discrete, so that there is one value for each action and codevector of
 states. Corrected are the misprints of the temperature, T = λ/(1 - λ), and of the mass of halves. A
 level ends after a number of samples, where the paper asks whether codevectors have converged (ε_c).
 
