@@ -35,6 +35,7 @@ suppress_warnings = [
 
 autosummary_generate = True
 numpydoc_show_class_members = False
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"
 
 sphinx_gallery_conf = {
