@@ -248,7 +248,7 @@ def learner_header(export: Export, agent: Trained) -> str:
     }
     tables = {name: single(array) for name, array in exact.items()}
     about = _about_learner(export, sum(array.nbytes for array in tables.values()))
-    constants = _learner_constants(export, settings, agent.num_timesteps)
+    constants = _learner_constants(export, settings, learner.steps_since_change)
     body = source("oda_rl.agents.policies", "learner.h", ())
     return _header("LEARNER", about, True, constants, tables, body)
 
@@ -277,7 +277,7 @@ def _learner_constants(export: Export, settings: Any, steps: int) -> dict[str, A
         "MIN_NORM": number(MIN_NORM),
         "EXPLORATION": f"{number(settings.exploration)} /* probability at first */",
         "EXPLORATION_DECAY": f"{number(settings.exploration_decay)} /* steps that halve it */",
-        "STEPS": f"UINT32_C({min(steps, 2**32 - 1)}) /* that were learned from so far */",
+        "STEPS": f"UINT32_C({min(steps, 2**32 - 1)}) /* of learning since the world changed */",
         "OPTIMISM": f"{number(cells.values.max())} /* every value, before anything is learned */",
         "LARGEST": "1e30f",
     }

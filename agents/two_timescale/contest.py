@@ -3,14 +3,17 @@
 =============  ==================================================================================
 bold           nine episodes of ten while their mean return is that of timid ones, less half a
                standard deviation, or more; else one of twenty
+n(t)           5 to 40: as many of the longest episodes as fit into a twentieth of t steps
 snapshot       where returns of learning, plus a standard deviation, reach the incumbent's mean,
-               and else each eighth time: the policy as it is plays ten episodes, while its mean
-               return plus a standard error reaches the incumbent's score; for at most a fifth of
-               all steps. Given up where an episode does not end
+               and else each eighth time: the policy as it is plays n(t) episodes, while its mean
+               return plus a standard error reaches the incumbent's score, or until it is clearly
+               better: after five its score exceeds the incumbent's mean. At most 30 % of all steps
+               are for snapshots and replays. Given up where an episode does not end
 constant       each discrete action plays one episode, and more while its mean return plus a
-               standard error exceeds that score; for at most a tenth of all steps
+               standard error exceeds that score; for at most a tenth of all steps. It wins after
+               n(t) episodes at the earliest
 score          mean return less a standard error: the greatest one wins, and is delivered
-replay         the incumbent's record grows: ten episodes, and one more for every four trials
+replay         the incumbent plays, too, until its record has n(t) episodes
 check          while returns of learning are below its mean, the incumbent plays an episode now and
                then, for at most a twentieth of all steps; after three in a row that are four
                standard deviations below its mean the world has changed: the contest begins anew
@@ -27,8 +30,9 @@ from oda_rl.files.schema import COUNT, FINITE, Span
 
 BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
 RETURN_MEMORY = 0.1
-TRIAL_EPISODES, RETRIAL, REPLAYS = 10, 0.25, 3
-TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.2, 0.1, 0.05  # of all steps
+EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
+REPLAYS = 3
+TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
 STUBBORN = 8  # every eighth trial without prospects takes place
 TRIAL_PAUSE = 0.5  # in episodes of the longest length
 CHECK_BELOW = 0.5  # standard deviations
@@ -87,6 +91,8 @@ class Contest(State):
     """Steps of checks."""
     failures: Annotated[int, Span("[0, 3]")]
     """Checks in a row whose return was below ``floor``."""
+    changed: Annotated[int, Span(COUNT)]
+    """Steps when the contest began anew last, as the world had changed."""
     floor: Annotated[float, Span(FINITE)]
     """Four standard deviations below the incumbent's mean return."""
     delivered: Annotated[int, Span("[-1, constants)")]
@@ -123,34 +129,40 @@ class Contest(State):
         learning, best = self.learning, self.best
         if self.kind:
             return NONE
+        elapsed = steps - self.changed
         rested = steps - self.last_trial > TRIAL_PAUSE * min(self.longest, MAX_LENGTH)
         deviation = math.sqrt(learning.variance)
         low = best.n > 0 and learning.mean + CHECK_BELOW * deviation < best.mean
-        if self.failures or (low and rested and self.check_steps < CHECK_SHARE * steps):
+        if self.failures or (low and rested and self.check_steps < CHECK_SHARE * elapsed):
             if not self.failures:
                 self.floor = best.mean - FAILURE * math.sqrt(best.n) * self._error(best)
             self.kind, self.quota = CHECK, 1
         elif not rested or learning.n <= 3:
             return NONE
-        elif self._has_rival(steps):
+        elif self._has_rival(elapsed):
             self.kind, self.quota = CONSTANT, 1
-        elif self.trial_steps >= TRIAL_SHARE * steps:
+        elif self.trial_steps >= TRIAL_SHARE * elapsed:
             return NONE
-        elif 0 < best.n < TRIAL_EPISODES + RETRIAL * self.trials:
+        elif 0 < best.n < self._due(elapsed):
             self.kind, self.quota = REPLAY, REPLAYS
         elif best.n and learning.mean + deviation <= best.mean and self.trials % STUBBORN:
             self.trials += 1  # not promising; exploration may hide what a policy is worth, though
             return NONE
         else:
-            self.kind, self.quota = SNAPSHOT, TRIAL_EPISODES
+            self.kind, self.quota = SNAPSHOT, self._due(elapsed)
             self.snapshot.n = 0
         self.begun = self.played = 0
         self.trials += 1
         return self.kind
 
-    def _has_rival(self, steps: int) -> bool:
+    def _due(self, elapsed: int) -> int:
+        """Return n(t), the number of episodes that a policy is judged by."""
+        share = EPISODE_SHARE * elapsed / max(self.longest, 1)
+        return int(min(max(share, MIN_EPISODES), MAX_EPISODES))
+
+    def _has_rival(self, elapsed: int) -> bool:
         """Choose the constant action that could be best, if one could be better than the best."""
-        affordable = self.constant_steps < CONSTANT_SHARE * steps
+        affordable = self.constant_steps < CONSTANT_SHARE * elapsed
         if self.best.n == 0 or not (self.constants and affordable):
             return False
         tried = all(one.n for one in self.constants)
@@ -190,9 +202,12 @@ class Contest(State):
         self.played += 1
         error = self._error(candidate)
         score, over = candidate.mean - error, self.played == self.quota
+        if kind == SNAPSHOT and self.best.n and candidate.n >= MIN_EPISODES:
+            over = over or score > self.best.mean
         wins = contends and over and score > self.best_score
-        if kind == CONSTANT and candidate.mean <= self.best.mean:
-            wins = False  # with more episodes, perhaps, but no better
+        due = self._due(steps - self.changed)
+        if kind == CONSTANT and (candidate.n < due or candidate.mean <= self.best.mean):
+            wins = False  # with more episodes, perhaps
         if kind == CHECK:
             self.failures = self.failures + 1 if episode_return < self.floor else 0
         if over or (contends and candidate.mean + error < self.best_score):
@@ -206,8 +221,9 @@ class Contest(State):
         if self.failures == FAILURES:  # deliver what learns, until the next trial
             for record in (self.best, *self.constants):
                 record.n = 0
-            self.failures = self.trial_steps = self.trials = 0
-            self.best_score, self.delivered = -math.inf, -1
+            self.failures = self.trials = 0
+            self.trial_steps = self.constant_steps = self.check_steps = 0
+            self.changed, self.best_score, self.delivered = steps, -math.inf, -1
         return wins
 
     def give_up(self, episode_return: float, length: int, steps: int) -> None:

@@ -39,6 +39,7 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
 ROUND = 100  # steps from one slow step to the next
 FULL = 0.9  # share of the cells that ends cooling
+COLDEST = 1e-5  # mean variance of a component: where states are few, rounding would make cells
 SPLIT_SAMPLES = 30.0
 ROOM = 16  # a slow step gives up at most one cell in 16 for later births
 HEATING = 1.005  # where there is no such cell
@@ -394,10 +395,11 @@ class OnlineEngine(Engine):
             self._learn_metric()
         self._measure()
         if self.partition is None:
-            self._prune()
             if self.n_cells < FULL * self.capacity:
-                self.live.head[TEMPERATURE] *= self.config.cooling
+                colder = self.config.cooling * self.live.head[TEMPERATURE]
+                self.live.head[TEMPERATURE] = max(colder, COLDEST)
             self._split()
+            self._prune()  # after splits, which would take the room from births
         else:
             rows = np.arange(state.seen - ROUND, state.seen) % RECENT
             lineage = self.partition.observe(self._raw(self.recent[rows]))
@@ -439,6 +441,7 @@ class OnlineEngine(Engine):
                 self._copy(ql.CANDIDATE, ql.LIVE if kind == SNAPSHOT else ql.BEST)
         elif contest.note_trial(running.trial, *outcome):
             self._copy(ql.BEST, ql.CANDIDATE)
+        state.changed = contest.changed
         bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()

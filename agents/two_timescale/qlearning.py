@@ -7,7 +7,8 @@ through :func:`step_together`.
 =============  ==================================================================================
 warm-up        random steps for means and deviations: now and then a random action, else the first;
                continuous ones are held
-exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps
+exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps. Where
+               the world has changed, t begins anew, for α, too
 continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held
 =============  ==================================================================================
 
@@ -81,6 +82,8 @@ class OnlineState(Counters):
     """Observations so far, those that episodes begin with among them."""
     observed: Annotated[int, Span(COUNT)]
     """Observations that the codevectors were moved by."""
+    changed: Annotated[int, Span(COUNT)]
+    """Steps when the world is known to have changed last: the fast timescale begins anew there."""
     refused: Annotated[int, Span(COUNT)]
     """Births since the last slow step that found no room."""
     next_slow: Annotated[int, Span(COUNT)]
@@ -313,16 +316,16 @@ def epsilon_of(state: OnlineState) -> float:
     """Return the present probability of a random decision."""
     epsilon = 1.0
     if state.phase == LEARNING:
-        epsilon = state.exploration / (1.0 + state.steps / state.exploration_decay)
+        elapsed = state.steps - state.changed
+        epsilon = state.exploration / (1.0 + elapsed / state.exploration_decay)
     return epsilon
 
 
 @spliced
 def step_size_of(state: OnlineState) -> float:
     """Return a_t = max(a_min, a_0 (1 + t/τ)^-p), the step size of the fast timescale."""
-    size: float = (
-        state.step_size * (1.0 + state.steps / state.step_size_steps) ** -state.step_exponent
-    )
+    elapsed = state.steps - state.changed
+    size: float = state.step_size * (1.0 + elapsed / state.step_size_steps) ** -state.step_exponent
     return max(size, state.min_step_size)
 
 
