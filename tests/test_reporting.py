@@ -116,7 +116,11 @@ def lying(text):
         (text.replace("for CartPole-v1", "for Acrobot-v1"), "says 'A policy for Acrobot-v1'"),
         (text.replace("at most 400 steps", "at most 500 steps"), "'environment: CartPole-v1, at m"),
         (text.replace("<dd>1,500 steps", "<dd>150 steps"), "says 'learned from*: 150 steps'"),
-        (text.replace("<dt>seed of the first reset</dt><dd>3</dd>", ""), "a card with other"),
+        (text.replace("<dt>seed of the first reset</dt><dd>3</dd>", ""), "says '': its data makes"),
+        (text.replace("<dl id=", "<p>mean 500</p><dl hidden id="), "says 'mean 500': its data ma"),
+        (text.replace("</svg>", "</svg><style>dd { display: none }</style>"), " of its own"),
+        (text.replace("<figure", "<figure style='position: fixed'", 1), "or styles of its own"),
+        (text.replace("</html>", "<link rel=stylesheet href=data:,x>"), "or styles of its own"),
         (changed(text, returns=[401.0] * 5), "played again, "),
         (changed(text, policy=reversed_actions), "the page says 'digest of the policy: "),
         (changed(text, policy=reversed_actions), "episodes have another return: mean "),
@@ -124,7 +128,7 @@ def lying(text):
     ]
 
 
-@pytest.mark.parametrize("i", range(9))
+@pytest.mark.parametrize("i", range(13))
 def test_false_reports_are_detected(i, text, tmp_path, capsys):
     lie, complaint = lying(text)[i]
     (tmp_path / "report.html").write_text(lie, encoding="utf-8")

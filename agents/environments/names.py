@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium import spaces
 
 from oda_rl.agents.environments.making import spec_of
-from oda_rl.agents.environments.spaces import NAME, AnyEnv, Interface, canonical, spaces_of
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, canonical, is_name, spaces_of
 
 _KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
 
@@ -102,7 +102,7 @@ def checked_names(
             f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
         )
     for name in given:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str) or not is_name(name):
             raise ValueError(
                 f"{argument} has {name!r}: it must be a string of 1 to 80 printable characters"
             )

@@ -52,13 +52,14 @@ _UNRECORDED = "which does not record its arguments"
 _MAX_WRAPPERS = 50
 _MAX_VALUES, _MAX_DEPTH, _MAX_LETTERS = 100_000, 20, 10_000  # of an argument
 _LARGEST_WHOLE = 100_000  # number in an argument: of frames, repeated steps, pixels
+_LARGEST_PRODUCT = 10_000_000  # of those in wrappers, which may multiply observations
 _MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _FORMS = {
     "id": re.compile(r"[\w./-]{1,200}"),
     "name": re.compile(r"[\w.:]{1,200}"),
     "module": re.compile(_MODULE),
     "entry_point": re.compile(rf"{_MODULE}:[^\W\d]\w*"),
-    "fault": re.compile(r"(which|whose) [^\n\r\x00-\x1f]{1,250}"),
+    "fault": re.compile(r"(which|whose) .{1,250}"),
 }
 _DTYPE = re.compile(r"(bool|u?int(8|16|32|64)|float(16|32|64))")
 _KEYS = {"id", "name", "module", "kwargs", "max_episode_steps", "wrappers", "fault"}
@@ -139,16 +140,21 @@ class Origin:
 
     def check_numbers(self, interface: Interface) -> None:
         """Raise ValueError if an argument from a file would make something very large or slow."""
-        largest = max(_LARGEST_WHOLE, interface.n_features)
-        parts = [(self.id, self.kwargs), *((layer.name, layer.kwargs) for layer in self.wrappers)]
-        for what, kwargs in parts if self.spec is None else ():
+        if self.spec is not None:
+            return
+        largest, product = max(_LARGEST_WHOLE, interface.n_features), 1
+        for layer in (None, *self.wrappers):
+            what, kwargs = (self.id, self.kwargs) if layer is None else (layer.name, layer.kwargs)
             for name, value in kwargs.items():
-                number = _largest_whole(value)
-                if number > largest and not name.endswith("seed"):
+                number = max(_wholes(value), default=0)
+                if layer is not None and not name.startswith(("min_", "max_")):  # a wrapper's bound
+                    product *= math.prod(max(one, 1) for one in _wholes(value))
+                if (number > largest and not name.endswith("seed")) or product > _LARGEST_PRODUCT:
                     raise ValueError(
                         f"the file names {what} with {name}={number:,}: it must be at most "
-                        f"{largest:,}; load it with load(path, env=...), or --trust-env in the "
-                        "command, if that is what you want"
+                        f"{largest:,}, and the product of those of wrappers {_LARGEST_PRODUCT:,}; "
+                        "load it with load(path, env=...), or --trust-env in the command, if that "
+                        "is what you want"
                     )
 
     def make(self, learning: bool, render_mode: str | None = None) -> gym.Env[Any, Any]:
@@ -364,7 +370,7 @@ def _layer_to_json(layer: Layer) -> dict[str, Any]:
     if entry_point is None or entry_point.startswith("__main__:"):
         entry_point = None
         fault = "which no file can name, for it is made within a function or script"
-    if statistics is not None and _size(statistics) > _MAX_VALUES:
+    if statistics is not None and size(statistics) > _MAX_VALUES:
         statistics, fault = None, _UNKNOWN
     return {
         "name": layer.name,
@@ -424,12 +430,13 @@ def _checked(fields: Any, keys: set[str], what: str) -> dict[str, Any]:
         text, faulty = fields[name], fields["fault"] is not None
         optional = name in ("module", "fault") or (name in ("id", "entry_point") and faulty)
         right = (optional and text is None) or (
-            isinstance(text, str) and _FORMS[name].fullmatch(text)
+            isinstance(text, str) and text.isprintable() and _FORMS[name].fullmatch(text)
         )
         require(right, f"{what}.{name} is {text!r:.80}: it cannot be that")
     kwargs = decode(fields["kwargs"], f"{what}.kwargs")
     require(isinstance(kwargs, dict), f"{what}.kwargs must be arguments by name")
     require("env" not in kwargs, f"{what}.kwargs has an argument env")
+    require(kwargs.get("render_mode") != "human", f"{what}.kwargs would open a window")
     return {**fields, "kwargs": kwargs}
 
 
@@ -442,7 +449,7 @@ def encode(value: Any) -> Any:
     {'shape': {'tuple': [84, 84]}, 'scale': 0.5}
     """
     encoded = _encode(value, 0)
-    if _size(encoded) > _MAX_VALUES:
+    if size(encoded) > _MAX_VALUES:
         raise TypeError(f"of more than {_MAX_VALUES:,} values")
     return encoded
 
@@ -474,7 +481,7 @@ def _marked(value: dict[str, Any]) -> bool:
 def decode(value: Any, what: str) -> Any:
     """Decode an argument that :func:`encode` encoded, or raise InvalidFileError."""
     decoded = _decode(value, what, 0)
-    require(_size(value) <= _MAX_VALUES, f"{what} has more than {_MAX_VALUES:,} values")
+    require(size(value) <= _MAX_VALUES, f"{what} has more than {_MAX_VALUES:,} values")
     return decoded
 
 
@@ -503,20 +510,20 @@ def _decode(value: Any, what: str, depth: int) -> Any:
         raise InvalidFileError(f"{what} has an array that is none: {error}") from error
 
 
-def _size(value: Any) -> int:
+def size(value: Any) -> int:
     """Count values and letters, containers included."""
     if isinstance(value, str):
         return max(len(value), 1)
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + sum(map(_size, inner))
+    return 1 + sum(map(size, inner))
 
 
-def _largest_whole(value: Any) -> int:
-    """Return the largest whole number, by size, in an argument."""
+def _wholes(value: Any) -> Iterator[int]:
+    """Yield the sizes of the whole numbers in an argument."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple | dict):
-        inner = value.values() if isinstance(value, dict) else value
-        return max(map(_largest_whole, inner), default=0)
-    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    return abs(int(value)) if whole else 0
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _wholes(inner)
+    elif isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        yield abs(int(value))

@@ -30,8 +30,6 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
 _MAX_ACTIONS = 1000
 _MAX_BINS = 1000
-NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f<>\u2028\u2029]{1,80}")
-"""Pattern of the name of a component or an action."""
 
 
 class Described(gym.Env[Any, Any]):
@@ -50,6 +48,11 @@ def described(env: Any) -> Any:
     """Return a pair of spaces as an environment that has them; anything else as it is."""
     pair = isinstance(env, tuple) and len(env) == 2
     return Described(*env) if pair and all(isinstance(one, spaces.Space) for one in env) else env
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a component or an action."""
+    return text.isprintable() and re.fullmatch(r"[^<>]{1,80}", text) is not None
 
 
 def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
@@ -525,7 +528,7 @@ class Interface:
         require(new.dtype in _DTYPES, f"dtype is {new.dtype!r}: it must be one of {_DTYPES}")
         n_names = new.n_components or new.n_actions
         sizes = len(new.names) == new.n_features and len(new.action_names) == n_names
-        require(sizes and all(map(NAME.fullmatch, (*new.names, *new.action_names))), "names is bad")
+        require(sizes and all(map(is_name, (*new.names, *new.action_names))), "names is bad")
         if native is not None:
             n = native.n_actions if box is None else new.n_actions
             right = native.n_features == new.n_features and n == new.n_actions

@@ -97,6 +97,8 @@ class _Playing(_Command):
         """Return the agent, and the seed of the episodes to play."""
         agent = load_agent(self.run)
         agent.named_by_file, agent.limits = not self.trust_env, self.limits
+        if self.seed is not None and self.seed < 0:
+            raise ValueError(f"seed is {self.seed}: it must be at least 0")
         if self.seed is not None:
             return agent, self.seed
         training = options_of_run(self.run)
@@ -363,7 +365,7 @@ class _Console(Console):
         super().__init__(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str("\n".join(map(printable, text.split("\n"))), **options)
+        return super().render_str(_escaped(text), **options)
 
 
 def parse(arguments: Sequence[str]) -> Any:
@@ -458,8 +460,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"oda-rl: out of memory; --max-megabytes allows more ({error})", file=sys.stderr)
         return 2
     except (ValueError, TypeError, OSError, ImportError) as error:
-        lines = map(printable, str(error).splitlines())
-        print("oda-rl:", "\n".join(lines), file=sys.stderr)
+        print("oda-rl:", _escaped(str(error)), file=sys.stderr)
         return 2
 
 
@@ -483,7 +484,12 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *where: Any) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    print(f"warning: {_escaped(str(message))}", file=sys.stderr)
+
+
+def _escaped(text: str) -> str:
+    """Return lines without what a terminal would obey."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def run() -> NoReturn:

@@ -1,9 +1,11 @@
 """The content of a report, and its verification by evaluating the policy in it again."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
+from html import unescape
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,7 +28,7 @@ from oda_rl.agents.policies.rules import number as short
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
 from oda_rl.files.archive import MAX_JSON, parsed
-from oda_rl.files.schema import InvalidFileError, number, reading, require
+from oda_rl.files.schema import InvalidFileError, number, printable, reading, require
 from oda_rl.runs.statistics import mean_interval
 
 FORMAT, VERSION = "oda_rl report", 1
@@ -34,6 +36,9 @@ _POLICY_FORMAT = "oda_rl policy"
 _MAX_EPISODES = 1_000_000
 _MAX_BYTES = 1 << 26
 _TOLERANCE = 1e-9  # relative: the order in which rewards are summed may differ
+_DATA = '<script type="application/json" id="report">'
+_OF_FIGURES = re.compile(r' style="((fill|stroke|opacity|font|text-anchor)[^;":]*:[^;":]*;? ?)*"')
+_OWN = re.compile(r"<(script|style|link|iframe|dialog)|<[^>]*\bstyle\s*=", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -318,10 +323,10 @@ class Verdict:
         return not self.faults
 
     def __str__(self) -> str:
-        rows = [f"{name}: {text}" for name, text in self.card.items()]
+        rows = [printable(f"{name}: {text}") for name, text in self.card.items()]
         return "\n".join([
             *rows, *self.faults, *self.remarks,
-            "* and the figures, the tables and the rule in words are not verified",
+            "* and all that is shown beside the card are not verified",
             f"the card is {'' if self.true else 'not '}true",
         ])  # fmt: skip
 
@@ -336,14 +341,12 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     if path.is_dir():
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")
     with reading(path):
-        page = _parts_of(path)
-        report = Report.from_json(parsed(page.data, MAX_JSON))
+        text = _text_of(path)
+        data, *after = text.partition(_DATA)[2].partition("</script>")
+        report = Report.from_json(parsed(data, MAX_JSON))
         player = report.player(trusting)
     player.limits = limits or Limits()
-    faults = [
-        f"the page says {wrong!r:.200}, which is not in its data"
-        for wrong in (*(set(page.titles) - {report.title}), *_false_rows(page.card, report.card))
-    ]
+    faults = _false_parts(text, "".join(after), report)
     try:
         played = player.evaluate(len(report.returns), seed=report.seed)
     except (ArithmeticError, AttributeError, LookupError, TypeError) as error:
@@ -358,56 +361,30 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     installed, remarks = present_versions(), []
     others = [f"{name} {v}" for name, v in report.versions.items() if installed.get(name) != v]
     if others:
-        reason = ", which may be the reason" if differ.any() else ""
+        reason = ", which may be the reason" if faults else ""
         remarks.append(f"made with {', '.join(others)}: other versions are installed{reason}")
     return Verdict(report.card, tuple(faults), tuple(remarks))
 
 
-def _false_rows(shown: list[str], card: Mapping[str, str]) -> list[str]:
-    """Return the rows of the page's card that its data does not make, and those left out."""
-    right = [text for row in card.items() for text in row]
-    if shown == right:
-        return []
-    pairs = zip(shown[::2], shown[1::2], strict=False)
-    wrong = [": ".join(pair) for pair in pairs if pair not in card.items()]
-    return wrong or ["a card with other rows"]
+def _false_parts(text: str, after: str, report: Report) -> list[str]:
+    """Return what is false of a page: its first line that its data does not make, or styles."""
+    from oda_rl.reporting.page import frame_of
+
+    head, tail = frame_of(report)
+    if not text.startswith(head):
+        pairs = zip_longest(text.split("\n"), head.split("\n"), fillvalue="")
+        shown, right = map(_plain, next(pair for pair in pairs if pair[0] != pair[1]))
+        return [f"the page says {shown!r:.200}: its data makes {right!r:.200}"]
+    said = _OF_FIGURES.sub("", text[len(head) : text.index(_DATA)])
+    return ["the page has scripts or styles of its own"] * bool(after != tail or _OWN.search(said))
 
 
-class _Page(HTMLParser):
-    """Collects what is verified: headings, the terms and texts of the card, and the data."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.titles: list[str] = []
-        self.card: list[str] = []
-        self.data = ""
-        self._open: str | None = None
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("title", "h1"):
-            self.titles.append("")
-        elif tag in ("dt", "dd"):
-            self.card.append("")
-        elif dict(attrs).get("id") == "report":
-            require(not self.data, "its element 'report' is repeated")
-        else:
-            return
-        self._open = tag
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._open == tag:
-            self._open = None
-
-    def handle_data(self, data: str) -> None:
-        if self._open in ("title", "h1"):
-            self.titles[-1] += data
-        elif self._open in ("dt", "dd"):
-            self.card[-1] += data
-        elif self._open is not None:
-            self.data += data
+def _plain(line: str) -> str:
+    """Return a line of HTML without tags."""
+    return unescape(re.sub(r"<[^>]*>", "", line.replace("</dt>", ": ")))
 
 
-def _parts_of(path: Path) -> _Page:
+def _text_of(path: Path) -> str:
     """Read a page, or raise InvalidFileError."""
     size = path.stat().st_size
     require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
@@ -415,8 +392,6 @@ def _parts_of(path: Path) -> _Page:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise InvalidFileError("it is not text, so not a report") from None
-    page = _Page()
-    page.feed(text)
-    page.close()
-    require(page.data, "it was not written by oda-rl report")
-    return page
+    require(_DATA in text, "it was not written by oda-rl report")
+    require(len(re.findall(r"\bid\s*=\W?report\b", text)) == 1, "its element 'report' is repeated")
+    return text

@@ -134,7 +134,7 @@ def as_html(figure: "Figure", name: str) -> str:
                     artist.set_rasterized(True)
             text = _as_svg(figure)
     text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r"<(metadata|style)\b.*?</\1>", "", text, flags=re.DOTALL)  # as style.css has it
     for color, of_page in _OF_PAGE.items():
         text = text.replace(color, of_page)
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
@@ -168,10 +168,21 @@ def write_page(agent: "Agent", report: Report, out: Path) -> Path:
     return out
 
 
+def frame_of(report: Report) -> tuple[str, str]:
+    """Return the page up to the end of its card, which its data makes, and after its data."""
+    script, template = _part("script.js"), _part("page.html")
+    digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
+    head = Template(template.partition("$rule")[0]).substitute(
+        title=escape(report.title),
+        policy=f"sha256-{digest}",
+        style=_part("style.css"),
+        card=_card(report),
+    )
+    return head, template.partition("$report")[2].replace("$script", script)
+
+
 def page_of(agent: "Agent", report: Report) -> str:
     """Return the HTML that :func:`write_page` writes."""
-    script, style = _part("script.js"), _part("style.css")
-    digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
     if report.world is None:  # there is no live view
         drawn["episode"] = plot_episode(agent, seed=report.seed)[0]
@@ -179,17 +190,10 @@ def page_of(agent: "Agent", report: Report) -> str:
         f'<figure class="{name}">{as_html(axes.figure, _TITLES[name])}</figure>'  # type: ignore[arg-type]
         for name, axes in drawn.items()
     ]
-    return Template(_part("page.html")).substitute(
-        title=escape(report.title),
-        policy=f"sha256-{digest}",
-        style=style,
-        card=_card(report),
-        rule=_rule(agent),
-        cells=_cells(agent, report),
-        figures="\n".join(figures),
-        report=_in_script(report),
-        script=script,
-    )
+    head, tail = frame_of(report)
+    middle = _part("page.html").partition("$rule")[2].partition("$report")[0]
+    said = Template(middle).substitute(cells=_cells(agent, report), figures="\n".join(figures))
+    return "".join([head, _rule(agent), said, _in_script(report), tail])
 
 
 def _card(report: Report) -> str:

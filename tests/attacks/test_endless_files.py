@@ -40,10 +40,12 @@ def test_seconds_are_limited(small_agent):
     assert len(agent.visited_states(100)) == 100
 
 
-@pytest.mark.parametrize("size", [60_000_000, 10**9, 10**300])
-def test_sizes_in_arguments_are_bounded_before_anything_is_made(size, small_agent, changed, capsys):
+@pytest.mark.parametrize("sizes", [[60_000_000], [10**300], [20_000, 20_000], [9] * 50])
+def test_sizes_in_arguments_are_bounded_before_anything_is_made(
+    sizes, small_agent, changed, capsys
+):
     path = changed(
-        small_agent, lambda metadata: metadata["env_spec"]["wrappers"].append(stack(size))
+        small_agent, lambda metadata: metadata["env_spec"]["wrappers"].extend(map(stack, sizes))
     )
     assert main(["evaluate", str(path)]) == 2
     assert "FrameStackObservation with stack_size=" in capsys.readouterr().err
@@ -59,4 +61,12 @@ def test_long_texts_in_arguments_are_refused(small_agent, changed):
     rows = ["F" * 10_000] * 20
     path = changed(small_agent, lambda metadata: metadata["env_spec"]["kwargs"].update(desc=rows))
     with pytest.raises(ValueError, match="has more than 100,000 values"):
+        load_agent(path)
+
+
+def test_a_file_opens_no_window(small_agent, changed):
+    path = changed(
+        small_agent, lambda metadata: metadata["env_spec"]["kwargs"].update(render_mode="human")
+    )
+    with pytest.raises(ValueError, match="would open a window"):
         load_agent(path)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from oda_rl import ODAClassifier
-from oda_rl.command.cli import _Console, main
+from oda_rl.agents import load_agent
+from oda_rl.command.cli import _Console, _show_warning, main
 from oda_rl.exporting import export_c
 from oda_rl.files.schema import printable
 from oda_rl.plotting.axes import as_label
@@ -57,6 +58,21 @@ def test_faults_of_environments_are_escaped(small_agent, changed, capfd):
     error = capfd.readouterr().err[:-1]
     assert "which" in error
     assert printable(error) == error
+
+
+@pytest.mark.parametrize("sign", ["\u202e", "\u200b", "\x9b", "\ufeff"])
+def test_names_show_what_they_are(sign, small_agent, changed):
+    names = [f"a{sign}", "b", "c", "d"]
+    path = changed(small_agent, lambda metadata: metadata["interface"].update(names=names))
+    with pytest.raises(ValueError, match="names is bad"):
+        load_agent(path)
+    with pytest.raises(ValueError, match="it must be a string of 1 to 80 printable characters"):
+        load_agent(small_agent).names = names
+
+
+def test_warnings_are_escaped(capsys):
+    _show_warning(UserWarning(f"one {HOSTILE}\ntwo"))
+    assert capsys.readouterr().err == f"warning: one {printable(HOSTILE)}\ntwo\n"
 
 
 def test_tables_and_lines_are_escaped_and_are_no_markup():
