@@ -172,8 +172,10 @@ def promised_classes(estimator: Any, classes: Any, *, first: bool) -> list[Any]:
 def checked_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return X likewise, and y as numbers, shape (n,)."""
-    points, targets = _validated(estimator, X, y=y, reset=reset, dtype=np.float64, y_numeric=True)
+    """Return X likewise, and y as numbers, shape (n,) or (n, q)."""
+    points, targets = _validated(
+        estimator, X, y=y, reset=reset, dtype=np.float64, y_numeric=True, multi_output=True
+    )
     values = bounded(np.asarray(targets, dtype=np.float64), "y")
     return observed(bounded(np.asarray(points), "X")), values
 

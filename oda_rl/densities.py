@@ -33,10 +33,10 @@ from oda_rl.files.schema import (
     real,
     require,
 )
-from oda_rl.mixtures.base import StreamingMixture, deviations_of
+from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.samples import Weighted, counted, means_of, weighted
+from oda_rl.samples import Weighted, counted, deviations_of, means_of, weighted
 from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
 _COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
@@ -206,19 +206,9 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Fit a density to each class, and choose the temperature.
 
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            NaN where values are missing, if the density is a Gaussian mixture.
-        y : array-like, shape (n,)
-            Class labels.
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        TypeError
-            If weights are not multiples of the smallest, and ``estimator`` takes none.
+        Samples X, shape (n, d), have NaN where values are missing, if the density is a Gaussian
+        mixture; ``y``, shape (n,), are class labels. Weights of that shape are at least 0 and
+        relative: TypeError if ``estimator`` takes none and they are no multiples of the smallest.
         """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))

@@ -29,6 +29,7 @@ _TINY = 1e-300
 _CHUNK = 4096
 _MIN_SHOWN = 100  # samples of a pass
 _ROUNDING = 1e-9  # samples: less is missing by rounding
+_PRECISIONS = 8.0  # of the machine: smaller differences are rounding
 
 
 def holes(points: Array) -> BoolArray | None:
@@ -50,6 +51,24 @@ def means_of(points: Array, weights: FloatArray | None) -> Array:
         return np.average(points, axis=0, weights=weights)
     counted = np.ma.masked_array(points, missing)
     return np.asarray(np.ma.average(counted, axis=0, weights=weights))
+
+
+def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
+    """Compute standard deviations, shape (d,): 0 if constant; NaN is missing."""
+    low, high = (
+        extreme.reduce(points, axis=0).astype(np.float64) for extreme in (np.fmin, np.fmax)
+    )
+    widths = np.where(high > low, high - low, 1.0)
+    places = (points - low) / widths  # whose squares are numbers, and 0 where all are equal
+    gaps = places - means_of(places, weights)
+    deviations = widths * np.sqrt(means_of(gaps * gaps, weights))
+    sizes = np.maximum(np.abs(low), np.abs(high))
+    return beyond_rounding(deviations, sizes, float(np.finfo(points.dtype).eps))
+
+
+def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
+    """Set deviations, shape (d,), to 0 that rounding of values of these sizes explains."""
+    return np.where(deviations > _PRECISIONS * precision * sizes, deviations, 0.0)
 
 
 def filled(points: Array, values: Array) -> Array:

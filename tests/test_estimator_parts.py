@@ -109,17 +109,19 @@ def test_local_models_are_least_squares_where_points_are_many():
     rng = np.random.default_rng(0)
     points, cells = rng.normal(size=(4000, 2)), np.repeat([0, 1], 2000)
     slopes = np.array([[1.0, -2.0], [5.0, 0.5]])
-    targets = (points * slopes[cells]).sum(axis=1) + 3.0 * cells
-    models = fit_local_models(points, targets, np.ones(4000), cells, np.zeros(2), linear=True)
+    targets = (points * slopes[cells]).sum(axis=1, keepdims=True) + 3.0 * cells[:, None]
+    start = np.zeros((2, 1))
+    models = fit_local_models(points, targets, np.ones(4000), cells, start, linear=True)
     # 4 points of 2004 follow the common slopes, which lie 4 away.
-    np.testing.assert_allclose(models.slopes, slopes, atol=4 * 4 / 2000 + 0.01)
+    np.testing.assert_allclose(models.slopes[:, 0], slopes, atol=4 * 4 / 2000 + 0.01)
     assert np.abs(models.predict(points, cells) - targets).max() < 0.1
 
 
 def test_a_cell_without_points_keeps_its_value_and_takes_the_common_slopes():
     points = np.linspace(0, 1, 50)[:, None]
+    start = np.array([[0.0], [9.0]])
     models = fit_local_models(
-        points, 2 * points[:, 0], np.ones(50), np.zeros(50, int), np.array([0.0, 9.0]), linear=True
+        points, 2 * points, np.ones(50), np.zeros(50, int), start, linear=True
     )
     assert models.values[1] == 9.0
     assert models.slopes[0] == pytest.approx(2.0)

@@ -3,6 +3,7 @@
 import re
 import warnings
 
+import numba
 import numpy as np
 import oracles
 import pytest
@@ -12,7 +13,7 @@ from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import rule_of_thumb
-from oda_rl.exemplars.pricing import KERNELS, Samples
+from oda_rl.exemplars.pricing import KERNELS, Samples, radial_kernel
 from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
 from oda_rl.plotting.estimators import plot_density
 
@@ -272,6 +273,37 @@ def test_convex_clustering_is_lashkari_and_gollands_fixed_point():
     assert model.objective_value_ >= value - 1e-9
     better = INFEX(bandwidth=1.0, random_state=0).fit(points)
     assert better.objective_value_ > model.objective_value_
+
+
+def test_a_kernel_of_ones_own_is_that_of_its_formula():
+    points, settings = blobs(80, 2, 3), {"bandwidth": 2.5, "random_state": 0}
+    own = radial_kernel(numba.njit(lambda y: np.maximum(1.0 - y, 0.0)), 1.0)
+    one, other = (INFEX(kernel=k, **settings).fit(points) for k in ("epanechnikov", own))
+    assert other.duality_gap_ < 1e-6
+    assert other.objective_value_ == pytest.approx(one.objective_value_, abs=2e-6)
+    np.testing.assert_allclose(other.score_samples(points), one.score_samples(points), atol=1e-3)
+    drawn = [
+        np.abs(model.sample(4000, random_state=0)[0] - points.mean(axis=0)).mean()
+        for model in (one, other)
+    ]
+    assert drawn[1] == pytest.approx(drawn[0], rel=0.05)  # 5 standard errors
+
+
+def test_a_stream_is_learned_from_a_pool_of_its_samples():
+    points, settings = blobs(3000, 2, 4), {"bandwidth": 1.0, "tol": 1e-3, "random_state": 0}
+    first = INFEX(**settings).partial_fit(points[:300]).partial_fit(points[300:900])
+    whole = INFEX(**settings).fit(points[:900])  # the pool has room for all of these
+    assert first.objective_value_ == pytest.approx(whole.objective_value_, abs=2e-3)
+    later = first.partial_fit(points[900:])
+    assert [len(part) for part in later._pool] == [1000] * 3
+    # 1,000 of 3,000 samples are thinner by a standard error of about 1/sqrt(1000).
+    assert later.score(points) > INFEX(**settings).fit(points).score(points) - 0.03
+    # Samples that weigh ten times as much have ten times the mass.
+    heavy = points[:, 0] > 0.0
+    apart, weights = points + 20.0 * heavy[:, None], np.where(heavy, 10.0, 1.0)
+    model = INFEX(**settings).partial_fit(apart, sample_weight=weights)
+    found = model.weights_[model.exemplars_[:, 0] > 10.0].sum()
+    assert found == pytest.approx(weights[heavy].sum() / weights.sum(), abs=0.05)
 
 
 def test_scale_and_place_do_not_matter():

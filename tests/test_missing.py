@@ -87,7 +87,6 @@ def test_log_likelihoods_are_those_of_what_is_observed(kind, covariance_type):
             expected[i, k] = np.log(mixture.weights_[k]) + part.logpdf(x[seen])
     total = logsumexp(expected, axis=1)
     np.testing.assert_allclose(mixture.score_samples(holed), total, rtol=1e-8, atol=1e-8)
-    np.testing.assert_allclose(mixture.outlier_scores(holed), -total, rtol=1e-8, atol=1e-8)
     shares = np.exp(expected - total[:, None])
     np.testing.assert_allclose(mixture.predict_proba(holed), shares, atol=1e-8)
     np.testing.assert_array_equal(mixture.predict(holed), expected.argmax(axis=1))

@@ -219,7 +219,6 @@ def test_densities_are_those_of_scipy(covariance_type):
     shares = np.transpose(densities) / np.sum(densities, axis=0)[:, None]
     np.testing.assert_allclose(model.predict_proba(points), shares, atol=1e-9)
     np.testing.assert_array_equal(model.predict(points), shares.argmax(axis=1))
-    np.testing.assert_allclose(model.outlier_scores(points), -model.score_samples(points))
     drawn, labels = model.sample(20_000)
     np.testing.assert_allclose(np.bincount(labels) / 20_000, model.weights_, atol=0.02)
     spread = np.diag(np.cov(drawn.T)) - np.var(points, axis=0)

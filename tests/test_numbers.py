@@ -269,10 +269,11 @@ def test_slopes_of_cells_are_those_of_least_squares(n, d):
     weights, cells = rng.uniform(size=n), rng.integers(5, size=n)
     weights[:3] = 0.0
     targets = points[:, 0] * cells + rng.normal(size=n)
-    parts = points, targets, weights, cells
-    found = regressor.fit_local_models(*parts, np.zeros(6), linear=True).slopes
-    expected = oracles.ridge_slopes(*parts, 6)
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    both, rest = np.column_stack([targets, -3.0 * targets]), (weights, cells)
+    found = regressor.fit_local_models(points, both, *rest, np.zeros((6, 2)), linear=True).slopes
+    expected = oracles.ridge_slopes(points, targets, *rest, 6)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found[:, 1], -3.0 * expected, rtol=1e-7, atol=1e-9)
 
 
 # Memory.

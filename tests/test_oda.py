@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import adjusted_rand_score, f1_score, log_loss
 from sklearn.model_selection import train_test_split
 
-from oda_rl import ODAClassifier, ODAClusterer, ODARegressor
+from oda_rl import ODAClassifier, ODAClusterer, ODARegressor, ODATreeRegressor
 from oda_rl.divergences import BregmanDivergence, Mahalanobis
 
 PLACES = np.array([[0, 0], [6, 0], [0, 6], [6, 6], [3, 12], [14, 3]], dtype=float)
@@ -445,6 +445,32 @@ def test_regression(local_model, least):
     )
     assert model.score(points[2000:], values[2000:]) > least
     assert (model.slopes_ == 0.0).all() == (local_model == "constant")
+
+
+@pytest.mark.parametrize("kind", [ODARegressor, ODATreeRegressor])
+def test_several_targets_share_their_cells(kind, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.column_stack([np.abs(X[:, 0]), 1e3 * X[:, 1] * X[:, 0]])
+    settings = {"n_clusters": 8} if kind is ODARegressor else {}
+    model = kind(**settings, random_state=0).fit(X, y)
+    if kind is ODATreeRegressor:  # whose cells do not depend on targets
+        alone = kind(random_state=0).fit(X, y[:, 1])
+        np.testing.assert_allclose(model.predict(X)[:, 1], alone.predict(X), rtol=1e-9, atol=1e-9)
+    assert model.slopes_.shape == (*model.codevector_labels_.shape, 2)
+    assert model.score(X, y) > 0.8
+    model.save(tmp_path / "model.zip")
+    again = kind.load(tmp_path / "model.zip").partial_fit(X, y)
+    assert again.predict(X[:5]).shape == (5, 2)
+    with pytest.raises(ValueError, match="y has 1 targets: it must have 2, as before"):
+        again.partial_fit(X, y[:, 0])
+
+
+def test_features_that_are_constant_in_each_cell_do_not_explode():
+    X = np.repeat(np.arange(6.0)[:, None] * [0.1, 0.3], 20, axis=0)
+    y = X[:, 0] ** 2 + np.random.default_rng(0).normal(0.0, 0.01, 120)
+    model = ODARegressor(6, random_state=0).fit(X, y)
+    assert np.abs(model.predict(X + 0.01) - y).max() < 0.1
 
 
 def test_one_cell_is_the_linear_model():

@@ -85,11 +85,12 @@ def test_weights_of_a_regressor_are_repetitions_too():
     places = POINTS[:6]
     cells = ((POINTS[:, None] - places) ** 2).sum(axis=2).argmin(axis=1)
     for d in (1, 2):
-        rest = POINTS[:, :d], POINTS.sum(axis=1)
-        found = fit_local_models(*rest, WEIGHTS, cells, np.zeros(6), linear=True)
+        rest = POINTS[:, :d], POINTS.sum(axis=1, keepdims=True)
+        found = fit_local_models(*rest, WEIGHTS, cells, np.zeros((6, 1)), linear=True)
         rows = np.arange(150).repeat(WEIGHTS)
-        rest = POINTS[rows, :d], POINTS[rows].sum(axis=1)
-        again = fit_local_models(*rest, np.ones(len(rows)), cells[rows], np.zeros(6), linear=True)
+        rest = POINTS[rows, :d], POINTS[rows].sum(axis=1, keepdims=True)
+        ones = np.ones(len(rows))
+        again = fit_local_models(*rest, ones, cells[rows], np.zeros((6, 1)), linear=True)
         for one, other in zip(found, again, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 

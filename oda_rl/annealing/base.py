@@ -300,7 +300,7 @@ class BaseODA(TakesSingle, CellEstimator):
                  "codevector_labels_")  # fmt: skip
         if check_fitted((hasattr(self, name) for name in names), where):
             labels = self.codevector_labels_
-            right = isinstance(labels, np.ndarray) and labels.shape == (sizes["M"],)
+            right = isinstance(labels, np.ndarray) and labels.shape[:1] == (sizes["M"],)
             require(right, f"{where}.codevector_labels_ are not of {sizes['M']} codevectors")
             kernel = divergences.resolve(self.divergence).kernel
             same = kernel == self._annealer.divergence.kernel

@@ -25,7 +25,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_weights
 from oda_rl.divergences import TINY, Divergence, resolve
 
-_ITERATIONS = 30  # of the power method
+_ITERATIONS = 30, 300  # of the power method: at least, and over all codevectors
 _SHIFT = 0.7  # standard deviations along the direction: about where the halves' means are
 MAX_POINTS = 4000  # give λ_max to about 2 %
 _MIN_PER_CELL = 50  # points: with fewer λ_max says little
@@ -118,7 +118,7 @@ def critical(
         return np.asarray((along.T @ gaps - along.sum(axis=0)[:, None] * means) / totals)
 
     steps = spread(rng.normal(size=codevectors.shape))
-    for _ in range(_ITERATIONS):
+    for _ in range(max(_ITERATIONS[0], _ITERATIONS[1] // n_cells)):
         steps /= np.maximum(np.abs(steps).max(axis=1, keepdims=True), TINY)
         curved = divergence.curved(means + centre, steps)
         products = spread(curved)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
@@ -17,7 +18,7 @@ from oda_rl.annealing.classifier import folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
-from oda_rl.samples import filled, holes, weighted
+from oda_rl.samples import deviations_of, filled, holes, weighted
 
 _STREAM_CLUSTERS = 40
 _SIZES = (1, 3, 8, 20, 50)
@@ -27,20 +28,21 @@ _MANY_FEATURES = 200  # with more, a metric is not tried
 _FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
 _ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
 _SURE = 2.0  # standard errors by which cells must be better than one
+_ROUNDING = 1e-10  # of a feature's standard deviation
 _RECENT = 5000  # last samples of a stream, to which local models are fitted
 
 
 class LocalModels(NamedTuple):
-    """values[k] + <slopes[k], x − centres[k]> in cell k; shapes (K,), (K, d), (K, d)."""
+    """values[k] + slopes[k] (x − centres[k]) in cell k; shapes (K, q), (K, q, d), (K, d)."""
 
-    values: FloatArray
-    slopes: FloatArray
-    centres: FloatArray
+    values: Annotated[FloatArray, real("M, q")]
+    slopes: Annotated[FloatArray, real("M, q, d")]
+    centres: Annotated[FloatArray, real("M, d")]
 
     def predict(self, points: FloatArray, cells: IntArray) -> FloatArray:
-        """Targets of points, shape (n, d), in the given cells, shape (n,)."""
-        steps = (self.slopes[cells] * (points - self.centres[cells])).sum(axis=1)
-        return np.asarray(self.values[cells] + steps)
+        """Targets, shape (n, q), of points, shape (n, d), in the given cells, shape (n,)."""
+        gaps = points - self.centres[cells]
+        return np.asarray(self.values[cells] + (self.slopes[cells] * gaps[:, None]).sum(axis=2))
 
 
 def fit_local_models(
@@ -57,33 +59,35 @@ def fit_local_models(
     Linear models are shrunk towards the linear model of all points, as if each cell had one more
     point on that, for its level, and d + 2 of the average spread in cells, for its slopes.
 
-    ``cells``, shape (n,), are those of the points; ``values``, shape (K,), are predictions of cells
-    without points. Models have slopes if they are ``linear``.
+    ``targets`` have shape (n, q); ``cells``, shape (n,), are those of the points; ``values``, shape
+    (K, q), are predictions of cells without points. Models have slopes if they are ``linear``.
     """
-    n_cells, d = len(values), points.shape[1]
+    (n_cells, n_targets), d = values.shape, points.shape[1]
     totals = np.bincount(cells, weights, minlength=n_cells)
-    filled = totals > 0.0
-    safe = np.where(filled, totals, 1.0)
+    filled = totals[:, None] > 0.0
+    safe = np.where(filled, totals[:, None], 1.0)
 
-    def averages(column: FloatArray) -> FloatArray:
-        return np.bincount(cells, weights * column, minlength=n_cells) / safe
+    def averages(table: FloatArray) -> FloatArray:
+        sums = [np.bincount(cells, weights * column, minlength=n_cells) for column in table.T]
+        return np.column_stack(sums) / safe
 
-    centres = np.column_stack([averages(column) for column in points.T])
+    centres = averages(points)
     if not linear:
-        return LocalModels(
-            np.where(filled, averages(targets), values), np.zeros((n_cells, d)), centres
-        )
-    mean, level = np.average(points, axis=0, weights=weights), np.average(targets, weights=weights)
-    common = _linear_model(points - mean, targets - level, weights)[1]
-    axes = _linear_model(points - centres[cells], targets, weights)[0]
-    residuals = targets - level - (points - mean) @ common
-    shifts, ridge = averages(residuals) * totals / (totals + 1.0), d + 2
-    values = np.where(filled, level + (centres - mean) @ common + shifts, values)
-    slopes = np.tile(common, (n_cells, 1))
-    for k in np.flatnonzero(filled):
+        means = np.where(filled, averages(targets), values)
+        return LocalModels(means, np.zeros((n_cells, n_targets, d)), centres)
+    mean, level = (np.average(table, axis=0, weights=weights) for table in (points, targets))
+    units = deviations_of(points, weights)
+    units[units == 0.0] = np.inf
+    common = _linear_model(points - mean, targets - level, weights, units)[1]
+    axes = _linear_model(points - centres[cells], targets, weights, units)[0]
+    residuals = targets - level - (points - mean) @ common.T
+    shifts, ridge = averages(residuals) * (safe / (safe + 1.0)), d + 2
+    values = np.where(filled, level + (centres - mean) @ common.T + shifts, values)
+    slopes = np.tile(common, (n_cells, 1, 1))
+    for k in np.flatnonzero(totals):
         members = cells == k
-        root = np.sqrt(weights[members])
-        white = ((points[members] - centres[k]) @ axes.T) * root[:, None]
+        root = np.sqrt(weights[members])[:, None]
+        white = ((points[members] - centres[k]) @ axes.T) * root
         missed = (residuals[members] - shifts[k]) * root
         # The step from the common slopes minimises |missed - white step|² + ridge |step|².
         if len(white) < len(axes):  # the dual is smaller
@@ -91,61 +95,91 @@ def fit_local_models(
             step = white.T @ np.linalg.solve(gram, missed)
         else:
             step = np.linalg.solve(white.T @ white + ridge * np.eye(len(axes)), white.T @ missed)
-        slopes[k] += step @ axes
+        slopes[k] += step.T @ axes
     return LocalModels(values, slopes, centres)
 
 
 def _linear_model(
-    steps: FloatArray, targets: FloatArray, weights: FloatArray
+    steps: FloatArray, targets: FloatArray, weights: FloatArray, units: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Whitening axes, shape (rank, d), and least squares slopes, shape (d,), of centred points.
+    """Whitening axes, shape (rank, d), and least squares slopes, shape (q, d), of centred points.
 
-    Directions in which the points do not vary drop out.
+    Directions in which the points vary by rounding alone, beside their ``units``, drop out.
     """
-    shares = np.sqrt(weights / weights.sum())
-    scale = np.sqrt((steps * steps * (shares * shares)[:, None]).sum(axis=0))
-    scale[scale == 0.0] = 1.0
-    left, sizes, right = np.linalg.svd(steps / scale * shares[:, None], full_matrices=False)
-    varying = sizes > max(steps.shape) * np.finfo(np.float64).eps * sizes.max(initial=0.0)
-    axes = right[varying] / sizes[varying, None] / scale
-    return axes, (left[:, varying].T @ (targets * shares)) @ axes
+    shares = np.sqrt(weights / weights.sum())[:, None]
+    left, sizes, right = np.linalg.svd(steps / units * shares, full_matrices=False)
+    varying = sizes > _ROUNDING
+    axes = right[varying] / sizes[varying, None] / units
+    return axes, (left[:, varying].T @ (targets * shares)).T @ axes
 
 
 class LocalRegressor(RegressorMixin, CellEstimator):
     """Regressors with a model of the last samples in each cell."""
 
     local_model: str
+    n_features_in_: int
+    _models: LocalModels
     _recent: tuple[FloatArray, FloatArray]
 
+    _stored = {**BaseODA._stored, "LocalModels": LocalModels}  # noqa: RUF012
     _LOCAL: ClassVar[dict[str, Any]] = {
-        "codevector_labels_": Optional(real("M")),
-        "slopes_": Optional(real("M, d")),
-        "_centres": Optional(real("M, d")),
-        "_recent": Optional(Several(real("recent, d+1", MISSING), real("recent", "[0, inf)"))),
+        "_models": Optional(LocalModels),
+        "_recent": Optional(Several(real("recent, d+q", MISSING), real("recent", "[0, inf)"))),
     }
 
+    @property
+    def codevector_labels_(self) -> FloatArray:
+        """Mean of the target in each cell, shape (K,); (K, q) with several targets."""
+        return self._squeezed(self._models.values)
+
+    @property
+    def slopes_(self) -> FloatArray:
+        """Slopes of the prediction in each cell, shape (K, d); (K, q, d) with several targets."""
+        return self._squeezed(self._models.slopes)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def predict(self, X: npt.ArrayLike) -> FloatArray:
-        """Prediction of the model of each point's cell, shape (n,)."""
-        return self._predicted(fitted_points(self, X))
+        """Prediction of the model of each point's cell, shape (n,); (n, q) with several targets."""
+        return self._squeezed(self._predicted(fitted_points(self, X)))
+
+    def _squeezed(self, values: FloatArray) -> FloatArray:
+        return values[:, 0] if values.shape[1] == 1 else values
 
     def _predicted(self, points: FloatArray) -> FloatArray:
+        """Predictions, shape (n, q)."""
         self._divergence.check(points)
         cells = self._cells(points)
-        models = LocalModels(self.codevector_labels_, self.slopes_, self._centres)
-        return models.predict(filled(points, self._centres[cells]), cells)
+        return self._models.predict(filled(points, self._models.centres[cells]), cells)
+
+    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
+        """Return points and targets as one array, shape (n, d + q)."""
+        pairs = np.column_stack(checked_targets(self, X, y, reset=reset))
+        before = pairs.shape[1] if reset else self._recent[0].shape[1]
+        if pairs.shape[1] != before:
+            n = pairs.shape[1] - self.n_features_in_
+            raise ValueError(
+                f"y has {n} targets: it must have {n + before - pairs.shape[1]}, as before"
+            )
+        return pairs
 
     def _fit_models(self, pairs: FloatArray, weights: FloatArray, values: FloatArray) -> None:
-        """Fit the models to samples, shape (n, d + 1), and keep the last ones.
+        """Fit the models to samples, shape (n, d + q), and keep the last ones.
 
-        ``values``, shape (K,), are predictions of cells without samples.
+        ``values``, shape (K, q), are predictions of cells without samples.
         """
-        points, linear = np.ascontiguousarray(pairs[:, :-1]), self.local_model == "linear"
-        cells = self._cells(points)
+        points, linear = self._features(pairs), self.local_model == "linear"
+        cells, targets = self._cells(points), pairs[:, points.shape[1] :]
         codevectors = self._divergence.restore(self._embedded_codevectors())
         known = filled(points, codevectors[cells])
-        models = fit_local_models(known, pairs[:, -1], weights, cells, values, linear=linear)
-        self.codevector_labels_, self.slopes_, self._centres = models
+        self._models = fit_local_models(known, targets, weights, cells, values, linear=linear)
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+
+    def _features(self, pairs: FloatArray) -> FloatArray:
+        return np.ascontiguousarray(pairs[:, : self.n_features_in_])
 
     def _with_recent(self, pairs: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the last samples of these and those before."""
@@ -160,6 +194,12 @@ class Candidate(NamedTuple):
     n_clusters: int
     metric: str
     """"given", or "learned": from the slopes of local models."""
+
+
+def _deviations(points: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return standard deviations, shape (d,), of observed values; 1 for constants."""
+    found = deviations_of(points, weights)
+    return np.where(found > 0.0, found, 1.0)
 
 
 @estimator
@@ -181,9 +221,9 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     Attributes
     ----------
-    codevector_labels_ : ndarray, shape (K,)
+    codevector_labels_ : ndarray, shape (K,) or, with several targets, (K, q)
         Mean of the target in each cell.
-    slopes_ : ndarray, shape (K, d)
+    slopes_ : ndarray, shape (K, d) or (K, q, d)
         Slope of the prediction for each feature in each cell; zeros for constants.
     best_params_ : dict
         Number of cells and metric, ``"given"`` or ``"learned"``, chosen by ``n_clusters="auto"``.
@@ -220,15 +260,8 @@ class ODARegressor(LocalRegressor, BaseODA):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook on X, and fit the model of each cell.
 
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value:
-            local models use the cell's mean instead.
-        y : array-like, shape (n,)
-            Finite.
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
+        Targets ``y``, shape (n,), or (n, q) if there are several, are finite; X and weights are
+        those of :meth:`ODAClusterer.fit`. Local models replace missing values by the cell's mean.
         """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         pairs = self._checked_pairs(X, y, reset=True)
@@ -268,7 +301,8 @@ class ODARegressor(LocalRegressor, BaseODA):
             for metric in ("given", "learned")[: 1 + learns]
             for size in sizes
         ]
-        errors = np.zeros((len(options), n))
+        errors, targets = np.zeros((len(options), n)), pairs[:, d:]
+        spreads = _deviations(targets, weights)
         for train, test in folds(classes, np.random.default_rng(n)):
             model = copy.copy(self)
             for i in range(len(options) - 1, -1, -1):  # the largest of a metric first
@@ -279,10 +313,10 @@ class ODARegressor(LocalRegressor, BaseODA):
                 model._annealer.reduce_to(size)
                 model._recent = pairs[train], weights[train]
                 model._publish()
-                errors[i, test] = (model._predicted(pairs[test, :d]) - pairs[test, d]) ** 2
+                missed = (model._predicted(pairs[test, :d]) - targets[test]) / spreads
+                errors[i, test] = (missed * missed).sum(axis=1)
         best = int((errors @ weights).argmin())
         gains, shares = errors[0] - errors[best], weights / weights.sum()
-        gains /= np.abs(gains).max() or 1.0  # squares of huge ones would overflow
         gain = float(shares @ gains)
         variance = float(shares**2 @ (gains - gain) ** 2)
         return options[best] if gain > _SURE * np.sqrt(variance) else options[0]
@@ -292,9 +326,8 @@ class ODARegressor(LocalRegressor, BaseODA):
         model = copy.copy(self)
         if metric == "learned":
             d = self.n_features_in_
-            gaps = pairs[:, :d] - np.average(pairs[:, :d], axis=0, weights=weights)
-            scale = np.sqrt(np.average(gaps * gaps, axis=0, weights=weights))
-            scale[scale == 0.0] = 1.0
+            deviations = _deviations(pairs, weights)
+            scale, spreads = deviations[:d], deviations[d:]
             matrix, units = np.diag(scale**-2.0), np.outer(scale, scale)
             for _ in range(_ROUNDS):
                 model.divergence = Mahalanobis(matrix)
@@ -302,8 +335,8 @@ class ODARegressor(LocalRegressor, BaseODA):
                 self._take(model, pairs, weights)
                 self._recent = pairs, weights
                 self._publish()
-                slopes = self.slopes_ * scale
-                mean = (slopes.T * self.weights_) @ slopes
+                slopes = self._models.slopes * scale / spreads[:, None]
+                mean = np.einsum("k,kqi,kqj->ij", self.weights_, slopes, slopes)
                 mean = mean / (np.trace(mean) or 1.0) + _RIDGE / d * np.eye(d)
                 values, vectors = np.linalg.eigh(mean)
                 root = (vectors * np.sqrt(values)) @ vectors.T
@@ -346,11 +379,7 @@ class ODARegressor(LocalRegressor, BaseODA):
     def _takes_single(self) -> bool:
         return False  # targets are in the same array as the features
 
-    def _checked_pairs(self, X: Any, y: Any, *, reset: bool) -> FloatArray:
-        """Return points and targets as one array, shape (n, d + 1)."""
-        return np.column_stack(checked_targets(self, X, y, reset=reset))
-
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
-        values = self._codebook.codevectors[:, self.n_features_in_]
+        values = self._codebook.codevectors[:, self.n_features_in_ :]
         self._fit_models(*self._recent, values)

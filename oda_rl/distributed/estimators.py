@@ -135,18 +135,9 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Find ``n_clusters`` in a sample, and refine them by sums over all rows.
 
-        Parameters
-        ----------
-        X : Dask array or frame, or array-like, shape (n, d)
-            Finite, in the domain of the divergence.
-        y : ignored
-        sample_weight : Dask array, or array-like, shape (n,), optional
-            At least 0; in the blocks of X.
-
-        Raises
-        ------
-        ValueError
-            If X is invalid, or has fewer than ``n_clusters`` rows.
+        X, shape (n, d), a Dask array or frame or an array in memory, is finite and in the domain of
+        the divergence; weights, shape (n,), are at least 0 and in its blocks. ValueError if X is
+        not that, or has fewer than ``n_clusters`` rows.
         """
         if not is_lazy(X):
             return super().fit(X, y, sample_weight)

@@ -43,7 +43,7 @@ from oda_rl.distributed.blocks import (
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
 from oda_rl.files.schema import Optional, flags, real
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import StreamingMixture, VarianceFloor, beyond_rounding
+from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import (
     MIN_PRECISION,
     NEGLIGIBLE_LOG,
@@ -55,7 +55,7 @@ from oda_rl.mixtures.kernels import (
     gap_of,
     write_logs,
 )
-from oda_rl.samples import Weighted, weighted
+from oda_rl.samples import Weighted, beyond_rounding, weighted
 
 _READER = Reader(missing=True)
 _MIN_RESPONSIBILITY = 1e-9  # smaller ones are left out

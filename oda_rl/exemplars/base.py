@@ -144,15 +144,16 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         labels = rng.choice(len(self.weights_), n_samples, p=self.weights_)
         d = self.exemplars_.shape[1]
         offsets = rng.normal(size=(n_samples, d))
-        exponent = self._kernel.radius_exponent
-        if exponent is not None:
+        radii = self._kernel.radii
+        if radii is not None:
             offsets /= np.linalg.norm(offsets, axis=1, keepdims=True)
-            offsets *= np.sqrt(rng.beta(0.5 * d, exponent, n_samples))[:, None]
+            offsets *= radii(rng, d, n_samples)[:, None]
         return self.exemplars_[labels] + self.bandwidth_ * offsets, labels.astype(np.int64)
 
     @property
     def _kernel(self) -> Kernel:
-        return KERNELS[getattr(self, "kernel", "disc")]
+        kernel = getattr(self, "kernel", "disc")
+        return kernel if isinstance(kernel, Kernel) else KERNELS[kernel]
 
     def _log_responses(self, squares: FloatArray) -> FloatArray:
         """Logarithms of weighted responses, shape (n, n_exemplars)."""

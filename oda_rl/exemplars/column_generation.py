@@ -33,7 +33,6 @@ _CONTENDING = 0.01  # of the bound: modes that are lower by more are not finishe
 _ROUGHLY = 100.0  # tolerances: below it a gap is measured in double precision
 _MAX_BALLS = 2000  # samples around each of which a disc starts; of more samples, around a cover
 _FAR = 6.0  # bandwidths from all exemplars, beyond which a sample becomes one
-_REACH = {"gaussian": 3.0, "epanechnikov": 0.9, "disc": 1.0}  # in which a sample covers others
 
 
 class Problem(NamedTuple):
@@ -162,7 +161,8 @@ class Search:
 
         The result is at least as good as the best weights of these (Theorem 2).
         """
-        samples, kernel = self.samples, self.problem.kernel.name
+        samples = self.samples
+        kernel, reach = self.problem.kernel.name, self.problem.kernel.reach
         if start is not None:
             chosen = start - samples.origin
         elif kernel == "disc":
@@ -172,13 +172,13 @@ class Search:
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             chosen, _ = samples.modes(samples.shares, self.starts())
-        far = _FAR if kernel == "gaussian" else _REACH[kernel]
+        far = _FAR if kernel == "gaussian" else reach
         nearest = np.full(len(samples), np.inf)
         for rows in samples.exact.chunks(len(chosen)):
             squares = squared_distances(chosen[rows], samples.points, samples.exact.squares)
             nearest = np.minimum(nearest, squares.min(axis=0))
         alone = samples.points[nearest > far * far]
-        chosen = np.concatenate([chosen, alone[leaders(alone, _REACH[kernel])]])
+        chosen = np.concatenate([chosen, alone[leaders(alone, reach)]])
         self.exemplars = chosen
         self.responses = samples.responses(chosen)
         self.weights = np.full(len(chosen), 1.0 / len(chosen))

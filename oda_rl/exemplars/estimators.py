@@ -3,7 +3,7 @@
 import math
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,14 +11,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import BoolArray, FloatArray
-from oda_rl._validation import checked_points, chunks
+from oda_rl._validation import checked_points, chunks, given_weights
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, select
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
+from oda_rl.files.schema import Optional, Several, real, whole
 
 _TOLERANCE = 1e-8  # of the margin
+_POOL = 1000  # samples of a stream
 
 
 @estimator
@@ -34,8 +36,9 @@ class INFEX(ExemplarMixture):
     objective : str, default="log_likelihood"
         "log_likelihood" is mean log γ, "margin" ρ = min γ, "margin_variance" ρ - C mean (γ - ρ)²,
         and "mean_variance" mean γ - C var γ.
-    kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
-        exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths.
+    kernel : {"gaussian", "epanechnikov", "disc"} or Kernel, default="gaussian"
+        exp(-r²/2), max(1 - r², 0), or 1 up to r = 1, with r the distance in bandwidths; or one of
+        your own (:func:`oda_rl.exemplars.pricing.radial_kernel`).
     bandwidth : float or {"scott", "silverman"}, default="scott"
         h > 0, or by Scott's or Silverman's rule.
     C : float, default=1.0
@@ -97,7 +100,7 @@ class INFEX(ExemplarMixture):
 
     objective: Annotated[str, StrOptions(set(OBJECTIVES))] = "log_likelihood"
     _: KW_ONLY
-    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    kernel: Annotated[str | Kernel, StrOptions(set(KERNELS)), Kernel] = "gaussian"
     bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
     C: Annotated[float, NOT_NEGATIVE] = 1.0
     tol: Annotated[float, POSITIVE] = 1e-6
@@ -105,47 +108,88 @@ class INFEX(ExemplarMixture):
     init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: Seed = None
 
+    _LEARNED: ClassVar[dict[str, Any]] = {
+        **ExemplarMixture._LEARNED,
+        "_pool": Optional(
+            Several(real("pool, d"), real("pool", "[0, inf)"), real("pool", "[0, inf]"))
+        ),
+        "_threshold": Optional(real("", "[0, inf]")),
+        "_sums": Optional(real("2", "(0, inf)")),
+        "_rng": Optional(np.random.Generator),
+        "_seed": Optional(whole("", "[0, 2147483647]")),
+    }
+
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Find exemplars and weights.
+        """Find exemplars and weights for samples X, shape (n_samples, n_features).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If ``init`` does not fit the data.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the duality gap stays above ``tol``; ``duality_gap_`` is valid anyway.
+        Weights, shape (n_samples,), are at least 0 and relative. ValueError if ``init`` does not
+        fit the data; ConvergenceWarning if the duality gap stays above ``tol``: it is valid anyway.
         """
-        everything = checked_points(self, X, reset=True)
-        points, weights, _ = distinct(everything, sample_weight)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        points = checked_points(self, X, reset=True)
+        weights = given_weights(sample_weight, points)
+        self._gather(points, weights, first=True)
+        self._solve(points, weights, checked_exemplars(self.init, points.shape[1], "init"))
+        return self
+
+    @validated
+    def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
+        """Learn from more samples; see :meth:`fit`.
+
+        Exemplars and weights are found anew for a pool of 1,000 samples, from the exemplars so far:
+        all samples as long as there are no more, then a random choice in proportion to their
+        weights (priority sampling). The gap is that of the pool, the rules for the bandwidth have
+        the number of all samples.
+        """
+        first = not hasattr(self, "_pool")
+        points = checked_points(self, X, reset=first)
+        self._gather(points, given_weights(sample_weight, points), first=first)
+        pool, weights, _ = self._pool
+        known = checked_exemplars(self.init, points.shape[1], "init")
+        self._solve(pool, np.maximum(weights, self._threshold), known if first else self.exemplars_)
+        self.labels_ = self.predict(points)
+        return self
+
+    def _gather(self, points: FloatArray, weights: FloatArray, *, first: bool) -> None:
+        """Put samples into the pool: those with the highest of weight / uniform number stay.
+
+        Those that stay stand for at least the highest that does not (Duffield, Lund and Thorup,
+        "Priority sampling for estimation of arbitrary subset sums", Journal of the ACM 54, 2007).
+        """
+        if first:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._seed, self._rng = seed, np.random.default_rng([seed, 1])
+            self._pool = points[:0], weights[:0], weights[:0]
+            self._threshold, self._sums = 0.0, np.zeros(2)
+        self._sums = self._sums + np.array([weights.sum(), weights @ weights])
+        new = points, weights, weights / (1.0 - self._rng.random(len(weights)))
+        pool = [np.concatenate(pair) for pair in zip(self._pool, new, strict=True)]
+        order = np.argsort(-pool[2], kind="stable")
+        if len(order) > _POOL:
+            self._threshold = max(self._threshold, float(pool[2][order[_POOL]]))
+        kept = np.sort(order[:_POOL])
+        self._pool = pool[0][kept], pool[1][kept], pool[2][kept]
+
+    def _solve(self, rows: FloatArray, weights: FloatArray, start: FloatArray | None) -> None:
+        """Find the exemplars of samples, shape (n, d), from those of ``start``, if given."""
+        points, masses, _ = distinct(rows, weights)
         bandwidth = self.bandwidth
         if isinstance(bandwidth, str):
-            bandwidth = rule_of_thumb(points, bandwidth, weights)
-        start = checked_exemplars(self.init, points.shape[1], "init")
-        problem = Problem(self.objective, KERNELS[self.kernel], float(self.C))
-        masses = None if weights is None else weights / weights.sum()
-        search = Search(
-            points / bandwidth, problem, np.random.default_rng(seed), float(self.tol), masses
-        )
+            n = float(self._sums[0] ** 2 / self._sums[1])
+            each = np.ones(len(points)) if masses is None else masses
+            bandwidth = rule_of_thumb(points, bandwidth, each * (n / each.sum()))
+        kernel = self._kernel
+        problem = Problem(self.objective, kernel, float(self.C))
+        rng = np.random.default_rng(self._seed)
+        shares = None if masses is None else masses / masses.sum()
+        search = Search(points / bandwidth, problem, rng, float(self.tol), shares)
 
         def find() -> Exemplars:
             search.begin(None if start is None else start / bandwidth)
             search.run(int(self.max_rounds))
             return search.solution()
 
-        self._learn(everything, float(bandwidth), find)
-        return self
+        self._learn(rows, float(bandwidth), find)
 
 
 @estimator

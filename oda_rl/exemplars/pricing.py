@@ -31,10 +31,14 @@ _CHUNK = 2_000_000  # responses computed at a time
 _SINGLE_RANGE = 300.0  # squared distance up to which single precision suffices
 _LONG = 1e6  # squared norm from which the difference of squares loses too many digits
 TOUCHING = 1e-9  # the rim of a disc is inside
+_WIDTH, _SHELLS = 1e-4, 4001  # of differences and sums for kernels of one's own
 
 
 class Kernel(NamedTuple):
-    """A radial kernel of unit bandwidth, by the squared distance y; [INFEX], section 4."""
+    """A radial kernel of unit bandwidth, by the squared distance y; [INFEX], section 4.
+
+    :func:`radial_kernel` makes one of your own.
+    """
 
     name: str
     response: Callable[[Array], Array]
@@ -42,14 +46,56 @@ class Kernel(NamedTuple):
     slope: Callable[[Array, Array], Array] | None
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""
+    reach: float
+    """Distance within which a sample covers others."""
     log_volume: Callable[[int], float]
     """Logarithm of the integral of k in d dimensions."""
-    radius_exponent: float | None
-    """b, if the squared radius of a draw is Beta(d/2, b); None: Gaussian."""
+    radii: Callable[[np.random.RandomState, int, int], FloatArray] | None
+    """Draws n distances from the exemplar in d dimensions; None: Gaussian."""
 
 
 def _ball(d: int) -> float:
     return 0.5 * d * math.log(math.pi) - math.lgamma(0.5 * d + 1.0)
+
+
+def radial_kernel(response: Callable[[Array], Array], reach: float) -> Kernel:
+    """Make a kernel of your own.
+
+    Parameters
+    ----------
+    response : callable
+        k(y) of an array of squared distances y in bandwidths: continuous, falling from 1 at 0. It
+        may be compiled (``numba.vectorize``). Its slope and its integral are taken numerically.
+    reach : float
+        Distance, above 0, from which k is 0, or negligible.
+
+    Examples
+    --------
+    >>> from oda_rl import INFEX
+    >>> biweight = radial_kernel(lambda y: np.maximum(1.0 - y, 0.0) ** 2, 1.0)
+    >>> INFEX(kernel=biweight, bandwidth=1.0).fit([[0.0], [0.4], [5.0]]).exemplars_.round(2)
+    array([[0.2],
+           [5. ]])
+    """
+    shares = np.linspace(0.0, 1.0, _SHELLS)
+
+    def slope(squares: Array, values: Array) -> Array:
+        inner, outer = np.maximum(squares - _WIDTH, 0.0), squares + np.float64(_WIDTH)
+        return 2.0 * (response(inner) - response(outer)) / (outer - inner)
+
+    def shells(d: int) -> FloatArray:
+        """Share of the ball's volume within each radius, weighted with k."""
+        middle = 0.5 * (shares[1:] + shares[:-1])
+        return np.cumsum(np.diff(shares**d) * response((reach * middle) ** 2))
+
+    def radii(rng: np.random.RandomState, d: int, n: int) -> FloatArray:
+        sums = np.append(0.0, shells(d))
+        return reach * np.interp(rng.uniform(0.0, sums[-1], n), sums, shares)
+
+    def log_volume(d: int) -> float:
+        return _ball(d) + d * math.log(reach) + math.log(shells(d)[-1])
+
+    return Kernel("own", response, slope, 0.9 * reach, log_volume, radii)
 
 
 def _soft(width: float) -> Kernel:
@@ -61,7 +107,7 @@ def _soft(width: float) -> Kernel:
     def slope(squares: Array, values: Array) -> Array:
         return (2.0 / width) * values * (1.0 - values)
 
-    return Kernel("soft", response, slope, lambda d: math.nan, None)
+    return Kernel("soft", response, slope, 1.0, lambda d: math.nan, None)
 
 
 KERNELS = {
@@ -69,6 +115,7 @@ KERNELS = {
         "gaussian",
         lambda squares: np.exp(np.multiply(squares, -0.5, out=squares), out=squares),
         None,
+        3.0,
         lambda d: 0.5 * d * math.log(2.0 * math.pi),
         None,
     ),
@@ -76,15 +123,17 @@ KERNELS = {
         "epanechnikov",
         lambda squares: np.maximum(1.0 - squares, 0.0),
         lambda squares, values: 2.0 * (values > 0.0).astype(values.dtype),
+        0.9,
         lambda d: _ball(d) + math.log(2.0 / (d + 2.0)),
-        2.0,
+        lambda rng, d, n: np.sqrt(rng.beta(0.5 * d, 2.0, n)),
     ),
     "disc": Kernel(
         "disc",
         lambda squares: (squares <= 1.0 + TOUCHING).astype(np.float64),
         None,
-        _ball,
         1.0,
+        _ball,
+        lambda rng, d, n: np.sqrt(rng.beta(0.5 * d, 1.0, n)),
     ),
 }
 _RIMS = tuple(_soft(width) for width in (0.4, 0.15, 0.05))

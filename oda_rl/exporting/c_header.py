@@ -301,9 +301,12 @@ def _classifier(model: ODAClassifier) -> _Header:
 
 
 def _regressor(model: ODARegressor) -> _Header:
+    n_targets = model._models.values.shape[1]
+    if n_targets > 1:
+        raise ValueError(f"y has {n_targets} targets: in C it must have one")
     header = _of_diagram(Diagram.annealed(model))
     origin = header.tables.get("oda_origin", np.zeros(model.n_features_in_))
-    gaps = origin.astype(np.float64) - model._centres
+    gaps = origin.astype(np.float64) - model._models.centres
     values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
     header.tables["oda_models"] = fitting(np.column_stack([values, model.slopes_]), np.float32)
     header.returns = ["and returns the prediction."]

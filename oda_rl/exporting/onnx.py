@@ -230,7 +230,7 @@ def codebook_classifier(graph: Graph, model: ODAClassifier) -> None:
 
 
 def codebook_regressor(graph: Graph, model: ODARegressor) -> None:
-    """Output the prediction of the nearest codevector's local model, shape (n, 1)."""
+    """Output the prediction of the nearest codevector's local model, shape (n, q)."""
     diagram = Diagram.annealed(model)
     put_local_models(graph, model, graph.nearest(diagram), diagram.rounded(graph.dtype).centre)
 
@@ -238,16 +238,16 @@ def codebook_regressor(graph: Graph, model: ODARegressor) -> None:
 def put_local_models(
     graph: Graph, model: ODARegressor | ODATreeRegressor, cell: Value, centre: FloatArray
 ) -> None:
-    """Output the predictions of the cells' local models, written about one centre, shape (n, 1)."""
-    gaps = centre.astype(np.float64) - model._centres
-    values = model.codevector_labels_ + (model.slopes_ * gaps).sum(axis=1)
-    slopes = graph.rows(graph.table(model.slopes_), cell)
+    """Output the predictions of the cells' local models, written about one centre, shape (n, q)."""
+    gaps = centre.astype(np.float64) - model._models.centres
+    values = model._models.values + (model._models.slopes * gaps[:, None]).sum(axis=2)
+    slopes = graph.rows(graph.table(model._models.slopes), cell)
     steps = graph.op("Sub", graph.x, centre)
     if graph.missing is not None:
         means = graph.rows(graph.table(-gaps), cell)
         steps = graph.op("Where", graph.op("IsNaN", steps), means, steps)
-    products = graph.op("Mul", slopes, steps)
-    graph.put(graph.op("Add", graph.sum(products), graph.rows(graph.table(values[:, None]), cell)))
+    products = _products(graph, slopes, steps)
+    graph.put(graph.op("Add", products, graph.rows(graph.table(values), cell)))
 
 
 def put_classes(graph: Graph, probabilities: Value) -> None:
@@ -410,6 +410,8 @@ def exemplar_logs(graph: Graph, model: ExemplarMixture, squares: Value) -> Value
     if kernel == "disc":
         inside = graph.op("LessOrEqual", squares, graph.table(1.0 + TOUCHING))
         return graph.op("Where", inside, weights, min_log)
+    if kernel != "epanechnikov":
+        raise ValueError("kernel is one of your own: only those with a name are converted")
     inside = graph.op("Less", squares, graph.table(1.0))
     response = graph.op("Sub", graph.table(1.0), squares)
     tiny = graph.table(np.finfo(graph.dtype).tiny)
@@ -470,8 +472,8 @@ def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
 
 
 def tree_regressor(graph: Graph, model: ODATreeRegressor) -> None:
-    """Output the prediction of the leaf's local model, shape (n, 1)."""
-    centre = model._centres.mean(axis=0).astype(graph.dtype)
+    """Output the prediction of the leaf's local model, shape (n, q)."""
+    centre = model._models.centres.mean(axis=0).astype(graph.dtype)
     put_local_models(graph, model, leaf_of(graph, model), centre)
 
 
@@ -683,6 +685,8 @@ def _set_shapes(operator: Any) -> None:
     for output, role in zip(operator.outputs, _outputs(operator.scope_inst, model), strict=True):
         if role != "label":
             wide = {"probabilities": width, "distances": len(getattr(model, "codevectors_", ()))}
+            if role == "variable":
+                wide[role] = model._models.values.shape[1]
             output.type.shape = [n, wide.get(role, 1)]
         elif hasattr(model, "classes_") and is_text(get_label_classes(operator.scope_inst, model)):
             output.set_type(StringTensorType([n]))

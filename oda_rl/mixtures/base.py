@@ -34,13 +34,12 @@ from oda_rl.files.estimators import Filed, RandomState, within, writable
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Mixture, Rules
-from oda_rl.samples import Weighted, canonical_order, holes, means_of, weighted
+from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, weighted
 
 DTYPES = [np.float64, np.float32]
 _SHARE, _FULL_SHARE = 1e-3, 1e-6  # of the mean variance: the floor if none is given
 _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of scored samples
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
-_ROUNDED = 8.0  # machine precisions: smaller differences are rounding
 _WIDEST = 1e15  # root of the largest ratio of a variance to a floor: its inverse is a precision
 
 VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
@@ -135,13 +134,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean log-likelihood of samples, with weights of at least 0, shape (n_samples,)."""
         return mean_score(self.score_samples(X), sample_weight)
-
-    def outlier_scores(self, X: npt.ArrayLike) -> FloatArray:
-        """Negative log-likelihood of each sample, shape (n_samples,); X as for :meth:`predict`.
-
-        Compare with quantiles of the scores of known inliers.
-        """
-        return -self.score_samples(X)
 
     def sample(self, n_samples: int = 1) -> tuple[FloatArray, IntArray]:
         """Draw samples, shape (n_samples, n_features), and return their components, too, sorted.
@@ -325,24 +317,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         if checked.shape != wanted:
             raise ValueError(f"means_init has shape {checked.shape}: it must be {wanted}")
         return self._scaled(np.asarray(checked))
-
-
-def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
-    """Compute standard deviations, shape (d,): 0 if constant; NaN is missing."""
-    low, high = (
-        extreme.reduce(points, axis=0).astype(np.float64) for extreme in (np.fmin, np.fmax)
-    )
-    widths = np.where(high > low, high - low, 1.0)
-    places = (points - low) / widths  # whose squares are numbers, and 0 where all are equal
-    gaps = places - means_of(places, weights)
-    deviations = widths * np.sqrt(means_of(gaps * gaps, weights))
-    sizes = np.maximum(np.abs(low), np.abs(high))
-    return beyond_rounding(deviations, sizes, float(np.finfo(points.dtype).eps))
-
-
-def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
-    """Set deviations, shape (d,), to 0 that rounding of values of these sizes explains."""
-    return np.where(deviations > _ROUNDED * precision * sizes, deviations, 0.0)
 
 
 def units_from(

@@ -128,15 +128,9 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Anneal.
+        """Anneal on samples X, shape (n_samples, n_features), at least ``n_clusters``.
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            ValueError if there are fewer than ``n_clusters`` samples.
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
+        Weights, shape (n_samples,), are at least 0 and relative.
         """
         points = checked_points(self, X, reset=True)
         check_enough(len(points), self.n_clusters)

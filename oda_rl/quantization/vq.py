@@ -134,19 +134,10 @@ class OnlineQuantizer(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples.
+        """Learn in ``max_iter`` passes over the samples X, shape (n_samples, n_features).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : Ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples, or ``init`` does not fit the data or the parameters.
+        Weights, shape (n_samples,), are at least 0 and relative. ValueError if there are too few
+        samples, or ``init`` does not fit the data or the parameters.
         """
         points = checked_points(self, X, reset=True)
         check_enough(len(points), getattr(self, "n_clusters", 1))
@@ -336,20 +327,10 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples.
+        """Learn in ``max_iter`` passes over the samples X, shape (n_samples, n_features).
 
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : array-like, shape (n_samples,)
-            Class labels.
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
+        ``y``, shape (n_samples,), are class labels; weights of that shape are at least 0 and
+        relative. ValueError if there are no classes, or ``init`` does not fit the data.
         """
         points, classes = checked_labels(self, X, y, reset=True)
         points, classes, weights = counted(points, classes, checked_weights(sample_weight, points))

@@ -25,7 +25,6 @@ from oda_rl._validation import (
     check_columns,
     checked_labels,
     checked_points,
-    checked_targets,
     checked_weights,
     fit_weights,
     fitted_points,
@@ -408,21 +407,9 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal level by level.
 
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; with the squared Euclidean one NaN where values
-            are missing.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X is invalid, or a function of ``resolutions`` returns something else.
-        TypeError
-            If a resolution is neither a function nor a sequence of features.
+        X and weights are those of :meth:`oda_rl.ODAClusterer.fit`. ValueError also if a function of
+        ``resolutions`` returns something else, TypeError if a resolution is neither a function nor
+        a sequence of features.
         """
         points = checked_points(self, X, reset=True)
         weights = fit_weights(self, sample_weight, points)
@@ -609,9 +596,9 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
 
     Attributes
     ----------
-    codevector_labels_ : ndarray, shape (K,)
+    codevector_labels_ : ndarray, shape (K,) or, with several targets, (K, q)
         Mean of the target in each leaf.
-    slopes_ : ndarray, shape (K, d)
+    slopes_ : ndarray, shape (K, d) or (K, q, d)
         Slopes of the prediction in each leaf; zeros for constants.
     codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
@@ -633,29 +620,30 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     _: KW_ONLY
     local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
 
+    _stored = {**LocalRegressor._stored, **_STORED}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         """Raise InvalidFileError unless the attributes in a file are consistent."""
         super()._check_contents(sizes, where)
-        models = ("codevector_labels_", "slopes_", "_centres", "_recent")
+        models = ("_models", "_recent")
         learned = [name for name in models if hasattr(self, name)]
         complete = len(models) if hasattr(self, "_tree") else 0
         require(len(learned) == complete, f"{where} has of {models} only {learned}")
         if learned:
-            n_models, n_leaves = len(self.codevector_labels_), self.n_leaves_
+            n_models, n_leaves = len(self._models.values), self.n_leaves_
             require(n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves")
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal level by level on X, and fit the model of each leaf to y, shape (n,), finite.
+        """Anneal level by level on X, and fit the model of each leaf to y.
 
-        The rest is as for :meth:`ODATreeClusterer.fit`. A leaf's linear model replaces missing
-        values by the leaf's mean.
+        It is finite, of shape (n,), or (n, q) for several targets; the rest is as for
+        :meth:`ODATreeClusterer.fit`. Linear models replace missing values by the leaf's mean.
         """
-        pairs = np.column_stack(checked_targets(self, X, y, reset=True))
+        pairs = self._checked_pairs(X, y, reset=True)
         pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
-        points = np.ascontiguousarray(pairs[:, :-1])
+        points = self._features(pairs)
         self._grow(points, np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._remember(pairs, weights)
         return self
@@ -667,12 +655,12 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         The models of the leaves are fitted to the last 5,000 samples.
         """
         first = not hasattr(self, "_tree")
-        pairs = np.column_stack(checked_targets(self, X, y, reset=first))
+        pairs = self._checked_pairs(X, y, reset=first)
         weights = stream_weights(self, sample_weight, pairs, first=first)
         pairs, _, weights = counted(pairs, pairs, weights)
         if first:
-            self._plant(1, pairs[:, :-1])
-        points, classes = np.ascontiguousarray(pairs[:, :-1]), np.zeros(len(pairs), dtype=np.int64)
+            self._plant(1, self._features(pairs))
+        points, classes = self._features(pairs), np.zeros(len(pairs), dtype=np.int64)
         self._tree.observe(self._samples(points, classes, weights))
         self._remember(*self._with_recent(pairs, weights))
         return self
@@ -684,5 +672,5 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         return model
 
     def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
-        mean = np.average(pairs[:, -1], weights=weights)
-        self._fit_models(pairs, weights, np.full(self.n_leaves_, mean))
+        mean = np.average(pairs[:, self.n_features_in_ :], axis=0, weights=weights)
+        self._fit_models(pairs, weights, np.tile(mean, (self.n_leaves_, 1)))
