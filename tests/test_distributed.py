@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from functools import partial
 
@@ -238,16 +236,6 @@ def test_what_cannot_be_learned_from_is_refused():
     ]:  # fmt: skip
         with pytest.raises(ValueError, match=message):
             DistributedODAClassifier().fit(array, labels)
-
-
-def test_arrays_need_no_dask():
-    code = (
-        "import sys, oda_rl as o; kinds = o.DistributedODAClusterer, o.DistributedGaussianMixture; "
-        "[kind(2).fit([[0.0], [1.0], [5.0]]).predict([[1.0]]) for kind in kinds]; "
-        "print('dask' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 def test_a_frame_has_names():

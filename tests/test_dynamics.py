@@ -115,7 +115,7 @@ def test_dynamics_are_those_of_the_environment(env_id):
     own, rng = env.unwrapped, np.random.default_rng(0)
     env.reset(seed=0)
     n_state = len(found.read_state())
-    for _ in range(5_000):
+    for _ in range(5_000 if env_id == "Acrobot-v1" else 2_000):
         state = rng.uniform(-1.5, 1.5, size=n_state)
         if env_id == "MountainCar-v0":
             state[1] *= 0.07 / 1.5
@@ -179,9 +179,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent])
-@pytest.mark.parametrize(("make", "change"), CHANGES.values(), ids=CHANGES)
-def test_what_a_callback_changes_of_the_environment_counts(kind, make, change):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [*((TwoTimescaleAgent, name) for name in CHANGES),
+     *((FittedQAgent, name) for name in CHANGES if name != "harder")],  # another loop to compile
+)  # fmt: skip
+def test_what_a_callback_changes_of_the_environment_counts(kind, name):
+    make, change = CHANGES[name]
     agents, steps = [], []
     for wrap in (lambda env: env, Plain):
         env = wrap(make())
@@ -189,15 +193,15 @@ def test_what_a_callback_changes_of_the_environment_counts(kind, make, change):
 
         def noted(agent, env=env, own=own):
             own.append(agent.num_timesteps)
-            if 800 < agent.num_timesteps < 1600:
+            if 600 < agent.num_timesteps < 1200:
                 change(env.unwrapped)
 
-        agents.append(kind(env, seed=0).learn(2500, callback=noted))
+        agents.append(kind(env, seed=0).learn(1800, callback=noted))
         steps.append(own)
     assert compiled_dynamics(make()) is not None
     assert_same(*agents)
     assert steps[0] == steps[1]
-    unchanged = kind(make(), seed=0).learn(2500)
+    unchanged = kind(make(), seed=0).learn(1800)
     assert not np.array_equal(agents[0].recent, unchanged.recent)
 
 

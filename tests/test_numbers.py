@@ -248,7 +248,7 @@ def decomposed(monkeypatch):
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_samples_of_many_features_decompose_nothing_large(name, decomposed):
     rng = np.random.default_rng(0)
-    points, labels = rng.normal(size=(30, 2000)), np.arange(30) % 3
+    points, labels = rng.normal(size=(30, 800)), np.arange(30) % 3
     targets = {"ODARegressor": [points[:, 0]], "ODATreeRegressor": [points[:, 0]], "LVQ": [labels]}
     if "Classifier" in name:
         targets[name] = [labels]

@@ -670,7 +670,7 @@ def test_fine_tuning_needs_a_quadratic_divergence():
     assert model.best_params_["fine_tuning"] is None
 
 
-@pytest.mark.parametrize(("n", "d", "k", "seed"), [(10_000, 64, 100, 31), (300, 8, 50, 31)])
+@pytest.mark.parametrize(("n", "d", "k", "seed"), [(4_000, 64, 60, 31), (300, 8, 50, 31)])
 def test_no_well_separated_cluster_is_missed(n, d, k, seed):
     points, _, centres = make_blobs(n, d, centers=k, random_state=seed, return_centers=True)
     model = ODAClusterer(k, random_state=0).fit(points)

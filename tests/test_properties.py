@@ -22,7 +22,7 @@ from oda_rl.agents import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
-few = settings(max_examples=8, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=6, deadline=None, derandomize=True, database=None)
 
 SHAPES = {
     "clouds": lambda rng, n, d: rng.normal(size=(n, d)) + 4.0 * rng.integers(3, size=(n, 1)),
@@ -195,7 +195,7 @@ agents = pytest.mark.parametrize(
 
 
 @agents
-@settings(few, max_examples=4)
+@settings(few, max_examples=3)
 @given(
     least=st.floats(-1.0, 1.0), most=st.floats(-1.0, 1.0), length=st.sampled_from([1, 7, None]),
     unit=st.sampled_from([1.0, 1e-300, 1e-30, 0.9 * LARGEST]), seed=st.integers(0, 99),
@@ -208,7 +208,7 @@ def test_values_lie_within_what_rewards_could_add_up_to(
     agent = kind(Paying(length, unit * least, unit * most), seed=seed, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        agent.learn(800)
+        agent.learn(600)
     longest = 1.0 / (1.0 - agent.config.gamma)
     # Slopes of few states in a cell lead values a little beyond.
     slack = (1e-2 if kind is FittedQAgent else 1e-1) * unit * longest
@@ -217,14 +217,14 @@ def test_values_lie_within_what_rewards_could_add_up_to(
 
 
 @agents
-@settings(few, max_examples=3)
+@settings(few, max_examples=2)
 @given(
     paid=st.sampled_from([-100, -20, 20, 100]), far=st.sampled_from([-400, -20, 20, 400]),
     seed=st.integers(0, 99),
 )  # fmt: skip
 def test_units_of_rewards_and_observations_change_nothing_else(kind, options, paid, far, seed):
     one, other = (
-        kind(Paying(8, -0.25 * unit, unit, meter), seed=seed, **options).learn(1200)
+        kind(Paying(8, -0.25 * unit, unit, meter), seed=seed, **options).learn(800)
         for unit, meter in ((1.0, 1.0), (2.0**paid, 2.0**far))
     )
     np.testing.assert_array_equal(other.q_values, 2.0**paid * one.q_values)

@@ -36,8 +36,8 @@ def test_rivers_checks_pass(estimator, kind):
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(0)
-    y = rng.integers(2, size=300)
-    return rng.normal(size=(300, 3)) + 4.0 * y[:, None], y
+    y = rng.integers(2, size=200)
+    return rng.normal(size=(200, 3)) + 4.0 * y[:, None], y
 
 
 @pytest.mark.parametrize(

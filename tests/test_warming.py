@@ -36,10 +36,10 @@ for kind in (FittedQAgent, TwoTimescaleAgent):
         observation = agent.env.reset()[0] if terminated or truncated else following
     kind(gym.make_vec("CartPole-v1", 8), seed=0).learn(3_000)
 CodevectorAgent("MountainCarContinuous-v0", seed=0).learn(2_000)
-agent = ModelAgent("CartPole-v1", seed=3).learn(400)
+agent = ModelAgent("CartPole-v1", seed=3, generations=2).learn(400)
 edited = agent.edit().forbid("push left", where="cart position < -1").done()
 agent.constrain(edited).learn(300).evaluate(2, seed=1)
-agent = ModelAgent("Pendulum-v1", seed=3).learn(400)
+agent = ModelAgent("Pendulum-v1", seed=3, generations=2).learn(400)
 edited = agent.edit().where("angular velocity > 7", -2.0).done()
 agent.constrain(edited).learn(400).evaluate(2, seed=1)
 X, y = make_moons(400, noise=0.15, random_state=0)
