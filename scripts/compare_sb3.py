@@ -35,7 +35,7 @@ def tables(rows: Rows) -> dict[str, str]:
                     found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
             everyone = Rows([*at, *_of_suite(label, name, steps)])
             lines.append(["" if i else label, *_line(name, env_id, everyone), found, *_sizes(at)])
-    heads = ["after 50,000 steps", "", "seeds", "solved", "median (least seed)",
+    heads = ["after 50,000 steps", "", "seeds", "solved", "median (min)",
              "seconds to 95 % of seeds solved", "seconds", "numbers", "peak MB", "bytes",
              "µs a decision"]  # fmt: skip
     return {"compare": markdown_table(heads, lines)}

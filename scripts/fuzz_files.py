@@ -169,8 +169,8 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("kinds of file", lambda own: str(len(own.values("name")))),
         Column("cases", _sum(*OUTCOMES)),
         *(Column(name, _sum(name)) for name in OUTCOMES),
-        Column("most seconds", lambda own: f"{own.column('load_s').max():.2f}"),
-        Column("most MB", lambda own: f"{own.column('load_mb').max():.0f}"),
+        Column("max seconds", lambda own: f"{own.column('load_s').max():.2f}"),
+        Column("max MB", lambda own: f"{own.column('load_mb').max():.0f}"),
     ]
     return {"fuzz": Table("changed files", columns, rows.groups("checked"))}
 

@@ -169,7 +169,7 @@ def tables(rows: Rows) -> dict[str, str]:
         lines.append(line)
     heads = ["", *(f"{kind}: {head}" if i == 0 else head
                    for kind in ("one step", "traces")
-                   for i, head in enumerate(("best mean", "solved", "least mean")))]  # fmt: skip
+                   for i, head in enumerate(("best mean", "solved", "min mean")))]  # fmt: skip
     return {"figure 5": markdown_table(heads, lines)}
 
 

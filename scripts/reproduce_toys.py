@@ -112,7 +112,7 @@ def stage_table(rows: Rows) -> Table:
         Column("T", temperature),
         Column("K", of(np.median, "K", ".0f")),
         Column("accuracy", of(np.median, "accuracy", ".3f")),
-        Column("least", of(np.min, "accuracy", ".3f")),
+        Column("min", of(np.min, "accuracy", ".3f")),
         Column(f"seeds with ≥ {ENOUGH:.0%} of a good start's", among(enough, start="poorly")),
     ]
     title = f"Annealing, {len(rows.values('seed'))} seeds: medians"

@@ -309,7 +309,7 @@ def test_speed_is_measured_and_told(load_script):
     parts["fitted"] = parts["two-timescale"] = speed.command("fitted", 500)
     assert all(value > 0.0 for part in parts.values() for value in part.values())
     told = speed.tables(rows({"what": name, "steps": 1_000, **parts[name]} for name in parts))
-    assert "(median of 1 trainings of 1,000 steps, each the least of " in told["speed"]
+    assert "(median of 1 trainings of 1,000 steps, each the minimum of " in told["speed"]
 
 
 @pytest.mark.slow

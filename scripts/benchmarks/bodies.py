@@ -61,7 +61,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("reached", lambda line: line.share_from(TASKS[line[0]["task"]].aim)),
         Column("mean", of(np.mean, "mean", ",.1f")),
         Column("median", of(np.median, "mean", ",.1f")),
-        Column("least", of(np.min, "mean", ",.1f")),
+        Column("min", of(np.min, "mean", ",.1f")),
         Column("trusts its model", of(np.mean, "trusted", ".2f")),
         Column("numbers", of(np.median, "numbers", ".0f")),
         Column("processor s", of(np.median, "seconds", ".2g")),

@@ -50,10 +50,10 @@ def tables(rows: Rows) -> dict[str, Table]:
     columns = [
         Column("starts from", the("start")),
         Column("cells", of(np.median, "cells", "g")),
-        Column("bytes of state (most)", bytes_of),
+        Column("bytes of state (max)", bytes_of),
         Column("of constant tables", of(np.median, "table_bytes", ",.0f")),
         Column("ns a step", of(np.median, "ns", ".3g")),
-        Column("steps of 1000 afterwards (least seed)", Rows.mean_and_least),
+        Column("steps of 1000 afterwards (min)", Rows.mean_and_least),
         Column("solved", solved),
     ]
     return {"chip": Table("Learning BartoCartPole in C", columns, rows.groups("start"))}

@@ -63,7 +63,7 @@ def tables(rows: Rows) -> dict[str, Table]:
             ),
             Column("mean", of(np.mean, "mean", ".1f")),
             Column("median", of(np.median, "mean", ".1f")),
-            Column("least", of(np.min, "mean", ".1f")),
+            Column("min", of(np.min, "mean", ".1f")),
             Column("numbers", of(np.median, "numbers", ",.0f")),
             Column("bytes", of(np.median, "bytes", ",.0f")),
             Column("seconds", of(np.median, "seconds", ".1f")),

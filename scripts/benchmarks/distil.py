@@ -170,16 +170,16 @@ def tables(rows: Rows) -> dict[str, Table]:
             "teacher, steps", lambda line: f"`{line[0]['teacher']}`, {line[0]['taught_steps']:,}"
         ),
         Column("seeds", count),
-        Column("its return (least seed)", partial(returns, key="taught")),
+        Column("its return (min)", partial(returns, key="taught")),
         Column("the rule's", partial(returns, key="mean")),
         Column("solved", share),
         Column(
             "above random, of the teacher's", lambda line: f"{100.0 * above_random(line):.0f} %"
         ),
-        Column("cells, at most", the("cells")),
+        Column("max cells", the("cells")),
         Column("left", of(np.mean, "left", ".1f")),
         Column("numbers", of(np.mean, "numbers", ".0f")),
-        Column("steps of the search, at most", of(np.max, "steps", ",")),
+        Column("max steps of the search", of(np.max, "steps", ",")),
         Column("bytes in C", of(np.median, "bytes", ",.0f")),
         Column("ns a decision", of(np.median, "ns", ".2g")),
         Column("processor s", of(np.median, "seconds", ".2g")),

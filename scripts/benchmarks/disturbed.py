@@ -226,8 +226,8 @@ def tables(rows: Rows) -> dict[str, Table]:
         for at in transformed.where(method=method, task=task).by_steps()
     ]
     return {
-        "disturbed": Table("mean return (that of the least seed)", columns, lines),
-        "changed": Table("mean return (that of the least seed)", later, late),
+        "disturbed": Table("mean return (minimum over seeds)", columns, lines),
+        "changed": Table("mean return (minimum over seeds)", later, late),
         "transformed": Table("share of seeds solved (mean return)", others, tasks),
     }
 

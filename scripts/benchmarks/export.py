@@ -119,11 +119,11 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("", lambda group: f"`{group[0]['agent']}`"),
         Column("cells", of(np.median, "cells", "g")),
         Column("tables", the("tables")),
-        Column("bytes (most)", bytes_of),
+        Column("bytes (max)", bytes_of),
         Column("ns a decision", of(np.median, "ns", ".3g")),
         Column("times as fast as `predict`", ratio_of_times),
         Column("decisions that differ", differing),
-        Column("steps of 1000 in C (least seed)", partial(Rows.mean_and_least, key="mean_in_c")),
+        Column("steps of 1000 in C (min)", partial(Rows.mean_and_least, key="mean_in_c")),
         Column("in Python", Rows.mean_and_least),
     ]
     return {"export": Table("BartoCartPole, medians of seeds", columns, lines)}

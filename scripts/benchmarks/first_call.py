@@ -90,8 +90,8 @@ def share_of(competitor: Rows) -> Text:
 def tables(rows: Rows) -> dict[str, Table]:
     columns = [
         Column("", name),
-        Column("first call on a machine (most)", times("cold")),
-        Column("later ones (most)", times("cached")),
+        Column("first call on a machine (max)", times("cold")),
+        Column("later ones (max)", times("cached")),
         Column("first call / PPO's", share_of(rows.where(work=PPO))),
     ]
     return {"first call": Table("processor seconds", columns, rows.groups("work"))}

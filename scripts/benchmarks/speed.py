@@ -141,7 +141,7 @@ def tables(rows: Rows) -> dict[str, str]:
         f"ns a step ({fused_ns[1].min():.0f} to {fused_ns[1].max():.0f}), metric included, "
         f"{np.median(fused_ns[1] / fused_ns[0]):.1f} times the bare dynamics (median of "
         f"{fused_ns.shape[1]} trainings of {rows.where(what='fused')[0]['steps']:,} steps, each "
-        f"the least of {FUSED_TIMES} times).",
+        f"the minimum of {FUSED_TIMES} times).",
         f"In a Python loop it adds {np.median(loop_us[1] - loop_us[0]):.1f} µs to the "
         f"{np.median(loop_us[0]):.1f} µs of CartPole-v1's `env.step` (median of "
         f"{loop_us.shape[1]} seeds).",

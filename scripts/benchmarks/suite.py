@@ -153,7 +153,7 @@ outcome = (
     Column("solved", of(np.mean, "solved", ".2f")),
     Column("mean", returns(np.mean)),
     Column("median", returns(np.median)),
-    Column("least", returns(np.min)),
+    Column("min", returns(np.min)),
 )
 
 
@@ -193,7 +193,7 @@ def beside(rows: Rows) -> Table:
         ),
         Column("", label),
         Column("seeds", count),
-        Column("mean (least seed)", mean_and_least),
+        Column("mean (min)", mean_and_least),
         Column("seconds", of(np.median, "seconds", ".3g")),
         Column("bytes", of(np.median, "bytes", ",.0f")),
         Column("rl-zoo publishes", lambda line: of_task(line).published, once=True),
@@ -221,7 +221,7 @@ def front(rows: Rows) -> Table:
         Column("agent", lambda line: f"`{line[0]['method']}`"),
         Column("steps", the("steps", ",")),
         Column("seeds", count),
-        Column("mean (least seed)", mean_and_least),
+        Column("mean (min)", mean_and_least),
         Column("seconds", of(np.median, "seconds", ".2g")),
         Column("bytes", of(np.median, "bytes", ",.0f")),
         Column("best of DQN, PPO, SAC here", others),
