@@ -16,7 +16,7 @@ from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.environments.names import without_units
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.contract import Policy
-from oda_rl.agents.policies.rules import RulePolicy, number
+from oda_rl.agents.policies.rules import RulePolicy, named_as, number
 from oda_rl.runs.statistics import mean_interval
 
 _MAX_BOUNDS = 4
@@ -139,7 +139,7 @@ def diff(
     Parameters
     ----------
     before, after : Policy or agent
-        Names of components and actions are those of an agent, or else of ``env``.
+        Names of components and actions are those of an agent, or else of ``env``, or of the rules.
     states : array_like, shape (n, ...)
         States in which to compare actions, for example from ``agent.visited_states``.
     env : str or gymnasium.Env, optional
@@ -186,10 +186,12 @@ def diff(
         raise ValueError(f"states has shape {np.shape(states)}: it must be (n, {d}), n at least 1")
     interface = _interface_of(before, after, env)
     components = tuple(f"observation[{j}]" for j in range(d))
-    actions = bounds = None
+    rules = [one if isinstance(one, RulePolicy) else None for one in (old, new)]
     if interface is not None and interface.n_features == d:
-        box, components, actions = interface.box, interface.names, interface.action_names
-        bounds = None if box is None else box.bounds
+        components = interface.names
+        rules = [None if one is None else named_as(one, interface) for one in rules]
+    else:
+        components = next((one.names for one in rules if one and one.names), components)
     gap = np.abs(np.subtract(old.act(points), new.act(points)))
     tolerated = 2.0 * _TOLERANCE if gap.ndim > 1 else 0.0  # units are from -1 to 1
     differs = (gap > tolerated).reshape(len(points), -1).any(axis=1)
@@ -202,10 +204,7 @@ def diff(
         seeds = draw_seeds(np.random.default_rng(seed), checked_count("episodes", episodes))
         first, second = (budgeted.play(one, seeds) for one in (old, new))
         interval = mean_interval(second - first)
-    before_text, after_text = (
-        one.rules(components, actions, bounds) if isinstance(one, RulePolicy) else ""
-        for one in (old, new)
-    )
+    before_text, after_text = ("" if one is None else one.rules() for one in rules)
     return Difference(
         points, differs, float(differs.mean()), cells,
         {k: share for k, share in shares.items() if share > 0.0}, where(points, differs),

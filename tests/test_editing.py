@@ -137,8 +137,8 @@ def test_it_is_exported(policy, tmp_path):
 def test_each_edit_does_what_it_says():
     points = np.random.default_rng(0).normal(size=(2_000, 4)) * 0.3
     before, high = UPRIGHT.act(points), points[:, 2] > 0.1
-    begin = UPRIGHT.edit(NAMES, ACTIONS)
-    after = begin.forbid("push left", where="pole angle > .1").done()
+    named = UPRIGHT.named(NAMES, ACTIONS)
+    after = named.edit().forbid("push left", where="pole angle > .1").done()
     np.testing.assert_array_equal(after.act(points), np.where(high, 1, before))
     after = UPRIGHT.edit().where("x[2] > .1", do=0).where("x[2] > .1 and x[0] > 0", do=1).done()
     told = np.where(high, np.where(points[:, 0] > 0, 1, 0), before)
@@ -205,22 +205,21 @@ def test_conditions_are_read(text, row):
 )
 def test_errors_say_what_would_be_right(edit, message):
     with pytest.raises(ValueError, match=message):
-        edit(UPRIGHT.edit(NAMES, ACTIONS))
+        edit(UPRIGHT.named(NAMES, ACTIONS).edit())
 
 
 def test_continuous_actions_are_said_in_their_own_units():
-    rule = continuous(2, 2, 1)
-    bounds = np.array([[0.0], [4.0]])
-    after = rule.edit(bounds=bounds).where("x[0] > 0", do=1.0).done()
+    rule = continuous(2, 2, 1).named(bounds=np.array([[0.0], [4.0]]))
+    after = rule.edit().where("x[0] > 0", do=1.0).done()
     points = points_of(rule)
     here = points[:, 0] > 0
     np.testing.assert_allclose(after.act(points)[here], -0.5)
     np.testing.assert_array_equal(after.act(points)[~here], rule.act(points)[~here])
-    assert after.rules(bounds=bounds).startswith("action[0] = 1 where observation[0] > 0\n")
+    assert after.rules().startswith("action[0] = 1 where observation[0] > 0\n")
     with pytest.raises(ValueError, match="actions are continuous"):
         rule.edit().forbid(0)
     with pytest.raises(ValueError, match="do is 5.0: it must be 1 numbers, from"):
-        rule.edit(bounds=bounds).where("x[0] > 0", do=5.0)
+        rule.edit().where("x[0] > 0", do=5.0)
 
 
 class Watched(gym.Wrapper):

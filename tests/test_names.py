@@ -70,8 +70,11 @@ def test_names_are_everywhere(tmp_path):
     assert "observation[" not in said
     assert "action" not in said
     edited = agent.edit().where("temperature > 1", do="cool, shut").done()
-    assert "cool, shut where temperature > 1" in agent.constrain(edited).rules()
-    assert "temperature from 2 to 3" in str(agent.prove({"temperature": (2, 3)}))
+    for one in (edited, agent.policy, agent.constrain(edited)):
+        assert "temperature from 2 to 3" in str(one.prove({"temperature": (2, 3)}))
+        assert "observation[" not in one.rules()
+    assert "cool, shut where temperature > 1" in edited.rules()
+    assert edited.rules() == agent.rules()
     axes = plot_partition(agent, (0, 1))
     assert (axes.get_xlabel(), axes.get_ylabel()) == COMPONENTS[:2]
     labels = [text.get_text() for text in axes.get_legend().get_texts()]

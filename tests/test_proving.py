@@ -40,13 +40,13 @@ def test_the_range_of_each_torque_is_exact_in_a_box_and_bounded_outside():
     rule = RulePolicy(np.zeros((1, 3)), outputs, np.zeros((1, 2)))
     bounds = np.array([[-2.0, 0.0], [2.0, 1.0]])
     ends = {0: (-1.0, 1.0), 1: (0.0, 3.0)}
-    found = rule.prove(ends, action_names=["hip", "knee"], bounds=bounds)
+    found = rule.named(None, ["hip", "knee"], bounds).prove(ends)
     assert found.ranges["hip"] == pytest.approx((-2.0, 0.6))  # clipped; 2 (0.1 + 0.2)
     assert found.ranges["knee"] == pytest.approx((0.5, 1.0))
     assert str(found).splitlines()[1:] == ["  hip from -2 to 0.6", "  knee from 0.5 to 1"]
     assert rule.prove({1: (0.0, 0.0)}).ranges == {"action[0]": (-1.0, 1.0), "action[1]": (0.0, 0.0)}
     halves = RulePolicy(np.eye(2, 3, 1), np.repeat(outputs, 2, axis=0), np.zeros((2, 2)))
-    assert halves.prove(ends, bounds=bounds).ranges["action[0]"] == pytest.approx((-2.0, 0.6))
+    assert halves.named(bounds=bounds).prove(ends).ranges["action[0]"] == pytest.approx((-2.0, 0.6))
 
 
 @policies
@@ -79,7 +79,7 @@ def test_where_two_scores_are_equal_the_first_decides():
 
 def test_a_proof_reads_well():
     rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
-    found = rule.prove({"angle": (0.5, 1.0)}, names=["angle (rad)"], action_names=["left", "right"])
+    found = rule.named(["angle (rad)"], ["left", "right"]).prove({"angle": (0.5, 1.0)})
     assert str(found).splitlines()[0] == "where angle (rad) from 0.5 to 1:"
     assert found.always == 1
     assert found.never == (0,)

@@ -26,15 +26,16 @@ def test_a_region_is_found_that_is_one():
 
 
 def test_a_diff_counts_and_says():
-    edited = UPRIGHT.edit(NAMES, ACTIONS).where("pole angle < -.1", do="push right").done()
-    found = diff(UPRIGHT, edited, STATES)
+    before = UPRIGHT.named(NAMES, ACTIONS)
+    edited = before.edit().where("pole angle < -.1", do="push right").done()
+    found = diff(before, edited, STATES)
     differs = (STATES[:, 2] < -0.1) & (UPRIGHT.act(STATES) == 0)
     np.testing.assert_array_equal(found.differs, differs)
     assert found.share == differs.mean()
     own = UPRIGHT.cells(STATES) == 0
     assert found.changed == {0: differs[own].mean()}
-    assert "observation[2] < -0.1" in str(found)
-    assert "+action 1 where observation[2] < -0.1" in str(found).splitlines()
+    assert "Where: pole angle < -0.1" in str(found)
+    assert "+push right where pole angle < -0.1" in str(found).splitlines()
     assert "Return" not in str(found)
     assert np.isnan(found.change)
 
@@ -67,13 +68,13 @@ def test_continuous_actions_differ_beyond_a_tolerance():
 
 
 def test_the_figure_shows_both_and_the_region():
-    edited = UPRIGHT.edit(NAMES, ACTIONS).where("pole angle < -.1", do="push right").done()
+    edited = UPRIGHT.named(NAMES, ACTIONS).edit().where("pole angle < -.1", do="push right").done()
     found = diff(UPRIGHT, edited, STATES)
     axes = plot_difference(found)
     alike, different = axes.collections
     assert len(different.get_offsets()) == found.differs.sum()
     assert len(alike.get_offsets()) == (~found.differs).sum()
-    assert axes.get_xlabel() == f"observation[{found.region.bounds[0][0]}]"
+    assert axes.get_xlabel() == NAMES[found.region.bounds[0][0]]
     assert len(axes.patches) == 1
     plot_difference(diff(UPRIGHT, UPRIGHT, STATES))
 

@@ -137,7 +137,7 @@ PUSH = ["left", "right"]
     ],
 )
 def test_words(scores, outputs, words):
-    said = rule(scores, outputs).rules(NAMES, PUSH)
+    said = rule(scores, outputs).named(NAMES, PUSH).rules()
     assert re.sub(" +:", " :", said) == re.sub(" +:", " :", words)
     widths = [line.index(" : ") for line in said.splitlines()[1:]]
     assert len(set(widths)) <= 1
@@ -146,20 +146,21 @@ def test_words(scores, outputs, words):
 def test_words_of_continuous_actions():
     torque, bounds = ["torque (N m)"], np.array([[-2.0], [2.0]])
     one = rule([[0, 0, 0]], [[[0.25, 1.0, -3.0]]])
-    assert one.rules(NAMES, torque, bounds) == (
+    assert one.named(NAMES, torque, bounds).rules() == (
         "always torque = 2·angle - 6·angular velocity + 0.5; torque (N m) at least -2 and at most 2"
     )
-    assert one.rules(NAMES).endswith("+ 0.25; action[0] at least -1 and at most 1")
+    assert one.named(NAMES).rules().endswith("+ 0.25; action[0] at least -1 and at most 1")
     two = rule([[0, 0, 0], [0, 1, 2]], [[[7.0, 0, 0]], [[0, 0, 0.5]]])
-    assert two.rules(NAMES, torque, bounds) == (
+    assert two.named(NAMES, torque, bounds).rules() == (
         "torque = angular velocity if angle + 2·angular velocity > 0, else torque = 2; "
         "torque (N m) at least -2 and at most 2"
     )
-    several = continuous(3, 2, 2).rules(NAMES, ["main", "side"])
+    several = continuous(3, 2, 2).named(NAMES, ["main", "side"]).rules()
     assert several.splitlines()[-1] == "each at least -1 and at most 1"
     assert several.count("main = ") == several.count("side = ") == 3
-    uneven = continuous(1, 2, 2).rules(NAMES, ["main", "side"], np.array([[0, -1], [1, 1]]))
-    assert uneven.endswith("main at least 0 and at most 1, side at least -1 and at most 1")
+    bounds = np.array([[0, -1], [1, 1]])
+    uneven = continuous(1, 2, 2).named(NAMES, ["main", "side"], bounds)
+    assert uneven.rules().endswith("main at least 0 and at most 1, side at least -1 and at most 1")
 
 
 def test_words_are_true():
@@ -167,7 +168,7 @@ def test_words_are_true():
     for seed in range(20):
         policy = RulePolicy(rounded(grounded(discrete(2, 2, 2, seed).scores), 2), ONE_HOT[:2, :2],
                             np.zeros((2, 2)))  # fmt: skip
-        said = policy.rules(["x", "y"], ["0", "1"])
+        said = policy.named(["x", "y"], ["0", "1"]).rules()
         action, condition, other = re.fullmatch(r"(\d) if (.*), else (\d)", said).groups()
         condition = re.sub(r"(\d)·", r"\1*", condition)
         for x, y in points_of(policy, 50):
@@ -190,9 +191,9 @@ def test_in_box_they_are_what_the_box_makes_of_units():
 def test_bad_names(names):
     policy = discrete(2, 2, 2)
     with pytest.raises(ValueError, match="names is .*: it must be a sequence of 2"):
-        policy.rules(names)
+        policy.named(names)
     with pytest.raises(ValueError, match="action_names is .*: it must be a sequence of 2"):
-        policy.rules(None, names)
+        policy.named(None, names)
 
 
 # Made smaller.

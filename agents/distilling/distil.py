@@ -25,7 +25,7 @@ from oda_rl.agents.distilling.simplifying import (
 )
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import ActionBox, Interface, spaces_of
-from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
+from oda_rl.agents.policies.rules import RulePolicy, named_as, placed, reduced
 from oda_rl.agents.worlds.world import World
 from oda_rl.envs.dynamics import ActionChoices
 
@@ -76,9 +76,7 @@ class Distilled:
 
     def rules(self) -> str:
         """Return the rule in words, with the names of its teacher or environment."""
-        names, box = self.interface, self.interface.box
-        bounds = None if box is None else box.bounds
-        return self.policy.rules(names.names, names.action_names, bounds)
+        return self.policy.rules()
 
     def __str__(self) -> str:
         return f"{self.rules()}\n{self.comparison}"
@@ -173,16 +171,16 @@ def distill(
     master, world = teacher_of(policy, budgeted.interface), world_of(policy)
     rng = np.random.default_rng(seed)
     confirming = Confirming(master, rng)
+    interface = budgeted.interface.named_as(getattr(policy, "interface", None))
     tried: list[Size] = []
     for i, size in enumerate(sizes):
         share = (budgeted.most - budgeted.steps) // (len(sizes) - i)
         known = tried[-1].policy if tried else None
         making = small_rule(budgeted, master, size, share, rng, confirming, world, known)
         rule, returns = exhausted(making)
-        tried.append(Size(size, rule, returns))
+        tried.append(Size(size, named_as(rule, interface), returns))
     best = smallest(tried)
     spec = spec_of(budgeted.env)
-    interface = budgeted.interface.named_as(getattr(policy, "interface", None))
     found = Distilled(
         best.policy, interface, None if spec is None else spec.id, best.returns,
         np.array(confirming.taught), budgeted.steps, tuple(tried) if n_cells is None else (),

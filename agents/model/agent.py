@@ -27,7 +27,7 @@ from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.rules import RulePolicy, named_as
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof
 from oda_rl.agents.worlds.world import World
@@ -123,6 +123,8 @@ class ModelAgent(Simplifiable, Agent):
     _sized_by: ClassVar[dict[str, Member]] = {"start": SCHEMA["start"], "code": real("C")}
     _limit: int | None = None  # of the environment, or of a file
     _real: Fallback
+    _latest: tuple[RulePolicy | None, Interface | None, RulePolicy | None] = (None, None, None)
+    # the rule delivered latest, an interface, and the rule with its names
 
     def _make_engine(self) -> ModelEngine:
         self._real = Fallback()
@@ -139,7 +141,13 @@ class ModelAgent(Simplifiable, Agent):
     @property
     def policy(self) -> RulePolicy | TablePolicy | CellPolicy:
         """The delivered rule, or table; or values, where the world is not trusted."""
-        return self._real.policy(self._engine)
+        policy, (plain, interface, named) = self._real.policy(self._engine), self._latest
+        if not isinstance(policy, RulePolicy):
+            return policy
+        if named is None or plain is not policy or interface is not self.interface:
+            named = named_as(policy, self.interface)
+            self._latest = policy, self.interface, named
+        return named
 
     def rules(self) -> str:
         """Return the delivered rule in words; or say that it is a table, or values in cells.
@@ -159,7 +167,7 @@ class ModelAgent(Simplifiable, Agent):
             return f"a table of {policy.n_cells} states has an action for each"
         if isinstance(policy, CellPolicy):
             return f"values in {policy.n_cells} cells decide: the learned world is not trusted"
-        return policy.rules(self.names, self.action_names, self._bounds)
+        return policy.rules()
 
     def edit(self) -> Editor:
         """Edit the delivered rule, as :meth:`RulePolicy.edit`, for :meth:`constrain`.
@@ -169,7 +177,7 @@ class ModelAgent(Simplifiable, Agent):
         ValueError
             If the agent delivers a table.
         """
-        return self._rule("edit").edit(self.names, self.action_names, self._bounds)
+        return self._rule("edit").edit()
 
     def constrain(self, policy: RulePolicy) -> Self:
         """Deliver an edited rule, and learn within its clauses from now on.
@@ -242,12 +250,7 @@ class ModelAgent(Simplifiable, Agent):
         """
         space = spaces_of(self._adapted(one_of(self._require_env())))[0]
         ends = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
-        return self._rule("prove").prove(box, self.names, self.action_names, ends, self._bounds)
-
-    @property
-    def _bounds(self) -> FloatArray | None:
-        """Bounds of continuous actions, shape (2, p)."""
-        return None if self.interface.box is None else self.interface.box.bounds
+        return self._rule("prove").prove(box, ends)
 
     def _rule(self, what: str) -> RulePolicy:
         """Return the delivered rule; raise ValueError if it is a table, or has values."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from oda_rl._compile import integer, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.environments.names import checked_names, without_units
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.alternatives import alternative_of_cells, alternative_of_pieces
 from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, Stored
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
@@ -118,7 +119,8 @@ class RulePolicy(Stored):
     >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
     >>> rule.act(np.array([[0.1, 0.0], [0.1, -1.0]]))
     array([1, 0])
-    >>> print(rule.rules(["angle", "angular velocity"], ["push left", "push right"]))
+    >>> rule = rule.named(["angle", "angular velocity"], ["push left", "push right"])
+    >>> print(rule.rules())
     push right if 6·angle + angular velocity > 0, else push left
     """
 
@@ -131,6 +133,12 @@ class RulePolicy(Stored):
     """Means of the states seen in each cell, or other points of it, shape (K, d)."""
     clauses: Clauses | None = None
     """Edited clauses; those with an action are cells, too, from number K on."""
+    names: tuple[str, ...] | None = None
+    """Names of the observation's components; by default they have numbers."""
+    action_names: tuple[str, ...] | None = None
+    """Names of discrete actions, or of the components of continuous ones; by default numbers."""
+    bounds: FloatArray | None = None
+    """Lower and upper bounds of continuous actions, shape (2, p); by default -1 and 1."""
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "codevectors": real("cells, d"),
@@ -289,57 +297,60 @@ class RulePolicy(Stored):
         later = [(one[0], int(a)) for one, a in zip(says, actions[n:], strict=True)]
         return split(self.scores, actions[:n], forbids, later, low, high)
 
-    def edit(
+    def named(
         self,
         names: Sequence[str] | None = None,
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
-    ) -> Editor:
+    ) -> Self:
+        """Return the rule with other :attr:`names`, :attr:`action_names` and :attr:`bounds`.
+
+        Raises ValueError for a wrong number of names.
+        """
+        known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
+        components = checked_names("names", names, known, "component of the observation")
+        otherwise = "action[{}]" if self.continuous else "action {}"
+        known = [otherwise.format(a) for a in range(self.outputs.shape[1])]
+        actions = checked_names("action_names", action_names, known, "action, or component of one")
+        if bounds is None:
+            bounds = np.array([[-1.0], [1.0]]).repeat(len(known), 1)
+        return replace(self, names=components, action_names=actions, bounds=np.asarray(bounds))
+
+    @property
+    def _words(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
+        """Names of components and actions, and bounds, numbers and defaults included."""
+        named = self.named(self.names, self.action_names, self.bounds)
+        return named.names or (), named.action_names or (), np.asarray(named.bounds)
+
+    def edit(self) -> Editor:
         """Begin to edit: lock cells, forbid actions, and fix actions where conditions hold.
 
-        Parameters
-        ----------
-        names : sequence of str, optional
-            Names of the observation's components, for conditions; ``x[2]`` is a name, too.
-        action_names : sequence of str, optional
-            Names of discrete actions, which have numbers from 0, too.
-        bounds : ndarray, shape (2, p), optional
-            Lower and upper bounds of continuous actions; by default -1 and 1.
+        Conditions call components by their names, or ``x[2]``; actions have numbers from 0, too.
 
         Returns
         -------
         oda_rl.agents.rules.editing.Editor
             Its ``done()`` returns the edited policy; this one stays as it is.
 
-        Raises
-        ------
-        ValueError
-            For a wrong number of names.
-
         Examples
         --------
         >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
         >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
-        >>> names, actions = ["angle", "angular velocity"], ["push left", "push right"]
-        >>> edited = rule.edit(names, actions).forbid("push left", where="angle > .1").done()
-        >>> print(edited.rules(names, actions))
+        >>> rule = rule.named(["angle", "angular velocity"], ["push left", "push right"])
+        >>> edited = rule.edit().forbid("push left", where="angle > .1").done()
+        >>> print(edited.rules())
         never push left where angle > 0.1
         otherwise push right if 6·angle + angular velocity > 0, else push left
         >>> edited.act(np.array([[0.2, -3.0], [0.0, -3.0]]))
         array([1, 0])
         """
-        components = self._components(names)
-        known = self._action_names(action_names)
-        calls = [components, without_units(components)]
-        return Editor(self, calls, known, None if bounds is None else np.asarray(bounds))
+        names, actions, bounds = self._words
+        return Editor(self, [names, without_units(names)], actions, bounds)
 
     def prove(
         self,
         box: Mapping[str | int, tuple[float, float]],
-        names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
         space: tuple[FloatArray, FloatArray] | None = None,
-        bounds: FloatArray | None = None,
     ) -> Proof:
         """Prove which actions occur in a box, and which never do, by linear programs; exact.
 
@@ -350,12 +361,8 @@ class RulePolicy(Stored):
         ----------
         box : dict
             Lower and upper bounds of components, by their names or numbers.
-        names, action_names : sequence of str, optional
-            Names of the observation's components, and of the actions or their components.
         space : (low, high), optional
             Bounds of the other components, shape (d,) each; by default none.
-        bounds : ndarray, shape (2, p), optional
-            Lower and upper bounds of continuous actions; by default -1 and 1.
 
         Raises
         ------
@@ -370,8 +377,7 @@ class RulePolicy(Stored):
         >>> found.occurs, found.never
         ((1,), (0,))
         """
-        components = self._components(names)
-        known = self._action_names(action_names)
+        components, known, between = self._words
         ends = checked_box(box, [components, without_units(components)], space)
         states: dict[int, FloatArray] = {}
         pieces, actions = self.pieces_within(*ends), self.actions.tolist()
@@ -384,7 +390,6 @@ class RulePolicy(Stored):
         never = tuple(a for a in range(self.n_actions) if a not in possible)
         ranges: dict[str, tuple[float, float]] = {}
         if self.continuous:
-            between = self._bounds(bounds)
             own = in_box(self.all_outputs, *between)
             for c, name in enumerate(known):
                 found = [range_in(own[piece.cell, c], piece.rows, *ends) for piece in pieces]
@@ -394,23 +399,16 @@ class RulePolicy(Stored):
         occurs = tuple(sorted(states))
         return Proof(*ends, occurs, never, at_most, states, components, known, ranges)
 
-    def rules(
-        self,
-        names: Sequence[str] | None = None,
-        action_names: Sequence[str] | None = None,
-        bounds: FloatArray | None = None,
-    ) -> str:
+    def rules(self) -> str:
         """Return the rule in words, with numbers to four digits.
 
         Scores are scaled so that their numbers are short; units in parentheses at the ends of names
-        are left out. Parameters and errors are those of :meth:`edit`; where actions are continuous,
-        ``action_names`` name their components.
+        are left out.
         """
-        n, components = self.outputs.shape[1], without_units(self._components(names))
-        named = self._action_names(action_names)
+        names, named, (low, high) = self._words
+        n, components = self.outputs.shape[1], without_units(names)
         if not self.continuous:
             return self._edited([named[a] for a in self.actions], components, named)
-        low, high = self._bounds(bounds)
         own = in_box(self.all_outputs, low, high)
         constant = ~own[:, :, 1:].any(axis=2)
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
@@ -462,20 +460,11 @@ class RulePolicy(Stored):
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
         return "\n".join(["the greatest wins (the first of equals):", *lines])
 
-    def _components(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
-        return checked_names("names", names, known, "component of the observation")
 
-    def _bounds(self, given: FloatArray | None) -> FloatArray:
-        """Return bounds of continuous actions, shape (2, p)."""
-        return (
-            np.array([[-1.0], [1.0]]).repeat(self.outputs.shape[1], 1) if given is None else given
-        )
-
-    def _action_names(self, names: Sequence[str] | None) -> tuple[str, ...]:
-        otherwise = "action[{}]" if self.continuous else "action {}"
-        known = [otherwise.format(a) for a in range(self.outputs.shape[1])]
-        return checked_names("action_names", names, known, "action, or component of one")
+def named_as(rule: RulePolicy, interface: Interface) -> RulePolicy:
+    """Return a rule with the names and bounds of an interface."""
+    bounds = None if interface.box is None else interface.box.bounds
+    return rule.named(interface.names, interface.action_names, bounds)
 
 
 def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatArray:
