@@ -48,7 +48,7 @@ def _rendered(agent: "Agent", mode: str) -> "gym.Env[object, object]":
     if mode not in modes:
         raise ValueError(
             f"{agent.env_id} cannot be shown, its render_modes are {list(modes)}: there must be "
-            f"{mode!r} among them"
+            f"{mode!r} among them{'; --video films it' * ('rgb_array' in modes)}"
         )
     if find_spec("pygame") is None:
         raise ValueError("rendering needs pygame: pip install 'oda-rl[render]'")

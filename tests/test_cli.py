@@ -367,6 +367,7 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
     assert "--trust-env" in capsys.readouterr().err
     assert "module_of_there" not in sys.modules
     assert main(["evaluate", run, "--episodes", "2", "--trust-env"]) == 0
+    assert main(["simplify", run, "--cells", "2", "--steps", "3000", "--trust-env"]) in (0, 1)
     del sys.modules["module_of_there"], gym.registry["There-v0"]
     again = ["train", "--config", f"{run}/config.json", "--n-eval-episodes", "2"]
     assert main(again) == 2
@@ -421,6 +422,12 @@ def test_watching(tmp_path, capsys, monkeypatch):
     assert len(list(films.glob("*.mp4"))) == 2
     assert main(enjoy) == 0
     assert "returns: " in capsys.readouterr().out
+    monkeypatch.setitem(
+        gym.envs.classic_control.CartPoleEnv.metadata, "render_modes", ["rgb_array"]
+    )
+    assert main(enjoy) == 2
+    assert "there must be 'human' among them; --video films it" in capsys.readouterr().err
+    monkeypatch.undo()
     monkeypatch.setattr("oda_rl.agents.videos.find_spec", lambda name: None)
     assert main([*enjoy, "--video", str(films)]) == 2
     assert "pip install 'oda-rl[video]'" in capsys.readouterr().err

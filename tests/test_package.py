@@ -250,6 +250,20 @@ def test_every_extra_that_the_pages_name_exists(root):
     assert {"sb3", "onnx", "cluster", "docs"} <= named
 
 
+def test_messages_that_pages_quote_are_those_of_the_package(root):
+    code = "".join(path.read_text(encoding="utf-8") for folder in ("oda_rl", "agents")
+                   for path in (root / folder).rglob("*.py"))  # fmt: skip
+    code = re.sub(r'"\n\s*f?"', "", code)  # strings over several lines
+    quoted = [
+        text
+        for page in pages()
+        if page.stem != "papers"  # which quotes papers
+        for text in re.findall(r'^\| "([^"]+)" \|', page.read_text(encoding="utf-8"), re.M)
+    ]
+    assert len(quoted) > 3
+    assert [text for text in quoted if text not in code] == []
+
+
 def test_links_between_pages_lead_somewhere(root):
     for page in pages():
         text = page.read_text(encoding="utf-8")

@@ -145,11 +145,12 @@ def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
     metadata["env_spec"]["module"] = "evil_module"
     save_archive(file, metadata, arrays)
     resume = ["train", "--resume", "--out", str(interrupted)]
-    for given in ([], ["--env-id", "evil_module:Evil-v0"]):
+    for given in ([], ["--env-id", "Evil-v0"], ["--env-id", "other:Evil-v0"]):
         assert main([*resume, *given]) == 2
         assert "add --trust-env" in capsys.readouterr().err
-    assert main([*resume, "--trust-env"]) == 2
-    assert "No module named 'evil_module'" in capsys.readouterr().err
+    for given in (["--trust-env"], ["--env-id", "evil_module:Evil-v0"]):
+        assert main([*resume, *given]) == 2
+        assert "No module named 'evil_module'" in capsys.readouterr().err
 
 
 def test_without_a_checkpoint_it_begins(tmp_path):

@@ -50,6 +50,12 @@ def test_common_mistakes_have_a_message_of_their_own():
     for wrong in ("0.9", None, [0.9]):
         with pytest.raises(ValueError, match=r"gamma is .*: it must be in \(0, 1\)"):
             FittedQAgent(env, gamma=wrong)
+    for kind in (FittedQAgent, TwoTimescaleAgent):
+        with pytest.raises(ValueError, match="env is 'MlpPolicy': the environment comes first"):
+            kind("MlpPolicy", "CartPole-v1", names=list("abcd"))
+    for steps in ("many", "10", None, 2.5, 0, np.inf):
+        with pytest.raises(ValueError, match="total_timesteps is .*: it must be an integer of at"):
+            agent.learn(steps)
     observation = env.reset(seed=0)[0]
     agent.act(observation)
     for action in ([1], "1", None):

@@ -77,8 +77,8 @@ class Agent(Player):
     def __init__(
         self,
         env: str | AnyEnv | Spaces,
-        *,
         seed: int | None = None,
+        *,
         names: Sequence[str] | None = None,
         action_names: Sequence[Any] | None = None,
         **config: Any,

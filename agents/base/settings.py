@@ -4,6 +4,7 @@ import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -120,6 +121,6 @@ def made_settings(kind: str, declared: type[S], given: Mapping[str, Any]) -> S:
 
 def checked_count(name: str, value: int) -> int:
     """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
-    if int(value) != value or value < 1:
+    if not isinstance(value, Real) or value < 1 or value % 1:
         raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
     return int(value)

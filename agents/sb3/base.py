@@ -20,7 +20,7 @@ from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.loops import matrix
 from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.environments.making import make_env
+from oda_rl.agents.environments.making import given_env
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.files.schema import conforms, reading, require
 
@@ -87,8 +87,8 @@ class Algorithm(BaseAlgorithm):
     def __init__(
         self,
         env: GymEnv | str,
-        *,
         seed: int | None = None,
+        *,
         verbose: int = 0,
         tensorboard_log: str | None = None,
         stats_window_size: int = 100,
@@ -104,9 +104,10 @@ class Algorithm(BaseAlgorithm):
 
     def _set_up(self, env: GymEnv | str | None, seed: int | None, **settings: Any) -> None:
         log = settings.pop("tensorboard_log")
+        made: Any = given_env(env) if isinstance(env, str) else env
         super().__init__(
             policy=CellsPolicy,
-            env=make_env(env) if isinstance(env, str) else env,
+            env=made,
             learning_rate=0.0,  # there is no network
             tensorboard_log=None if log is None else str(log),
             device="cpu",

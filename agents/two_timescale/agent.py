@@ -124,9 +124,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     def __init__(
         self,
         env: str | AnyEnv,
+        seed: int | None = None,
         *,
         partition: str | Partition = "oda",
-        seed: int | None = None,
         names: Sequence[str] | None = None,
         action_names: Sequence[Any] | None = None,
         **config: Any,

@@ -68,16 +68,27 @@ class _Command:
 
 
 @dataclass(frozen=True)
-class _Playing(_Command):
-    """Options of commands that load a trained agent and play with it."""
-
-    seed: int | None = None
-    """Random seed of the environment's first reset; by default that of the training, so that the
-    episodes are those that the training ended with."""
+class _Loading(_Command):
+    """Options of commands that load a trained agent and make its environment."""
 
     trust_env: _Flag = False
     """Import the modules that the file names for the environment and its wrappers, and allow any
     arguments of these."""
+
+    def agent(self) -> Agent:
+        """Load the agent."""
+        agent = load_agent(self.run)
+        agent.named_by_file = not self.trust_env
+        return agent
+
+
+@dataclass(frozen=True)
+class _Playing(_Loading):
+    """Options of commands that play with a trained agent."""
+
+    seed: int | None = None
+    """Random seed of the environment's first reset; by default that of the training, so that the
+    episodes are those that the training ended with."""
 
     max_steps: int = Limits.steps
     """Maximum number of steps played in the environment that the file names."""
@@ -95,8 +106,8 @@ class _Playing(_Command):
 
     def load(self) -> tuple[Agent, int]:
         """Return the agent, and the seed of the episodes to play."""
-        agent = load_agent(self.run)
-        agent.named_by_file, agent.limits = not self.trust_env, self.limits
+        agent = self.agent()
+        agent.limits = self.limits
         if self.seed is not None and self.seed < 0:
             raise ValueError(f"seed is {self.seed}: it must be at least 0")
         if self.seed is not None:
@@ -214,7 +225,7 @@ class Report(_Playing):
 
 
 @dataclass(frozen=True)
-class Simplify(_Command):
+class Simplify(_Loading):
     """Distil a trained agent to a rule of a few cells; print it, and returns by number of cells.
 
     Writes rule.txt to the run folder. A rule that returns less than the agent is not written, and
@@ -234,7 +245,7 @@ class Simplify(_Command):
     """Write the rule even if it returns less than the agent, by more than a standard error."""
 
     def __call__(self, console: Console) -> int:
-        folder, agent = self.folder(), load_agent(self.run)
+        folder, agent = self.folder(), self.agent()
         assert isinstance(agent, Simplifiable)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # printed below
@@ -400,16 +411,16 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
     algo, config, env_id, out = (
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "out")
     )
-    trust_env = any(word.replace("_", "-") == "--trust-env" for word in arguments)
+    trust: bool | str = any(word.replace("_", "-") == "--trust-env" for word in arguments)
     if "--resume" not in arguments:
-        return defaults_for(algo, config, trust_env)
+        return defaults_for(algo, config, trust or env_id or False)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume uses the options of the checkpoint")
     run = defaults_for(algo, None)
     run = replace(run, resume=True, out=None if out is None else Path(out))
     if env_id is not None:
         run = replace(run, env_id=env_id)
-    return resumed_defaults(run.folder, algo, trust_env) or defaults_for(algo, None)
+    return resumed_defaults(run.folder, algo, trust or run.env_id) or defaults_for(algo, None)
 
 
 def _without_frame(text: str) -> str:

@@ -97,7 +97,7 @@ def policy_table(policy: "Overview") -> "Table":
 
     headings, rows = policy_rows(policy)
     title = "what the policy does, by cell"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, *cells in zip(headings, *rows, strict=True):
         width = max(map(len, [*heading.split(), *cells]))
         justify = "left" if heading == "action" else "right"

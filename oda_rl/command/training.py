@@ -229,7 +229,9 @@ _MAY_CHANGE = {"out", "overwrite", "config_file", "names", "action_names", "n_ev
 _SETTINGS = ("config", *PARTITIONS)  # options that are groups of settings
 
 
-def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = False) -> TrainFitted:
+def defaults_for(
+    algo: str | None, config_file: str | None, trust: bool | str = False
+) -> TrainFitted:
     """Return the default options of an algorithm, or those of a valid, trusted configuration."""
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
@@ -240,7 +242,7 @@ def defaults_for(algo: str | None, config_file: str | None, trust_env: bool = Fa
     if not isinstance(config, dict) or config.get("algorithm") not in _ALGORITHMS:
         raise ValueError(f"config is {config_file!r}: it must be {CONFIG_FILE} of a run folder")
     source = f"config {config_file!r}"
-    return _options_in(config, source, algo, trust_env, config_file=Path(config_file))
+    return _options_in(config, source, algo, trust, config_file=Path(config_file))
 
 
 def check_options(options: TrainFitted, flags: Iterable[str]) -> None:
@@ -266,29 +268,29 @@ def _options_of(options: TrainFitted) -> set[str]:
     return names.union(*(vars(group) for group in groups))
 
 
-def resumed_defaults(folder: Path, algo: str | None, trust_env: bool) -> TrainFitted | None:
+def resumed_defaults(folder: Path, algo: str | None, trust: bool | str) -> TrainFitted | None:
     """Return the options of the training that a folder has a checkpoint or the end of; or None."""
     path, ended = folder / CHECKPOINT_FILE, folder / CONFIG_FILE
     if not path.exists():
-        return defaults_for(algo, str(ended), trust_env) if ended.exists() else None
+        return defaults_for(algo, str(ended), trust) if ended.exists() else None
     saved, _ = load_archive(path)
     kind, training = str(saved.get("kind")), saved.get("training")
     if kind not in _ALGORITHMS or not isinstance(training, dict):
         raise ValueError(f"{str(path)!r} is not a checkpoint of a training")
     steps, seed, every = (training.get(name) for name in ("total", "seed", "every"))
     config = {**saved, "algorithm": kind, "num_timesteps": steps, "seed": seed or 0}
-    return _options_in(config, f"{str(path)!r}", algo, trust_env, checkpoint_every=every)
+    return _options_in(config, f"{str(path)!r}", algo, trust, checkpoint_every=every)
 
 
 def _options_in(
-    config: Mapping[str, Any], source: str, algo: str | None, trust_env: bool, **options: Any
+    config: Mapping[str, Any], source: str, algo: str | None, trust: bool | str, **options: Any
 ) -> TrainFitted:
     """Return the options in a configuration from a file."""
     kind = _ALGORITHMS[config["algorithm"]]
     if algo not in (None, kind):
         raise ValueError(f"algo is {algo!r}: {source} has {kind!r}")
     try:
-        return _configured(_KINDS[kind](**options), config, trust_env)
+        return _configured(_KINDS[kind](**options), config, trust)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{source} is invalid: it cannot have {error}") from error
 
@@ -297,7 +299,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
     """Return the options of the training that wrote a run folder; None if it cannot be repeated."""
     path = run / CONFIG_FILE
     try:
-        options = defaults_for(None, str(path), trust_env=True)
+        options = defaults_for(None, str(path), trust=True)
         return options if "seed" in json.loads(path.read_text(encoding="utf-8")) else None
     except (OSError, ValueError):
         return None
@@ -323,8 +325,8 @@ def command_of(options: TrainFitted) -> str:
     return shlex.join(words)
 
 
-def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: bool) -> TrainFitted:
-    """Replace defaults by the values of a configuration."""
+def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | str) -> TrainFitted:
+    """Replace defaults by the values of a configuration; ``trust`` may be a module:id."""
     settings, changes = dict(config["config"]), dict[str, Any]()
     for name in _SETTINGS:
         group: Any = getattr(defaults, name, None)
@@ -348,7 +350,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust_env: boo
     foreign = env_id.rpartition(":")[0]
     if spec and not foreign:
         foreign = from_json({**spec, "id": env_id}).untrusted_module()
-    if foreign and not trust_env:
+    if foreign and trust is not True and (":" not in env_id or trust != env_id):
         raise ValueError(
             f"{str(defaults.config_file or CHECKPOINT_FILE)!r} names the environment {env_id!r}, "
             f"for which the module {foreign!r} would be imported: add --trust-env to allow that"
@@ -434,7 +436,7 @@ def train(options: TrainFitted, console: Console) -> int:
 
 def _loaded(options: TrainFitted, file: Path) -> Agent:
     """Load the agent to resume, and refuse options that differ from those of its training."""
-    known = resumed_defaults(options.folder, options.algo, options.trust_env)
+    known = resumed_defaults(options.folder, options.algo, options.trust_env or options.env_id)
     assert known is not None
     for option in fields(known):
         given, saved = getattr(options, option.name), getattr(known, option.name)

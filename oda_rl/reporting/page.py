@@ -82,7 +82,7 @@ def policy_remarks(policy: "Overview") -> list[str]:
 
 
 _DRAWN_STEPS = 2000
-_NEGLIGIBLE = 1e-4  # standard deviations
+_NEGLIGIBLE = 1e-3  # standard deviations
 _MAX_SVG = 120_000  # characters; a larger figure has its points and lines as a picture
 _PICTURE_DPI = 144
 _OF_PAGE = {  # colours of text, axes and blocks in figures
