@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import writable
-from oda_rl.files.schema import Optional, real
+from oda_rl.files.schema import Optional, printable, real
 from oda_rl.samples import holes, relative, relative_in_stream, repeated
 
 _CHUNK = 4096
@@ -95,10 +95,10 @@ def check_columns(estimator: BaseEstimator, points: Array) -> None:
     missing = holes(points)
     if missing is not None and missing.all(axis=0).any():
         j = int(missing.all(axis=0).argmax())
-        names = getattr(estimator, "feature_names_in_", None)
+        name = getattr(estimator, "feature_names_in_", range(len(missing[0])))[j]
         raise ValueError(
-            f"X has no value of feature {j if names is None else names[j]}: what learning begins "
-            "with must have at least one of each"
+            f"X has no value of feature {printable(str(name))}: what learning begins with must "
+            "have at least one of each"
         )
 
 

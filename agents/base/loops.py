@@ -24,6 +24,7 @@ from oda_rl.agents.environments.validation import (
     BAD_STEP,
     BAD_VALUE,
     check_values,
+    checked_reset,
     checked_step,
     five,
     named,
@@ -54,7 +55,7 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
     while not run.over:
         end = run.stop(_STEPS_PER_REPORT)
         for steps in range(run.steps + 1, end + 1):
-            outcome = checked_step(env.step(first_action + action), env, steps)
+            outcome = checked_step(env, first_action + action, steps)
             observation, reward, terminated, truncated = outcome
             point = observation
             if type(point) is not np.ndarray or point.dtype is not kind or point.ndim != 1:
@@ -75,7 +76,7 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
                 if -code & EPISODE_END:
                     episode = last_episode(engine, steps - last)
                     last = steps
-                    observation, _ = env.reset()
+                    observation = checked_reset(env, steps)
                     _check_values(observation, 0.0, engine, env, steps)
             if len(episode) or interrupt.requested:
                 run.at(steps, observation, code >= 0)
@@ -149,13 +150,16 @@ def play(
     max_episode_steps: int = 2**62,
 ) -> Iterator[Step]:
     """Play forever; cut an episode off after ``max_episode_steps``, with one warning."""
-    observation, _ = env.reset(seed=seed)
+    observation = checked_reset(env, 0, seed)
     length, warned = 0, False
     while True:
         before = observation
-        outcome = env.step(policy(before))
+        try:
+            action = policy(before)
+        except ValueError as error:
+            raise named(error, env, length) from error
         length += 1
-        observation, reward, terminated, truncated = checked_step(outcome, env, length)
+        observation, reward, terminated, truncated = checked_step(env, action, length)
         done = terminated or truncated
         if not done and length == max_episode_steps:
             done = True
@@ -168,7 +172,7 @@ def play(
                 )
         yield before, reward, done
         if done:
-            observation, _ = env.reset()
+            observation = checked_reset(env, length)
             length = 0
 
 

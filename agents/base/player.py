@@ -26,7 +26,12 @@ from oda_rl.agents.environments.making import one_of, set_generator
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
-from oda_rl.agents.environments.validation import checked_batch, checked_points
+from oda_rl.agents.environments.validation import (
+    check_values,
+    checked_batch,
+    checked_points,
+    checked_reset,
+)
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -381,7 +386,11 @@ class Player(ABC):
 
     def _greedy(self, observation: Any) -> Any:
         """Return the greedy action, for the adapted environment, in its observation."""
-        point = checked_points(observation, self.interface)
+        try:
+            point = checked_points(observation, self.interface)
+        except ValueError:
+            check_values(observation, 0.0, self.interface)  # names the component
+            raise
         return self.interface.actions(self.policy.act(point))[0]
 
     @property
@@ -414,7 +423,7 @@ class Player(ABC):
         self._restore_env_rng(env)
         seed = None if self._env_seeded else self.draw_env_seed()
         self._env_seeded = True
-        return env.reset(seed=seed)[0]
+        return checked_reset(env, 0, seed)
 
     def _restore_env_rng(self, env: AnyEnv, reset: bool = True) -> None:
         """Continue the random numbers of the saved environment; a reset seeds other generators."""

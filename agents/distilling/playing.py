@@ -16,7 +16,7 @@ from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.names import named
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import checked_batch, checked_step
+from oda_rl.agents.environments.validation import checked_batch, checked_reset, checked_step
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy, decide_in_box
 from oda_rl.diagram import LARGEST
@@ -172,7 +172,7 @@ class BudgetedEnv:
         """Play the allowed steps, with a ``share`` of random decisions among discrete actions."""
         env, interface, rows = self.env, self.interface, []
         while self.left > 0:
-            observation, _ = env.reset(seed=draw_seeds(rng, 1)[0])
+            observation = checked_reset(env, self.steps, draw_seeds(rng, 1)[0])
             held, over, point = 0, False, self._point(observation)
             while not over and self.left > 0:
                 if held == 0 and rng.random() < share:
@@ -180,9 +180,9 @@ class BudgetedEnv:
                     choice = int(rng.integers(interface.n_actions))
                 held -= held > 0
                 act = choice if held else int(player.act(point[None])[0])
-                outcome = env.step(interface.first_action + act)
                 self.steps += 1
-                observation, reward, terminated, truncated = checked_step(outcome, env, self.steps)
+                outcome = checked_step(env, interface.first_action + act, self.steps)
+                observation, reward, terminated, truncated = outcome
                 before, point = point, self._point(observation)
                 rows.append((before, act, reward, point, terminated))
                 over = terminated or truncated
@@ -222,7 +222,7 @@ class BudgetedEnv:
         for seed in seeds:
             if taken == self.left:
                 break
-            observation, _ = env.reset(seed=int(seed))
+            observation = checked_reset(env, self.steps + taken, int(seed))
             total, over = 0.0, False
             while not over and taken < self.left:
                 point = self._point(observation)
@@ -232,7 +232,7 @@ class BudgetedEnv:
                 first = interface.first_action
                 action = interface.actions(choice[None])[0] if boxed else first + int(choice)
                 taken += 1
-                outcome = checked_step(env.step(action), env, self.steps + taken)
+                outcome = checked_step(env, action, self.steps + taken)
                 observation, reward, terminated, truncated = outcome
                 total += reward
                 greatest = max(greatest, reward)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 
-from oda_rl.agents.environments.spaces import action_choices, canonical
+from oda_rl.agents.environments.spaces import action_choices, canonical, vector_of
 from oda_rl.envs.dynamics import ActionChoices
 
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -28,12 +28,15 @@ class NumberedObservation(
         gym.ObservationWrapper.__init__(self, env)
         space = env.observation_space
         assert isinstance(space, spaces.Discrete)
-        self.n_values = int(space.n)
-        last = float(space.start) + self.n_values - 1.0
-        self.observation_space = spaces.Box(float(space.start), last, (1,), np.float64)
+        self.n_values, self._first = int(space.n), int(space.start)
+        self._last = self._first + self.n_values - 1
+        self.observation_space = spaces.Box(self._first, self._last, (1,), np.float64)
 
     def observation(self, observation: Any) -> npt.NDArray[np.float64]:
         """Return the number as a vector."""
+        number = isinstance(observation, int | np.integer)
+        if not number or not self._first <= observation <= self._last:
+            observation = vector_of(self.env.observation_space, observation)[0]
         return np.array([observation], dtype=np.float64)
 
 
@@ -57,7 +60,7 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     if isinstance(env.observation_space, _FLATTENED):
         space = canonical(env.observation_space)  # FlattenObservation follows the space's own order
         return TransformObservation(
-            env, lambda observation: spaces.flatten(space, observation), spaces.flatten_space(space)
+            env, lambda observation: vector_of(space, observation), spaces.flatten_space(space)
         )
     return env
 

@@ -20,7 +20,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import VectorEnv
 
-from oda_rl.files.schema import check_fields, require
+from oda_rl.files.schema import check_fields, printable, require
 
 AnyEnv = gym.Env[Any, Any] | VectorEnv[Any, Any, Any]
 Spaces = tuple[spaces.Space[Any], spaces.Space[Any]]
@@ -214,12 +214,7 @@ class Native:
         space = self.observation_space
         if self._are_vectors(observation):
             return np.atleast_2d(observation), np.ndim(observation) == 1
-        try:
-            vectors = _vectors(space, observation, one_hot=not isinstance(space, spaces.Discrete))
-        except (TypeError, ValueError, IndexError, KeyError) as error:
-            raise ValueError(
-                f"{name} is {observation!r:.200}: it must be one of {space}, or a batch ({error})"
-            ) from error
+        vectors = _vectors_of(space, observation, name)
         return np.atleast_2d(vectors).astype(np.float64), vectors.ndim == 1
 
     def actions(self, numbers: npt.NDArray[np.int64]) -> Array:
@@ -276,6 +271,22 @@ class Native:
         return shape != self.observation_space.shape and shape in ((n,), (*shape[:1], n))
 
 
+def vector_of(space: spaces.Space[Any], observation: Any) -> Array:
+    """Return an observation as ``gymnasium.spaces.flatten`` does, but a number as it is."""
+    vector = _vectors_of(space, observation, "observation")
+    if vector.ndim != 1:
+        raise ValueError(f"observation is a batch: it must be one of {space}")
+    return vector
+
+
+def _vectors_of(space: spaces.Space[Any], observation: Any, name: str) -> Array:
+    try:
+        return _vectors(space, observation, one_hot=not isinstance(space, spaces.Discrete))
+    except (TypeError, ValueError, IndexError, KeyError) as error:
+        given = printable(f"{observation!r:.200}")
+        raise ValueError(f"{name} is {given}: it must be one of {space} ({error})") from error
+
+
 def _vectors(space: spaces.Space[Any], value: Any, one_hot: bool = True) -> Array:
     """Return what ``gymnasium.spaces.flatten`` does, of one checked observation or a batch."""
     if isinstance(space, spaces.Dict):
@@ -288,6 +299,8 @@ def _vectors(space: spaces.Space[Any], value: Any, one_hot: bool = True) -> Arra
         parts = [_vectors(part, one) for part, one in zip(space.spaces, value, strict=True)]
     else:
         array, shape = np.asarray(value), space.shape or ()
+        if array.dtype.kind not in "biuf":
+            raise ValueError(f"a part is of {array.dtype}: it must hold real numbers")
         if array.shape != shape and array.shape[1:] != shape:
             raise ValueError(f"a part has shape {array.shape}: it must be {shape}")
         rows = array.reshape(*array.shape[: array.ndim - len(shape)], -1)

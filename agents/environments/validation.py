@@ -3,12 +3,14 @@
 from contextlib import suppress
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, flat, refuse_reset
 from oda_rl.diagram import LARGEST
+from oda_rl.files.schema import printable
 
 # Bits of events by which compiled code reports a bad value.
 BAD_SHAPE = 64
@@ -53,11 +55,12 @@ def checked_flag(name: str, flag: Any) -> bool:
     raise ValueError(f"{name} is {_short(flag)}: it must be True or False")
 
 
-def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, bool, bool]:
-    """Return observation (unchecked), reward, terminated and truncated of a ``step``."""
+def checked_step(env: gym.Env[Any, Any], action: Any, steps: int) -> tuple[Any, float, bool, bool]:
+    """Step, and return observation (unchecked), reward, terminated and truncated."""
     try:
-        observation, reward, terminated, truncated, _ = five(outcome)
-        reward = float(reward) if isinstance(reward, float) else checked_reward(reward)
+        observation, reward, terminated, truncated, _ = five(env.step(action))
+        if type(reward) is not float:
+            reward = checked_reward(reward)
         if type(terminated) is not bool:
             terminated = checked_flag("terminated", terminated)
         if type(truncated) is not bool:
@@ -65,6 +68,17 @@ def checked_step(outcome: Any, env: AnyEnv, steps: int) -> tuple[Any, float, boo
     except ValueError as error:
         raise named(error, env, steps) from error
     return observation, reward, terminated, truncated
+
+
+def checked_reset(env: AnyEnv, steps: int, seed: int | None = None) -> Any:
+    """Reset, and return the observation (unchecked)."""
+    try:
+        outcome: Any = env.reset(seed=seed)
+        if not isinstance(outcome, tuple) or len(outcome) != 2:
+            raise ValueError(f"reset returned {_short(outcome)}: it must be (observation, info)")
+    except ValueError as error:
+        raise named(error, env, steps) from error
+    return outcome[0]
 
 
 def five(outcome: Any) -> Any:
@@ -97,8 +111,8 @@ def named(error: ValueError, env: AnyEnv, steps: int) -> ValueError:
 
 def _short(value: Any) -> str:
     try:
-        return f"{value!r:.80}"
-    except ValueError:  # an integer of too many digits
+        return printable(f"{value!r:.80}")
+    except Exception:  # such as that of an integer of too many digits
         return f"of type {type(value).__name__}"
 
 

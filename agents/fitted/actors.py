@@ -20,7 +20,7 @@ from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import BAD_STEP, checked_step
+from oda_rl.agents.environments.validation import BAD_STEP, checked_reset, checked_step
 from oda_rl.agents.fitted.engine import FittedEngine
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
@@ -79,10 +79,10 @@ class FittedTask:
         policy, explore = type(self.policy)(**own), np.random.default_rng(self.seeds[1])
         engine.play_by(policy, self.epsilon, self.scheme, explore)
         vector, first_action = engine.interface.vector, engine.interface.first_action
-        observation, _ = env.reset(seed=self.seeds[0])
+        observation = checked_reset(env, 0, self.seeds[0])
         action, over = engine.act(vector(observation)), False
         for steps in range(1, self.max_steps + 1):
-            outcome = checked_step(env.step(first_action + action), env, steps)
+            outcome = checked_step(env, first_action + action, steps)
             observation, reward, terminated, truncated = outcome
             point = vector(observation)
             code = engine.step(point, reward, terminated, truncated, *engine.arrays)

@@ -7,7 +7,7 @@ the same start; the present rule moves along the directions in which returns wer
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, SupportsFloat
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +23,7 @@ from oda_rl.agents.distilling.simplifying import (
     smaller_rules,
     standard_error,
 )
+from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.files.schema import Member, check, real, whole
@@ -77,9 +78,9 @@ class Episodes(gym.Wrapper[Any, Any, Any, Any]):
         self.observation, info = self.env.reset(seed=seed, options=options)
         return self.observation, info
 
-    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        self.observation, reward, terminated, truncated, info = self.env.step(action)
-        self.rewards.append(float(reward))
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.observation, reward, terminated, truncated, info = five(self.env.step(action))
+        self.rewards.append(checked_reward(reward))
         self._steps += 1
         length = len(self.rewards)
         if terminated or truncated:

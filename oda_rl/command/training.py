@@ -35,7 +35,7 @@ from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.command.reporting import Evaluation, evaluated, metric_table, summary, write_figures
-from oda_rl.files.archive import load_archive, open_unlinked, refuse_links, sweep
+from oda_rl.files.archive import MAX_JSON, load_archive, open_unlinked, parsed, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
 Algo = Literal["fitted", "codevector", "two-timescale", "model"]
@@ -236,8 +236,8 @@ def defaults_for(
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
     try:
-        config = json.loads(Path(config_file).read_text(encoding="utf-8"))
-    except ValueError as error:
+        config = parsed(Path(config_file).read_bytes(), MAX_JSON)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"config is {config_file!r}, which is not JSON: {error}") from error
     if not isinstance(config, dict) or config.get("algorithm") not in _ALGORITHMS:
         raise ValueError(f"config is {config_file!r}: it must be {CONFIG_FILE} of a run folder")
@@ -300,7 +300,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
     path = run / CONFIG_FILE
     try:
         options = defaults_for(None, str(path), trust=True)
-        return options if "seed" in json.loads(path.read_text(encoding="utf-8")) else None
+        return options if "seed" in parsed(path.read_bytes(), MAX_JSON) else None
     except (OSError, ValueError):
         return None
 
@@ -337,8 +337,10 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
                 settings = {key: value for key, value in settings.items() if key not in names}
     if isinstance(defaults, TrainTwoTimescale):
         changes["partition"] = config["partition"]
-    if "seed" in config:
-        changes["seed"] = config["seed"]
+    changes["seed"] = config.get("seed", defaults.seed)
+    for name, value in (("seed", changes["seed"]), ("num_timesteps", config["num_timesteps"])):
+        if type(value) is not int or not 0 <= value < 2**63:
+            raise ValueError(f"config has {name} {value!r:.80}: it must be an integer from 0")
     env_id, spec = config["env_id"], config.get("env_spec") or {}
     if spec.get("wrappers") or spec.get("fault") or env_id is None:
         raise ValueError(

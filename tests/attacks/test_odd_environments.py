@@ -6,6 +6,8 @@ import pytest
 from environments import Toy, quick_rule
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents.base.loops import play
+from oda_rl.agents.environments.adaptation import observed
 
 VECTOR = np.array([0.1, 0.2])
 LEFT_OUT = object()
@@ -74,6 +76,52 @@ def test_other_types_of_the_same_numbers_are_the_same(kind):
     for convert in (list, lambda vector: vector.astype(">f8"), lambda vector: vector[::1].copy()):
         np.testing.assert_array_equal(learned(convert), right)
     learned(lambda vector: vector.astype(np.float16))
+
+
+class Fixed(gym.Env):
+    """Returns the same at each reset or step."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, space, first, observation=None):
+        self.observation_space, self.first, self.observation = space, first, observation
+
+    def reset(self, *, seed=None, options=None):
+        return self.first
+
+    def step(self, action):
+        return self.observation, 0.0, False, False, {}
+
+
+PART = gym.spaces.Dict(a=gym.spaces.Discrete(3), b=gym.spaces.Box(-1.0, 1.0, (1,)))
+RIGHT = {"a": 1, "b": np.zeros(1)}
+SEVERAL = gym.spaces.MultiDiscrete([3, 4])
+
+
+@pytest.mark.parametrize(
+    ("space", "right", "odd"),
+    [
+        *((gym.spaces.Discrete(5), 3, odd) for odd in (5, -1, 2.5, "2", 2j, None, [1], 10**400)),
+        *((PART, RIGHT, odd) for odd in ({"a": 1}, [1, 0.0], None, np.zeros(4))),
+        *((PART, RIGHT, {**RIGHT, "a": odd}) for odd in (3, 1.5, "1", None)),
+        *((PART, RIGHT, {**RIGHT, "b": odd}) for odd in (np.ones(1) + 1j, ["x"], np.zeros(2))),
+        *((SEVERAL, [1, 2], odd) for odd in ([3, 0], [-1, 0], [1j, 0.0], ["1", "2"])),
+    ],
+)
+def test_odd_observations_of_other_spaces_are_named(space, right, odd):
+    message = "^Fixed at step [01]: observation is .*: it must be one of "
+    with pytest.raises(ValueError, match=message):
+        next(play(observed(Fixed(space, (odd, {}))), lambda observation: 0, 0))
+    steps = play(observed(Fixed(space, (right, {}), odd)), lambda observation: 0, 0)
+    with pytest.raises(ValueError, match=message):
+        next(steps)
+
+
+@pytest.mark.parametrize("first", [np.zeros(4), (np.zeros(4), {}, 0), None])
+def test_a_reset_that_returns_something_else_is_named(first):
+    box = gym.spaces.Box(-1.0, 1.0, (4,))
+    with pytest.raises(ValueError, match="^Fixed at step 0: reset returned .* it must be"):
+        TwoTimescaleAgent(Fixed(box, first), seed=0).learn(10)
 
 
 def test_several_environments_are_named_by_step():

@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from dataclasses import dataclass
 from pathlib import Path
 
 import gymnasium as gym
@@ -17,14 +18,31 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common.trainings import content
 
 
+@dataclass(frozen=True)
+class Goal:
+    """A part of an environment that is replaced, not changed."""
+
+    at: float = 0.0
+
+
 class Walker:
     """A part of an environment."""
 
     def __init__(self):
-        self.at, self.speed = np.zeros(2), 1
+        self.at, self.speed, self.goal = np.zeros(2), 1, Goal()
 
 
-class Own(gym.Env):
+class Slotted:
+    """Keeps its state where nobody looks."""
+
+    __slots__ = ("at",)
+
+
+class PartlySlotted(Slotted):
+    """Has other attributes, too."""
+
+
+class Simple(gym.Env):
     """Has its state in numbers, an array, a queue, a generator of its own and another object."""
 
     action_space = gym.spaces.Discrete(2)
@@ -48,7 +66,30 @@ class Own(gym.Env):
         return self.walker.at.copy(), reward, self.t == 7, False, {}
 
 
-class Offering(Own):
+class Own(Simple):
+    """Has also tables and sets; two attributes are one array after a reset, two always one list."""
+
+    def __init__(self):
+        super().__init__()
+        self.start, self.visits, self.actions = np.zeros((40, 40)), {}, set()
+        self.total = self.sum = [0.0]
+
+    def reset(self, *, seed=None, options=None):
+        self.grid = self.start
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        observation, reward, *ends = super().step(action)
+        self.grid = self.grid + observation[0]
+        self.walker.goal = Goal(0.5 * self.walker.goal.at + observation[1])
+        self.visits[self.t, 0] = self.visits.get((self.t, 0), 0) + 1
+        self.actions.add((self.t, int(action)))
+        self.sum[0] = 0.5 * self.total[0] + 1.0
+        more = self.grid[0, 0], self.walker.goal.at, self.visits[self.t, 0], self.total[0]
+        return observation, reward + sum(more) + len(self.actions), *ends
+
+
+class Offering(Simple):
     """Says itself what its state is, since a function is among its attributes."""
 
     def __init__(self):
@@ -111,6 +152,8 @@ def test_other_agents_resume_too(kind, tmp_path):
         lambda env: gym.wrappers.TransformReward(env, lambda reward: 2.0 * reward),
         lambda env: setattr(env, "file", open(__file__)) or env,  # noqa: SIM115
         lambda env: setattr(env, "hidden", [object()]) or env,
+        lambda env: setattr(env, "part", PartlySlotted()) or env,
+        lambda env: setattr(env, "view", env.start[0]) or env,
         lambda env: setattr(env, "rng", np.random.RandomState(0)) or env,
         lambda env: setattr(env, "rng", np.random.Generator(np.random.MT19937(0))) or env,
     ],
