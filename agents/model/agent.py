@@ -68,9 +68,8 @@ class ModelAgent(Simplifiable, Agent):
     checkpoint resumes with the same bits where a seeded reset restarts everything in the
     environment.
 
-    It needs tens to hundreds of times fewer steps than agents that learn values, and milliseconds
-    to seconds of computation instead. Where the dynamics are far from deterministic, as with hidden
-    state or long contacts, :class:`FittedQAgent` is the better choice.
+    Where the dynamics are far from deterministic, as with hidden state or long contacts, use
+    :class:`FittedQAgent`.
 
     Parameters
     ----------

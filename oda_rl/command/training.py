@@ -104,9 +104,8 @@ class TrainFitted:
     """Import the module that the file of --config, or the checkpoint, names for its environment."""
 
     workers: int | None = None
-    """Actors that play episodes, each in its own process, while this one learns: for environments
-    that take milliseconds per step. With --algo fitted or codevector only; needs pip install
-    'oda-rl[cluster]'."""
+    """Actors, processes that play episodes while this one learns: for steps of milliseconds. With
+    --algo fitted or codevector only; needs pip install 'oda-rl[cluster]'."""
 
     address: str | None = None
     """Address of the Dask scheduler for the actors, tcp://host:port; by default they are processes
