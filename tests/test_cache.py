@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 
 import numba
 import pytest
@@ -15,15 +14,16 @@ from oda_rl._cache import sources
 
 # As many processes compile the same functions, each for numbers of another kind, at one time.
 MANY = """
-import json, sys, time
+import json, pathlib, sys, time
 import numpy as np
 from added import FUNCTIONS
 
-kind, begin = sys.argv[1:]
-values = np.arange(8).astype(kind)
-while time.time() < float(begin):
-    pass
-print(json.dumps([float(f(values)) for f in FUNCTIONS]))
+n_processes, *kinds = sys.argv[1:]
+pathlib.Path(f"ready-{kinds[0]}").touch()
+end = time.time() + 60.0
+while len(list(pathlib.Path().glob("ready-*"))) < int(n_processes) and time.time() < end:
+    time.sleep(0.001)
+print(json.dumps([float(f(np.arange(8).astype(kind))) for kind in kinds for f in FUNCTIONS]))
 """
 ADDED = """
 from oda_rl._compile import bound_copy, compiled
@@ -54,9 +54,10 @@ def run(folder, code, *arguments, cache=None):
     )
 
 
-def run_many(folder, kind="float64", begin="0", cache="cache", first=""):
+def run_many(folder, *kinds, n_processes=0, cache="cache", first=""):
     (folder / "added.py").write_text(ADDED)
-    return run(folder, first + MANY, kind, begin, cache=folder / cache)
+    words = str(n_processes), *(kinds or KINDS[:1])
+    return run(folder, first + MANY, *words, cache=folder / cache)
 
 
 def results(processes):
@@ -70,28 +71,30 @@ def times(folder):
 
 
 @pytest.mark.slow
-def test_processes_compile_at_once(tmp_path):
+def test_processes_compile_at_once_and_what_is_damaged_is_compiled_anew(tmp_path):
     # With numba's list of files, one of them often is nonsense for another kind of numbers.
-    begin = str(time.time() + 5.0)
-    processes = [run_many(tmp_path, kind, begin) for kind in KINDS]
+    processes = [run_many(tmp_path, kind, n_processes=len(KINDS)) for kind in KINDS]
     assert results(processes) == [[28.0] * 6] * 3
     files = times(tmp_path)
     assert len(files) == 18
-    assert results([run_many(tmp_path, kind) for kind in KINDS]) == [[28.0] * 6] * 3
+    assert results([run_many(tmp_path, *KINDS)]) == [[28.0] * 18]
     # Nothing was lost: nothing has been compiled again.
     assert times(tmp_path) == files
-
-
-def test_what_is_damaged_is_compiled_anew(tmp_path):
-    results([run_many(tmp_path)])
     for i, path in enumerate(sorted(tmp_path.rglob("*.nb?"))):
-        if i % 3 == 0:  # of a function the code, the list of its code, or neither
+        if i % 3 == 0:  # code, and lists of a function's code
             path.write_bytes(path.read_bytes()[:-9])
     assert results([run_many(tmp_path)]) == [[28.0] * 6]
     files = times(tmp_path)
-    assert len(files) == 6
+    assert len(files) == 18
     assert results([run_many(tmp_path)]) == [[28.0] * 6]
     assert times(tmp_path) == files
+    (tmp_path / "cache" / "another.nbc").touch()
+    clear = "from oda_rl.command.cli import main; raise SystemExit(main(['warm', '--clear']))"
+    process = run(tmp_path, clear, cache=tmp_path / "cache")
+    said, _ = process.communicate()
+    assert process.returncode == 0
+    assert said == f"removed the compiled code in {tmp_path / 'cache'}\n"
+    assert [path.name for path in tmp_path.rglob("*.nb*")] == ["another.nbc"]
 
 
 def test_without_a_folder_to_write_nothing_is_kept(tmp_path):
@@ -110,8 +113,6 @@ def test_a_full_disk_costs_the_cache_and_not_the_call(tmp_path):
     assert json.loads(out) == [28.0] * 6
     assert warned.count("compiled code cannot be kept in") == 1
     assert [*tmp_path.rglob("*.nb*")] == []
-    assert results([run_many(tmp_path)]) == [[28.0] * 6]
-    assert len(times(tmp_path)) == 6
 
 
 def test_code_of_earlier_sources_goes_and_that_of_other_places_stays(tmp_path, monkeypatch):
@@ -129,17 +130,6 @@ def test_code_of_earlier_sources_goes_and_that_of_other_places_stays(tmp_path, m
     second = made("after", "here")
     assert sorted(first.parent.iterdir()) == sorted([second, other])
     assert numba.__version__ in first.parent.name
-
-
-def test_the_command_removes_what_was_compiled(tmp_path):
-    results([run_many(tmp_path)])
-    (tmp_path / "cache" / "another.nbc").touch()
-    clear = "from oda_rl.command.cli import main; raise SystemExit(main(['warm', '--clear']))"
-    process = run(tmp_path, clear, cache=tmp_path / "cache")
-    said, _ = process.communicate()
-    assert process.returncode == 0
-    assert said == f"removed the compiled code in {tmp_path / 'cache'}\n"
-    assert [path.name for path in tmp_path.rglob("*.nb*")] == ["another.nbc"]
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["checkout", "installed"])
@@ -196,7 +186,7 @@ class Puck(gym.Env):
 
 
 agent = TwoTimescaleAgent(gym.wrappers.TimeLimit(Puck(), 50), seed=0)
-print(float(agent.evaluate(1, seed=0)[0]))
+returns = [*globals().get("returns", ()), float(agent.evaluate(1, seed=0)[0])]
 """
 PUSH = """
 import numba
@@ -206,14 +196,17 @@ import numba
 def push(parameters, state, action):
     state[1] += parameters[0] * (2 * action - 1)
     state[0] += state[1]
-    return 1.0, abs(state[0]) > 1.0
+    return {reward}, abs(state[0]) > 1.0
 """
 
 
-@pytest.mark.parametrize("pushing", ["from pushing import push", ""], ids=["a module", "no file"])
-def test_a_users_functions_are_compiled_anew_when_one_has_changed(pushing, tmp_path):
+def test_a_users_functions_are_compiled_anew_when_one_has_changed(tmp_path):
     returns = []
-    for text in (PUSH, PUSH.replace("return 1.0", "return 20.0")):
-        (tmp_path / "pushing.py").write_text(text)
-        returns += results([run(tmp_path, PUCK.format(pushing=pushing or text))])
-    assert returns[1] == 20.0 * returns[0] > 0.0
+    for reward in (1.0, 20.0):  # in a module, and in no file
+        (tmp_path / "pushing.py").write_text(PUSH.format(reward=reward))
+        pushing = "from pushing import push", PUSH.format(reward=7.0 * reward)
+        code = "".join(PUCK.format(pushing=one) for one in pushing)
+        returns += results([run(tmp_path, f"{code}\nprint(returns)")])
+    first, second = returns
+    assert 0.0 < first[0] < first[1]
+    assert second == [20.0 * first[0], 20.0 * first[1]]
