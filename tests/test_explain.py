@@ -118,7 +118,7 @@ def test_bounds_of_a_blended_policy(n_nearest, d, n_cells, n_actions):
         found = policy.alternative(point, action, scale)
         assert 0.0 <= found.at_least <= found.distance
         reach = 5.0 if found.point is None else found.distance
-        steps = ball(rng, d, reach, 20_000)
+        steps = ball(rng, d, reach, 10_000)
         otherwise = policy.evaluate(point + steps / scale)[1] != action
         seen = np.linalg.norm(steps[otherwise], axis=1).min(initial=np.inf)
         assert seen >= found.at_least
