@@ -11,7 +11,6 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, QUICK, Exploring, Plain, Stopped, stopped_after
-from test_run_folders import kill_when, steps_in
 
 from oda_rl import InvalidFileError
 from oda_rl._lock import LockedError, locked
@@ -23,7 +22,7 @@ from oda_rl.agents.worlds.world import World
 from oda_rl.files.archive import load_archive, save_archive
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from common.trainings import CASES, COMMAND, content
+from common.trainings import CASES, content
 
 
 def assert_same(one, other):
@@ -65,18 +64,6 @@ def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
     goes_on = content(agent.learn(case.steps // 3), out)
     for one in (loaded, again):
         assert_same(content(one.learn(case.steps // 3), out), goes_on)
-
-
-def test_a_killed_process_is_resumed(tmp_path):
-    name = "oda, fused"
-    case, file, out = CASES[name], tmp_path / "checkpoint.zip", tmp_path / "agent.zip"
-    whole = content(case.agent().learn(case.steps), out)
-    process = subprocess.Popen([*COMMAND, name, str(file)])
-    kill_when(process, lambda: file.exists() and steps_in(file) >= case.steps // 2)
-    steps = case.load(file).num_timesteps
-    assert case.steps // 2 - case.every < steps
-    assert_same(content(case.go_on(file), out), whole)
-    assert {path.name for path in tmp_path.iterdir()} == {"agent.zip", "checkpoint.zip"}
 
 
 @pytest.mark.parametrize(

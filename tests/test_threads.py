@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
@@ -132,18 +130,6 @@ def test_agents_and_estimators_learn_the_same_in_forks():
         forked = [pool.apply_async(of_agent, [FittedQAgent]),
                   pool.apply_async(of_estimator, ["batch annealing"])]  # fmt: skip
         assert [one.get(300) for one in forked] == alone
-
-
-@pytest.mark.slow
-def test_what_is_compiled_anew_learns_the_same(tmp_path, root):
-    code = (
-        "import sys; sys.path.insert(0, 'tests'); import test_threads as t\n"
-        "print(t.of_estimator('map'))"
-    )
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, check=True,
-                          capture_output=True, text=True)  # fmt: skip
-    assert done.stdout.split() == [of_estimator("map")]
 
 
 def test_sections_limit_threads_and_give_them_back():
