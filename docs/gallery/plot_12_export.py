@@ -5,10 +5,12 @@ To C, JSON and the browser
 A policy is a few numbers: this is the whole header that a microcontroller compiles.
 """
 
+import subprocess
 import tempfile
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 from oda_rl.agents import ModelAgent, export_policy
 
@@ -19,6 +21,28 @@ with tempfile.TemporaryDirectory() as folder:
     header = (Path(folder) / "policy.h").read_text()
     data = (Path(folder) / "policy.json").read_text()
 print(header)
+
+# %%
+# Compiled, it decides as Python does, in a thousand states that the policy visits:
+MAIN = """
+#include <stdio.h>
+#include "policy.h"
+int main(void) {
+    float obs[4];
+    while (scanf("%f %f %f %f", obs, obs + 1, obs + 2, obs + 3) == 4)
+        printf("%d\\n", oda_policy(obs));
+    return 0;
+}
+"""
+states = agent.visited_states(1_000, seed=1)
+with tempfile.TemporaryDirectory() as folder:
+    Path(folder, "policy.h").write_text(header)
+    Path(folder, "main.c").write_text(MAIN)
+    subprocess.run(["cc", "-std=c99", "-O2", "main.c", "-lm", "-o", "main"], cwd=folder, check=True)
+    text = "\n".join(" ".join(map(str, state)) for state in states)
+    told = subprocess.run([f"{folder}/main"], input=text, text=True, capture_output=True).stdout
+same = np.array(told.split(), dtype=int) == agent.predict(states.astype(np.float32))[0]
+print(f"{same.sum()} of {len(same)} decisions are the same")
 
 # %%
 print(data[:800])
