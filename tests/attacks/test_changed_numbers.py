@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common import fuzz_subjects
 from common.file_changes import SavedFile, changed_array, changed_json
 
-CASES = 5
+CASES = 4
 QUICK = ("online-som", "fitted", "model-table", "classifier-stream", "lvq", "map", "mixture-em",
          "infex", "tree-regressor")  # fmt: skip
 
