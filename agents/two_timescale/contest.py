@@ -7,15 +7,15 @@ n(t)           5 to 40: as many of the longest episodes as fit into a twentieth 
 snapshot       where returns of learning, plus a standard deviation, reach the incumbent's mean,
                and else each eighth time: the policy as it is plays n(t) episodes, while its mean
                return plus a standard error reaches the incumbent's score, or until it is clearly
-               better: after five its score exceeds the incumbent's mean. At most 30 % of all steps
-               are for snapshots and replays. Given up where an episode does not end
+               better: after five its score exceeds the incumbent's mean by a standard deviation. At
+               most 30 % of all steps are for snapshots and replays. Given up where an episode does not end
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
 score          mean return less a standard error: the greatest one wins, and is delivered
 replay         the incumbent plays, too, until its record has n(t) episodes
 check          while returns of learning are below its mean, the incumbent plays an episode now and
-               then, for at most a twentieth of all steps; after three in a row that are four
+               then, for at most a twentieth of all steps; after five in a row that are four
                standard deviations below its mean the world has changed: the contest begins anew
 =============  ==================================================================================
 """
@@ -36,7 +36,7 @@ TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
 STUBBORN = 8  # every eighth trial without prospects takes place
 TRIAL_PAUSE = 0.5  # in episodes of the longest length
 CHECK_BELOW = 0.5  # standard deviations
-FAILURE, FAILURES = 4.0, 3  # standard deviations below the mean; episodes in a row
+FAILURE, FAILURES = 4.0, 5  # standard deviations below the mean; episodes in a row
 MAX_LENGTH = 1_000.0  # of an episode, in that pause
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 MAX_CONSTANTS = 17
@@ -89,7 +89,7 @@ class Contest(State):
     """Steps of constant actions."""
     check_steps: Annotated[int, Span(COUNT)]
     """Steps of checks."""
-    failures: Annotated[int, Span("[0, 3]")]
+    failures: Annotated[int, Span("[0, 5]")]
     """Checks in a row whose return was below ``floor``."""
     changed: Annotated[int, Span(COUNT)]
     """Steps when the contest began anew last, as the world had changed."""
@@ -203,7 +203,7 @@ class Contest(State):
         error = self._error(candidate)
         score, over = candidate.mean - error, self.played == self.quota
         if kind == SNAPSHOT and self.best.n and candidate.n >= MIN_EPISODES:
-            over = over or score > self.best.mean
+            over = over or score > self.best.mean + math.sqrt(self.best.variance)
         wins = contends and over and score > self.best_score
         due = self._due(steps - self.changed)
         if kind == CONSTANT and (candidate.n < due or candidate.mean <= self.best.mean):
