@@ -8,7 +8,8 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
                and else each eighth time: the policy as it is plays n(t) episodes, while its mean
                return plus a standard error reaches the incumbent's score, or until it is clearly
                better: after five its score exceeds the incumbent's mean by a standard deviation. At
-               most 30 % of all steps are for snapshots and replays. Given up where an episode does not end
+               most 30 % of all steps are for snapshots and replays. Given up where an episode does
+               not end
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
