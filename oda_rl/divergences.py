@@ -174,12 +174,8 @@ class Mahalanobis(SquaredEuclidean):
     Parameters
     ----------
     matrix : array-like, shape (d, d)
-        M, symmetric and positive definite: the inverse of a covariance matrix, for example.
-
-    Raises
-    ------
-    ValueError
-        If the matrix is not symmetric and positive definite.
+        M: the inverse of a covariance matrix, for example. ValueError unless it is symmetric and
+        positive definite.
 
     Examples
     --------

@@ -51,10 +51,10 @@ def slow_ward(codevectors, masses, groups, n_clusters):
         _, a, b = best
         cells[a] += cells.pop(b)
     cells.sort(key=min)
-    lineage = np.zeros((len(cells), len(masses)))
+    into = np.zeros(len(masses), dtype=int)
     for k, members in enumerate(cells):
-        lineage[k, members] = masses[members]
-    return lineage
+        into[members] = k
+    return into
 
 
 def problem(seed, n=300, d=3, n_cells=12, weighted=True):

@@ -64,7 +64,7 @@ def test_a_mixture_has_the_precision_of_its_samples_and_says_how_it_ended():
     points = POINTS.astype(np.float32)
     model = StochasticEMGaussianMixture(2, max_iter=30, random_state=0)
     np.testing.assert_array_equal(model.fit_predict(points), model.predict(points))
-    for name in ("weights_", "means_", "covariances_", "precisions_", "precisions_cholesky_"):
+    for name in ("weights_", "means_", "covariances_", "precisions_"):
         assert getattr(model, name).dtype == np.float32
     assert model.converged_
     assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.1)

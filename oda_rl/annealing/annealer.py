@@ -19,9 +19,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.bifurcation import MAX_POINTS, Critical, critical
-from oda_rl.annealing.cells import merge, ward_merge
+from oda_rl.annealing.cells import merge, mixed, ward_merge
 from oda_rl.annealing.kernels import learn
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
@@ -50,6 +50,7 @@ _FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
+_AT_ONCE = 256  # codevectors that are compared with all
 _LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
 
 
@@ -326,7 +327,7 @@ class Annealer:
         "_seen": real("2", "[0, inf)"),
         "_parents": real("K, parents", "[0, inf)"),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
-        "_viewed": Maybe(flags("V, K")),
+        "_viewed": Maybe(whole("K", "[0, K)")),
         "_observed": Maybe(real("K, D", "[0, inf)")),
     }
     _passed: FloatArray
@@ -345,7 +346,7 @@ class Annealer:
         self._frozen_at = np.inf  # the temperature at which the full codebook no longer split
         self._clocks: FloatArray  # weight of the level's samples of each class
         self._observed: FloatArray | None  # masses of components, where values are missing
-        self._viewed: BoolArray | None = None
+        self._viewed: IntArray | None = None
 
     def begin(
         self,
@@ -514,12 +515,12 @@ class Annealer:
             return Codebook(self.codevectors.copy(), self.weights(), self.labels)
         if self._viewed is None:  # which ones merge was decided when the level began
             flat = self.divergence.flat(self._opened[0][:, : self.n_features])
-            self._viewed = ward_merge(flat, self._opened[1], self.labels, limit) > 0.0
-        weights = self._viewed * self.weights()
-        totals = weights.sum(axis=1)
-        labels = self.labels[self._viewed.argmax(axis=1)]
-        merged = weights @ self.codevectors / np.maximum(totals, TINY)[:, None]
-        return Codebook(merged, totals, labels)
+            self._viewed = ward_merge(flat, self._opened[1], self.labels, limit)
+        into, weights = self._viewed, np.maximum(self.weights(), TINY)
+        totals = np.bincount(into, weights)
+        labels = np.empty(len(totals), dtype=np.int64)
+        labels[into] = self.labels
+        return Codebook(mixed(into, weights, self.codevectors), totals, labels)
 
     def distortion(self) -> float:
         """Mean divergence of the current level's samples, or of the last level if it has none."""
@@ -631,31 +632,35 @@ class Annealer:
         alive = self.masses >= constants.min_mass
         heaviest = np.lexsort((-self.masses, self.labels))  # class by class
         alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
-        own = self.codevectors[:, : self.n_features]
-        close = self.divergence.between(own, own)
+        own, n = self.codevectors[:, : self.n_features], len(self.masses)
         below = constants.merge_below * (_MEASURED if self._measured else 1.0)
-        near = np.minimum(close, close.T) < below * self.temperature
-        near &= self.labels[:, None] == self.labels
+        near = np.empty((n, n), dtype=np.bool_)
+        for begin in range(0, n, _AT_ONCE):
+            rows = slice(begin, begin + _AT_ONCE)
+            near[rows] = self.divergence.between(own[rows], own) < below * self.temperature
+            near[rows] &= self.labels[rows, None] == self.labels
+        near |= near.T.copy()
         cells = np.column_stack([self.masses, self.codevectors])
-        self._follow(merge(cells, len(cells), alive, near), cells)
+        self._follow(merge(cells, n, alive, near))
 
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge, and return by how much that raises the distortion."""
         flat = self.divergence.flat(self.codevectors[:, : self.n_features])
-        lineage = ward_merge(flat, self.weights(), self.labels, n_codevectors)
-        shares = lineage / lineage.sum(axis=1, keepdims=True)
-        masses = (lineage > 0.0) @ self.masses
-        before, merged = self.codevectors, shares @ self.codevectors
-        self._follow(lineage, np.column_stack([masses, merged]))
-        into, d = lineage.argmax(axis=0), self.n_features
-        return float(lineage.sum(axis=0) @ self.divergence.rowwise(before[:, :d], merged[into, :d]))
+        weights, before, d = self.weights(), self.codevectors, self.n_features
+        into = ward_merge(flat, weights, self.labels, n_codevectors)
+        self._follow(into)
+        merged = self.codevectors[into, :d]
+        return float(weights @ self.divergence.rowwise(before[:, :d], merged))
 
-    def _follow(self, lineage: FloatArray, cells: FloatArray) -> None:
-        """Take over merged cells; each row of the lineage is of one class."""
-        n = len(lineage)
-        self.masses, self.codevectors = cells[:n, 0].copy(), cells[:n, 1:].copy()
-        self.labels = self.labels[lineage.argmax(axis=1)]
-        self._parents = lineage @ self._parents / lineage.sum(axis=1, keepdims=True)
+    def _follow(self, into: IntArray) -> None:
+        """Merge into new cells, each of one class, or drop where the new cell is -1."""
+        kept = into >= 0
+        into, masses = into[kept], np.maximum(self.masses[kept], TINY)
+        self.codevectors = mixed(into, masses, self.codevectors[kept])
+        self._parents = mixed(into, masses, self._parents[kept])
+        self.masses, former = np.bincount(into, masses), self.labels[kept]
+        self.labels = np.empty(len(self.masses), dtype=np.int64)
+        self.labels[into] = former
         totals = np.bincount(self.labels, self.masses)
         self.masses /= totals[self.labels]
 
@@ -682,7 +687,7 @@ class Annealer:
         order = np.argsort(self.labels[rows], kind="stable")
         codevectors = self.codevectors[rows] + signs * shifts[rows]
         masses = self.masses * np.where(whole, 1.0, 0.5)
-        self._parents = np.eye(n)[rows][order]
+        self._parents = np.eye(n)[rows[order]]
         self.codevectors, self.masses = codevectors[order], masses[rows][order]
         self.labels = self.labels[rows][order]
 

@@ -121,12 +121,8 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         Volumes are those inside the bounding box of the training data; outside the density is 0.
         If more than 12 features vary, volumes can't be measured: the density is that of normal
         distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
-
-        Raises
-        ------
-        ValueError
-            If values of X, shape (n, d), are missing, or if more than 12 features vary and the
-            divergence is neither squared Euclidean nor Mahalanobis.
+        ValueError if values of X, shape (n, d), are missing, or if more than 12 features vary and
+        the divergence is neither squared Euclidean nor Mahalanobis.
         """
         embedded, points = self._embedded(X), checked_points(self, X, reset=False)
         if is_wide(self._low, self._high) and self._divergence.kernel == QUADRATIC:

@@ -29,7 +29,7 @@ import numpy as np
 from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, larger, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.diagram import scores
+from oda_rl.diagram import scores, squared_distance
 from oda_rl.divergences import TINY, quadratic_diagram
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
@@ -91,15 +91,11 @@ def observe(
 
 def prune_and_merge(
     cells: FloatArray, n_cells: int, min_mass: float, merge_below: float
-) -> FloatArray:
+) -> IntArray:
     """Drop cells lighter than ``min_mass``, merge pairs of squared distances < ``merge_below``.
 
-    The heaviest cell always remains. The caller updates the diagram.
-
-    Returns
-    -------
-    lineage : ndarray, shape (new cells, n_cells)
-        Row k holds the masses of the old cells that make up the new cell k, and 0 elsewhere.
+    The heaviest cell always remains. The caller updates the diagram. Returns the new cell of each
+    old one, shape (n_cells,); -1 if it was dropped.
     """
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
     alive = masses >= min_mass
@@ -115,18 +111,18 @@ def _squared_distances(codevectors: FloatArray) -> FloatArray:
     return squares
 
 
-def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> FloatArray:
+def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> IntArray:
     """Drop the cells that are not ``alive``, shape (n_cells,), and merge pairs that are ``close``.
 
     ``close``, shape (n_cells, n_cells), is read above the diagonal. Masses are normalised to sum
-    1. Returns the lineage, as :func:`prune_and_merge` does.
+    1. Returns the new cells, as :func:`prune_and_merge` does.
     """
-    before, owners, alive = cells[:n_cells, 0].copy(), np.arange(n_cells), alive.copy()
+    owners, alive = np.arange(n_cells), alive.copy()
     _merge_close(cells, close, alive, owners)
     rows = alive.nonzero()[0]
     cells[: len(rows)] = cells[rows]
     cells[: len(rows), 0] /= cells[: len(rows), 0].sum()
-    return np.where(owners == rows[:, None], before, 0.0)
+    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
 
 
 @compiled
@@ -152,6 +148,20 @@ def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
 
 
 @compiled
+def _write_costs(
+    codevectors: FloatArray, masses: FloatArray, groups: IntArray, costs: FloatArray
+) -> None:
+    """Write by how much the error rises if two cells merge; inf across groups."""
+    m, d = codevectors.shape
+    for i in range(m):
+        for k in range(m):
+            costs[i, k] = np.inf
+            if k != i and groups[k] == groups[i]:
+                squared = squared_distance(codevectors, i, codevectors, k, d)
+                costs[i, k] = squared / (1.0 / masses[i] + 1.0 / masses[k])
+
+
+@compiled
 def _merge_cheapest(
     masses: FloatArray,
     n_merges: int,
@@ -162,11 +172,11 @@ def _merge_cheapest(
 ) -> None:
     """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
 
-    ``costs``, shape (m, m): rise of the error if two merge; inf across groups. The cost of merging
-    with a merged pair follows from the costs before it (Lance and Williams, "A general theory of
-    classificatory sorting strategies", Computer Journal 9, 1967) and is not less than the smaller
-    one. So ``lowest`` is a lower bound of each row, made exact only where it is the smallest.
-    Cell i becomes part of ``owners[i]``.
+    ``costs``, shape (m, m), are those of :func:`_write_costs`. The cost of merging with a merged
+    pair follows from the costs before it (Lance and Williams, "A general theory of classificatory
+    sorting strategies", Computer Journal 9, 1967) and is not less than the smaller one. So
+    ``lowest`` is a lower bound of each row, made exact only where it is the smallest. Cell i
+    becomes part of ``owners[i]``.
     """
     m = masses.shape[0]
     remaining = n_merges
@@ -203,26 +213,33 @@ def _merge_cheapest(
 
 def ward_merge(
     codevectors: FloatArray, masses: FloatArray, groups: IntArray, n_clusters: int
-) -> FloatArray:
+) -> IntArray:
     """Merge codevectors of the same group, the cheapest pair first, until ``n_clusters`` are left.
 
     More remain if there are more groups. Merging i and j raises the squared error by
     m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963). ``codevectors`` have shape (m, d), ``masses``
-    and ``groups`` (m,).
-
-    Returns
-    -------
-    lineage : ndarray, shape (number left, m)
-        As for :func:`prune_and_merge`; new cells are in the order of their first old one.
+    and ``groups`` (m,). Returns the new cell of each, shape (m,), in the order of their first ones.
     """
-    m, masses = len(masses), np.maximum(masses, TINY)
-    costs = _squared_distances(codevectors)
-    costs *= 1.0 / (1.0 / masses[:, None] + 1.0 / masses)
-    costs[groups[:, None] != groups] = np.inf
-    np.fill_diagonal(costs, np.inf)
+    m, masses, costs = len(masses), np.maximum(masses, TINY), np.empty((len(masses), len(masses)))
+    _write_costs(np.ascontiguousarray(codevectors), masses, groups, costs)
     lowest, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
-    _merge_cheapest(masses.copy(), m - n_clusters, costs, lowest, partners, owners)
-    return np.where(owners == np.unique(owners)[:, None], masses, 0.0)
+    _merge_cheapest(masses, m - n_clusters, costs, lowest, partners, owners)
+    return np.asarray(np.unique(owners, return_inverse=True)[1])
+
+
+def mixed(into: IntArray, weights: FloatArray, table: FloatArray) -> FloatArray:
+    """Weighted means of the rows of a table, shape (m, d), that merge into each new one."""
+    totals = np.bincount(into, weights)
+    means = np.zeros((len(totals), table.shape[1]))
+    _add_up(into, weights / totals[into], np.ascontiguousarray(table), means)
+    return means
+
+
+@compiled
+def _add_up(into: IntArray, shares: FloatArray, table: FloatArray, out: FloatArray) -> None:
+    for i in range(table.shape[0]):
+        for j in range(table.shape[1]):
+            out[into[i], j] += shares[i] * table[i, j]
 
 
 @compiled
@@ -295,4 +312,4 @@ def _level(
     codevectors = Codevectors(diagram, cells, np.empty(n_cells))
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
     settle(codevectors, n_cells, points, order, temperature)
-    return len(prune_and_merge(cells, n_cells, _MIN_MASS, _MERGE_BELOW * temperature))
+    return int(prune_and_merge(cells, n_cells, _MIN_MASS, _MERGE_BELOW * temperature).max()) + 1

@@ -89,7 +89,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         samples of a temperature have the same weight.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
-        distortion (in the observed features). For squared Euclidean and Mahalanobis divergences.
+        distortion (in the observed features), or with more than 500 points a cluster with those of
+        a sample and Lloyd's iteration. For squared Euclidean and Mahalanobis divergences.
     init : array-like, shape (k, d), optional
         Codevectors to start from, instead of the mean.
     constants : :class:`oda_rl.annealing.AnnealingConstants`, optional

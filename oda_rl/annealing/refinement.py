@@ -35,7 +35,9 @@ _BREATH = 20  # one in 20 codevectors is added and removed at a time
 _BREATHS = 10, 60, 150, 150, 150  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
-_SAMPLE = 4_000_000  # bounds (points times codevectors); 32 MB
+_SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
+_BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
+_PER_CELL = 500  # points: more place codevectors hardly better, before Lloyd's iteration
 FINISH = 20, 1e-4  # iterations and tolerance of Lloyd's after refining on a sample
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
@@ -50,7 +52,7 @@ class _Cells(NamedTuple):
     weights: FloatArray  # (n,), positive
     labels: IntArray  # (n,), cell of each point
     errors: FloatArray  # (n,), squared distance from its codevector, unless its cell changed
-    bounds: FloatArray  # (n, m), minus drift: lower bounds of distances; (0, m) without bounds
+    bounds: Array  # (n, m), minus drift: lower bounds of distances; (0, m) without bounds
     codevectors: FloatArray  # (m, d)
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), length of the way of each codevector
@@ -73,7 +75,7 @@ def _assign(cells: _Cells, n_cells: int) -> float:
         for k in range(n_cells):
             squared = _square(cells, i, k)
             if cells.bounds.shape[0] > 0:
-                cells.bounds[i, k] = math.sqrt(squared)
+                cells.bounds[i, k] = _BELOW * math.sqrt(squared)
             if squared < smallest:
                 nearest, smallest = k, squared
         cells.labels[i], cells.errors[i] = nearest, smallest
@@ -130,7 +132,7 @@ def _rise(cells: _Cells, i: int, k: int, limit: float) -> float:
     if bound * bound * mass >= limit * joint:
         return np.inf
     squared = _square(cells, i, k)
-    cells.bounds[i, k] = math.sqrt(squared) + cells.drift[k]
+    cells.bounds[i, k] = _BELOW * (math.sqrt(squared) + cells.drift[k])
     rise: float = mass / joint * squared
     return rise
 
@@ -265,7 +267,7 @@ def _open(
         weights=np.ascontiguousarray(weights, dtype=np.float64),
         labels=np.zeros(n, np.int64),
         errors=np.zeros(n),
-        bounds=np.zeros((n if bounded else 0, m)),
+        bounds=np.zeros((n if bounded else 0, m), np.float32),
         codevectors=np.concatenate([codevectors, np.zeros((spare, d))]),
         masses=np.zeros(m),
         drift=np.zeros(m),
@@ -324,7 +326,7 @@ def refine(
 
     The result is never worse than the start, and no move of a single point to another cell
     improves it; each codevector is the nearest to some point, or the points are repeated if n ≤ K.
-    With more than ``4e6 / K`` points (and more than 10 K), a random sample of the points is
+    With more than 500 K or ``4e6 / K`` points (and more than 10 K), a random sample of these is
     refined, and Lloyd's iteration over all points follows.
 
     Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
@@ -343,7 +345,7 @@ def refine(
         return alone.astype(np.float64)
     if effort is None:
         effort = sum(n >= ratio * n_cells for ratio in _BREATHS)
-    size = max(_SAMPLE // n_cells, 10 * n_cells)
+    size = max(min(_SAMPLE // n_cells, _PER_CELL * n_cells), 10 * n_cells)
     sample = rng.permutation(n)[:size]  # permuted in any case: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:

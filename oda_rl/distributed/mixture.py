@@ -234,7 +234,7 @@ class DistributedGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, precisions_cholesky_, variance_floor_ : ndarray
+    weights_, means_, covariances_, precisions_, variance_floor_ : ndarray
         As of :class:`oda_rl.SGDGaussianMixture`.
     converged_ : bool
         Whether ``fit`` has ended by ``tol``.

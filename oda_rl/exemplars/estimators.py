@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._types import BoolArray, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl._validation import checked_points, chunks, given_weights
 from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, rule_of_thumb
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, select
@@ -192,8 +192,46 @@ class INFEX(ExemplarMixture):
         self._learn(rows, float(bandwidth), find)
 
 
+class Selection(ExemplarMixture):
+    """A mixture whose exemplars are chosen among candidates."""
+
+    candidates: npt.ArrayLike | None
+
+    def _select(
+        self, X: Any, sample_weight: Any, bandwidth: float | str, problem: Problem, tolerance: float
+    ) -> Self:
+        """Weight the candidates, or the samples; ValueError if none responds to a sample."""
+        everything = checked_points(self, X, reset=True)
+        points, weights, used = distinct(everything, sample_weight)
+        if isinstance(bandwidth, str):
+            bandwidth = rule_of_thumb(points, bandwidth, weights)
+        candidates = checked_exemplars(self.candidates, points.shape[1], "candidates")
+        candidates = np.unique(points, axis=0) if candidates is None else candidates
+        origin = candidates.mean(axis=0)
+        squares = np.concatenate(
+            [
+                squared_distances(everything[rows] - origin, candidates - origin).min(axis=1)
+                for rows in chunks(len(everything))
+            ]
+        )
+        responses = problem.kernel.response(squares / bandwidth**2)
+        alone = np.flatnonzero(used & (responses <= 0.0))
+        if len(alone) > 0:
+            farthest = math.sqrt(squares[used].max())
+            raise ValueError(
+                f"{len(alone)} samples, the first in row {alone[0]}, have no candidate within "
+                f"reach of bandwidth={bandwidth:g}: the farthest is at {farthest:.6g}"
+            )
+        masses = None if weights is None else weights / weights.sum()
+        scaled = points / bandwidth, candidates / bandwidth
+        self._learn(
+            everything, float(bandwidth), partial(select, *scaled, problem, tolerance, masses)
+        )
+        return self
+
+
 @estimator
-class ConvexClustering(ExemplarMixture):
+class ConvexClustering(Selection):
     """Convex clustering: the most likely mixture whose exemplars are samples.
 
     Maximises mean_i log Σ_j q_j k((x_i - x_j)/h) over q on the simplex: convex, and sparse at the
@@ -246,28 +284,14 @@ class ConvexClustering(ExemplarMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Weight the candidates; parameters are those of :meth:`INFEX.fit`.
 
-        Raises
-        ------
-        ValueError
-            If ``candidates`` do not fit the data, or a sample has no response to any of them.
+        ValueError if ``candidates`` do not fit the data, or a sample has no response to any.
         """
-        everything = checked_points(self, X, reset=True)
-        points, weights, used = distinct(everything, sample_weight)
-        bandwidth = self.bandwidth
-        if isinstance(bandwidth, str):
-            bandwidth = rule_of_thumb(points, bandwidth, weights)
-        candidates = _candidates(self.candidates, points)
-        kernel, tolerance = KERNELS[self.kernel], float(self.tol)
-        _check_covered(everything, used, candidates, bandwidth, kernel)
-        masses = None if weights is None else weights / weights.sum()
-        scaled, problem = (points / bandwidth, candidates / bandwidth), Problem(kernel=kernel)
-        find = partial(select, *scaled, problem, tolerance, masses)
-        self._learn(everything, float(bandwidth), find)
-        return self
+        problem = Problem(kernel=KERNELS[self.kernel])
+        return self._select(X, sample_weight, self.bandwidth, problem, float(self.tol))
 
 
 @estimator
-class KernelVectorQuantization(ExemplarMixture):
+class KernelVectorQuantization(Selection):
     """Kernel vector quantization: few codevectors within a given distance of every sample.
 
     Maximises the smallest total weight of the balls that cover a sample; the balls of positive
@@ -308,44 +332,8 @@ class KernelVectorQuantization(ExemplarMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Choose codevectors; parameters are those of :meth:`INFEX.fit`.
 
-        Samples of weight 0 need not be covered.
-
-        Raises
-        ------
-        ValueError
-            If ``candidates`` do not fit the data, or a sample is too far from all of them.
+        Samples of weight 0 need not be covered. ValueError if ``candidates`` do not fit the data,
+        or a sample is too far from all of them.
         """
-        everything = checked_points(self, X, reset=True)
-        points, _, used = distinct(everything, sample_weight)
-        candidates = _candidates(self.candidates, points)
-        kernel, radius = KERNELS["disc"], float(self.max_distortion)
-        _check_covered(everything, used, candidates, radius, kernel)
-        scaled = points / radius, candidates / radius
-        find = partial(select, *scaled, Problem("margin", kernel), _TOLERANCE)
-        self._learn(everything, radius, find)
-        return self
-
-
-def _candidates(given: npt.ArrayLike | None, points: FloatArray) -> FloatArray:
-    """Return the candidates, which are the samples if none are given."""
-    candidates = checked_exemplars(given, points.shape[1], "candidates")
-    return np.unique(points, axis=0) if candidates is None else candidates
-
-
-def _check_covered(
-    points: FloatArray, used: BoolArray, candidates: FloatArray, bandwidth: float, kernel: Kernel
-) -> None:
-    """Raise ValueError if no candidate responds to a sample."""
-    origin = candidates.mean(axis=0)
-    squares = np.concatenate(
-        [
-            squared_distances(points[rows] - origin, candidates - origin).min(axis=1)
-            for rows in chunks(len(points))
-        ]
-    )
-    alone = np.flatnonzero(used & (kernel.response(squares / bandwidth**2) <= 0.0))
-    if len(alone) > 0:
-        raise ValueError(
-            f"{len(alone)} samples, the first in row {alone[0]}, have no candidate within reach of "
-            f"bandwidth={bandwidth:g}: the farthest is at {math.sqrt(squares[used].max()):.6g}"
-        )
+        problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
+        return self._select(X, sample_weight, radius, problem, _TOLERANCE)

@@ -17,7 +17,6 @@ from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
@@ -102,15 +101,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         full, (n_components,) if spherical.
         """
         return self._typed(self._covariances(self._units, inverse=True))
-
-    @property
-    def precisions_cholesky_(self) -> FloatArray:
-        """Roots of the precisions: upper triangular R with R Rᵀ = P if they are full."""
-        if self.covariance_type != "full":
-            return np.asarray(np.sqrt(self.precisions_))
-        with one_thread():
-            lower = np.linalg.cholesky(self._covariances(self._units, inverse=True))
-            return self._typed(np.linalg.inv(lower).transpose(0, 2, 1))
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Most probable component of each sample, shape (n_samples,).

@@ -95,7 +95,7 @@ class SGDGaussianMixture(StreamingMixture):
     weights_ : ndarray, shape (n_components,)
     means_ : ndarray, shape (n_components, n_features)
         Row after row of the grid.
-    covariances_, precisions_, precisions_cholesky_ : ndarray
+    covariances_, precisions_ : ndarray
         Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
         full, (n_components,) if spherical.
     variance_floor_ : ndarray, shape (n_features,)

@@ -68,7 +68,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, precisions_cholesky_, variance_floor_ : ndarray
+    weights_, means_, covariances_, precisions_, variance_floor_ : ndarray
         As of :class:`SGDGaussianMixture`.
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
