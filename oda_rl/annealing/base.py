@@ -237,6 +237,7 @@ class BaseODA(TakesSingle, CellEstimator):
         """Return the model as it was when a temperature level ended, without refitting.
 
         Refinement, fine-tuning and a learned metric are undone. ``partial_fit`` anneals on.
+        ValueError if not exactly one of the two is given, or there is no such level.
 
         Parameters
         ----------
@@ -244,11 +245,6 @@ class BaseODA(TakesSingle, CellEstimator):
             Index into ``history_``.
         n_clusters : int, optional
             Instead: the last level with at most this many codevectors.
-
-        Raises
-        ------
-        ValueError
-            If not exactly one of the two is given, or there is no such level.
         """
         i = self._level_index(level, n_clusters)
         model = copy.copy(self)

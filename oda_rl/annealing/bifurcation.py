@@ -49,8 +49,8 @@ def critical_temperature(
 ) -> float:
     """Temperature below which one codevector at the mean of all points splits.
 
-    It is twice the largest eigenvalue of the covariance, in squared units of the data; for another
-    divergence λ_max(∇²φ(mean) C), in its units.
+    It is twice the largest eigenvalue of the covariance, in squared units of the data (Rose 1998,
+    section II.C); for another divergence λ_max(∇²φ(mean) C), in its units.
 
     Parameters
     ----------
@@ -59,10 +59,6 @@ def critical_temperature(
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
     sample_weight : array-like, shape (n,), optional
         At least 0.
-
-    References
-    ----------
-    K. Rose, Proceedings of the IEEE 86 (1998), 2210-2239, section II.C.
 
     Examples
     --------

@@ -179,12 +179,8 @@ def rslvq(
     from it by rate p(k|x): the gradient times T/2, which has no unit of length. A sample of a
     class without codevectors is skipped.
 
-    Parameters
-    ----------
-    masses : ndarray, shape (K,)
-        The p_k, ≥ 0; only their ratios matter.
-    temperature : float
-        T ≥ 0, in squared units of the data. At 0 only the nearest of either kind moves.
+    ``masses``, shape (K,), are the p_k ≥ 0: only their ratios matter. The temperature T ≥ 0 is in
+    squared units of the data; at 0 only the nearest of either kind moves.
 
     References
     ----------
