@@ -129,7 +129,7 @@ PUSH = ["left", "right"]
         (
             [[0, 0, 0], [-1, 2, 0], [1, -2, 30]],
             ONE_HOT[[1, 0, 1], :2],
-            "the greatest wins (the first of equals):\n"
+            "the highest score decides (ties: the first):\n"
             "  0, otherwise                         : right\n"
             "  2·angle - 1                          : left\n"
             "  -2·angle + 30·angular velocity + 1   : right",

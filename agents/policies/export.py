@@ -24,26 +24,26 @@ _SCORES = [
     "x = observation, flattened, minus origin",
     "score of cell k = diagram[k][0] + sum over j of diagram[k][1 + j] * x[j]",
 ]
-_NEAREST = [*_SCORES, "cell = the one of least score, the first of equals"]
-_GREATEST = "action = actions.first + index of the greatest of values[cell], the first of equals"
+_NEAREST = [*_SCORES, "cell = index of the lowest score (ties: the first)"]
+_GREATEST = "action = actions.first + index of the highest of values[cell] (ties: the first)"
 _BLENDED = [
     *_SCORES,
-    "near = the n_nearest cells of least score, or all if there are fewer",
-    "weight of cell k in near = exp((least score - score of k) / width), divided by their sum",
+    "near = the n_nearest cells with the lowest scores, or all if there are fewer",
+    "weight of cell k in near = exp((lowest score - score of k) / width), divided by their sum",
     "value of action a = sum over k in near of weight of k * (common[k][0] + sum over j of "
     "common[k][1 + j] * x[j] + values[k][a])",
 ]
-_FIRST = "the first a with value >= greatest - tie * |greatest|"
+_FIRST = "the first a with value >= highest - tie * |highest|"
 _JOINT = [
     "x = observation, flattened, minus origin; u = an action in units, from -1 to 1 of each "
     "component; z(u) = transform (x, u), with the components of x before those of u",
     "Q(u) = sum over k of weight of k * (worth[k] + <slopes[k], z(u) - places[k]>), over the "
     "n_nearest of the near cells whose places are nearest to z(u), with weights "
-    "exp((least squared distance - squared distance of k) / width), divided by their sum",
+    "exp((lowest squared distance - squared distance of k) / width), divided by their sum",
     "part of cell k = pseudo-inverse of transform's last columns, those of u, times (places[k] - "
     "z(0)), each component clipped to -1 and 1",
-    "near = the shortlist cells of least |z(part of k) - places[k]|^2, the nearest first",
-    "u = the one of greatest Q, the first of equals, of levels, then of the parts of the first "
+    "near = the shortlist cells with the lowest |z(part of k) - places[k]|^2, the nearest first",
+    "u = the one with the highest Q (ties: the first) of levels, then of the parts of the first "
     "n_parts near cells",
     "then, for each component of u: below and above = Q where it is step less and step more, "
     "clipped to -1 and 1; take the best of these and of u, u among equals; if that is u, neither "
@@ -61,7 +61,7 @@ _EDITED = [
     "a clause holds where all of its rows are positive: row[0] + sum over j of row[1 + j] * x[j]",
     "clauses with an entry forbids forbid that action, from 0, where they hold; if a clause with "
     "an entry cell holds, whose action is not forbidden, the first of these is the cell",
-    "otherwise cell = the one of least score, the first of equals, of the first len(diagram) whose "
+    "otherwise cell = index of the lowest score (ties: the first) of the first len(diagram) whose "
     "action is not forbidden",
 ]
 _CONTINUOUS = [

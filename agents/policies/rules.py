@@ -458,7 +458,7 @@ class RulePolicy(Stored):
         rows = [row if row != "0" else "0, otherwise" for row in rows]
         width = max(map(len, rows))
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
-        return "\n".join(["the greatest wins (the first of equals):", *lines])
+        return "\n".join(["the highest score decides (ties: the first):", *lines])
 
 
 def named_as(rule: RulePolicy, interface: Interface) -> RulePolicy:
