@@ -72,8 +72,7 @@ class _Loading(_Command):
     """Options of commands that load a trained agent and make its environment."""
 
     trust_env: _Flag = False
-    """Import the modules that the file names for the environment and its wrappers, and allow any
-    arguments of these."""
+    """Import any module that the file names for its environment, and allow any arguments."""
 
     def agent(self) -> Agent:
         """Load the agent."""
@@ -87,8 +86,7 @@ class _Playing(_Loading):
     """Options of commands that play with a trained agent."""
 
     seed: int | None = None
-    """Random seed of the environment's first reset; by default that of the training, so that the
-    episodes are those that the training ended with."""
+    """Random seed of the first reset; by default that of the training, for the same episodes."""
 
     max_steps: int = Limits.steps
     """Maximum number of steps played in the environment that the file names."""
@@ -275,8 +273,7 @@ class Export(_Command):
     """C header with tables of 16-bit integers."""
 
     allow_disagreement: _Flag = False
-    """Write these tables even if they change the action in more than 0.1 % of the states of the
-    training."""
+    """Write these tables even if more than 0.1 % of the training's states change their action."""
 
     learn: _Flag = False
     """C header with a learner over the cells of an online agent, instead of its policy."""

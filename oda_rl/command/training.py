@@ -86,8 +86,7 @@ class TrainFitted:
     """Names of all actions, or of the components of an action, likewise."""
 
     n_eval_episodes: int = 100
-    """Greedy episodes to play after training, the first from a reset with the seed; those of
-    'oda-rl evaluate'."""
+    """Greedy episodes to play after training, the same as those of 'oda-rl evaluate'."""
 
     log: Literal["tensorboard"] | None = None
     """Log each episode for TensorBoard, to tensorboard/ in the run folder."""
@@ -108,8 +107,7 @@ class TrainFitted:
     --algo fitted or codevector only; needs pip install 'oda-rl[cluster]'."""
 
     address: str | None = None
-    """Address of the Dask scheduler for the actors, tcp://host:port; by default they are processes
-    of this machine."""
+    """Dask scheduler for the actors, tcp://host:port; by default they run on this machine."""
 
     config: FittedQConfig = field(default_factory=FittedQConfig)
     """Settings of the agent."""
