@@ -218,7 +218,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("seeds", count),
         Column("share ≥ 450", partial(Rows.share_from, level=450.0)),
         Column("", lambda line: f"`{line[0]['method']}`"),
-        Column("mean (least)", Rows.mean_and_least),
+        Column("mean (min)", Rows.mean_and_least),
         Column("processor s", seconds),
     ]
     late = [at for world in LATER for at in rows.where(world=world).by_steps()]
