@@ -213,7 +213,6 @@ def diff(
 
 
 def _policy(given: Any, name: str) -> Policy:
-    """Return a policy, or that of an agent."""
     policy: Policy = getattr(given, "policy", given)
     if not (hasattr(policy, "act") and hasattr(policy, "codevectors")):
         raise ValueError(f"{name} is {given!r}: it must be a policy, or an agent")

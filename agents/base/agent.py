@@ -712,7 +712,6 @@ class Agent(Player):
         return {"partition": None, "solved_return": self.solved_return}
 
     def _settings(self) -> dict[str, Any]:
-        """Return all settings for a file."""
         return dict(vars(self.config))
 
     @property
@@ -729,7 +728,6 @@ class Agent(Player):
         self._note_threshold(metadata)
 
     def _note_threshold(self, metadata: dict[str, Any]) -> None:
-        """Read the reward threshold from a file's metadata."""
         value = metadata["solved_return"]
         if value is not None:
             value = number(value, "solved_return", "[-inf, inf]")

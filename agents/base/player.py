@@ -373,7 +373,6 @@ class Player(ABC):
 
     @property
     def _longest_episode(self) -> int:
-        """Length of the longest training episode that is remembered."""
         return 0
 
     def draw_env_seed(self) -> int:
@@ -415,7 +414,6 @@ class Player(ABC):
         return with_actions(with_components(interface, names), action_names)
 
     def _interface_of(self, env: AnyEnv) -> Interface:
-        """Read the spaces of an adapted environment."""
         return Interface.of(env)
 
     def _reset_env(self, env: AnyEnv) -> Any:

@@ -248,7 +248,6 @@ class Algorithm(BaseAlgorithm):
         return bool(dones.any()), callback.on_step()
 
     def _next_actions(self, env: VecEnv, observations: Observations) -> npt.NDArray[Any]:
-        """Return an action for each environment."""
         if env.num_envs == 1:
             return np.array([self.agent.act(item(observations, 0))])
         if self._next is None or self.agent.n_envs != env.num_envs:

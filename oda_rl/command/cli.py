@@ -437,7 +437,6 @@ def _without_exponent(argument: str) -> str:
 
 
 def _value(arguments: Sequence[str], option: str) -> str | None:
-    """Return the value of an option, or None if it is absent."""
     for i, argument in enumerate(arguments):
         name, equals, value = argument.partition("=")
         if name.replace("_", "-") == option:

@@ -68,7 +68,6 @@ def table(comparison: "Comparison") -> str:
 
 
 def _cells(comparison: "Comparison", name: str) -> list[str]:
-    """Return the row of an algorithm."""
     from oda_rl.agents.comparison import origin_of_settings, solved_at
 
     plan = comparison.plan
@@ -119,7 +118,6 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
 
 
 def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
-    """Draw one comparison into two axes."""
     from oda_rl.plotting.axes import COLORS
 
     for color, name in zip(COLORS, comparison.plan.counts(), strict=False):

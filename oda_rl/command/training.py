@@ -259,7 +259,6 @@ def check_options(options: TrainFitted, flags: Iterable[str]) -> None:
 
 
 def _options_of(options: TrainFitted) -> set[str]:
-    """Return the names of all options, those in groups included."""
     names = {option.name for option in fields(options)} - {*_SETTINGS} | {"config"}
     groups = [getattr(options, name) for name in _SETTINGS if hasattr(options, name)]
     return names.union(*(vars(group) for group in groups))
@@ -282,7 +281,6 @@ def resumed_defaults(folder: Path, algo: str | None, trust: bool | str) -> Train
 def _options_in(
     config: Mapping[str, Any], source: str, algo: str | None, trust: bool | str, **options: Any
 ) -> TrainFitted:
-    """Return the options in a configuration from a file."""
     kind = _ALGORITHMS[config["algorithm"]]
     if algo not in (None, kind):
         raise ValueError(f"algo is {algo!r}: {source} has {kind!r}")
@@ -499,7 +497,6 @@ def _save(agent: Agent, options: TrainFitted) -> None:
 def _report(
     agent: Agent, options: TrainFitted, evaluation: Evaluation | None, console: Console
 ) -> None:
-    """Draw and print the results."""
     returns, doubt = evaluation or (None, None)
     if returns is not None:
         write_figures(agent, options.folder, returns=returns)
@@ -565,7 +562,6 @@ def _reserved(folder: Path) -> Iterator[Callable[[], None]]:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

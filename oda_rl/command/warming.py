@@ -40,7 +40,6 @@ _LABELS = (_POINTS[:, 0] > _POINTS[:, 1]).astype(np.int64)
 
 
 def _train(kind: type[Any], tasks: Mapping[str, int], **settings: Any) -> None:
-    """Train, evaluate, explain, predict, and step by hand."""
     for env_id, steps in tasks.items():
         agent = kind(env_id, seed=0, **settings).learn(steps)
         agent.evaluate(2, seed=0)

@@ -222,7 +222,6 @@ def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane
 
 
 def _name_actions(ax: Axes, labels: Sequence[str], colors: Sequence[str], beside: bool) -> None:
-    """Draw a legend of the actions above the picture or beside it."""
     ax.legend(
         handles=[
             Patch(color=tuple(tint(color) / 255.0), label=as_label(label))
@@ -236,7 +235,6 @@ def _name_actions(ax: Axes, labels: Sequence[str], colors: Sequence[str], beside
 
 
 def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
-    """Draw a colour bar for an action of one component."""
     box = agent.interface.box
     assert box is not None
     light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
@@ -246,7 +244,6 @@ def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
 
 
 def _draw_places(places: FloatArray, ax: Axes) -> None:
-    """Draw the number of each cell, or dots if there are many."""
     for k, place in enumerate(places):
         if len(places) > _MAX_NUMBERED:
             ax.plot(*place, "o", color="white", markersize=3, markeredgecolor=INK,
@@ -487,7 +484,6 @@ def _range(real: FloatArray, imagined: FloatArray) -> tuple[float, float]:
 
 
 def _panels(count: int) -> list[Axes]:
-    """Return ``count`` axes in two columns."""
     rows = -(-count // _COLUMNS)
     columns = min(count, _COLUMNS)
     height = 1.9 * rows + 0.9

@@ -380,7 +380,6 @@ def _false_parts(text: str, after: str, report: Report) -> list[str]:
 
 
 def _plain(line: str) -> str:
-    """Return a line of HTML without tags."""
     return unescape(re.sub(r"<[^>]*>", "", line.replace("</dt>", ": ")))
 
 

@@ -243,7 +243,6 @@ def _key(setting: Setting) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert NumPy's numbers and arrays for JSON."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{value!r} must be a number, a string or a list of these")

@@ -164,7 +164,6 @@ def _commit() -> str:
 
 
 def _git(root: Path, *arguments: str) -> str:
-    """Return the output of git, or "" without git or a repository."""
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     except OSError:
