@@ -13,7 +13,8 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
-score          mean return less a standard error: the greatest one wins, and is delivered
+score          mean return less a standard error: the greatest one wins, if its mean return is the
+               greatest, too, and is delivered
 replay         the incumbent plays, too, until its record has n(t) episodes
 check          while returns of learning are below its mean, the incumbent plays an episode now and
                then, for at most a twentieth of all steps; after five in a row that are four
@@ -206,8 +207,9 @@ class Contest(State):
         if kind == SNAPSHOT and self.best.n and candidate.n >= MIN_EPISODES:
             over = over or score > self.best.mean + math.sqrt(self.best.variance)
         wins = contends and over and score > self.best_score
-        due = self._due(steps - self.changed)
-        if kind == CONSTANT and (candidate.n < due or candidate.mean <= self.best.mean):
+        if self.best.n and candidate.mean <= self.best.mean:
+            wins = False  # the score may have risen because learning varies less
+        if kind == CONSTANT and candidate.n < self._due(steps - self.changed):
             wins = False  # with more episodes, perhaps
         if kind == CHECK:
             self.failures = self.failures + 1 if episode_return < self.floor else 0

@@ -87,17 +87,13 @@ def tables(rows: Rows) -> dict[str, Table]:
                 for method in present
                 for steps in sorted(rows.values("steps"))
             ),
-            *(
-                Column(f"{method}, µs a step", among(microseconds, method=method))
-                for method in present
-            ),
+            *(Column(f"{name}, µs a step", among(microseconds, method=name)) for name in present),
         ]
         title = "share of seeds that solve the task (mean, median and minimum return)"
         return Table(title, columns, [rows.where(task=name) for name in names])
 
-    lander = rows.where(task=LANDER)
-    others = Rows(row for row in rows if row["task"] != LANDER)
-    return {"online": table(others, NAMES[:-1]), "lander": table(lander, NAMES[-1:])}
+    lander, others = rows.where(task=LANDER), Rows(row for row in rows if row["task"] != LANDER)
+    return {"online": table(others, NAMES[:-1]), "lander": table(lander, (LANDER,))}
 
 
 Options = MethodSelection
