@@ -101,14 +101,8 @@ def best_proportions(
     return _finished(responses, objective, penalty, solved, masses)
 
 
-class _Solved(NamedTuple):
-    """Last iterate of an interior-point method."""
-
-    weights: FloatArray
-    costs: FloatArray
-    prices: FloatArray
-    """Unscaled η of the margins."""
-    converged: bool
+# Weights, their costs, the unscaled η of the margins, and whether the method converged.
+_Solved = tuple[FloatArray, FloatArray, FloatArray, bool]
 
 
 def _finished(
@@ -119,12 +113,12 @@ def _finished(
     masses: FloatArray | None,
 ) -> Proportions:
     """Set weights to 0 that are 0 in the limit, and price at the others."""
-    weights = np.where(solved.weights * 1e3 > solved.costs, solved.weights, 0.0)
-    weights = np.where(weights > 1e-12, weights, 0.0)
+    inside, costs, etas, converged = solved
+    weights = np.where((inside * 1e3 > costs) & (inside > 1e-12), inside, 0.0)
     weights /= weights.sum()
     combined = responses @ weights
-    if combined.min() <= 0.0 < (responses @ solved.weights).min():
-        weights = solved.weights / solved.weights.sum()
+    if combined.min() <= 0.0 < (responses @ inside).min():
+        weights = inside / inside.sum()
         combined = responses @ weights
     bound = value = objective_value(objective, combined, penalty, masses)
     n = len(combined) if masses is None else 1.0 / masses  # as if all samples had this mass
@@ -134,12 +128,12 @@ def _finished(
         prices = (1.0 - 2.0 * penalty * (combined - average(combined, masses))) / n
         bound = float(prices @ combined)
     else:
-        prices = solved.prices / solved.prices.sum()
+        prices = etas / etas.sum()
         if objective == "margin_variance" and penalty > 0.0:
             # The dual function is -max_z Σ η k_z - Σ over η < 0 of N η²/(4 C).
             squares = n * np.minimum(prices, 0.0) ** 2
             bound -= float(squares.sum()) / 4.0 / penalty
-    return Proportions(weights, value, prices, bound, solved.converged)
+    return Proportions(weights, value, prices, bound, converged)
 
 
 def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:
@@ -206,7 +200,7 @@ def _smooth(
         residual = gradient + level - costs
         gap = float(weights @ costs)
         if _is_small(gap, float(np.abs(residual).max()), tolerance * scale):
-            return _Solved(weights, costs, combined, True)
+            return weights, costs, combined, True
         hessian[np.diag_indices(m)] += costs / weights
         solve = _newton_solver(hessian)
         by_level = solve(np.ones(m))
@@ -231,7 +225,7 @@ def _smooth(
         costs = costs + step * slope
         level += step * up
         combined = combined + step * change
-    return _Solved(weights, costs, combined, False)
+    return weights, costs, combined, False
 
 
 def _margin(
@@ -263,7 +257,7 @@ def _margin(
             float(np.abs(of_weights).max()), abs(of_margin) * scale, float(np.abs(of_slacks).max())
         )
         if _is_small(gap, residual, tolerance * min(scale, 1.0)):
-            return _Solved(weights, costs, prices, True)
+            return weights, costs, prices, True
         # All unknowns but ρ and σ are eliminated.
         stiffness = pushes / slacks + curvature
         stiff = responses * stiffness[:, None]
@@ -302,4 +296,4 @@ def _margin(
         costs, pushes = costs + step * d_costs, pushes + step * d_pushes
         margin += step * float(d_margin)
         level += step * float(d_level)
-    return _Solved(weights, costs, pushes - curvature * slacks, False)
+    return weights, costs, pushes - curvature * slacks, False

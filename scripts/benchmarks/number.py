@@ -33,7 +33,7 @@ MAX_CLUSTERS = 20  # clusters that silhouette and BIC try
 METHODS = ("ODA", "silhouette", "BIC", "HDBSCAN")
 
 
-def draw(data: str, seed: int) -> FloatArray:
+def sample(data: str, seed: int) -> FloatArray:
     rng = np.random.default_rng(seed)
     if data in REAL:
         points = StandardScaler().fit_transform(REAL[data]().data)
@@ -73,7 +73,7 @@ def count(points: FloatArray, method: str, seed: int) -> int:
 
 
 def measure(*, data: str, method: str, seed: int) -> Row:
-    points = draw(data, seed)
+    points = sample(data, seed)
     with threadpool_limits(1):
         if method == "ODA":  # compiles, which is no part of the time
             count(points, method, seed)
