@@ -214,9 +214,6 @@ class Climb:
         used = np.flatnonzero(deviation)
         return Coding(self.moments[0], scale, 1, len(self.output), True, True, used)
 
-    def _vector(self, coding: Coding) -> FloatArray:
-        return coding.encoded(np.zeros((1, self.output.shape[1])), self.output[None])
-
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
@@ -254,7 +251,7 @@ class Climb:
         place, longest, rng = self._place, self._longest, self._rng
         place.horizon = self.horizon
         coding = self._coding
-        vector = self._vector(coding)
+        vector = coding.encoded(self.rule.scores, self.rule.outputs)
         directions = rng.standard_normal((self.n_directions, len(vector)))
         pairs: list[list[FloatArray]] = []
         seen: list[FloatArray] = []

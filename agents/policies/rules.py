@@ -22,7 +22,7 @@ from oda_rl.agents.policies.contract import Alternative, CellTables, InLoops, St
 from oda_rl.agents.rules.editing import Clauses, Editor, check_outputs, decisions, done_at
 from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, range_in, split
 from oda_rl.diagram import ordered
-from oda_rl.files.schema import Member, real, require
+from oda_rl.files.schema import Member, prefixed, real, require, within
 
 _DIGITS = 4
 _EXACT = 1e-9  # relative
@@ -267,17 +267,14 @@ class RulePolicy(Stored):
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         edited = {} if self.clauses is None else self.clauses.arrays
-        return super().arrays | {f"clauses_{name}": array for name, array in edited.items()}
+        return super().arrays | prefixed("clauses_", edited)
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
         own = {name: arrays[name] for name in arrays if not name.startswith("clauses_")}
         rule = super().from_arrays(own)
         check_outputs(rule.outputs, rule.scores.shape[1])
-        edited = {
-            name.removeprefix("clauses_"): arrays[name] for name in arrays.keys() - own.keys()
-        }
-        if edited:
+        if edited := within(arrays, "clauses_"):
             d, size = rule.scores.shape[1] - 1, rule.outputs.shape[1:]
             rule = replace(rule, clauses=Clauses.from_arrays(edited, d, size))
         n = len(rule.codevectors)
@@ -354,8 +351,8 @@ class RulePolicy(Stored):
     ) -> Proof:
         """Prove which actions occur in a box, and which never do, by linear programs; exact.
 
-        For each action that occurs there is a state where :meth:`choices` returns it. Of continuous
-        actions, cells occur, and each component of the action has a range.
+        For each action that occurs there is a state where :meth:`choices` returns it. If actions
+        are continuous, cells occur, and each component of the action has a range.
 
         Parameters
         ----------
