@@ -160,7 +160,7 @@ def without(text, name):
 DAMAGED = {
     "no report": (lambda text: "<html>hello</html>", "it was not written by oda-rl report"),
     "nothing": (lambda text: "", "it was not written by"),
-    "no text": (lambda text: b"\xff\xfe\x00", "it is not text"),
+    "no text": (lambda text: b"\xff\xfe\x00", "decode"),
     "cut": (lambda text: text[: text.index('"returns"')], "is damaged"),
     "twice": (lambda text: text + '<p id="report">', "is repeated"),
     "another kind": (lambda text: changed(text, format="x"), "it is not an oda_rl report"),

@@ -162,7 +162,7 @@ def test_without_a_checkpoint_it_begins(tmp_path):
 def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
     again = [*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]
     assert main(again) == 2
-    assert "a run is already: add --overwrite" in capsys.readouterr().err
+    assert "already has a run: add --overwrite" in capsys.readouterr().err
     assert main([*again, "--overwrite"]) == 0
     assert "checkpoint.zip" not in files_in(interrupted)
 

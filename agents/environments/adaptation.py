@@ -29,13 +29,12 @@ class NumberedObservation(
         space = env.observation_space
         assert isinstance(space, spaces.Discrete)
         self.n_values, self._first = int(space.n), int(space.start)
-        self._last = self._first + self.n_values - 1
-        self.observation_space = spaces.Box(self._first, self._last, (1,), np.float64)
+        last = self._first + self.n_values - 1
+        self.observation_space = spaces.Box(self._first, last, (1,), np.float64)
 
     def observation(self, observation: Any) -> npt.NDArray[np.float64]:
         """Return the number as a vector."""
-        number = isinstance(observation, int | np.integer)
-        if not number or not self._first <= observation <= self._last:
+        if type(observation) is not int or not 0 <= observation - self._first < self.n_values:
             observation = vector_of(self.env.observation_space, observation)[0]
         return np.array([observation], dtype=np.float64)
 

@@ -197,20 +197,20 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     """Describe an environment, or those in a vector one; ``module`` registers the id."""
     if isinstance(env, VectorEnv):
         return _vector_origin(env, module)
-    chain = _chain(env)
-    base = chain[0].env if chain else env
+    around = chain(env)
+    base = around[0].env if around else env
     spec, name = base.spec, type(base).__name__
     layers = tuple(_layers(env))
     if spec is None:
         return Origin(None, name, wrappers=layers, fault="which is not registered with Gymnasium")
-    limit = next((one._max_episode_steps for one in chain if _is_limit_of_make(one)), None)
+    limit = next((one._max_episode_steps for one in around if _is_limit_of_make(one)), None)
     if module is None and type(base).__module__ != "__main__":
         module = type(base).__module__
     made_by = replace(
         spec,
         max_episode_steps=limit,
-        order_enforce=any(isinstance(one, OrderEnforcing) for one in chain),
-        disable_env_checker=not any(isinstance(one, PassiveEnvChecker) for one in chain),
+        order_enforce=any(isinstance(one, OrderEnforcing) for one in around),
+        disable_env_checker=not any(isinstance(one, PassiveEnvChecker) for one in around),
         additional_wrappers=(),
     )
     return Origin(spec.id, name, module, dict(spec.kwargs), limit, layers, spec=made_by)
@@ -237,7 +237,7 @@ def _copy_of(env: AnyEnv) -> gym.Env[Any, Any] | None:
         if not hasattr(env.unwrapped, "envs") or isinstance(env, VectorWrapper):
             return None
         one = env.unwrapped.envs[0]
-        if any(_running(wrapper) is not None for wrapper in _chain(one)):
+        if any(_running(wrapper) is not None for wrapper in chain(one)):
             return None  # they differ between the environments
     while isinstance(one, _TRANSPARENT):
         one = one.env
@@ -245,7 +245,7 @@ def _copy_of(env: AnyEnv) -> gym.Env[Any, Any] | None:
         found: gym.Env[Any, Any] = copy.deepcopy(one)
     except Exception:  # of whatever kind an environment may hold
         return None
-    for wrapper in _chain(found):
+    for wrapper in chain(found):
         if _running(wrapper) is not None:
             wrapper.update_running_mean = False
     if isinstance(getattr(found.unwrapped, "_np_random", None), np.random.Generator):
@@ -267,19 +267,19 @@ def _layers(env: gym.Env[Any, Any]) -> Iterator[Layer]:
         yield Layer(kind.__name__, entry_point, kwargs or {}, _statistics(wrapper), fault, kind)
 
 
-def _chain(env: Any) -> list[Any]:
+def chain(env: Any) -> list[Any]:
     """Return all wrappers of an environment, from the innermost on."""
-    chain = []
+    found = []
     while isinstance(env, gym.Wrapper):
-        chain.append(env)
+        found.append(env)
         env = env.env
-    return chain[::-1]
+    return found[::-1]
 
 
 def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
     return [
         one
-        for one in _chain(env)
+        for one in chain(env)
         if not isinstance(one, _TRANSPARENT)
         and type(one).__module__ != _SB3_MONITOR
         and not _is_limit_of_make(one)

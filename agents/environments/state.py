@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from oda_rl.agents.environments.origins import decode, encode, size
+from oda_rl.agents.environments.origins import chain, decode, encode, size
 from oda_rl.files.schema import generator_state, reading, require
 
 _IGNORED = {"env", "spec", "_action_space", "_observation_space", "_metadata", "_cached_spec",
@@ -28,7 +28,6 @@ _STATELESS = (OrderEnforcing, PassiveEnvChecker)  # apart from what they warn of
 _MAX_VALUES = 10_000  # of an attribute that changes
 _MAX_SIZE = 100_000  # values in all
 _FIXED = {"object", "generator", "constant"}  # kinds that stay what they are
-
 _Seen = dict[int, tuple[str, Any]]  # mutable values by identity, with the first place of each
 
 
@@ -61,11 +60,7 @@ def write_state(env: gym.Env[Any, Any], state: Any) -> bool:
 
 
 def _layers(env: Any) -> list[Any]:
-    layers = []
-    while isinstance(env, gym.Wrapper):
-        layers.append(env)
-        env = env.env
-    return [layer for layer in (*layers, env) if not isinstance(layer, _STATELESS)]
+    return [one for one in (*chain(env), env.unwrapped) if not isinstance(one, _STATELESS)]
 
 
 def _read(part: Any, place: str, seen: _Seen) -> dict[str, Any]:
@@ -119,8 +114,6 @@ def _encoded(value: Any) -> dict[str, Any]:
         return {"set": encode(list(value))}
     if type(value) is dict and not all(isinstance(key, str) for key in value):
         return {"pairs": encode(list(value.items()))}
-    if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
-        raise TypeError("an array of another class")
     return {"value": encode(value)}
 
 
@@ -138,7 +131,7 @@ def _n_numbers(value: Any) -> float:
         return np.inf
     if value is None or isinstance(value, bool | int | float | np.number | np.bool_):
         return 1
-    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+    if type(value) is np.ndarray and not value.dtype.hasobject:
         return value.size if value.dtype.kind in "biuf" else np.inf
     if isinstance(value, dict):
         keys = (key for key in value if not isinstance(key, str))

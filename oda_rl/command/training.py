@@ -268,7 +268,7 @@ def resumed_defaults(folder: Path, algo: str | None, trust: bool | str) -> Train
     """Return the options of the training that a folder has a checkpoint or the end of; or None."""
     path, ended = folder / CHECKPOINT_FILE, folder / CONFIG_FILE
     if not path.exists():
-        return defaults_for(algo, str(ended), trust) if ended.exists() else None
+        return defaults_for(algo, str(ended), trust) if ended.is_file() else None
     saved, _ = load_archive(path)
     kind, training = str(saved.get("kind")), saved.get("training")
     if kind not in _ALGORITHMS or not isinstance(training, dict):
@@ -293,6 +293,8 @@ def _options_in(
 def options_of_run(run: Path) -> TrainFitted | None:
     """Return the options of the training that wrote a run folder; None if it cannot be repeated."""
     path = run / CONFIG_FILE
+    if not path.is_file():
+        return None
     try:
         options = defaults_for(None, str(path), trust=True)
         return options if "seed" in parsed(path.read_bytes(), MAX_JSON) else None
@@ -331,7 +333,9 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
             if name == "config":
                 settings = {key: value for key, value in settings.items() if key not in names}
     if isinstance(defaults, TrainTwoTimescale):
-        changes["partition"] = config["partition"]
+        changes["partition"] = partition = config["partition"]
+        if partition not in ("oda", *PARTITIONS):
+            raise ValueError(f"config has partition {partition!r:.80}: it is none")
     changes["seed"] = config.get("seed", defaults.seed)
     for name, value in (("seed", changes["seed"]), ("num_timesteps", config["num_timesteps"])):
         if type(value) is not int or not 0 <= value < 2**63:

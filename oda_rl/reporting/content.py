@@ -387,10 +387,7 @@ def _text_of(path: Path) -> str:
     """Read a page, or raise InvalidFileError."""
     size = path.stat().st_size
     require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InvalidFileError("it is not text, so not a report") from None
+    text = path.read_text(encoding="utf-8")
     require(_DATA in text, "it was not written by oda-rl report")
     require(len(re.findall(r"\bid\s*=\W?report\b", text)) == 1, "its element 'report' is repeated")
     return text
