@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import bound_copy, compiled
+from oda_rl._compile import bound_copy, compiled, integer
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
@@ -61,9 +61,13 @@ def _train(
     parameters, choices, position, observation = environment
     agent = unpack(arrays, 0)
     state, env_state = agent.state, agent.trajectory.env_state
-    taken, written = 0, 0
-    events = start(agent, observation)
-    while not events:
+    events = taken = written = integer(0)
+    ended = integer(EPISODE_END)
+    while not events and taken != budget and written != starts.shape[0]:
+        if ended:  # at first, too; one call, because each is compiled
+            events = start(agent, observation)
+            if events:
+                break
         action = choose(agent)
         if action < 0:
             events = UNIFORMS
@@ -84,10 +88,6 @@ def _train(
             for j in range(n_features):
                 observation[j] = starts[written, n_state + j]
             written += 1
-        if taken == budget or written == starts.shape[0]:
-            break
-        if ended and not events:
-            events = start(agent, observation)
     return events, taken, written
 
 

@@ -35,7 +35,7 @@ related optimization problems", Proceedings of the IEEE 86 (1998): critical temp
 import math
 from typing import NamedTuple
 
-from oda_rl._compile import compiled, integer, spliced
+from oda_rl._compile import compiled, integer, larger, smaller, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SMALLEST_TRACE
@@ -78,7 +78,7 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
     """Write the blend of an observation and Q of all actions; return the least squared distance."""
     places, models, frame, near = policy.places, policy.models, policy.frame, blend.near
     weights, point, distances = blend.weights, blend.point, blend.distances
-    temperature, n_cells = policy.head[TEMPERATURE], int(policy.head[N_CELLS])
+    temperature, n_cells = policy.head[TEMPERATURE], integer(policy.head[N_CELLS])
     d, n_actions, n_near = places.shape[0], values.shape[0], weights.shape[0]
     for i in range(d):  # x = L (o - mean)
         total = 0.0
@@ -89,7 +89,7 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
     n = integer(0)
     for k in range(n_cells):
         if n < n_near or distances[k] < weights[n - 1]:
-            n = min(n + 1, n_near)
+            n = smaller(n + 1, n_near)
             insert_cell(near, weights, n - 1, k, distances[k])
     nearest: float = weights[0]
     while weights[n - 1] - nearest > CUT * temperature:
@@ -110,7 +110,7 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
     return nearest
 
 
-@compiled
+@spliced
 def update(
     policy: Codebook,
     traces: FloatArray,
@@ -148,16 +148,16 @@ def update(
         k, weight, distance = near[j], blend.weights[j], 0.0
         along = traces[k, TRACE + d + action]
         for i in range(d):
-            distance += offsets[j, i] ** 2
+            distance += offsets[j, i] * offsets[j, i]
             along += traces[k, TRACE + i] * offsets[j, i]
         norm += weight * weight * (1.0 + rate * distance)
         product += weight * along
         traces[k, LAST] = step
         models[k, n_parameters + action] += weight  # visits
-    alpha /= max(norm, MIN_NORM)
+    alpha /= larger(norm, MIN_NORM)
     fresh, gain = alpha * (1.0 - decay * product), error + change
     max_age = math.log(SMALLEST_TRACE) / math.log(decay) if 0.0 < decay < 1.0 else 1e15 * decay
-    for k in range(int(policy.head[N_CELLS])):  # e ← γλ e, θ ← θ + (δ + Q - Q') e
+    for k in range(integer(policy.head[N_CELLS])):  # e ← γλ e, θ ← θ + (δ + Q - Q') e
         if traces[k, LAST] >= 0.0:
             keep = decay
             if step - traces[k, LAST] > max_age:
@@ -184,7 +184,7 @@ def sharpened(weight: float) -> float:
     return square * square
 
 
-@compiled
+@spliced
 def observe(
     policy: Codebook,
     moments: Moments,
@@ -201,10 +201,10 @@ def observe(
     masses, counts = moments.statistics[MASS], moments.statistics[COUNT]
     n, d = near[near.shape[0] - 1], offsets.shape[1]
     n_actions = (models.shape[1] - d) // 2
-    rate, total = max(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
+    rate, total = larger(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
     for j in range(n):
         total += sharpened(weights[j])
-    for k in range(int(policy.head[N_CELLS])):
+    for k in range(integer(policy.head[N_CELLS])):
         masses[k] *= 1.0 - rate
     for j in range(n):
         k, share, climb = near[j], sharpened(weights[j]) / total, 0.0
@@ -212,7 +212,7 @@ def observe(
             continue
         masses[k] += rate * share
         counts[k] += share
-        size = share * max((counts[k] + 1.0) ** -exponent, min_step)
+        size = share * larger((counts[k] + 1.0) ** -exponent, min_step)
         for i in range(d):
             offset = offsets[j, i]
             climb += models[k, i] * offset
@@ -224,12 +224,12 @@ def observe(
             models[k, d + a] += size * climb
 
 
-@compiled
+@spliced
 def give_birth(
     policy: Codebook, moments: Moments, blend: Blend, values: FloatArray, step: int
 ) -> None:
     """Make a cell at a point, with the values there; all else of an unused cell is 0."""
-    statistics, k, d = moments.statistics, int(policy.head[N_CELLS]), policy.places.shape[0]
+    statistics, k, d = moments.statistics, integer(policy.head[N_CELLS]), policy.places.shape[0]
     policy.head[N_CELLS] += 1
     for i in range(d):
         policy.places[i, k] = blend.point[i]

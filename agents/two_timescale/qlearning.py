@@ -21,7 +21,7 @@ What compiled code cannot do itself it reports as events, bits of one integer.
 
 from typing import Annotated, Any, NamedTuple
 
-from oda_rl._compile import boolean, compiled, integer, larger, spliced
+from oda_rl._compile import boolean, compiled, integer, larger, smaller, spliced
 from oda_rl._state import State, reader
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
@@ -157,7 +157,7 @@ class Continuous(NamedTuple):
 
 
 class Online(NamedTuple):
-    """An online agent, and one of its environments, in compiled code.
+    """One of an agent's environments in compiled code.
 
     Where actions are continuous, points are observations with an action behind them, in d
     dimensions together, and there is one value, A = 1.
@@ -166,48 +166,31 @@ class Online(NamedTuple):
     state: OnlineState
     env_state: EnvState
     running: Running
+    vectors: FloatArray
+    """Rows AFTER to POINTS, shape (7, d)."""
+    points: FloatArray
+    """The point each environment acts on, shape (n, d)."""
+    recent: FloatArray
+    """A ring of points, shape (rows, d), with random actions."""
+    uniforms: FloatArray
+
+
+class Learner(NamedTuple):
+    """The cells that learn: not in :class:`Online`, as large tuples take long to compile."""
+
     live: Codebook
-    best: Codebook
-    candidate: Codebook
     moments: Moments
     traces: FloatArray
     """Eligibility traces of all environments, shape (n, K, 1 + d + A)."""
     here: Blend
     there: Blend
     values: FloatArray
-    """Values of all actions, shape (3, A): here, there, and of the candidate there."""
-    points: FloatArray
-    """The point each environment acts on, shape (n, d)."""
-    recent: FloatArray
-    """A ring of points, shape (rows, d), with random actions."""
-    vectors: FloatArray
-    """Rows AFTER to POINTS, shape (7, d)."""
-    uniforms: FloatArray
-    continuous: Continuous | None
+    """Values of all actions here and there; and, third, of the candidate there: shape (3, A)."""
 
 
 state_of = reader(OnlineState)
 env_state_of = reader(EnvState, OnlineState.size)
 running_of = reader(Running)
-
-
-@spliced
-def unpack(arrays: tuple[Any, ...], env: int) -> Online:
-    """Name the arrays of an agent, as one of its environments sees them."""
-    (
-        raw, uniforms, raw_running, places, models, frames, heads, statistics, covariances, traces,
-        near, weights, offsets, distances, values, vectors, points, recent, continuous,
-    ) = arrays  # fmt: skip
-    return Online(
-        state_of(raw, 0), env_state_of(raw, env), running_of(raw_running, env),
-        Codebook(places[0], models[0], frames[0], heads[0]),
-        Codebook(places[1], models[1], frames[1], heads[1]),
-        Codebook(places[2], models[2], frames[2], heads[2]),
-        Moments(statistics, covariances), traces,
-        Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances),
-        Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances),
-        values, points, recent, vectors, uniforms, continuous,
-    )  # fmt: skip
 
 
 @spliced
@@ -256,8 +239,9 @@ def draw(state: OnlineState, uniforms: FloatArray) -> float:
 
 
 @spliced
-def short_of_uniforms(state: OnlineState, agent: Online) -> bool:
+def short_of_uniforms(agent: Online) -> bool:
     """Whether there may be too few random numbers for the next step."""
+    state = agent.state
     components = agent.points.shape[1] - state.n_features
     needed = UNIFORMS_PER_STEP + UNIFORMS_PER_COMPONENT * components
     short: bool = state.next_uniform + needed > agent.uniforms.shape[0]
@@ -274,10 +258,10 @@ def random_action(
 ) -> int:
     """Draw an action; a continuous one is written to the point."""
     if continuous is None:
-        return min(integer(draw(state, uniforms) * n_actions), n_actions - 1)
+        return smaller(integer(draw(state, uniforms) * n_actions), n_actions - 1)
     for i in range(state.n_features, point.shape[0]):
         unit = WIDE * (2.0 * draw(state, uniforms) - 1.0)
-        point[i] = min(max(unit, -1.0), 1.0)
+        point[i] = smaller(larger(unit, -1.0), 1.0)
     return integer(0)
 
 
@@ -298,7 +282,7 @@ def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
         for c in range(low.shape[0]):
             unit = point[first + c]
             action = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
-            room[env, c] = min(max(action, low[c]), high[c])
+            room[env, c] = smaller(larger(action, low[c]), high[c])
 
 
 @spliced
@@ -326,17 +310,17 @@ def step_size_of(state: OnlineState) -> float:
     """Return a_t = max(a_min, a_0 (1 + t/τ)^-p), the step size of the fast timescale."""
     elapsed = state.steps - state.changed
     size: float = state.step_size * (1.0 + elapsed / state.step_size_steps) ** -state.step_exponent
-    return max(size, state.min_step_size)
+    return larger(size, state.min_step_size)
 
 
 @spliced
-def plan(agent: Online, point: FloatArray) -> None:
+def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: FloatArray) -> None:
     """Choose the learner's action at a point, and evaluate the cells that learn (``there``).
 
     A cell is born there if all are far, and there is room. In a trial the greedy action is taken.
     """
-    state, env_state, running, live = agent.state, agent.env_state, agent.running, agent.live
-    values, n_actions, explores = agent.values[1], agent.values.shape[1], False
+    state, env_state, running = agent.state, agent.env_state, agent.running
+    live, there, values, explores = learner.live, learner.there, learner.values[1], False
     if not running.trial and env_state.held > 0:
         explores = True
         env_state.held -= 1
@@ -344,38 +328,43 @@ def plan(agent: Online, point: FloatArray) -> None:
             point[i] = agent.points[env_state.number, i]
     elif not running.trial and draw(state, agent.uniforms) < epsilon_of(state):
         explores = True
-        env_state.action = random_action(state, agent.uniforms, n_actions, point, agent.continuous)
+        env_state.action = random_action(state, agent.uniforms, values.shape[0], point, continuous)
         if running.bold:
             env_state.held = integer(state.hold ** draw(state, agent.uniforms)) - 1
     else:
-        aim(live, point, agent.continuous)
-    distance = evaluate(live, point, agent.there, values)
+        aim(live, point, continuous)
+    distance = evaluate(live, point, there, values)
     if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
         if live.head[N_CELLS] == live.models.shape[0]:
             state.refused += 1
         else:
-            give_birth(live, agent.moments, agent.there, values, state.steps)
-            evaluate(live, point, agent.there, values)
+            give_birth(live, learner.moments, there, values, state.steps)
+            evaluate(live, point, there, values)
     if not explores:
         env_state.action = greedy(values)
 
 
 @spliced
-def follow_candidate(agent: Online, point: FloatArray) -> None:
-    """Choose the action of the snapshot that plays."""
-    values = agent.values[2]
-    aim(agent.candidate, point, agent.continuous)
-    evaluate(agent.candidate, point, agent.here, values)
-    agent.env_state.action = greedy(values)
+def follow(
+    policy: Codebook, here: Blend, values: FloatArray, continuous: Continuous | None,
+    point: FloatArray,
+) -> int:  # fmt: skip
+    """Return the action of the snapshot that plays."""
+    aim(policy, point, continuous)
+    evaluate(policy, point, here, values)
+    return greedy(values)
 
 
 @spliced
-def learn_values(agent: Online, reward: float, terminated: bool, action: int) -> None:
+def learn_values(
+    agent: Online, learner: Learner, reward: float, terminated: bool, action: int
+) -> None:
     """Fast timescale: target, traces and values of the action that has been done."""
     state, env_state, running = agent.state, agent.env_state, agent.running
-    point, after = agent.points[env_state.number], agent.vectors[AFTER]
-    live, values, next_values = agent.live, agent.values[0], agent.values[1]
-    evaluate(live, point, agent.here, values)
+    live, here, values, next_values = (
+        learner.live, learner.here, learner.values[0], learner.values[1],
+    )  # fmt: skip
+    evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greedy(next_values) if state.paper else env_state.action]
     error = reward - values[action]
     if not terminated:
@@ -386,14 +375,14 @@ def learn_values(agent: Online, reward: float, terminated: bool, action: int) ->
         change = 0.0
     decay = state.gamma * state.trace_decay
     update_values(
-        live, agent.traces[env_state.number], agent.here, action, error, change,
+        live, learner.traces[env_state.number], here, action, error, change,
         step_size_of(state), state.slope_rate, decay, env_state.episode_length,
     )  # fmt: skip
-    rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
+    rate = larger(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)
     running.value = future
     if together:  # what this step has changed, without the steps of other environments
-        evaluate(live, after, agent.there, next_values)
+        evaluate(live, agent.vectors[AFTER], learner.there, next_values)
         running.value = next_values[env_state.action] - future
 
 
@@ -413,14 +402,19 @@ def advance(
     step led there: then the action is planned already. One function does both, because what a
     function calls is compiled anew for each caller. A bad value changes nothing.
     """
-    agent = unpack(arrays, env)
-    state, env_state, running = agent.state, agent.env_state, agent.running
-    if not learns and short_of_uniforms(state, agent):
+    (
+        raw, uniforms, raw_running, places, models, frames, heads, statistics, covariances, traces,
+        near, weights, offsets, distances, values, vectors, points, recent, continuous,
+    ) = arrays  # fmt: skip
+    state, env_state = state_of(raw, 0), env_state_of(raw, env)
+    running = running_of(raw_running, env)
+    agent = Online(state, env_state, running, vectors, points, recent, uniforms)
+    if not learns and short_of_uniforms(agent):
         return -UNIFORMS
     event = read(agent, observation)
     if event:
         return -event
-    point, after, action = agent.points[env], agent.vectors[AFTER], env_state.action
+    point, after, action = points[env], vectors[AFTER], env_state.action
     if learns:
         if not abs(reward) <= LARGEST_REWARD:  # NaN too
             return -NOT_FINITE
@@ -433,8 +427,8 @@ def advance(
             same = same and point[i] == after[i]
         if same:
             return action
-        agent.traces[env] = 0.0
-        agent.traces[env, :, LAST] = -1.0
+        traces[env] = 0.0
+        traces[env, :, LAST] = -1.0
         env_state.held = 0
         running.planned = running.begins = True
     note(agent)
@@ -445,29 +439,33 @@ def advance(
             env_state.action = state.first_action
             for i in range(state.n_features, after.shape[0]):
                 after[i] = point[i]
-        if not learns or draw(state, agent.uniforms) < 0.1:
-            env_state.action = random_action(
-                state, agent.uniforms, agent.values.shape[1], after, agent.continuous
-            )
+        if not learns or draw(state, uniforms) < 0.1:
+            env_state.action = random_action(state, uniforms, values.shape[1], after, continuous)
         if learns and state.steps >= state.warmup_steps:
             events = WARM
     else:
-        plan(agent, after)
+        live = Codebook(places[LIVE], models[LIVE], frames[LIVE], heads[LIVE])
+        moments = Moments(statistics, covariances)
+        here = Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances)
+        there = Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances)
+        learner = Learner(live, moments, traces, here, there, values)
+        plan(agent, learner, continuous, after)
         if learns:
-            learn_values(agent, reward, terminated, action)
+            learn_values(agent, learner, reward, terminated, action)
             if state.grows and state.steps % state.observe_every == 0:
                 state.observed += 1
                 observe(
-                    agent.live, agent.moments, agent.there, state.observed,
-                    state.slow_exponent, state.min_slow_step,
-                )  # fmt: skip
+                    live, moments, there, state.observed, state.slow_exponent, state.min_slow_step
+                )
             if state.steps >= state.next_slow:
                 events = SLOW
         if running.trial:
-            follow_candidate(agent, after)
+            k = CANDIDATE
+            policy = Codebook(places[k], models[k], frames[k], heads[k])
+            env_state.action = follow(policy, here, values[2], continuous, after)
     for i in range(after.shape[0]):
         point[i] = after[i]
-    perform(point, env, agent.continuous)
+    perform(point, env, continuous)
     if learns:
         running.begins = False
         if terminated or truncated:
@@ -475,7 +473,7 @@ def advance(
             end_episode(state, env_state)
             state.ended = env
             events |= EPISODE_END | JUDGE
-    if short_of_uniforms(state, agent):
+    if short_of_uniforms(agent):
         events |= UNIFORMS
     return -events if events else env_state.action
 
