@@ -166,6 +166,7 @@ class FittedEngine(Engine):
         )
         self.raw, (self.env_state,) = with_env_states(steps.FittedState, 1)
         self.state = steps.FittedState(self.raw)
+        self._near = np.zeros(N_NEAREST, dtype=np.int64)
         self._values: FloatArray | None = None  # of the first rows, at the last fit
         self._placed: Placed | None = None
         self._placed_at = 0  # of the steps that have not been forgotten
@@ -315,7 +316,7 @@ class FittedEngine(Engine):
         policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
         tables = policy.diagram, policy.models, policy.origin, policy.width
         while True:
-            arrays = *self._several.arrays, self.raw, self.room
+            arrays = *self._several.arrays, self.raw, self.room, self._near
             action = steps.act_in(env, seen, tables, how, arrays)
             if action >= 0:
                 return action
@@ -582,8 +583,8 @@ class FittedEngine(Engine):
         how = self.epsilon, self.exploration.longest_hold, scheme
         self._playing = Playing(policy, record, *how, self._n_levels)
         self._set_playing()
-        memory = self.memory.observations, self.memory.steps
-        self.arrays = *memory, policy.diagram, policy.models, self.raw, self.room
+        memory, scratch = (self.memory.observations, self.memory.steps), (self.room, self._near)
+        self.arrays = *memory, policy.diagram, policy.models, self.raw, *scratch
 
     def _set_playing(self) -> None:
         """Set policy and exploration in the state of compiled code."""

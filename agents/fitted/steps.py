@@ -1,17 +1,15 @@
 """Compiled steps of the fitted agent: choose an action by its policy, remember the outcome.
 
 Its arrays: named state (:class:`FittedState`) with that of its environment, a workspace
-(:mod:`oda_rl.agents.base.state`), a memory (:mod:`oda_rl.agents.base.memory`) and a policy
-(:mod:`oda_rl.agents.policies.cells`).
+(:mod:`oda_rl.agents.base.state`), a memory (:mod:`oda_rl.agents.base.memory`), a policy
+(:mod:`oda_rl.agents.policies.cells`), and scratch for the numbers of its nearest cells.
 """
 
 from typing import Annotated, Any, NamedTuple
 
-import numpy as np
-
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._state import reader
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import Trajectory, begin, remember
@@ -64,6 +62,7 @@ class Fitted(NamedTuple):
     diagram: FloatArray
     models: FloatArray
     room: Workspace
+    near: IntArray
 
 
 state_of = reader(FittedState)
@@ -74,9 +73,9 @@ running_env_state = reader(EnvState)
 @spliced
 def opened(arrays: tuple[Any, ...], env: int) -> Fitted:
     """Name the arrays of an agent."""
-    observations, steps, diagram, models, raw, room = arrays
+    observations, steps, diagram, models, raw, room, near = arrays
     trajectory = Trajectory(observations, steps, env_state_of(raw, env))
-    return Fitted(state_of(raw, 0), trajectory, diagram, models, workspace(room))
+    return Fitted(state_of(raw, 0), trajectory, diagram, models, workspace(room), near)
 
 
 @spliced
@@ -129,10 +128,8 @@ def choose(agent: Fitted) -> int:
         env_state.held = integer(1.0 / (share if share > least else least)) - 1
     else:
         among = (uniform - epsilon) / (1.0 - epsilon) if epsilon > 0.0 else 0.0
-        near = room.gradient[:N_NEAREST].view(np.int64)
-        weights = room.gradient[N_NEAREST : 2 * N_NEAREST]
-        policy = agent.diagram, agent.models, state.width
-        action = decide(*policy, room.point, near, weights, room.weights, among)[1]
+        policy, weights = (agent.diagram, agent.models, state.width), room.gradient[:N_NEAREST]
+        action = decide(*policy, room.point, agent.near, weights, room.weights, among)[1]
     env_state.action = action
     return action
 
@@ -261,13 +258,13 @@ def act_in(
 
     ``policy`` is diagram, models, origin and width, ``how`` epsilon and the longest hold.
     """
-    env_states_raw, observations, steps, raw, room = arrays
+    env_states_raw, observations, steps, raw, room, near = arrays
     diagram, models, origin, width = policy
     state, space = state_of(raw, 0), workspace(room)
     state.width, state.epsilon, state.longest_hold = width, how[0], how[1]
     for j in range(origin.shape[0]):
         space.origin[j] = origin[j]
     to = Trajectory(observations[env], steps[env], running_env_state(env_states_raw, env))
-    agent = Fitted(state, to, diagram, models, space)
+    agent = Fitted(state, to, diagram, models, space, near)
     event = start(agent, seen[env])
     return -event if event else choose(agent)

@@ -269,18 +269,20 @@ def go_on(
                 sums[cells[i, t], action] += weights[i, t] * left
 
 
-@compiled
-def add_levels(
-    rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
-) -> None:
-    """Add up residuals of targets from advantages in the policy's cells: w r, w r y, (K, 1 + d)."""
-    points, cells, weights, labels, steps = rows
-    for i in range(points.shape[0]):
-        if steps[i, MARK] == GOES_ON:
-            left = targets[i]
-            for t in range(3):
-                left -= weights[i, t] * advantages[cells[i, t], labels[i, 0]]
-            _add_row(points, cells, weights, i, left, sums)
+def sums_of_levels(rows: Assigned, advantages: FloatArray, targets: FloatArray) -> FloatArray:
+    """Add up residuals r of targets from advantages in the policy's cells: w r, w r y, (K, 1 + d).
+
+    Not compiled: it is done once a fit.
+    """
+    going = rows.steps[:, MARK] == GOES_ON
+    points, cells, weights, labels, _ = (array[going] for array in rows)
+    left = targets[going, None]
+    for t in range(3):
+        left -= weights[:, [t]] * advantages[cells[:, [t]], labels[:, :1]]
+    shares, numbers, n_cells = weights * left, cells.ravel(), len(advantages)
+    columns = (shares * column[:, None] for column in points.T)
+    sums = [np.bincount(numbers, column.ravel(), n_cells) for column in columns]
+    return np.column_stack(sums)
 
 
 def fit_advantages(
@@ -339,8 +341,6 @@ def iterate(
         if i > 0 and change <= tolerance:
             break
     level = Regression(moments.coarse, placed.at, hopes)
-    sums = np.zeros_like(level.theta)
-    add_levels(own, advantages, targets, sums)
-    level.solve(sums)
+    level.solve(sums_of_levels(own, advantages, targets))
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])
     return Iterated(values, targets, theta, level.offsets)

@@ -119,40 +119,6 @@ def add_moments(
                     moments[k, n_actions + l, n_actions + j] += weighted * x[l]
 
 
-@compiled
-def solve(
-    inverse: FloatArray,
-    sums: FloatArray,
-    codevectors: FloatArray,
-    prior: float,
-    theta: FloatArray,
-    offsets: FloatArray,
-) -> None:
-    """Write the models of all cells, ``theta`` of shape (K, A + d) and ``offsets`` of (K,).
-
-    ``sums``, (K, A + d), are of targets, and of targets times points; ``prior`` is weighted.
-    """
-    n_cells, d = codevectors.shape
-    size = inverse.shape[1]
-    n_actions = size - d
-    for k in range(n_cells):
-        total = 0.0
-        for a in range(n_actions):
-            total += sums[k, a]
-        offset = 0.0
-        for i in range(size):
-            model = 0.0
-            for j in range(n_actions):
-                model += inverse[k, i, j] * (sums[k, j] + prior)
-            for j in range(d):
-                centred = sums[k, n_actions + j] - total * codevectors[k, j]
-                model += inverse[k, i, n_actions + j] * centred
-            theta[k, i] = model
-            if i >= n_actions:
-                offset -= model * codevectors[k, i - n_actions]
-        offsets[k] = offset
-
-
 def moments_of(rows: Assigned, at: Cells, n_actions: int) -> FloatArray:
     """Return the moments of all rows, shape (K, A + d, A + d)."""
     n, d = at.codevectors.shape
@@ -181,8 +147,21 @@ class Regression:
         self.offsets = np.zeros(n)
 
     def solve(self, sums: FloatArray) -> None:
-        """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d)."""
-        solve(self._inverse, sums, self._codevectors, self._prior, self.theta, self.offsets)
+        """Set the models to those of new targets: w Y and w Y y of steps, (K, A + d).
+
+        Term by term, as matrix products have other bits on other machines.
+        """
+        n_actions = sums.shape[1] - self._codevectors.shape[1]
+        totals, right = np.zeros((len(sums), 1)), sums + self._prior
+        for action in range(n_actions):
+            totals += sums[:, [action]]
+        right[:, n_actions:] = sums[:, n_actions:] - totals * self._codevectors
+        self.theta.fill(0.0)
+        for j in range(sums.shape[1]):
+            self.theta += self._inverse[:, :, j] * right[:, [j]]
+        self.offsets.fill(0.0)
+        for slope, column in zip(self.theta.T[n_actions:], self._codevectors.T, strict=True):
+            self.offsets -= slope * column
 
 
 def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolicy:

@@ -125,18 +125,14 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
 
 
-@compiled
 def _merge_close(cells: FloatArray, close: BoolArray, alive: BoolArray, owners: IntArray) -> None:
     """Merge pairs, one after the other; cell i becomes part of ``owners[i]``."""
-    n = close.shape[0]
-    for first in range(n):
-        for second in range(first + 1, n):
-            if close[first, second] and alive[first] and alive[second]:
-                mass = cells[first, 0] + cells[second, 0]
-                share = cells[second, 0] / mass
-                for i in range(1, cells.shape[1]):
-                    cells[first, i] += share * (cells[second, i] - cells[first, i])
-                cells[first, 0], owners[second], alive[second] = mass, first, False
+    for first, second in np.argwhere(np.triu(close, 1)).tolist():
+        if alive[first] and alive[second]:
+            mass = cells[first, 0] + cells[second, 0]
+            share = cells[second, 0] / mass
+            cells[first, 1:] += share * (cells[second, 1:] - cells[first, 1:])
+            cells[first, 0], owners[second], alive[second] = mass, first, False
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
