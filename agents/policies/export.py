@@ -101,7 +101,7 @@ def export_policy(
     ----------
     agent : Agent
         A trained one, or an object with the attributes of
-        :class:`oda_rl.agents.policies.Trained`.
+        :class:`oda_rl.agents.policies.contract.Trained`.
     out : str or Path
         File to write.
     format : {"c", "json", "onnx"}, optional
