@@ -274,15 +274,14 @@ def sums_of_levels(rows: Assigned, advantages: FloatArray, targets: FloatArray) 
 
     Not compiled: it is done once a fit.
     """
-    going = rows.steps[:, MARK] == GOES_ON
-    points, cells, weights, labels, _ = (array[going] for array in rows)
-    left = targets[going, None]
+    points, cells, weights, labels, steps = rows
+    left = targets[:, None].copy()
     for t in range(3):
         left -= weights[:, [t]] * advantages[cells[:, [t]], labels[:, :1]]
+    left[steps[:, MARK] != GOES_ON] = 0.0
     shares, numbers, n_cells = weights * left, cells.ravel(), len(advantages)
     columns = (shares * column[:, None] for column in points.T)
-    sums = [np.bincount(numbers, column.ravel(), n_cells) for column in columns]
-    return np.column_stack(sums)
+    return np.column_stack([np.bincount(numbers, own.ravel(), n_cells) for own in columns])
 
 
 def fit_advantages(
