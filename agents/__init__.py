@@ -57,6 +57,5 @@ _SOURCES = {
     "two_timescale.settings": ["TwoTimescaleConfig"],
     "worlds.world": ["World"],
 }
-_LAZY = {name: module for module, names in _SOURCES.items() for name in names}
-__all__ = sorted(_LAZY)
-__getattr__, __dir__ = offer(__name__, _LAZY)
+__getattr__, __dir__ = offer(__name__, _SOURCES)
+__all__ = __dir__()

@@ -78,6 +78,5 @@ _SOURCES = {
     "quantization.vq": ["LVQ", "StochasticVQ"],
     "trees.estimators": ["ODATreeClassifier", "ODATreeClusterer", "ODATreeRegressor"],
 }
-_LAZY = {name: module for module, names in _SOURCES.items() for name in names}
-__all__ = sorted(_LAZY)
-__getattr__, __dir__ = _offer(__name__, _LAZY)
+__getattr__, __dir__ = _offer(__name__, _SOURCES)
+__all__ = __dir__()

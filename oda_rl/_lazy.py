@@ -1,14 +1,15 @@
 """Lazy imports of the names that a package offers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 
 def offer(
-    package: str, sources: Mapping[str, str]
+    package: str, modules: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package; ``sources``: names and their modules."""
+    """Return ``__getattr__`` and ``__dir__`` of a package with these modules and their names."""
+    sources = {name: module for module, names in modules.items() for name in names}
 
     def get(name: str) -> Any:
         if name not in sources:

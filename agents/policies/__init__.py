@@ -12,5 +12,4 @@ if TYPE_CHECKING:
     from oda_rl.agents.policies.cells import CodevectorPolicy as CodevectorPolicy
     from oda_rl.agents.policies.cells import TablePolicy as TablePolicy
 
-_SOURCES = {"CodevectorPolicy": "cells", "TablePolicy": "cells"}
-__getattr__, __dir__ = offer(__name__, _SOURCES)
+__getattr__, __dir__ = offer(__name__, {"cells": ["CodevectorPolicy", "TablePolicy"]})

@@ -13,15 +13,10 @@ if TYPE_CHECKING:
     from oda_rl.agents.sb3.baselines import Baseline as Baseline
     from oda_rl.agents.sb3.settings import settings_for as settings_for
 
-__getattr__, __dir__ = offer(
-    __name__,
-    {
-        "CellsPolicy": "base",
-        "Codevector": "algorithms",
-        "FittedQ": "algorithms",
-        "Model": "algorithms",
-        "TwoTimescale": "algorithms",
-        "Baseline": "baselines",
-        "settings_for": "settings",
-    },
-)
+_SOURCES = {
+    "algorithms": ["Codevector", "FittedQ", "Model", "TwoTimescale"],
+    "base": ["CellsPolicy"],
+    "baselines": ["Baseline"],
+    "settings": ["settings_for"],
+}
+__getattr__, __dir__ = offer(__name__, _SOURCES)
