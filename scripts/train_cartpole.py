@@ -28,7 +28,8 @@ def main() -> None:
         agent.learn(30_000, progress_bar=True)
         returns = agent.evaluate(20, seed=1)
         agent.save(RUN / partition)
-        write_figures(agent, RUN / partition, returns=returns)
+        if partition == "oda":
+            write_figures(agent, RUN / partition, returns=returns)
         curve = agent.episodes.curve
         plotting.plot_learning_curve(curve, solved_return=475.0, delivered=returns, ax=ax)
         ax.set_title(f"{agent.n_cells} cells of {partition}")
