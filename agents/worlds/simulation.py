@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import inlined, integer, reordered
+from oda_rl._compile import inlined, integer, larger, reordered, smaller, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
@@ -23,28 +23,29 @@ from oda_rl.diagram import three_least
 
 @reordered
 def _decide(
-    world: WorldArrays, scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray
-) -> None:
+    conditions: FloatArray, clauses: IntArray, clause_outputs: FloatArray, scores: FloatArray,
+    outputs: FloatArray, s: FloatArray, code: FloatArray,
+) -> None:  # fmt: skip
     """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`).
 
     ``outputs`` has the shape (K, C, 1) where actions are discrete, else (K, p, 1 + d).
     """
     n_features = s.shape[0]
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
-    for i in range(world.clauses.shape[0]):
+    for i in range(clauses.shape[0]):
         holds = True
-        while row < world.clauses[i, 0]:
-            total = world.conditions[row, 0]
+        while row < clauses[i, 0]:
+            total = conditions[row, 0]
             for j in range(n_features):
-                total += world.conditions[row, 1 + j] * s[j]
+                total += conditions[row, 1 + j] * s[j]
             holds = holds and total > 0.0
             row += 1
-        action = world.clauses[i, 1]
+        action = clauses[i, 1]
         if action >= 0:
             barred |= (one if holds else np.int64(0)) << action
             continue
-        if holds and (barred >> _action_of(world.said, said)) & one == 0:
-            _encode(world.said, said, s, code)
+        if holds and (barred >> _action_of(clause_outputs, said)) & one == 0:
+            _encode(clause_outputs, said, s, code)
             return
         said += 1
     cell, greatest = integer(-1), -np.inf
@@ -65,7 +66,7 @@ def _decide(
         code[c] = 1.0 if c == allowed else 0.0
 
 
-@inlined
+@spliced
 def _action_of(outputs: FloatArray, k: int) -> int:
     """Return the discrete action of an output; 0 where actions are continuous."""
     action = integer(0)
@@ -87,7 +88,7 @@ def _encode(outputs: FloatArray, k: int, s: FloatArray, code: FloatArray) -> Non
         value = outputs[k, c, 0]
         for j in range(n_features):
             value += outputs[k, c, 1 + j] * s[j]
-        code[1 + c] = min(max(value, -1.0), 1.0)
+        code[1 + c] = smaller(larger(value, -1.0), 1.0)
 
 
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
@@ -97,7 +98,7 @@ _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(144269504088
 _HIGH_BITS = np.uint64(33)
 
 
-@inlined
+@spliced
 def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
     """Write the change by a global law, shape (C, F, d); codes are 0 outside of a range."""
     n_features = room.x.shape[0]
@@ -122,7 +123,7 @@ def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: Float
                     f += 1
 
 
-@inlined
+@spliced
 def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
     """Add the sinusoids (frequencies, phases, weights), shape (2 d + 1, S)."""
     n_features = room.x.shape[0]
@@ -146,7 +147,7 @@ def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
         out[j] += total
 
 
-@inlined
+@spliced
 def _locally(
     codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
     out: FloatArray,
@@ -162,7 +163,7 @@ def _locally(
     if laws.shape[0] == 0:
         least = np.inf
         for k in range(gaps.shape[0]):
-            least = min(least, gaps[k])
+            least = smaller(least, gaps[k])
         return least
     near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
@@ -183,7 +184,7 @@ def _locally(
     return gap0
 
 
-@inlined
+@spliced
 def _move(
     s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
 ) -> None:
@@ -199,7 +200,7 @@ def _move(
         after[i] = s[i] * cosine - s[k] * sine
         after[k] = s[i] * sine + s[k] * cosine
     for j in range(n_features):
-        value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
+        value = smaller(larger(after[j], frame[LOW, j]), frame[HIGH, j])
         if frame.shape[0] > LEVELS:
             nearest, found = np.inf, value
             for q in range(LEVELS, frame.shape[0]):
@@ -254,7 +255,7 @@ def _reward(
     return total
 
 
-@inlined
+@spliced
 def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray) -> bool:
     """Whether an episode ends at a standardised observation."""
     for q in range(walls.shape[0]):
@@ -271,6 +272,29 @@ def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray
             value *= x[terms[t, 1] - 1]
         total += value
     return bool(total > 0.0)
+
+
+@inlined
+def _follow(
+    laws: FloatArray, waves: Single, codevectors: FloatArray, local_laws: FloatArray, width: float,
+    residuals: FloatArray, drawn: int, frame: FloatArray, circles: IntArray, walls: FloatArray,
+    terms: IntArray, hazards: FloatArray, first: int, last: int, room: Scratch, s: FloatArray,
+    after: FloatArray,
+) -> tuple[float, bool]:  # fmt: skip
+    """Write the next state by one law of the ensemble, with a residual as noise.
+
+    Returns the squared distance of the state from the nearest cell, and whether the episode ends.
+    Apart from :func:`imagine`, as its sums keep their order.
+    """
+    _globally(laws, first, last, room, after)
+    if waves.shape[1] > 0:
+        _in_waves(waves, room, after)
+    gap = _locally(codevectors, local_laws, width, first, last, room, after)
+    if residuals.shape[0] > 0:
+        for j in range(after.shape[0]):
+            after[j] += residuals[drawn, j]
+    _move(s, frame, circles, room, after)
+    return gap, _ends(walls, terms, hazards, room.x)
 
 
 @inlined
@@ -302,59 +326,61 @@ def imagine(
     takes the last observation, whether the episode ended there, the squared distance of the state
     before from the nearest cell, and the step's reward.
     """
-    n_laws, n_codes, n_features = world.laws.shape[0], world.laws.shape[1], starts.shape[1]
-    least, worst, far = world.bounds[0], world.bounds[2], world.bounds[3]
-    frame, x = world.frame, room.x
+    # Every use of a large tuple in a loop takes long to compile.
+    boxed, frame, circles, laws, waves = (
+        world.boxed, world.frame, world.circles, world.laws, world.waves,
+    )  # fmt: skip
+    codevectors, local_laws, widths, residuals, rewards, hinges = (
+        world.codevectors, world.locals, world.widths, world.residuals, world.rewards, world.hinges,
+    )  # fmt: skip
+    walls, terms, hazards, remembered = world.walls, world.terms, world.hazards, world.last
+    conditions, clauses, clause_outputs = world.conditions, world.clauses, world.said
+    least, greatest, worst, far = (
+        world.bounds[0], world.bounds[1], world.bounds[2], world.bounds[3],
+    )  # fmt: skip
+    n_laws, n_codes, n_features = laws.shape[0], laws.shape[1], starts.shape[1]
     taken = integer(0)
-    s, after, code = room.s, room.after, room.code
+    s, x, after, code = room.s, room.x, room.after, room.code
     for p in range(scores.shape[0]):
         for i in range(starts.shape[0]):
             for j in range(n_features):
                 s[j] = starts[i, j]
             e = i % n_laws
             total, novelty, weight = 0.0, 0.0, 1.0
-            noise = np.uint64(i + 1)
+            noise, drawn = np.uint64(i + 1), integer(0)
             for t in range(horizon):
                 if t == 0 and codes.shape[0] > 0:
                     for c in range(n_codes):
                         code[c] = codes[i, c]
                 else:
-                    _decide(world, scores[p], outputs[p], s, code)
+                    _decide(conditions, clauses, clause_outputs, scores[p], outputs[p], s, code)
                 first, last = integer(0), n_codes
-                if not world.boxed:
+                if not boxed:
                     while code[first] == 0.0:
                         first += 1
                     last = first + 1
                 for j in range(n_features):
                     x[j] = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
-                _globally(world.laws[e], first, last, room, after)
-                if world.waves.shape[2] > 0:
-                    _in_waves(world.waves[e], room, after)
-                gap = _locally(
-                    world.codevectors[e], world.locals[e], world.widths[e], first, last, room, after
-                )
-                if world.residuals.shape[0] > 0:
+                if residuals.shape[0] > 0:
                     noise = noise * _MULTIPLIER + _INCREMENT
-                    drawn = np.int64(noise >> _HIGH_BITS) % world.residuals.shape[0]
-                    for j in range(n_features):
-                        after[j] += world.residuals[drawn, j]
-                _move(s, frame, world.circles, room, after)
+                    drawn = np.int64(noise >> _HIGH_BITS) % residuals.shape[0]
+                gap, over = _follow(
+                    laws[e], waves[e], codevectors[e], local_laws[e], widths[e], residuals, drawn,
+                    frame, circles, walls, terms, hazards[e], first, last, room, s, after,
+                )  # fmt: skip
                 taken += 1
                 if explore:
-                    novelty += weight * min(gap, _LONGEST_GAP * far)
+                    novelty += weight * smaller(gap, _LONGEST_GAP * far)
                     weight *= _NOVELTY_DISCOUNT
                 elif gap > far and t > 0:
-                    total = max(total + min(least, 0.0) * (horizon - t), min(worst, total))
+                    lost = smaller(least, 0.0) * (horizon - t)
+                    total = larger(total + lost, smaller(worst, total))
                     break
-                over = _ends(world.walls, world.terms, world.hazards[e], x)
-                if over and world.last.shape[0] > 0:
-                    gain = _last_reward(world.last, x)
+                if over and remembered.shape[0] > 0:
+                    gain = _last_reward(remembered, x)
                 else:
-                    gain = _reward(
-                        world.rewards, world.hinges, frame, world.circles, code, world.boxed, s,
-                        after,
-                    )  # fmt: skip
-                    gain = min(max(gain, least), world.bounds[1])
+                    gain = _reward(rewards, hinges, frame, circles, code, boxed, s, after)
+                    gain = smaller(larger(gain, least), greatest)
                 total += gain
                 if reached.shape[0] > 0:
                     for j in range(n_features):
