@@ -10,10 +10,13 @@ from test_estimator_files import KINDS
 import oda_rl
 
 SMALL = {  # "auto" is among the others
+    oda_rl.DensityClassifier: {"estimator": oda_rl.SGDGaussianMixture(2, random_state=0)},
     oda_rl.DistributedODAClassifier: {"n_clusters": 8},
     oda_rl.ODAClassifier: {"n_clusters": 8},
     oda_rl.ODARegressor: {"n_clusters": 8},
     oda_rl.ODATreeClassifier: {"max_depth": 2},
+    oda_rl.ODATreeClusterer: {"max_depth": 2},
+    oda_rl.ODATreeRegressor: {"max_depth": 2},
 }
 # Those whose fit or predict runs other code than that of the defaults.
 OTHERS = [
