@@ -88,7 +88,7 @@ def made(make, kind, space, n_envs=1):
     if kind in (CodevectorAgent, ModelAgent) and (continuous or kind is CodevectorAgent):
         whys = []
         if n_envs > 1:
-            whys.append(rf"env has {n_envs} environments: .*it must be one environment; ")
+            whys.append(rf"env has {n_envs} environments: .*(be one environment|needs one); ")
         if whole or not continuous:
             whys.append(r"action_space is .*: it must be a bounded Box of floats")
         why = "|".join(whys) or None
