@@ -1,4 +1,4 @@
-"""Figures of the pages: a policy's cells, metric and bifurcation, the estimators, and the logo.
+"""Figures of the pages: policies, how they were learned, the estimators, and the logo.
 
 Run: python scripts/draw_figures.py
 Writes results/NAME.png and results/logo.svg. Agents learn BartoCartPole, estimators data of two
@@ -12,8 +12,8 @@ from scipy.spatial import Voronoi
 from sklearn.datasets import make_blobs, make_circles, make_moons
 
 import oda_rl
-from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
-from oda_rl.plotting.agents import plot_metric, plot_partition
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, diff
+from oda_rl.plotting import plot_difference, plot_learning_curve, plot_metric, plot_partition
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_bifurcation, plot_clusters, plot_decision_regions
 
@@ -29,6 +29,11 @@ def draw_policies() -> None:
     Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
     Experiment("bifurcation").save(plot_bifurcation(online.history))
     Experiment("metric").save(plot_metric(fitted))
+    Experiment("learning_curve").save(plot_learning_curve(fitted.episodes.curve))
+    model = ModelAgent("CartPole-v1", seed=0).learn(500)
+    edited = model.edit().forbid("push left", where="pole angle > .03").done()
+    change = diff(model.policy, edited, model.world.seen.before, "CartPole-v1", seed=2)
+    Experiment("difference").save(plot_difference(change))
 
 
 def draw_clusterer(left: Axes, right: Axes) -> None:

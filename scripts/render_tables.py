@@ -32,8 +32,8 @@ TABLES: dict[str, str] = {
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
 DRAWN = (
-    "bifurcation", "clusterer", "densities", "figure5", "learning", "map_lvq", "metric",
-    "partition", "regressor_tree",
+    "bifurcation", "clusterer", "densities", "difference", "figure5", "learning", "learning_curve",
+    "map_lvq", "metric", "partition", "regressor_tree",
 )  # fmt: skip
 FIGURES = {
     "annealing": "reproduce_toys",
