@@ -22,8 +22,7 @@ NAMES = re.compile(
     r"(^|_)(MOST|LEAST|most|least)_|_(MOST|LEAST)$|(^|_)(lanes?|errands?|doubted|curious)(_|$)"
 )
 SHORT_NUMBER = re.compile(r"(?<![\w.\]])\.\d")
-FRONTED = re.compile(r"(Of|What|Who|How)\b|(Do it|Return them)\.")
-FRONTED_LINE = re.compile(r"^ +(Of|What|Who) ", re.MULTILINE)  # a parameter's description
+FRONTED = re.compile(r"\A((Of|What|Who|How)\b|(Do it|Return them)\.)|^ +(Of|What|Who) ", re.M)
 NOT_PROSE = re.compile(
     r"^\s*```.*?^\s*```|^---$.*?^---$|`[^`\n]*`|\$\$.*?\$\$|\$[^$\n]*\$|^\s*\|.*?$|^#.*?$|<[^>]*>"
     r"|\]\([^)]*\)",
@@ -65,7 +64,7 @@ def in_code(text: str) -> Iterator[Fault]:
                 yield node.lineno, f"{name}: a plainer name (max, min, env index)"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docstring, line = inspect.cleandoc(str(node.value.value)), node.lineno
-            if fronted := FRONTED.match(docstring) or FRONTED_LINE.search(docstring):
+            if fronted := FRONTED.search(docstring):
                 yield line, f"a description that begins with {fronted[0].strip()!r}"
             for offset, fault in in_prose(
                 re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)

@@ -1,12 +1,11 @@
 """Figures of the pages: policies, how they were learned, the estimators, and the logo.
 
 Run: python scripts/draw_figures.py
-Writes results/NAME.png and results/logo.svg. Agents learn BartoCartPole, estimators data of two
-features; every seed is 0.
+Writes results/NAME.png and results/logo.svg. All seeds are 0.
 """
 
 import numpy as np
-from common.experiment import RESULTS, Experiment, say
+from common.experiment import RESULTS, Experiment
 from matplotlib.axes import Axes
 from scipy.spatial import Voronoi
 from sklearn.datasets import make_blobs, make_circles, make_moons
@@ -77,8 +76,7 @@ def draw_densities(left: Axes, right: Axes) -> None:
 def draw_logo() -> None:
     """Write six clusters of the half moons as a square of polygons."""
     model = oda_rl.ODAClusterer(6, random_state=0).fit(MOONS[0])
-    low, high = MOONS[0].min(axis=0), MOONS[0].max(axis=0)
-    places = (model.cluster_centers_ - low) / (high - low)
+    places = (model.cluster_centers_ - MOONS[0].min(axis=0)) / np.ptp(MOONS[0], axis=0)
     mirrored = [places]  # at each side of the square, so that cells end there
     for axis in range(2):
         mirrored += [np.where(np.arange(2) == axis, 2.0 * side - places, places) for side in (0, 1)]
@@ -89,9 +87,7 @@ def draw_logo() -> None:
         points = " ".join(f"{x:.1f},{32.0 - y:.1f}" for x, y in corners)
         shapes.append(f'<polygon points="{points}" fill="{color}" stroke="#fff" stroke-width="1"/>')
     svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
-    path = RESULTS / "logo.svg"
-    path.write_text("\n".join([svg, *shapes, "</svg>\n"]), encoding="utf-8")
-    say(f"written: {path}")
+    (RESULTS / "logo.svg").write_text("\n".join([svg, *shapes, "</svg>\n"]), encoding="utf-8")
 
 
 def main() -> None:
