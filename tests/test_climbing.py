@@ -78,7 +78,7 @@ def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle
     acts = climb.rule.act(MEAN + SCALE * points)
     assert np.abs(acts - (points @ SLOPES.T + 0.2)).mean() < 0.12
     assert np.abs((climb.moments[0] - MEAN) / SCALE).max() < 0.05
-    np.testing.assert_allclose(climb.deviation, SCALE, rtol=0.05)
+    np.testing.assert_allclose(1.0 / climb.scale, SCALE, rtol=0.05)
     assert np.count_nonzero(climb.output) < climb.output.size
     assert 7500 < budgeted.steps <= 8000
     assert 0.9 * budgeted.steps < episodes[:, 1].sum() <= budgeted.steps

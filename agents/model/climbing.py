@@ -147,16 +147,11 @@ class Climb:
         return self._rule(self.output)
 
     @property
-    def deviation(self) -> FloatArray:
-        """Standard deviations of the observation's components, (d,); 0 for constant ones."""
-        found = np.sqrt(self.moments[1] / max(self.n_observed, 1))
-        return np.where(found > _VARIES * (1.0 + np.abs(self.moments[0])), found, 0.0)
-
-    @property
     def scale(self) -> FloatArray:
-        """Inverse standard deviations of the components, (d,); 0 for constant ones."""
-        deviation = self.deviation
-        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0.0)
+        """Inverse standard deviations of the observation's components, (d,); 0 for constants."""
+        deviation = np.sqrt(self.moments[1] / max(self.n_observed, 1))
+        varies = deviation > _VARIES * (1.0 + np.abs(self.moments[0]))
+        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
 
     def run(
         self,
@@ -209,10 +204,10 @@ class Climb:
 
     @property
     def _coding(self) -> Coding:
-        deviation = self.deviation
-        scale = np.where(deviation > 0.0, deviation, 1.0)
-        used = np.flatnonzero(deviation)
-        return Coding(self.moments[0], scale, 1, len(self.output), True, True, used)
+        used = np.flatnonzero(self.scale)
+        deviation = np.ones_like(self.scale)
+        deviation[used] /= self.scale[used]
+        return Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
 
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""

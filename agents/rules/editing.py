@@ -247,7 +247,7 @@ class Editor:
         policy: "RulePolicy",
         calls: Sequence[Sequence[str]],
         action_names: Sequence[str],
-        bounds: FloatArray | None = None,
+        bounds: FloatArray,
     ) -> None:
         self._policy, self._calls, self._action_names = policy, calls, action_names
         self._bounds, edited = bounds, policy.clauses
@@ -325,7 +325,7 @@ class Editor:
         if width == 1:
             return np.eye(n)[:, self._action(do)][:, None]
         parts = np.atleast_1d(np.asarray(do, dtype=np.float64))
-        low, high = np.repeat([[-1.0], [1.0]], n, axis=1) if self._bounds is None else self._bounds
+        low, high = self._bounds
         if parts.shape != (n,) or not ((parts >= low) & (parts <= high)).all():
             raise ValueError(
                 f"do is {do!r}: it must be {n} numbers, from {low.tolist()} to {high.tolist()}"
