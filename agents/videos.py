@@ -44,12 +44,14 @@ def write_video(agent: "Agent", folder: Path, episodes: int, seed: int) -> list[
 
 
 def _rendered(agent: "Agent", mode: str) -> "gym.Env[object, object]":
-    modes = agent._require_env().metadata.get("render_modes") or ()
+    env = agent._require_env()
+    modes = env.metadata.get("render_modes") or ()
     if mode not in modes:
         raise ValueError(
             f"{agent.env_id} cannot be shown, its render_modes are {list(modes)}: there must be "
             f"{mode!r} among them{'; --video films it' * ('rgb_array' in modes)}"
         )
-    if find_spec("pygame") is None:
+    drawn = type(env.unwrapped).__module__.startswith(("gymnasium.", "oda_rl."))  # by pygame
+    if drawn and find_spec("pygame") is None:
         raise ValueError("rendering needs pygame: pip install 'oda-rl[render]'")
     return agent.make_separate_env(mode)

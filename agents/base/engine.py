@@ -320,12 +320,7 @@ class InterpretedEngine(Engine):
         pass
 
     def _learn(
-        self,
-        i: int,
-        vector: npt.NDArray[Any],
-        reward: float,
-        terminated: bool,
-        truncated: bool,
+        self, i: int, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
     ) -> int:
         """Learn from the outcome of the last action in an environment; return events."""
         events = badness(vector, self.interface)

@@ -15,12 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._lock import locked
-from oda_rl.agents.base.history import (
-    SHARED,
-    EpisodeLog,
-    history_from_arrays,
-    history_to_arrays,
-)
+from oda_rl.agents.base.history import SHARED, EpisodeLog, history_from_arrays, history_to_arrays
 from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
@@ -28,14 +23,7 @@ from oda_rl.agents.environments.making import generator_of
 from oda_rl.agents.environments.origins import from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
-from oda_rl.files.schema import (
-    InvalidFileError,
-    check,
-    generator_state,
-    number,
-    reading,
-    require,
-)
+from oda_rl.files.schema import InvalidFileError, check, generator_state, number, reading, require
 
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
@@ -107,11 +95,7 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
         "versions": present_versions(),
         **agent_metadata,
     }
-    arrays = {
-        "episodes": agent.episodes.groups,
-        **history_to_arrays(agent.history),
-        **agent_arrays,
-    }
+    arrays = {"episodes": agent.episodes.groups, **history_to_arrays(agent.history), **agent_arrays}
     return metadata, arrays
 
 

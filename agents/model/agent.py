@@ -17,11 +17,7 @@ from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import one_of, time_limit
-from oda_rl.agents.environments.spaces import (
-    AnyEnv,
-    Interface,
-    spaces_of,
-)
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig

@@ -19,15 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl.agents.base.loops import Progress
-from oda_rl.agents.base.memory import (
-    ACTION,
-    COMPONENTS,
-    CUT,
-    GOES_ON,
-    MARK,
-    REWARD,
-    TERMINAL,
-)
+from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.imitation import teacher_of
@@ -84,11 +76,7 @@ class Fallback:
     _best: tuple[CellPolicy, RulePolicy] | None = None  # hard cells, and the rule that they are
 
     def train(
-        self,
-        agent: "ModelAgent",
-        training: Progress,
-        run: TrainingRun,
-        rng: np.random.Generator,
+        self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
         n = agent.interface.n_components

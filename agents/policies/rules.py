@@ -300,9 +300,17 @@ class RulePolicy(Stored):
         action_names: Sequence[str] | None = None,
         bounds: FloatArray | None = None,
     ) -> Self:
-        """Return the rule with other :attr:`names`, :attr:`action_names` and :attr:`bounds`.
+        """Return the rule with the names that it is read, edited and proved by.
 
-        Raises ValueError for a wrong number of names.
+        Parameters
+        ----------
+        names, action_names, bounds : optional
+            As the attributes.
+
+        Raises
+        ------
+        ValueError
+            For a wrong number of names.
         """
         known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
         components = checked_names("names", names, known, "component of the observation")

@@ -47,7 +47,6 @@ from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
-_LARGE_REPORT = 1_000_000  # bytes
 
 _Run = Annotated[Path, tyro.conf.Positional]
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -214,11 +213,8 @@ class Report(_Playing):
         command = None if training is None else command_of(training)
         content = report_of(agent, self.episodes, seed, command)
         path = write_page(agent, content, self.out or folder / "report.html")
-        size = path.stat().st_size
         console.print(f"return: {content.score}")
-        console.print(f"{path}: {size:,} bytes")
-        if size > _LARGE_REPORT:
-            console.print(f"it is large because the policy has {agent.policy.n_cells:,} cells")
+        console.print(f"{path}: {path.stat().st_size:,} bytes")
         return 0
 
 

@@ -92,7 +92,7 @@ def plot_learning_curve(
             mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
             ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=f"mean of {width} episodes")
         if num_timesteps is not None and num_timesteps > _VISIBLE * steps[-1]:
-            ax.axvspan(steps[-1], num_timesteps, color="0.93", label="not ended", linewidth=0)
+            ax.axvspan(steps[-1], num_timesteps, fc="0.93", ec="0.8", label="not ended")
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
         if delivered is not None and len(delivered):
@@ -428,11 +428,7 @@ def _differing_plane(difference: "Difference") -> tuple[int, int]:
 
 
 def plot_world(
-    world: "World",
-    *,
-    steps: int = 100,
-    seed: int | None = 0,
-    ax: Sequence[Axes] | None = None,
+    world: "World", *, steps: int = 100, seed: int | None = 0, ax: Sequence[Axes] | None = None
 ) -> list[Axes]:
     """Draw a real episode, and the rollout of a model not trained on it with the same actions.
 

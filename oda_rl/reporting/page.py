@@ -30,15 +30,9 @@ if TYPE_CHECKING:
 def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
     """Return headings and at most 40 rows of a policy: a cell each, the most visited first."""
     actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
-    components = shown_components(policy)
-    headings = [
-        "cell",
-        "action",
-        "visited, %",
-        "learned from",
-        *(policy.names[j] for j in components),
-    ]
-    value = policy.value_name
+    components, value = shown_components(policy), policy.value_name
+    names = [policy.names[j] for j in components]
+    headings = ["cell", "action", "visited, %", "learned from", *names]
     headings += [f"{value} of {policy.action_names[a]}" for a in actions] or [value]
     rows = []
     for i in range(min(len(policy.cells), MAX_ROWS)):
