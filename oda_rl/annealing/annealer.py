@@ -517,7 +517,7 @@ class Annealer:
             flat = self.divergence.flat(self._opened[0][:, : self.n_features])
             self._viewed = ward_merge(flat, self._opened[1], self.labels, limit)
         into, weights = self._viewed, np.maximum(self.weights(), TINY)
-        totals = np.bincount(into, weights)
+        totals = np.bincount(into, weights).astype(np.float64)
         labels = np.empty(len(totals), dtype=np.int64)
         labels[into] = self.labels
         return Codebook(mixed(into, weights, self.codevectors), totals, labels)
@@ -658,7 +658,7 @@ class Annealer:
         into, masses = into[kept], np.maximum(self.masses[kept], TINY)
         self.codevectors = mixed(into, masses, self.codevectors[kept])
         self._parents = mixed(into, masses, self._parents[kept])
-        self.masses, former = np.bincount(into, masses), self.labels[kept]
+        self.masses, former = np.bincount(into, masses).astype(np.float64), self.labels[kept]
         self.labels = np.empty(len(self.masses), dtype=np.int64)
         self.labels[into] = former
         totals = np.bincount(self.labels, self.masses)
