@@ -281,6 +281,30 @@ def test_what_cannot_be_learned_is_not_trusted(log):
 
 
 @pytest.mark.parametrize(
+    ("effect", "trusted", "said"),
+    [
+        (0.0, True, ", but nothing else depends on it"),
+        (0.4, False, ", and the reward depends on it"),
+    ],
+)
+def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, trusted, said):
+    """It jumps at random, and matters or does not."""
+    rng = np.random.default_rng(0)
+    before, taken, after, rewards = [], rng.integers(1, 3, size=600), [], []
+    for i, push in enumerate((2 * taken - 3).tolist()):
+        x, y, lamp = (*rng.uniform(-1, 1, size=2), 0.0) if i % 50 == 0 else after[-1]
+        before.append([x, y, lamp])
+        x, y = 0.95 * x + 0.1 * push, 0.9 * y + 0.1 * x
+        after.append([x, y, lamp + (rng.random() < 0.05) * rng.normal(scale=3.0)])
+        rewards.append(-abs(x) + effect * np.sign(after[-1][2]))
+    log = map(np.array, (before, taken, rewards, after, np.zeros(600)))
+    trust = World.fit(*log, env=CART, seed=0, names=["x", "y", "lamp"]).trust
+    assert bool(trust) is trusted
+    assert "the change of lamp is predicted worse than by its mean (R² -" in str(trust)
+    assert str(trust).endswith(said)
+
+
+@pytest.mark.parametrize(
     ("errors", "trusted", "said"),
     [
         ((0.1, 50, 0.9, 0.8, 0.99), True, "0.80"),
