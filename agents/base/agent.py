@@ -205,7 +205,10 @@ class Agent(Player):
 
     @property
     def delivered_return(self) -> float:
-        """Mean return in training of the policy that would be delivered now; NaN if unknown."""
+        """Mean return of the policy that would be delivered now, in training; NaN if unknown.
+
+        Of a rule of ``ModelAgent`` that no real episode has been played with, in the model.
+        """
         return self._engine.delivered_return
 
     @property

@@ -45,19 +45,14 @@ def _live_line(
     if not visible:
         yield lambda completed, status: None
         return
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress
 
     # The seconds go on while a fit or a search takes its time.
-    columns = BarColumn(bar_width=20), TextColumn(text), TimeElapsedColumn(), TimeRemainingColumn()
-    with Progress(*columns, refresh_per_second=10, transient=transient) as progress:
-        task = progress.add_task("", total=total, completed=begun, status=status)
-        yield lambda completed, status: progress.update(task, completed=completed, status=status)
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn(compact=True)
+    columns = progress.BarColumn(bar_width=20), progress.TextColumn(text), *times
+    with progress.Progress(*columns, refresh_per_second=10, transient=transient) as line:
+        task = line.add_task("", total=total, completed=begun, status=status)
+        yield lambda completed, status: line.update(task, completed=completed, status=status)
 
 
 @contextmanager

@@ -21,12 +21,7 @@ from oda_rl.agents.base.state import (
     with_env_states,
 )
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import (
-    BAD_STEP,
-    LARGEST_REWARD,
-    NOT_FINITE,
-    refuse,
-)
+from oda_rl.agents.environments.validation import BAD_STEP, LARGEST_REWARD, NOT_FINITE, refuse
 from oda_rl.agents.model.experience import MEMORY, OUTCOMES, Candidate, Memory, Outcomes
 from oda_rl.agents.model.planner import Planner
 from oda_rl.agents.model.settings import ModelConfig
@@ -136,8 +131,11 @@ class ModelEngine(Engine):
 
     @property
     def delivered_return(self) -> float:
-        played = self.planner.best().returns if self.planner.candidates else ()
-        return float(np.mean(played)) if len(played) else np.nan
+        rule = self.planner.best() if self.planner.candidates else self._newest
+        if isinstance(rule, Candidate | Table) and len(rule.returns):
+            return float(np.mean(rule.returns))
+        promised = rule.promised if isinstance(rule, Candidate) else np.nan  # in the model
+        return promised if np.isfinite(promised) else np.nan
 
     def act(self, vector: npt.NDArray[Any]) -> int:
         code = self._choose(self.single, vector)
