@@ -75,7 +75,7 @@ def test_a_level_does_not_learn_from_what_it_does_not_see():
     holed[0, 0], holed[0, 1] = 1.0, np.nan  # of every sample something is missing
     assert nothing.fit(holed).n_leaves_ == 1
     assert nothing.partial_fit(holed).n_leaves_ == 1
-    with pytest.raises(ValueError, match="only for a sample of which values are missing"):
+    with pytest.raises(ValueError, match="NaN is for samples with missing values only"):
         nothing.fit(points)
 
 

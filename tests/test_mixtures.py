@@ -232,6 +232,8 @@ def test_numbers_of_scikit_learns_own_class(covariance_type):
     theirs = GaussianMixture(3, covariance_type=covariance_type)
     for name in ("weights_", "means_", "covariances_", "precisions_"):
         setattr(theirs, name, getattr(model, name))
+    root = np.sqrt if covariance_type == "diag" else np.linalg.cholesky
+    theirs.precisions_cholesky_ = root(model.precisions_)
     assert model.score(points) == pytest.approx(theirs.score(points))
     assert model.aic(points) == pytest.approx(theirs.aic(points))
     assert model.bic(points) == pytest.approx(theirs.bic(points))

@@ -147,7 +147,7 @@ class INFEX(ExemplarMixture):
         pool, weights, _ = self._pool
         known = checked_exemplars(self.init, points.shape[1], "init")
         self._solve(pool, np.maximum(weights, self._threshold), known if first else self.exemplars_)
-        self.labels_ = self.predict(points)
+        self.labels_ = self.predict(X)
         return self
 
     def _gather(self, points: FloatArray, weights: FloatArray, *, first: bool) -> None:

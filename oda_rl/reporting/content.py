@@ -2,11 +2,14 @@
 
 import hashlib
 import re
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from html import unescape
+from html import escape, unescape
+from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
+from string import Template
 from typing import Any, cast
 
 import numpy as np
@@ -366,10 +369,34 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     return Verdict(report.card, tuple(faults), tuple(remarks))
 
 
+def frame_of(report: Report) -> tuple[str, str]:
+    """Return the page up to the end of its card, which its data makes, and after its data."""
+    script, template = page_part("script.js"), page_part("page.html")
+    digest = b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    head = Template(template.partition("$rule")[0]).substitute(
+        title=escape(report.title),
+        policy=f"sha256-{digest}",
+        style=page_part("style.css"),
+        card=_card(report),
+    )
+    return head, template.partition("$report")[2].replace("$script", script)
+
+
+def _card(report: Report) -> str:
+    keys = {"return": " id=score", "digest of the policy": " id=digest", "made by*": " id=command"}
+    return "\n".join(
+        f"<div><dt>{escape(name)}</dt><dd{keys.get(name, '')}>{escape(text)}</dd></div>"
+        for name, text in report.card.items()
+    )
+
+
+def page_part(name: str) -> str:
+    """Read a file of this folder."""
+    return files("oda_rl.reporting").joinpath(name).read_text(encoding="utf-8")
+
+
 def _false_parts(text: str, after: str, report: Report) -> list[str]:
     """Return what is false of a page: its first line that its data does not make, or styles."""
-    from oda_rl.reporting.page import frame_of
-
     head, tail = frame_of(report)
     if not text.startswith(head):
         pairs = zip_longest(text.split("\n"), head.split("\n"), fillvalue="")

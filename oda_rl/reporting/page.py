@@ -3,10 +3,7 @@
 import io
 import json
 import re
-from base64 import b64encode
-from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -17,7 +14,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.policies.explaining import overview, value_text
 from oda_rl.files.archive import write_text
 from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, plot_episode, shown_components
-from oda_rl.reporting.content import Report
+from oda_rl.reporting.content import Report, frame_of, page_part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,19 +159,6 @@ def write_page(agent: "Agent", report: Report, out: Path) -> Path:
     return out
 
 
-def frame_of(report: Report) -> tuple[str, str]:
-    """Return the page up to the end of its card, which its data makes, and after its data."""
-    script, template = _part("script.js"), _part("page.html")
-    digest = b64encode(sha256(script.encode("utf-8")).digest()).decode("ascii")
-    head = Template(template.partition("$rule")[0]).substitute(
-        title=escape(report.title),
-        policy=f"sha256-{digest}",
-        style=_part("style.css"),
-        card=_card(report),
-    )
-    return head, template.partition("$report")[2].replace("$script", script)
-
-
 def page_of(agent: "Agent", report: Report) -> str:
     """Return the HTML that :func:`write_page` writes."""
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
@@ -185,17 +169,9 @@ def page_of(agent: "Agent", report: Report) -> str:
         for name, axes in drawn.items()
     ]
     head, tail = frame_of(report)
-    middle = _part("page.html").partition("$rule")[2].partition("$report")[0]
+    middle = page_part("page.html").partition("$rule")[2].partition("$report")[0]
     said = Template(middle).substitute(cells=_cells(agent, report), figures="\n".join(figures))
     return "".join([head, _rule(agent), said, _in_script(report), tail])
-
-
-def _card(report: Report) -> str:
-    keys = {"return": " id=score", "digest of the policy": " id=digest", "made by*": " id=command"}
-    return "\n".join(
-        f"<div><dt>{escape(name)}</dt><dd{keys.get(name, '')}>{escape(text)}</dd></div>"
-        for name, text in report.card.items()
-    )
 
 
 def _rule(agent: "Agent") -> str:
@@ -227,7 +203,3 @@ def _in_script(report: Report) -> str:
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
-
-
-def _part(name: str) -> str:
-    return files("oda_rl.reporting").joinpath(name).read_text(encoding="utf-8")
