@@ -605,10 +605,14 @@ class OnlineEngine(Engine):
         n = self.n_cells
         m = n - len(gone)
         self._copy_cells(np.setdiff1d(np.arange(m, n), gone), gone[gone < m])
-        for rows in self._rows:
-            rows[m:n] = 0.0
-        self.traces[:, m:n, cells.LAST] = -1.0
+        self._clear(m, n)
         self.live.head[N_CELLS] = m
+
+    def _clear(self, start: int, stop: int) -> None:
+        """Leave nothing of cells that are no more: new ones take their numbers."""
+        for rows in self._rows:
+            rows[start:stop] = 0.0
+        self.traces[:, start:stop, cells.LAST] = -1.0
 
     def _copy_cells(self, sources: IntArray, targets: IntArray) -> None:
         for rows in self._rows:
@@ -660,6 +664,7 @@ class OnlineEngine(Engine):
         traces[:, :, cells.LAST] = self.traces[:, ancestors, cells.LAST]
         self.traces[:, :n] = traces
         live.places[:, :n] = codevectors.T
+        self._clear(n, old)
         live.head[:] = n, self._fixed_temperature(codevectors)
 
     def _fixed_temperature(self, codevectors: FloatArray) -> float:

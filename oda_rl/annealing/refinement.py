@@ -287,7 +287,9 @@ def _refine_all(
     """:func:`refine` with more points than codevectors, and memory for all bounds."""
     n_cells = len(codevectors)
     breath = math.ceil(n_cells / _BREATH)
-    cells = _open(points, weights, codevectors, breath, True)
+    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
+    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
+    cells = _open(points / scale, weights, codevectors / scale, breath, True)
     before = _assign(cells, n_cells)
     _centre(cells)
     _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
@@ -311,7 +313,7 @@ def _refine_all(
     _centre(cells)  # without the rounding errors of many small steps
     if _exchange(cells, 0) >= before:
         return codevectors.copy()
-    return np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
+    return scale * np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
 
 
 def refine(
