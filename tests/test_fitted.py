@@ -107,7 +107,7 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
             played[id(in_force)].append(agent.episodes.rows[-1, 0])
             policies[id(in_force)] = in_force  # keeps the identity from being used again
         core = agent._engine
-        chosen = core._confirming or core._fixed
+        chosen = core._confirming or core._constant
         in_force = chosen.policy if chosen else agent.newest
         epsilon = core.epsilon
         delivered.append(agent.policy)
@@ -167,7 +167,7 @@ def test_constant_actions_compete(n_envs, tmp_path):
     constants = {one.action: one for one in agent._engine.records if one.constant}
     assert constants[1].mean == 10.0
     assert constants[0].mean == constants[2].mean == -10.0
-    assert constants[0].n <= max(2, n_envs)  # it could not be the best
+    assert constants[0].n <= 2  # it could not be the best
     assert agent._engine._tried <= 0.05 * 3000 + 10
     assert agent.evaluate(5, env=make(), seed=1).tolist() == [10.0] * 5
     agent.save(tmp_path / "a.zip")

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -354,29 +353,17 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
 def test_without_trust_real_returns_decide_between_values_and_rules():
     agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
     fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)
-    fitted.learn(10)
-    rng = np.random.default_rng(0)
-    rule = Candidate(rng.normal(size=(3, 5)), np.eye(2)[[0, 1, 0], :, None])
+    rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
     for total in (90.0, 100.0, 110.0):
         rule.note(np.zeros(4), total, 100, True, 100)
-    recorded = fallback._recorded(agent._engine, rule)
+    agent._engine.rules.candidates = [rule]
     for total, kind in ((80.0, RulePolicy), (150.0, CellPolicy)):
-        values = Record(fitted.newest)
+        record = Record(fitted.policy)
         for noise in (-10.0, 0.0, 10.0):
-            values.add(total + noise)
-        fitted._engine.records = [recorded, values]
+            record.add(total + noise)
+        fitted._engine.records = [record]
         assert type(agent.policy) is kind
         assert ("values in" in agent.rules()) == (kind is CellPolicy)
-    # The fitted agent plays it as the rule decides, again while it could be the best.
-    points = rng.normal(size=(200, 4))
-    delivered = agent._engine.rules.delivered(rule)
-    np.testing.assert_array_equal(recorded.policy.act(points), delivered.act(points))
-    unplayed = replace(recorded, n=0, mean=0.0, m2=0.0)
-    fitted._engine.records = [unplayed, recorded, *(Record(values.policy, 3, 80.0) for _ in "12")]
-    fitted._engine.state.steps = 10**6
-    fitted._engine.records += [fitted._engine._always(action) for action in (0, 1)]
-    assert fitted._engine._next_fixed() is unplayed
-    assert fitted._engine.policy is recorded.policy
 
 
 @pytest.mark.parametrize("short", [0.0, 200.0])
@@ -396,12 +383,12 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
         agent.learn(8000, callback=lambda one: told.append(one.num_timesteps))
     assert agent.distrust == "it is a test"
     taken = agent.num_timesteps
-    assert 6500 < taken <= 8000  # a race that is decided leaves the rest of its steps
+    assert 7600 < taken <= 8000  # a race that is decided leaves the rest of its steps
     assert told == sorted(told)
     assert isinstance(agent.policy, RulePolicy)
     assert agent.n_cells <= 16
     fitted = agent._real.fitted
-    assert 4800 <= fitted.num_timesteps < taken  # those of the model, and further ones
+    assert 4800 <= fitted.num_timesteps < 7600  # those of the model, and further ones
     agent.save(tmp_path / "agent.zip")
     again = ModelAgent.load(tmp_path / "agent.zip", "CartPole-v1")
     np.testing.assert_array_equal(again.policy.scores, agent.policy.scores)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from oda_rl.agents.model.agent import ModelAgent
+from oda_rl.agents.model.engine import seen_again
 from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.model.tables import (
@@ -202,7 +203,7 @@ def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> 
     memory = Memory(2, 2)
     for k in range(50):
         memory.append(rng.random(2), [1, 0], 0.0, rng.random(2), False, k == 0)
-    assert not predicts(memory.present, memory.present_first, rng)
+    assert seen_again(memory) == 0.0
     engine = ModelAgent("CartPole-v1", seed=0)._engine
     assert engine.planner is engine.rules
 

@@ -18,7 +18,7 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.cells import Experience
-from oda_rl.agents.policies.cells import HARD, CellPolicy
+from oda_rl.agents.policies.cells import CellPolicy
 
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
 _DROPPED = 10  # policies, the worst, when there are too many
@@ -74,18 +74,13 @@ class Record:
         return self.action >= 0
 
     @property
-    def fixed(self) -> bool:
-        """Whether no fit has made it: a constant action, or a rule."""
-        return self.constant or self.policy.width == HARD
-
-    @property
     def returns(self) -> Returns:
         """Number of episodes, and their mean."""
         return Returns(self.n, self.mean)
 
     def lower_bound(self, spread: float) -> float:
-        """Mean return minus its standard error; huge before the first episode."""
-        return self.mean - (spread / math.sqrt(self.n) if self.n else math.copysign(1e300, spread))
+        """Mean return minus its standard error."""
+        return self.mean - spread / math.sqrt(self.n)
 
 
 def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:

@@ -54,7 +54,6 @@ _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 _CONFIRMING = 0.5  # as many steps as before a refit
 _TOO_NEW = 3  # latest policies, which are not confirmed
 _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
-_RULES_SHARE = 0.2  # of the steps, where rules compete, too
 _STALE = 10  # fits after which an environment gives up an old policy
 _NEVER = 2**62  # steps
 _FIRST_ROWS = 256  # of each of several environments
@@ -73,9 +72,9 @@ SCHEMA: dict[str, Member] = {
     "latest": whole("", "[-1, records)"),
     "confirming": whole("", "[-1, records)"),
     "confirmed": whole(),
-    "fixed": whole("", "[-1, records)"),
+    "constant": whole("", "[-1, actions)"),
     "tried": whole(),
-    "record_n": whole("records"),
+    "record_n": whole("records", "[1, inf)"),
     "record_mean": real("records"),
     "record_m2": real("records", "[0, inf)"),
     "record_action": whole("records", "[-1, actions)"),
@@ -175,7 +174,7 @@ class FittedEngine(Engine):
         self._uninterrupted = True  # the running episode has been played with one policy
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
-        self._fixed: Record | None = None  # a constant action or a rule, for the present episode
+        self._constant: Record | None = None  # plays one action for the present episode
         self._tried = 0  # steps spent on that
         self._under_review: Returns | None = None  # a record's, before it is played again
         self._forgotten = 0  # steps that were taken before all that is remembered
@@ -199,7 +198,7 @@ class FittedEngine(Engine):
 
     @property
     def epsilon(self) -> float:
-        return 0.0 if self._confirming or self._fixed else self.exploration.epsilon
+        return 0.0 if self._confirming or self._constant else self.exploration.epsilon
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -216,7 +215,7 @@ class FittedEngine(Engine):
     def begin_episode(self) -> None:
         """Abandon running episodes; their steps stay in the memory."""
         self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._uninterrupted, self._fixed = True, None
+        self._uninterrupted, self._constant = True, None
         self._open()
         self.leave_envs()
 
@@ -254,22 +253,20 @@ class FittedEngine(Engine):
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
         self.exploration.add(total, length, playing.scheme)
-        record = playing.record
+        record, max_records = playing.record, self.config.kept_policies
         if record is None:
             return
-        if record.fixed:
+        if record.constant:
             self._tried += length
+            if record not in self.records:
+                self.records = [record, *self.records]
         elif record not in self.records:
-            self.admit(record)
+            constants = [one for one in self.records if one.constant]
+            others = [*(one for one in self.records if not one.constant), record]
+            if len(others) > max_records:
+                others = changes.without_worst(others, max_records, self._spread())
+            self.records = [*constants, *others]
         record.add(total)
-
-    def admit(self, record: Record) -> None:
-        """Let a policy compete; drop the worst ones if there are too many."""
-        constants = [one for one in self.records if one.constant]
-        others = [*(one for one in self.records if not one.constant), record]
-        if len(others) > self.config.kept_policies:
-            others = changes.without_worst(others, self.config.kept_policies, self._spread())
-        self.records = [*constants, *others]
 
     def _spread(self) -> float:
         return changes.spread_of(self.records, self.exploration.returns)
@@ -443,7 +440,7 @@ class FittedEngine(Engine):
         n_episodes, n_steps = self.memory.forget(kept, self.env_state)
         self.exploration.forget_all_but(n_episodes)
         self.records, self._confirming, self._confirmed = [], None, 0
-        self._fixed, self._tried = None, 0
+        self._constant, self._tried = None, 0
         self.metric, self._novelty, self._placed = None, None, None
         self._values = None
         self._forgotten = self.state.steps - n_steps
@@ -496,7 +493,7 @@ class FittedEngine(Engine):
 
     def _install(self, found: Fit) -> None:
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
-        self._latest, self._fixed = Record(self.newest), None
+        self._latest, self._constant = Record(self.newest), None
         self._uninterrupted = self.env_state.episode_length == 0
         self.env_state.held = 0
         self._explore_on(anew=False)
@@ -532,28 +529,26 @@ class FittedEngine(Engine):
     # What is played.
 
     def _draw_scheme(self) -> None:
-        self._fixed = None
+        self._constant = None
         drawn = self.exploration.scheme != exploration.NONE
         if self._confirming is None and (drawn or self.exploration.epsilon < 1.0):
             if drawn:
                 self._explore_on(anew=True)
-            self._fixed = self._next_fixed()
+            self._constant = self._next_constant()
             self._open()
 
-    def _next_fixed(self) -> Record | None:
-        """Return an action or a rule to play: each once, and while it could be the best."""
-        fixed = [one for one in self.records if one.fixed]
-        known = [one.action for one in fixed if one.constant]
-        share = _CONSTANT_SHARE if len(known) == len(fixed) else _RULES_SHARE
-        n, mean_length = self.interface.n_actions, self.exploration.mean_length
-        if self._tried + mean_length > share * self._steps or not self.records:
+    def _next_constant(self) -> Record | None:
+        """Return a policy of one action to play: each once, and while it could be the best."""
+        budget, n = _CONSTANT_SHARE * self._steps, self.interface.n_actions
+        if self._tried + self.exploration.mean_length > budget or not self.records:
             return None
-        actions = np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist()
-        new = [self._always(action) for action in actions if action not in known]
-        self.records = [*new, *self.records]
+        known = {one.action: one for one in self.records if one.constant}
+        for action in np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist():
+            if action not in known:
+                return self._always(action)
         spread = self._spread()
         best = changes.best_of(self.records, spread)
-        rival = max([*new, *fixed], key=lambda one: one.lower_bound(-spread))
+        rival = max(known.values(), key=lambda one: one.lower_bound(-spread))
         hopeful = rival.lower_bound(-spread) > best.lower_bound(spread)
         return rival if hopeful and rival is not best else None
 
@@ -573,7 +568,7 @@ class FittedEngine(Engine):
         return np.asarray(rows[rows[:, MARK] == GOES_ON, REWARD])
 
     def _open(self) -> None:
-        chosen = self._confirming or self._fixed or self._latest
+        chosen = self._confirming or self._constant or self._latest
         # While all decisions are random, a return says nothing about the policy.
         record, policy = chosen if self.epsilon < 1.0 else None, chosen.policy
         scheme = self.exploration.scheme if chosen is self._latest else exploration.NONE
@@ -613,7 +608,7 @@ class FittedEngine(Engine):
             **self.exploration.arrays(),
             "uninterrupted": np.array(self._uninterrupted),
             "confirmed": np.array(self._confirmed),
-            "fixed": np.array(records.index(self._fixed) if self._fixed in records else -1),
+            "constant": np.array(-1 if self._constant is None else self._constant.action),
             "tried": np.array(self._tried),
             "forgotten": np.array(self._forgotten),
             "placed_at": np.array(self._placed_at),
@@ -662,8 +657,10 @@ class FittedEngine(Engine):
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
         for name in ("_confirmed", "_tried", "_forgotten", "_placed_at"):
             setattr(self, name, int(arrays[name[1:]]))
-        fixed = int(arrays["fixed"])
-        self._fixed = self.records[fixed] if fixed >= 0 else None
+        constant = int(arrays["constant"])
+        if constant >= 0:
+            same = (one for one in self.records if one.constant and one.action == constant)
+            self._constant = next(same, None) or self._always(constant)
         self._under_review = None
         if "under_review" in arrays:
             n_episodes, mean = arrays["under_review"].tolist()

@@ -50,12 +50,13 @@ class ModelAgent(Simplifiable, Agent):
     discrete, or distinct observations few, the world is a table of counts instead, and the best
     policy in it is delivered. Some steps re-evaluate the best rule or policy.
 
-    Where the world is not trusted (``agent.world.trust``), or the better rules do not return what
-    is imagined, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns
-    and fits values to all steps, as :class:`FittedQAgent` does, or :class:`CodevectorAgent` for
-    continuous actions. Rules compete with them, and real returns decide. If discrete actions have
-    20,000 steps left in one environment, the best is distilled into a rule of at most 16 cells,
-    which is improved in real episodes (:func:`oda_rl.agents.distill`).
+    Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
+    ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns and
+    continues without a model: it fits values to all steps, as :class:`FittedQAgent` does, or
+    :class:`CodevectorAgent` for continuous actions. If discrete actions have 20,000 steps left in
+    one environment, the values are distilled into a rule of at most 16 cells, which is improved in
+    real episodes (:func:`oda_rl.agents.distill`); otherwise real returns decide between the values
+    and the rules so far.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values. Fresh episodes from common

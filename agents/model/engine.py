@@ -46,6 +46,9 @@ _PLAN = 1024  # event: it is time to learn the world anew
 _MAX_HOLD = 100
 _MAX_IN_A_ROW = 4  # episodes of the best rule before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
+_MAX_STATES = 5000  # of a table
+_MIN_SEEN_AGAIN = 0.5  # a table, if that share of the latest observations has been seen before
+_MAX_NEW = 0.5  # share of distinct observations, with more of which it is no table after all
 _ANEW = 1.5  # growth of the steps after which table and laws are compared again
 
 Played = Candidate | Table | TablePlanner
@@ -311,6 +314,14 @@ class ModelEngine(Engine):
         """Plan over a table where states recur, and counts predict as well as laws."""
         if self.interface.box is not None or self.interface.n_values or self.constrained:
             return
+        if self.planner is self.tables:
+            n = self.tables.n_states
+            recurs = n <= _MAX_NEW * self.memory.n or seen_again(self.memory) >= _MIN_SEEN_AGAIN
+            if n > _MAX_STATES or not recurs:
+                self.planner = self.rules = self._new_rules()
+                return
+        elif seen_again(self.memory) < _MIN_SEEN_AGAIN:
+            return
         if self.memory.n < _ANEW * self._compared:
             return
         self._compared = self.memory.n
@@ -345,7 +356,7 @@ class ModelEngine(Engine):
 
     def constrain(self, policy: RulePolicy) -> None:
         """Go on within a policy's clauses, and from it; drop running episodes."""
-        self._newest = self._next = self.rules.constrain(policy)
+        self._newest = self._next = self.planner.constrain(policy)
         self.begin_episode()
 
     @property
@@ -463,3 +474,11 @@ class ModelEngine(Engine):
             codes = codes if codes[-1].any() else codes[:-1]  # no action has been taken yet
             legal = np.isin(codes, (0.0, 1.0)).all() and (codes.sum(axis=1) == 1.0).all()
         require(legal, "memory_codes has a code of no action")
+
+
+def seen_again(memory: Memory) -> float:
+    """Return the share of the latest half of next observations that had been seen before."""
+    after = memory.transitions.after
+    _, first = np.unique(after, axis=0, return_index=True)
+    half = len(after) // 2
+    return 1.0 - float((first >= half).sum()) / max(len(after) - half, 1)

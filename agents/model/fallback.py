@@ -1,11 +1,10 @@
 """Fallback where a learned world is not trusted: learning goes on in the real environment.
 
 A fitted agent learns there, from the remembered steps and further ones; its actions are codevectors
-where they are continuous. Rules of the learned world compete with its policies by real returns; of
-discrete actions they are played again, and new ones are searched, while one could be the best. If
-discrete actions have many steps left in one environment, what is best is distilled into a rule of a
-few cells, which is climbed, pruned and confirmed in real episodes. Where continuous actions have
-many steps left, one affine rule is climbed instead (``climbing``).
+where they are continuous. If discrete actions have many steps left in one environment, its policy
+is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
+Else real returns decide between its policy and the rules of the learned world. Where continuous
+actions have many steps left, one affine rule is climbed instead (``climbing``).
 """
 
 import math
@@ -30,13 +29,9 @@ from oda_rl.agents.environments.adaptation import WithOptions
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
-from oda_rl.agents.fitted.changes import Record
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.fitted.engine import FittedEngine
-from oda_rl.agents.fitting.cells import N_NEAREST
 from oda_rl.agents.model.climbing import Climb, Episodes
-from oda_rl.agents.model.experience import Candidate
-from oda_rl.agents.policies.cells import HARD, CellPolicy, TablePolicy
+from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
 from oda_rl.agents.worlds.quality import Trust
@@ -52,9 +47,11 @@ _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
-_MIN_REWARD_R2 = 0.8  # with less, values compete with rules
-_MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.1  # standard errors; share of the gain over random play
-_LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
+_MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
+_LEARNING, _MAX_LEARNING = (
+    0.6,
+    250_000,
+)  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before
@@ -73,7 +70,6 @@ class Fallback:
     fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over
     _judged_at: int = 0
     _distrusted: int = 0
-    _best: tuple[CellPolicy, RulePolicy] | None = None  # hard cells, and the rule that they are
 
     def train(
         self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
@@ -106,10 +102,7 @@ class Fallback:
         self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
         trust = _fulfilled(agent._engine)
         if trust:
-            world = agent.world
-            trust, r2 = world.trust, world.report().reward_r2
-            if trust and r2 < _MIN_REWARD_R2:
-                trust = Trust(False, f"R² of rewards is {r2:.2g}")
+            trust = agent.world.trust
         self._distrusted = 0 if trust else self._distrusted + 1
         if self._distrusted < _MAX_DISTRUSTED:
             return False
@@ -140,8 +133,6 @@ class Fallback:
             kind = CodevectorAgent if boxed else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
-            for one in () if boxed else engine.rules.candidates:
-                self.fitted._engine.admit(_recorded(engine, one))
         fitted = self.fitted
         fitted._enter(env)
         place = fitted._require_env()
@@ -154,8 +145,6 @@ class Fallback:
             done = steps
             if own.over:
                 run.schedule(now=True)
-            elif len(episodes) and not boxed:
-                _offer(engine, fitted._engine)
             yield begun + done, episodes
         if done >= total:  # several environments may have made a few more
             return
@@ -222,14 +211,7 @@ class Fallback:
             return self.rule
         if self.fitted is None:
             return engine.policy
-        own, policy = self.fitted._engine, self.fitted.policy
-        if policy.width == HARD:
-            if self._best is None or self._best[0] is not policy:
-                outputs = policy.models[:, 1 + len(policy.origin) :, None]
-                self._best = policy, RulePolicy(-policy.diagram, outputs, policy.codevectors)
-            return self._best[1]
-        if self.fitted.interface.box is None:
-            return policy
+        own = self.fitted._engine
         spread = changes.spread_of(own.records, engine.outcomes.returns)
         bounds = [record.lower_bound(spread) for record in own.records]
         played = [one for one in engine.rules.candidates if one.returns]
@@ -237,7 +219,7 @@ class Fallback:
             float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
         ]
         if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
-            return policy
+            return self.fitted.policy
         return engine.rules.delivered(played[int(np.argmax(others))])
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
@@ -290,68 +272,28 @@ class Fallback:
 
 
 def _fulfilled(engine: "ModelEngine") -> Trust:
-    """Return whether the better rules return about what is imagined from the same starts."""
-    played, outcomes = [one for one in engine.rules.candidates if one.returns], engine.outcomes
-    played.sort(key=lambda one: -float(np.mean(one.returns)))
-    better = played[: (len(played) + 1) // 2]
-    real = np.array([total for one in better for total in one.returns])
-    imagined = np.array([total for one in better for total in one.imagined])
+    """Return whether real episodes return about what is imagined from the same starts."""
+    played, outcomes = engine.rules.candidates, engine.outcomes
+    real = np.array([total for one in played for total in one.returns])
+    imagined = np.array([total for one in played for total in one.imagined])
     if len(real) < _MIN_EPISODES:
         return Trust(True, "few episodes have been played by rules")
     n_random = int(np.searchsorted(np.cumsum(outcomes.lengths), engine.config.random_steps)) + 1
     gain = float(imagined.mean() - np.mean(outcomes.returns[:n_random]))
-    scatter = sum(float(one.surprises.var()) * len(one.surprises) for one in better)
-    noise = scatter / max(len(real) - len(better), 1)
-    wrong = math.sqrt(max(float(((imagined - real) ** 2).mean()) - noise, 0.0))
+    missing = imagined - real
+    error = float(missing.std()) / math.sqrt(len(missing))
     return Trust(
-        wrong <= max(_SURE * math.sqrt(noise / len(real)), _SHORT * gain),
+        bool(missing.mean() <= max(_SURE * error, _SHORT * gain)),
         f"rules return {real.mean():.4g} where {imagined.mean():.4g} is imagined",
     )
 
 
-def _recorded(engine: "ModelEngine", candidate: Candidate) -> Record:
-    """Return a rule as hard cells, with its real returns."""
-    rule = engine.rules.delivered(candidate)
-    d, offsets = rule.codevectors.shape[1], np.zeros((len(rule.scores), rule.scores.shape[1]))
-    models = np.concatenate([offsets, rule.outputs[:, :, 0]], axis=1)
-    policy = CellPolicy(np.zeros(d), -rule.scores, models, HARD, N_NEAREST, rule.codevectors)
-    record = Record(policy)
-    for total in candidate.returns:
-        record.add(total)
-    return record
-
-
-def _offer(engine: "ModelEngine", own: FittedEngine) -> None:
-    """Learn the world anew, if it is time, and let its rule compete while one could be the best."""
-    memory, outcomes, planner = engine.memory, engine.outcomes, engine.rules
-    if engine.state.steps - memory.n < planner.wait(memory.n) or not own.records:
-        return
-    spread = changes.spread_of(own.records, own.exploration.returns)
-    best = changes.best_of(own.records, spread).lower_bound(spread)
-    rules = (one for one in own.records if one.fixed and not one.constant)
-    if max((one.lower_bound(-spread) for one in rules), default=-math.inf) < best:
-        return
-    seen, total, length = own.seen, 0.0, 0
-    going, codes = seen.steps[:, MARK] == GOES_ON, np.eye(engine.interface.n_actions)
-    for i in np.flatnonzero(going)[memory.n :].tolist():
-        action, reward, _ = seen.steps[i, :COMPONENTS].tolist()
-        mark = seen.steps[i + 1, MARK]
-        around = seen.observations[i : i + 2]
-        memory.append(around[0], codes[int(action)], reward, around[1], mark == TERMINAL,
-                      first=length == 0)  # fmt: skip
-        total, length = total + reward, length + 1
-        if mark != GOES_ON:
-            outcomes.append(total, length, mark == TERMINAL)
-            total, length = 0.0, 0
-    candidate = planner.plan(outcomes.comparable)
-    if not any(candidate is one for one in planner.candidates):
-        planner.candidates.append(candidate)
-        own.admit(_recorded(engine, candidate))
-
-
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
-    """Let a fitted agent learn from steps of another agent."""
-    boxed, engine = fitted.interface.box is not None, fitted._engine
+    """Let a fitted agent learn from steps of another agent, unless its actions are others."""
+    boxed = fitted.interface.box is not None
+    if not boxed and seen.codes.shape[1] != fitted.interface.n_actions:
+        return
+    engine = fitted._engine
     for rows in trajectories(seen, first):
         steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
         steps[:-1, REWARD] = seen.rewards[rows]

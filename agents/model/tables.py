@@ -24,6 +24,7 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import TablePolicy
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.learning import Arrays, CodedSteps, learn_world
 from oda_rl.agents.worlds.simulation import predict, without_noise
 from oda_rl.diagram import ordered
@@ -42,7 +43,6 @@ _PART = 10  # or a tenth of an episode has passed
 _STRETCH, _HELD_OUT = 25, 5  # one of five episodes, or stretches of steps, is held out
 _MIN_KNOWN, _MIN_SHARE = 10, 0.5  # held-out steps whose pair has been seen
 _EXACT, _NEARLY = 1e-9, 1e-3  # squared errors in standard deviations
-_MAX_STATES = 5000
 _MIN_VISITS = 10  # steps for each state and action, of a table whose outcomes are random
 
 _SCHEMA: dict[str, Member] = {
@@ -272,9 +272,7 @@ def predicts(
     in its own episode alone. Where a table has been ``counted`` already, its explorer seeks new
     pairs, and fewer need to recur.
     """
-    n, n_states = len(seen.rewards), len(np.unique(seen.before, axis=0))
-    if n_states > _MAX_STATES:
-        return False
+    n = len(seen.rewards)
     episodes = np.cumsum(first, dtype=np.int64)
     pairs = np.column_stack([seen.before, seen.codes.argmax(axis=1)])
     numbers = np.unique(pairs, axis=0, return_inverse=True)[1].ravel()
@@ -294,7 +292,7 @@ def predicts(
         return False
     if exact and (recur or counted):
         return True
-    if n < _MIN_VISITS * n_states * seen.codes.shape[1]:
+    if n < _MIN_VISITS * seen.codes.shape[1] * len(np.unique(seen.before, axis=0)):
         return False
     rest = CodedSteps._make(column[~held] for column in seen)
     world = without_noise(learn_world(rest, -math.inf, False, 1, None, rng).arrays)
@@ -383,6 +381,9 @@ class TablePlanner:
         """Record a real episode that was played with a table from its start to its end."""
         if isinstance(played, Table):
             played.returns.append(outcome[0])
+
+    def constrain(self, policy: RulePolicy) -> None:
+        raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
     def best(self) -> Table:
         return self.candidates[0]

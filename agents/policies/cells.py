@@ -34,8 +34,6 @@ from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoop
 from oda_rl.diagram import assign, assign_batch
 from oda_rl.files.schema import Member, real, whole
 
-HARD = 1e-100  # width with which the nearest cell decides alone, as that of a rule
-
 
 @spliced
 def squared_distances(
