@@ -233,14 +233,8 @@ def in_a_store(rng: np.random.Generator, at: Any, action: int) -> Any:
     return [left + at[1], 18 * action + rng.integers(5)], left - at[0]
 
 
-def in_two_queues(rng: np.random.Generator, at: Any, action: int) -> Any:
-    lengths = [int(min(max(x + rng.integers(-1, 2), 0), 10)) for x in at]
-    return lengths, -abs(at[action] - 5.0)
-
-
 @pytest.mark.parametrize(
-    ("step", "counted"),
-    [(on_a_ring, True), (in_a_queue, True), (in_a_store, False), (in_two_queues, False)],
+    ("step", "counted"), [(on_a_ring, True), (in_a_queue, True), (in_a_store, False)]
 )
 def test_numbers_that_are_quantities_are_no_table(step: Any, counted: bool) -> None:
     assert predicts(log_of(step), np.arange(1000) == 0, np.random.default_rng(0)) == counted

@@ -43,7 +43,6 @@ _PART = 10  # or a tenth of an episode has passed
 _STRETCH, _HELD_OUT = 25, 5  # one of five episodes, or stretches of steps, is held out
 _MIN_KNOWN, _MIN_SHARE = 10, 0.5  # held-out steps whose pair has been seen
 _EXACT, _NEARLY = 1e-9, 1e-3  # squared errors in standard deviations
-_MIN_VISITS = 10  # steps for each state and action, of a table whose outcomes are random
 
 _SCHEMA: dict[str, Member] = {
     "counted": whole("1", "[0, steps]"),
@@ -267,10 +266,9 @@ def predicts(
 ) -> bool:
     """Whether counts predict held-out steps exactly, or as well as laws of motion do.
 
-    Only pairs that have been seen are compared; there must be few enough of them to average random
-    outcomes. ``first``, shape (n,), says whether an episode began with the step: a place may recur
-    in its own episode alone. Where a table has been ``counted`` already, its explorer seeks new
-    pairs, and fewer need to recur.
+    Only pairs that have been seen are compared. ``first``, shape (n,), says whether an episode
+    began with the step: a place may recur in its own episode alone. Where a table has been
+    ``counted`` already, its explorer seeks new pairs, and fewer need to recur.
     """
     n = len(seen.rewards)
     episodes = np.cumsum(first, dtype=np.int64)
@@ -292,8 +290,6 @@ def predicts(
         return False
     if exact and (recur or counted):
         return True
-    if n < _MIN_VISITS * seen.codes.shape[1] * len(np.unique(seen.before, axis=0)):
-        return False
     rest = CodedSteps._make(column[~held] for column in seen)
     world = without_noise(learn_world(rest, -math.inf, False, 1, None, rng).arrays)
     after, rewards = predict(world, seen.before[rows], seen.codes[rows])[:2]
