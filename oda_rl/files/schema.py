@@ -163,9 +163,9 @@ def real(shape: str = "", span: str = FINITE, *, optional: bool = False) -> Memb
     return Member(float, shape, span, optional)
 
 
-def whole(shape: str = "", span: str = COUNT, *, optional: bool = False) -> Member:
+def whole(shape: str = "", span: str = COUNT) -> Member:
     """Declare integers."""
-    return Member(int, shape, span, optional)
+    return Member(int, shape, span)
 
 
 def whole_floats(shape: str, span: str) -> Member:
@@ -173,9 +173,9 @@ def whole_floats(shape: str, span: str) -> Member:
     return Member(float, shape, span, whole=True)
 
 
-def flags(shape: str = "", *, optional: bool = False) -> Member:
+def flags(shape: str = "") -> Member:
     """Declare booleans."""
-    return Member(bool, shape, optional=optional)
+    return Member(bool, shape)
 
 
 def check(arrays: Mapping[str, npt.NDArray[Any]], schema: Schema, sizes: Sizes) -> None:
@@ -308,13 +308,9 @@ HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""
 
 
+@cache
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return the schema of a class; an estimator's includes its parameters."""
-    return _schema_of(kind)
-
-
-@cache
-def _schema_of(kind: Any) -> Mapping[str, Any]:
     if hasattr(kind, "SCHEMA"):
         return dict(kind.SCHEMA)
     if not hasattr(kind, "_LEARNED"):

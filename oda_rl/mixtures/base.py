@@ -143,14 +143,12 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             noise = np.einsum("nu,nuj->nj", noise, axes[labels])
         return self.means_[labels] + self._units * noise, labels
 
-    def aic(self, X: npt.ArrayLike) -> float:
-        """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
-        return 2.0 * (self._n_parameters() - self._total(X)[0])
-
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""
         total, n = self._total(X)
-        return self._n_parameters() * math.log(n) - 2.0 * total
+        k, d = self._mixture.means.shape
+        shapes = {"diag": k * d, "full": k * d * (d + 1) // 2, "tied_spherical": 1}
+        return (k - 1 + k * d + shapes[self.covariance_type]) * math.log(n) - 2.0 * total
 
     def _total(self, X: npt.ArrayLike) -> tuple[float, int]:
         """Log-likelihood of all samples, and their number."""
@@ -181,11 +179,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             features = points.shape[1] - float(missing[order].sum(axis=1).mean())
             volume = self._volume(points[order], None)
         return total / len(order) - 0.5 * features * math.log(2.0 * math.pi) - volume
-
-    def _n_parameters(self) -> int:
-        n, d = self._mixture.means.shape
-        shapes: dict[str, int] = {"diag": n * d, "full": n * d * (d + 1) // 2, "tied_spherical": 1}
-        return int(n - 1 + n * d + shapes[self.covariance_type])
 
     def _covariances(self, units: FloatArray, *, inverse: bool) -> FloatArray:
         """Precisions or their inverses, in other units of length."""
