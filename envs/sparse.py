@@ -230,7 +230,6 @@ class DoorKey(_OnGrid):
         return place[0] in (1, 3) and 1 <= place[1] <= 3 and place != self._key
 
     def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one of the seven actions."""
         dx, dy = ((1, 0), (0, 1), (-1, 0), (0, -1))[self._direction]
         front = (self._at[0] + dx, self._at[1] + dy)
         self._steps += 1

@@ -118,7 +118,6 @@ class State:
                 )
 
     def assign(self, values: Mapping[str, float]) -> None:
-        """Set several fields."""
         for name, value in values.items():
             setattr(self, name, value)
 

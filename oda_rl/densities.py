@@ -193,7 +193,6 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
     }
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self._LEARNED), where):
             n = sizes["C"]
             check_labels(self.classes_, n, f"{where}.classes_")
@@ -314,7 +313,6 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
     }
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self._LEARNED), where):
             _check_density(self.density_, sizes["d"], f"{where}.density_")
 

@@ -217,7 +217,6 @@ class Memory:
         }
 
     def restore(self, state: Mapping[str, Observations]) -> None:
-        """Restore the arrays that :meth:`state` returned."""
         n = len(state["observations"])
         self._resize(max(_FIRST_CAPACITY, n + n // 2), state["observations"], state["steps"])
         self._keys = np.array(state["keys"])

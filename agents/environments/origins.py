@@ -85,7 +85,6 @@ class Layer:
     """Its class, or what makes it; None if it was read from a file."""
 
     def wrap(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
-        """Wrap an environment."""
         kind = self.kind
         if kind is None:
             assert self.entry_point is not None

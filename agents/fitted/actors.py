@@ -37,7 +37,6 @@ class Stage:
     config: FittedQConfig
 
     def make_engine(self) -> FittedEngine:
-        """Make an engine."""
         return self.kind(self.interface, self.config, *(np.random.default_rng(0) for _ in range(3)))
 
     def set_up(self) -> tuple[gym.Env[Any, Any], FittedEngine]:

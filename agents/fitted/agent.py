@@ -273,7 +273,6 @@ class FittedQAgent(Simplifiable, Agent):
 
     @property
     def extent(self) -> Extent:
-        """Range of the observations in the memory."""
         seen = self._observations
         centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
         return Extent(centre, np.abs(seen - centre).max(axis=0))

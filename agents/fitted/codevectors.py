@@ -107,12 +107,10 @@ class CodevectorEngine(FittedEngine):
         return TakenActions(actions, self._common)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
         own = {"common_codevectors": self._common, "performed": self._performed}
         return {**super().state_arrays(), **own}
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned, or raise InvalidFileError."""
         sizes = {"A": self.interface.n_actions, "p": self.interface.n_components}
         check({name: arrays[name] for name in SCHEMA if name in arrays}, SCHEMA, sizes)
         self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
@@ -156,7 +154,6 @@ class CodevectorAgent(FittedQAgent):
 
     @property
     def policy(self) -> CodevectorPolicy:
-        """The delivered policy."""
         policy = super().policy
         assert isinstance(policy, CodevectorPolicy)
         return policy

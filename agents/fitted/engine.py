@@ -327,7 +327,6 @@ class FittedEngine(Engine):
         return self._playing
 
     def credit(self, env: int, episode_return: float, length: int) -> None:
-        """Note an episode of an environment."""
         self._credit(episode_return, length, self._several.playing[env])
 
     def _replace_stale(self) -> None:

@@ -113,7 +113,6 @@ class Exploration:
         return SCHEMES[self.scheme].longest_hold
 
     def add(self, episode_return: float, length: int, scheme: int) -> None:
-        """Note an episode."""
         self.returns = [*self.returns[1 - MAX_RETURNS :], episode_return]
         self.schemes = [*self.schemes[1 - MAX_RETURNS :], scheme]
         self.lengths = [*self.lengths[1 - MAX_LENGTHS :], length]
@@ -166,7 +165,6 @@ class Exploration:
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over the arrays of a file."""
         self.epsilon, self.scheme = float(arrays["epsilon"]), int(arrays["scheme"])
         self.returns, self.lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
         self.schemes = arrays["explored"].tolist()

@@ -324,7 +324,6 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def extent(self) -> Extent:
-        """Centre and reach of the observations."""
         seen = self._seen
         centre = seen[-2000:].mean(axis=0)
         return Extent(centre, np.abs(seen - centre).max(axis=0))

@@ -143,7 +143,6 @@ class Climb:
 
     @property
     def rule(self) -> RulePolicy:
-        """The present rule."""
         return self._rule(self.output)
 
     @property
@@ -320,7 +319,6 @@ class Climb:
         self.moments[1] += change**2 * before * n / self.n_observed
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return arrays for a file."""
         return {name: np.array(getattr(self, name)) for name in SCHEMA}
 
     @classmethod

@@ -108,7 +108,6 @@ class Memory:
         return {**fields, "since": np.array([self.since])}
 
     def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore what :meth:`state` returned."""
         self.n, self.since = len(state["rewards"]), int(state["since"][0])
         for name in self._FIELDS:
             missing = max(_FIRST_CAPACITY - self.n, 0)
@@ -169,11 +168,9 @@ class Outcomes:
         return [total for total, length, over in episodes if over or length >= horizon]
 
     def to_arrays(self) -> Arrays:
-        """Return arrays for a file."""
         return _columns(self)
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Restore what :meth:`to_arrays` returned."""
         for outcome in zip(*(arrays[name].tolist() for name in OUTCOMES), strict=True):
             self.append(*outcome)
 
@@ -239,7 +236,6 @@ class Candidate:
             setattr(self, name, list(compress(getattr(self, name), kept)))
 
     def to_arrays(self) -> Arrays:
-        """Return arrays for a file."""
         return {
             "scores": self.scores,
             "outputs": self.outputs,

@@ -123,7 +123,6 @@ def _source(flags: Iterable[str], tables: Iterable[str]) -> str:
 
 
 def _actions(export: Export) -> dict[str, Any]:
-    """Return the constants about actions."""
     constants: dict[str, Any] = {"ACTIONS": len(export.action_names)}
     if export.box is not None:
         return constants | {"COMPONENTS": len(export.box.low)}

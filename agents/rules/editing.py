@@ -320,7 +320,6 @@ class Editor:
         return int(action)
 
     def _output(self, do: Any) -> FloatArray:
-        """Encode an action as an output of the rule."""
         _, n, width = self._policy.outputs.shape
         if width == 1:
             return np.eye(n)[:, self._action(do)][:, None]

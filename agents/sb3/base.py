@@ -283,7 +283,6 @@ class Algorithm(BaseAlgorithm):
         return float(getattr(self.agent.config, "gamma", 1.0))
 
     def dump_logs(self) -> None:
-        """Write an entry of the log."""
         seconds = max((time.time_ns() - self.start_time) / 1e9, sys.float_info.epsilon)
         steps = self.num_timesteps - self._num_timesteps_at_start
         if self.ep_info_buffer:

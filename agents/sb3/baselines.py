@@ -74,12 +74,10 @@ class Baseline:
         return sum(int(parameter.numel()) for parameter in network.parameters())
 
     def save_policy(self, folder: Path) -> Path:
-        """Write the policy."""
         self.model.policy.save(folder / "policy")
         return folder / "policy"
 
     def save(self, folder: Path) -> Path:
-        """Write the model."""
         self.model.save(folder / "model.zip")
         return folder / "model.zip"
 

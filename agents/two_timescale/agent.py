@@ -286,12 +286,10 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def recent(self) -> FloatArray:
-        """The latest observations, shape (n, d)."""
         return self._engine.observations
 
     @property
     def extent(self) -> Extent:
-        """Where the latest observations were."""
         latest = self._engine.observations
         centre = latest.mean(axis=0)
         return Extent(centre, np.abs(latest - centre).max(axis=0))

@@ -122,7 +122,6 @@ class Contest(State):
         return self.bold.mean >= self.timid.mean - cost
 
     def note_learning(self, episode_return: float, bold: bool) -> None:
-        """Note the return of an episode of learning."""
         (self.bold if bold else self.timid).note(episode_return, BOLD_MEMORY)
         self.learning.note(episode_return, RETURN_MEMORY)
 
@@ -237,7 +236,6 @@ class Contest(State):
         self.end(steps)
 
     def end(self, steps: int) -> None:
-        """End the trial."""
         self.previous, self.kind, self.last_trial = self.kind, NONE, steps
 
     def _count_steps(self, length: int) -> None:

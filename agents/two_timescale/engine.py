@@ -151,7 +151,6 @@ class OnlineEngine(Engine):
         self._open()
 
     def _make_envs(self, count: int) -> None:
-        """Make the named state of new environments."""
         self.raw, self._env_states = with_env_states(ql.OnlineState, count)
         self.state = ql.OnlineState(self.raw)
         self._raw_running = np.zeros(count * ql.Running.size, dtype=np.uint8)
@@ -238,17 +237,14 @@ class OnlineEngine(Engine):
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
-        """The arrays that the rule opens in a compiled loop."""
         return self._views
 
     @property
     def env_states(self) -> list[EnvState]:
-        """State of each environment."""
         return self._env_states
 
     @property
     def n_envs(self) -> int:
-        """Number of environments learned from at once."""
         return len(self.points)
 
     def set_n_envs(self, count: int) -> None:
@@ -263,12 +259,10 @@ class OnlineEngine(Engine):
             running.trial = 0
 
     def leave_envs(self) -> None:
-        """Go back to learning along one trajectory."""
         if self.n_envs > 1:
             self.set_n_envs(1)
 
     def begin_episode(self) -> None:
-        """Forget episodes that were not finished."""
         for env_state, running in zip(self.env_states, self.running, strict=True):
             env_state.episode_return, env_state.episode_length = 0.0, 0
             running.planned = False
@@ -306,7 +300,6 @@ class OnlineEngine(Engine):
 
     @property
     def epsilon(self) -> float:
-        """Present probability of a random decision."""
         return float(plain(ql.epsilon_of)(self.state))
 
     @property
@@ -419,7 +412,6 @@ class OnlineEngine(Engine):
         self.contest.version += 1
 
     def _copy(self, target: int, source: int) -> None:
-        """Copy a policy."""
         for array in (self.places, self.models, self.frames, self.heads):
             array[target] = array[source]
 
@@ -701,7 +693,6 @@ class OnlineEngine(Engine):
         }
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays that have to be saved, the history apart."""
         placed = {} if self.partition is None else self.partition.state()
         return {
             **self._saved,
@@ -715,7 +706,6 @@ class OnlineEngine(Engine):
         }
 
     def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Take over what :meth:`state_arrays` returned."""
         own = {name: arrays[name] for name in arrays if not name.startswith("partition_")}
         self._check(own)
         placed = within(arrays, "partition_")

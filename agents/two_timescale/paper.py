@@ -115,7 +115,6 @@ class Annealed:
         self._level[:] = n, temperature, 0
 
     def state(self) -> Mapping[str, Array]:
-        """Return all that has to be saved."""
         return {"placed": self._placed, "masses": self._masses, "level": self._level}
 
     def restore(self, state: Mapping[str, Array]) -> None:

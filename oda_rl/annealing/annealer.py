@@ -220,7 +220,6 @@ class Distribution:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self._shown)
 
     @property
@@ -445,7 +444,6 @@ class Annealer:
                 self._end_level(data)
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         n_classes, d = len(self.class_weights), self.n_features
         require(d == sizes["d"], f"{where}.n_features is {d}: it must be {sizes['d']}")
         require(sizes["D"] >= d and sizes["opened"] >= d, f"{where} has too few features")

@@ -230,7 +230,6 @@ class BaseODA(TakesSingle, CellEstimator):
         return self._nearest(self._divergence.embed(points))
 
     def _distortion(self) -> float:
-        """Mean divergence from the nearest codevector, above 0."""
         return self._annealer.distortion() or self._annealer.scale or 1.0
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
@@ -287,7 +286,6 @@ class BaseODA(TakesSingle, CellEstimator):
     # Validation.
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         names = ("_annealer", "_codebook", "_low", "_high", "_waiting", "codevectors_", "weights_",
                  "codevector_labels_")  # fmt: skip
         if check_fitted((hasattr(self, name) for name in names), where):
@@ -316,7 +314,6 @@ class BaseODA(TakesSingle, CellEstimator):
     # The codebook.
 
     def _embedded_codevectors(self) -> FloatArray:
-        """Codevectors in the divergence's coordinates, shape (K, d)."""
         return self._codebook.codevectors[:, : self.n_features_in_]
 
     def _nearest(self, points: FloatArray) -> IntArray:
@@ -442,7 +439,6 @@ class BaseODA(TakesSingle, CellEstimator):
     def _begin_stream(
         self, points: FloatArray, classes: IntArray, weights: FloatArray, *, labelled: bool
     ) -> None:
-        """Start from the first samples."""
         n_classes = int(classes.max()) + 1
         current = self._new_annealer(n_classes, self._stream_seed)
         embedded = self._embed_all(current.divergence, points)

@@ -377,7 +377,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
     def _algorithm(self, points: FloatArray) -> str | None:
-        """Return the algorithm of fine-tuning."""
         if self.fine_tuning != "auto":
             return self.fine_tuning
         if resolve(self.divergence).kernel != QUADRATIC:

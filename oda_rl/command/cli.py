@@ -74,7 +74,6 @@ class _Loading(_Command):
     """Import any module that the file names for its environment, and allow any arguments."""
 
     def agent(self) -> Agent:
-        """Load the agent."""
         agent = load_agent(self.run)
         agent.named_by_file = not self.trust_env
         return agent
@@ -98,7 +97,6 @@ class _Playing(_Loading):
 
     @property
     def limits(self) -> Limits:
-        """Limits of playing."""
         return Limits(self.max_steps, self.max_seconds)
 
     def load(self) -> tuple[Agent, int]:

@@ -147,7 +147,6 @@ class TrainFitted:
     """The agent's class."""
 
     def agent(self) -> Agent:
-        """Make the agent."""
         return self.kind(self.env(), **self.common, **vars(self.config))
 
 

@@ -233,7 +233,6 @@ class Survey(NamedTuple):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
         return int(self.counts.sum())
 
     def sample(

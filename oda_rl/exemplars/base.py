@@ -87,7 +87,6 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the attributes of a fitted model are complete."""
         if check_fitted((name in vars(self) for name in self._LEARNED), where):
             right = isinstance(self.certificate_, str)
             require(right, f"{where}.certificate_ is {self.certificate_!r:.80}: it must be text")

@@ -89,7 +89,6 @@ class Graph:
         return self.op("ReduceSumApi11", value, axes=axes, keepdims=1)
 
     def max(self, value: Value, axis: int = 1, keepdims: int = 1) -> Value:
-        """Return the maximum along an axis."""
         return self.op("ReduceMaxApi18", value, axes=[axis], keepdims=keepdims)
 
     def argmin(self, value: Value) -> Value:

@@ -201,7 +201,6 @@ def _checked_members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipf
 
 
 def _array(name: str, content: bytes) -> Array:
-    """Return the array in a member."""
     entry = io.BytesIO(content)
     version = np.lib.format.read_magic(entry)
     require(version == (1, 0), f"{name} has version {version}")

@@ -69,7 +69,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the attributes of a fitted model are complete."""
         first = [name for name in self._LEARNED if name[-1] != "_" or name == "n_iter_"]
         check_fitted((name in vars(self) for name in first), where)
 
@@ -204,7 +203,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return _FULL_SHARE if self.covariance_type == "full" else _SHARE, None
 
     def _spherical(self) -> bool:
-        """Whether covariances are always spherical."""
         return self.covariance_type == "tied_spherical"
 
     def _validated(self, X: npt.ArrayLike, *, reset: bool) -> Array:
@@ -217,7 +215,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return observed(writable(np.asarray(points)))
 
     def _checked(self, X: npt.ArrayLike) -> Array:
-        """Return samples to score."""
         check_is_fitted(self)
         return self._validated(X, reset=False)
 
@@ -256,7 +253,6 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return bounded(points, "X", _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA)
 
     def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
-        """Return samples to fit to, and their weights."""
         points = self._learnable(X, reset=True)
         self._check_many(len(points))
         return weighted(points, fit_weights(self, sample_weight, points))

@@ -134,7 +134,6 @@ class Mixture(NamedTuple):
     """Increase of the errors if this component were removed, shape (K,)."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the members of a file are consistent."""
         width = 1 if self.spherical else sizes["d"]
         require(self.precisions.shape[1] == width, f"{where}.precisions must have {width} columns")
         require(not self.spherical or self.axes is None, f"{where} is spherical: it has no axes")

@@ -183,7 +183,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
         self.n_iter_ = 0
 
     def _first_means(self, data: Weighted, rng: np.random.RandomState) -> Array:
-        """Draw initial means."""
         n = self.n_components
         if self.means_init is not None:
             return self._checked_means(self.means_init, data.points)

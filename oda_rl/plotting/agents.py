@@ -209,7 +209,6 @@ def _information(first: IntArray, second: IntArray) -> float:
 
 
 def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
-    """Explain the picture's marks and plane below it."""
     outside = f" ({beyond} beyond the picture)" if beyond else ""
     marks = "white dots" if n_cells > _MAX_NUMBERED else "numbers"
     caption = f"{marks}: centres of the cells{outside}"

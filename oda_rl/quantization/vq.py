@@ -82,7 +82,6 @@ class VectorQuantizer(
     n_iter_: int
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         check_fitted((name in vars(self) for name in self._LEARNED), where)
 
     @property
@@ -318,7 +317,6 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     }
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError if a file's fields do not fit together."""
         if check_fitted((name in vars(self) for name in self._LEARNED), where):
             check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
             check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")

@@ -214,12 +214,10 @@ class ReportPlayer(Player):
 
     @property
     def policy(self) -> Policy:
-        """The policy."""
         return self._policy
 
     @property
     def epsilon(self) -> float:
-        """0: it never explores."""
         return 0.0
 
     def world(self) -> dict[str, Any] | None:

@@ -123,7 +123,6 @@ class BaseODATree(CellEstimator):
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the attributes in a file are consistent."""
         learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
         require(len(learned) in (0, 3), f"{where} has been fitted by half")
         if learned:
@@ -220,7 +219,6 @@ class BaseODATree(CellEstimator):
         self._tree.grow(self._samples(data.points, data.classes, data.weights))
 
     def _plant(self, n_classes: int, points: FloatArray) -> None:
-        """Make the root."""
         check_columns(self, points)
         plan = Plan(
             divergence=divergences.resolve(self.divergence),
@@ -499,7 +497,6 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
     }
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the attributes in a file are consistent."""
         super()._check_contents(sizes, where)
         if hasattr(self, "_tree"):
             check_classes(self._seen, self.classes_, sizes["tree_classes"])
@@ -624,7 +621,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the attributes in a file are consistent."""
         super()._check_contents(sizes, where)
         models = ("_models", "_recent")
         learned = [name for name in models if hasattr(self, name)]

@@ -301,7 +301,6 @@ class Node:
         return len(self.path)
 
     def child(self, k: int, statistics: Statistics) -> "Node":
-        """Make the node of cell k."""
         return Node((*self.path, k), statistics)
 
 
@@ -331,7 +330,6 @@ class Plan:
         return max(_COLLECTED * self.branching, math.ceil(self.min_samples_split))
 
     def schedule(self) -> Schedule:
-        """Return the schedule of a node's annealing."""
         return Schedule(
             max_codevectors=self.branching,
             min_temperature=_MIN_TEMPERATURE,
