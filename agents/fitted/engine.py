@@ -130,10 +130,6 @@ class RunningEpisodes:
         """Begin a trajectory anew."""
         self.env_states[env].assign({"last_row": -1, "fresh": False, "held": 0})
 
-    def give_no_credit(self) -> None:
-        """Detach all running episodes from the records of policies."""
-        self.playing = [replace(playing, record=None) for playing in self.playing]
-
 
 class FittedEngine(Engine):
     """The arrays of a fitted agent, and its reactions to events of compiled code."""
@@ -443,7 +439,8 @@ class FittedEngine(Engine):
         self.metric, self._novelty, self._placed = None, None, None
         self._values = None
         self._forgotten = self.state.steps - n_steps
-        self._several.give_no_credit()
+        several = self._several  # whose running episodes are of policies that are forgotten
+        several.playing = [replace(playing, record=None) for playing in several.playing]
 
     @property
     def seen(self) -> Experience:

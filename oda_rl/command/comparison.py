@@ -54,8 +54,13 @@ def markdown(comparison: "Comparison") -> str:
     from oda_rl.agents.comparison import headline
 
     first, *lines = headline(comparison)
+    origins = [
+        f"Made by `{origin.command}`, commit {origin.commit or 'unknown'}: "
+        + ", ".join(f"{name} {number}" for name, number in origin.versions.items())
+        for origin in comparison.origins
+    ]
     parts = [f"# {comparison.plan.env_id}", first, "\n".join(f"- {line}" for line in lines),
-             table(comparison), _NOTES.rstrip(), _origins(comparison)]  # fmt: skip
+             table(comparison), _NOTES.rstrip(), "\n".join(origins)]  # fmt: skip
     if comparison.failed:
         failed = "\n".join(f"- {line}" for line in comparison.failed)
         parts.append(f"Failed runs, which count as not solved:\n\n{failed}")
@@ -142,12 +147,3 @@ def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
     right.set_yticklabels([])
     right.set_ylim(left.get_ylim())
     left.set_title(comparison.plan.env_id, loc="left")
-
-
-def _origins(comparison: "Comparison") -> str:
-    """Return a line for each origin of the rows."""
-    return "\n".join(
-        f"Made by `{origin.command}`, commit {origin.commit or 'unknown'}: "
-        + ", ".join(f"{name} {number}" for name, number in origin.versions.items())
-        for origin in comparison.origins
-    )

@@ -53,11 +53,6 @@ class Problem(NamedTuple):
         return value if self.objective == "margin" else float(average(responses, masses))
 
     @property
-    def is_signed(self) -> bool:
-        """Whether prices may have both signs."""
-        return self.objective in ("margin_variance", "mean_variance")
-
-    @property
     def slides(self) -> bool:
         """Whether EM steps move exemplars without ever lowering the objective."""
         return self.objective == "log_likelihood" and self.kernel.name == "gaussian"
@@ -230,7 +225,8 @@ class Search:
             problem.objective, responses[:, used] @ weights[used], problem.penalty,
             self.samples.masses,
         )  # fmt: skip
-        certain = self.certified and problem.kernel.name != "disc" and not problem.is_signed
+        signed = problem.objective in ("margin_variance", "mean_variance")  # prices
+        certain = self.certified and problem.kernel.name != "disc" and not signed
         certificate = "all samples" if certain else "local"
         gap = last.gap + max(last.objective - value, 0.0)
         positions = exemplars[used] + self.samples.origin

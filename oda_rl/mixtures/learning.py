@@ -137,7 +137,9 @@ def _follow_em(
     decay = (first / (first + (progress.shown + later) / n_components)) ** _DECAY
     sizes = np.minimum(batch, n - later)
     steps = -np.expm1(sizes * np.log1p(-rules.rate * decay / n_components))
-    betas = inverse_temperatures(progress, rules, later)
+    # Inverse temperatures rise geometrically from the first value to 1.
+    left = np.maximum(1.0 - (progress.shown + later) / max(rules.tempered * rules.period, 1), 0.0)
+    betas = np.asarray(progress.first_beta**left)
     total = kernels.follow_em(
         points, order, batch, steps, betas, rules.max_precision, mixture, mixture, logs, room
     )
@@ -145,13 +147,6 @@ def _follow_em(
     if betas[0] == 1.0:  # log densities that are not tempered
         progress.loss += total
         progress.losses += n
-
-
-def inverse_temperatures(progress: Progress, rules: Rules, later: IntArray) -> FloatArray:
-    """β after ``later`` more samples: geometric from its first value to 1."""
-    shown = progress.shown + later
-    left = np.maximum(1.0 - shown / max(rules.tempered * rules.period, 1), 0.0)
-    return np.asarray(progress.first_beta**left)
 
 
 def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:

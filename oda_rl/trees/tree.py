@@ -324,11 +324,6 @@ class Plan:
         """Whether ``fit`` refines codebooks at temperature 0."""
         return self.divergence.kernel == QUADRATIC
 
-    @property
-    def n_collected(self) -> int:
-        """Samples that a leaf of a stream collects before it is divided."""
-        return max(_COLLECTED * self.branching, math.ceil(self.min_samples_split))
-
     def schedule(self) -> Schedule:
         return Schedule(
             max_codevectors=self.branching,
@@ -483,8 +478,9 @@ class Tree:
             pending += [(child, samples, own) for child, own in below]  # the next to come
 
     def _room(self, node: Node) -> int:
-        """Return how many samples a leaf of a stream still collects."""
-        return self.plan.n_collected - sum(map(len, node.waiting))
+        """Return how many samples a leaf of a stream still collects before it is divided."""
+        wanted = max(_COLLECTED * self.plan.branching, math.ceil(self.plan.min_samples_split))
+        return wanted - sum(map(len, node.waiting))
 
     def _divide(self, node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
         """Anneal the codebook of a leaf on rows of samples, if it may be divided.
@@ -508,7 +504,8 @@ class Tree:
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
         """Return the cells of a node that have samples, in the order of their first samples."""
-        rng = self._generator(node)
+        # Zeros at the end of a seed have no effect.
+        rng = np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
         data = Distribution(features, np.zeros(len(features), dtype=np.int64), weights, rng)
         schedule = self.plan.schedule()
         current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
@@ -523,10 +520,6 @@ class Tree:
         cells = Cells.of(codevectors, self.plan.divergence)
         used, first = np.unique(cells.nearest(data.points), return_index=True)
         return cells.only(used[np.argsort(first)])
-
-    def _generator(self, node: Node) -> np.random.Generator:
-        # Zeros at the end of a seed have no effect.
-        return np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
 
     def add_classes(self, n: int) -> None:
         """Make room for n more classes."""
