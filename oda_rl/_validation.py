@@ -68,7 +68,7 @@ def finite(estimator: BaseEstimator) -> bool | str:
     return "allow-nan" if missing else True
 
 
-def _validated(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
+def validated_data(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     """Call scikit-learn's ``validate_data``."""
     with np.errstate(over="ignore", invalid="ignore"):  # in sums of infinite values
         checked = validate_data(
@@ -107,7 +107,7 @@ def checked_points(estimator: BaseEstimator, X: Any, *, reset: bool) -> FloatArr
 
     float32 and NaN remain if the estimator takes them.
     """
-    points = _validated(estimator, X, reset=reset, dtype=precisions(estimator))
+    points = validated_data(estimator, X, reset=reset, dtype=precisions(estimator))
     return observed(bounded(np.asarray(points), "X"))
 
 
@@ -128,7 +128,7 @@ def checked_labels(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, Array]:
     """Return X likewise, and y as class labels, shape (n,)."""
-    points, labels = _validated(estimator, X, y=y, reset=reset, dtype=precisions(estimator))
+    points, labels = validated_data(estimator, X, y=y, reset=reset, dtype=precisions(estimator))
     check_classification_targets(labels)
     return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
 
@@ -173,7 +173,7 @@ def checked_targets(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Return X likewise, and y as numbers, shape (n,) or (n, q)."""
-    points, targets = _validated(
+    points, targets = validated_data(
         estimator, X, y=y, reset=reset, dtype=np.float64, y_numeric=True, multi_output=True
     )
     values = bounded(np.asarray(targets, dtype=np.float64), "y")

@@ -111,13 +111,6 @@ def far_below(now: Returns, before: Returns, spread: float) -> bool:
     return before.mean - now.mean > _FAR * spread * math.sqrt(1.0 / now.n + 1.0 / before.n)
 
 
-def ended_in(steps: FloatArray, newest: int) -> int:
-    """Return the number of trajectories that have ended in the newest steps."""
-    going_on = steps[-2 * newest :, MARK] == GOES_ON  # a step has two rows at most
-    begin = int(np.flatnonzero(going_on)[-newest:][0])
-    return int((~going_on[begin:]).sum())
-
-
 class _Steps(NamedTuple):
     """Steps in units in which they are compared."""
 

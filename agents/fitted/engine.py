@@ -415,9 +415,10 @@ class FittedEngine(Engine):
 
     def _suspicious(self, best: Record, spread: float) -> bool:
         """Whether the latest returns are far below the best, and new steps contradict old ones."""
-        rows = self.memory.steps[: self.memory.rows(self.env_state)]
-        n_ended = changes.ended_in(rows, self.state.new_steps)
-        now = Returns.latest(self.exploration.returns, n_ended)
+        rows, newest = self.memory.rows(self.env_state), self.state.new_steps
+        going_on = self.memory.steps[:rows, MARK][-2 * newest :] == GOES_ON  # two rows each at most
+        begin = int(np.flatnonzero(going_on)[-newest:][0])
+        now = Returns.latest(self.exploration.returns, int((~going_on[begin:]).sum()))
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
     def _judge(self, before: Returns) -> None:

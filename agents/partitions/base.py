@@ -95,7 +95,6 @@ class BuiltIn:
         return np.asarray((observations - self.units[0]) / self.units[1])
 
     def state(self) -> dict[str, Array]:
-        """Return all that has to be saved."""
         return {"units": self.units, "placed": self.placed, **self._arrays()}
 
     def restore(self, state: Mapping[str, Array]) -> None:

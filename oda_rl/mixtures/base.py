@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
@@ -23,13 +23,13 @@ from oda_rl._validation import (
     bounded,
     check_columns,
     chunks,
-    finite,
     fit_weights,
     mean_score,
     observed,
+    validated_data,
 )
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.files.estimators import Filed, RandomState, within, writable
+from oda_rl.files.estimators import Filed, RandomState, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Mixture, Rules
@@ -208,11 +208,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def _validated(self, X: npt.ArrayLike, *, reset: bool) -> Array:
         """Return samples of the mixture's precision, or of double or single precision at first."""
         dtype = DTYPES if reset else self._mixture.means.dtype
-        with np.errstate(over="ignore", invalid="ignore"):  # in the sum of what is far outside
-            points = validate_data(
-                self, X, reset=reset, dtype=dtype, order="C", ensure_all_finite=finite(self)
-            )
-        return observed(writable(np.asarray(points)))
+        return observed(validated_data(self, X, reset=reset, dtype=dtype))
 
     def _checked(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
