@@ -166,10 +166,6 @@ class Engine(ABC):
             with one_thread():
                 self._attend(events)
 
-    @property
-    def _n_levels(self) -> int:
-        return len(self.history) + self._levels_dropped
-
     def note_level(self, level: Level) -> None:
         """Add to the history, of which the earlier half is dropped when it is very long."""
         bad = np.flatnonzero(~np.isfinite(level.codevectors).all(axis=0))

@@ -573,7 +573,8 @@ class FittedEngine(Engine):
         if scheme == exploration.NOVELTY and self._novelty is not None:
             policy, record = self._novelty, None
         how = self.epsilon, self.exploration.longest_hold, scheme
-        self._playing = Playing(policy, record, *how, self._n_levels)
+        n_levels = len(self.history) + self._levels_dropped
+        self._playing = Playing(policy, record, *how, n_levels)
         self._set_playing()
         memory, scratch = (self.memory.observations, self.memory.steps), (self.room, self._near)
         self.arrays = *memory, policy.diagram, policy.models, self.raw, *scratch

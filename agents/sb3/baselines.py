@@ -8,14 +8,18 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
-import stable_baselines3 as sb3
-import torch
-from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecNormalize
 
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import settings_for
+
+try:
+    import stable_baselines3 as sb3
+    import torch
+    from stable_baselines3.common.callbacks import BaseCallback
+    from stable_baselines3.common.env_util import make_vec_env
+    from stable_baselines3.common.vec_env import VecNormalize
+except ImportError as error:
+    raise ImportError("a comparison needs Stable-Baselines3: pip install 'oda-rl[sb3]'") from error
 
 _SMALL = {"DQN": {"learning_starts": 10}, "PPO": {"n_steps": 64}, "A2C": {}}
 _WARM_UP_STEPS = 100

@@ -187,7 +187,6 @@ def _encode(value: Any, arrays: Arrays, classes: Classes, where: str) -> Any:
 
 
 def _decode(value: Any, arrays: Read, classes: Classes, depth: int = 0) -> Any:
-    """Invert :func:`_encode`."""
     require(depth <= _MAX_DEPTH, f"content is nested more than {_MAX_DEPTH} deep")
     depth += 1
     if not isinstance(value, dict):
