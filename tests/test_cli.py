@@ -73,7 +73,7 @@ def test_train_with_another_partition(tmp_path, capsys):
     arguments = ["--partition", "som", "--total-timesteps", "3000", "--n-eval-episodes", "3"]
     train("two-timescale", out, *arguments)
     assert main(["evaluate", str(out), "--episodes", "3"]) == 0
-    assert "what the value depends on" in capsys.readouterr().out
+    capsys.readouterr()
     figures = sorted(out.glob("*.png"))
     assert out / "partition.png" in figures
     for path in figures:
@@ -109,10 +109,6 @@ def test_train_prints_tables(algo, trained):
     if algo == "model":
         assert f"the rule: {load_agent(run).rules()}" in out
         assert "the model is trusted" in out
-        return
-    table = out[out.index("what the value depends on") :]
-    for name in ("cart position (m)", "pole angular velocity (rad/s)", "%"):
-        assert name in table
 
 
 def test_a_training_too_short_for_a_metric(short_run):

@@ -12,7 +12,7 @@ from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.policies import TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.command.reporting import metric_table, write_figures
+from oda_rl.command.reporting import write_figures
 from oda_rl.envs.sparse import TwoRooms
 from oda_rl.metric import directions
 from oda_rl.plotting.agents import telling_plane
@@ -117,18 +117,6 @@ def test_metric_has_to_be_learned_first():
     for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
         with pytest.raises(ValueError, match="metric_ is None.*or is of a kind that learns no"):
             plotting.plot_metric(kind("CartPole-v1"))
-        assert metric_table(kind("CartPole-v1")) is None
-
-
-def test_metric_table_has_a_row_for_each_component_and_a_column_for_each_direction(either):
-    table = metric_table(either)
-    shares, vectors = directions(either.metric_, either.scale_)
-    shown = int((shares >= 0.005).sum())
-    headers = [column.header for column in table.columns]
-    assert headers == ["component", *(f"{100 * share:.1f} %" for share in shares[:shown])]
-    names, *numbers = (list(column.cells) for column in table.columns)
-    assert names == list(either.names)
-    assert numbers == [[f"{x:.2f}" for x in vector] for vector in vectors[:shown]]
 
 
 def test_partition_needs_two_components():

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from oda_rl.agents.policies.explaining import Overview
 
 _DPI = 110
-_MAX_DIRECTIONS = 6
-_MIN_SHARE = 0.005  # of a direction with a column
 
 
 def write_figures(
@@ -69,25 +67,6 @@ def evaluation_line(returns: FloatArray) -> str:
     """Return mean, median and minimum of evaluation returns."""
     mean, median, minimum = returns.mean(), np.median(returns), returns.min()
     return f"mean {mean:.1f}, median {median:.1f}, min {minimum:.1f}"
-
-
-def metric_table(agent: "Agent") -> "Table | None":
-    """Return a table of the metric's directions, each with its share, or None without a metric."""
-    from rich.table import Table
-
-    from oda_rl.metric import directions
-
-    if agent.metric_ is None or agent.scale_ is None:
-        return None
-    shares, vectors = directions(agent.metric_, agent.scale_)
-    title = "what the value depends on, by direction"
-    table = Table("component", title=title, title_justify="left")
-    shown = np.flatnonzero(shares >= _MIN_SHARE)[:_MAX_DIRECTIONS]
-    for i in shown:
-        table.add_column(f"{100.0 * shares[i]:.1f} %", justify="right")
-    for j, name in enumerate(agent.names):
-        table.add_row(name, *(f"{vectors[i, j]:.2f}" for i in shown))
-    return table
 
 
 def policy_table(policy: "Overview") -> "Table":

@@ -34,7 +34,7 @@ from oda_rl.agents.environments.making import make_env, registered
 from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
-from oda_rl.command.reporting import Evaluation, evaluated, metric_table, summary, write_figures
+from oda_rl.command.reporting import Evaluation, evaluated, summary, write_figures
 from oda_rl.files.archive import MAX_JSON, load_archive, open_unlinked, parsed, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
@@ -506,8 +506,6 @@ def _report(
     console.print(summary(agent, returns, options.seed))
     if doubt is not None:
         console.print(doubt)
-    if (table := metric_table(agent)) is not None:
-        console.print(table)
     if isinstance(agent, ModelAgent) and agent.scale_ is not None:
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
