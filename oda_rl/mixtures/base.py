@@ -147,7 +147,8 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         total, n = self._total(X)
         k, d = self._mixture.means.shape
         shapes = {"diag": k * d, "full": k * d * (d + 1) // 2, "tied_spherical": 1}
-        return (k - 1 + k * d + shapes[self.covariance_type]) * math.log(n) - 2.0 * total
+        n_parameters = int(k - 1 + k * d + shapes[self.covariance_type])
+        return n_parameters * math.log(n) - 2.0 * total
 
     def _total(self, X: npt.ArrayLike) -> tuple[float, int]:
         """Log-likelihood of all samples, and their number."""
