@@ -226,7 +226,7 @@ def test_answers_to_collections_are_lazy_and_the_same(tmp_path):
         assert (answer.dtype, answer.shape) == (here.dtype, here.shape)
         np.testing.assert_array_equal(answer.compute(), here)
     some = array[array[:, 0] > 0.0]  # nobody knows how many
-    for name in ("score", "bic"):
+    for name in ("score", "aic", "bic"):
         here = getattr(model, name)(some.compute())
         assert getattr(loaded, name)(some) == pytest.approx(here, rel=1e-12)
     assert model.fit_predict(array).chunks == ((125,) * 4,)

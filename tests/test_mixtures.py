@@ -235,6 +235,7 @@ def test_numbers_of_scikit_learns_own_class(covariance_type):
     root = np.sqrt if covariance_type == "diag" else np.linalg.cholesky
     theirs.precisions_cholesky_ = root(model.precisions_)
     assert model.score(points) == pytest.approx(theirs.score(points))
+    assert model.aic(points) == pytest.approx(theirs.aic(points))
     assert model.bic(points) == pytest.approx(theirs.bic(points))
     best = GaussianMixture(3, covariance_type=covariance_type, n_init=5, random_state=0)
     assert model.score(points) > best.fit(points).score(points) - 0.02

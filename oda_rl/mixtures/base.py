@@ -142,13 +142,19 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
             noise = np.einsum("nu,nuj->nj", noise, axes[labels])
         return self.means_[labels] + self._units * noise, labels
 
+    def aic(self, X: npt.ArrayLike) -> float:
+        """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
+        return 2.0 * (self._n_parameters() - self._total(X)[0])
+
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""
         total, n = self._total(X)
+        return self._n_parameters() * math.log(n) - 2.0 * total
+
+    def _n_parameters(self) -> int:
         k, d = self._mixture.means.shape
         shapes = {"diag": k * d, "full": k * d * (d + 1) // 2, "tied_spherical": 1}
-        n_parameters = int(k - 1 + k * d + shapes[self.covariance_type])
-        return n_parameters * math.log(n) - 2.0 * total
+        return int(k - 1 + k * d + shapes[self.covariance_type])
 
     def _total(self, X: npt.ArrayLike) -> tuple[float, int]:
         """Log-likelihood of all samples, and their number."""
