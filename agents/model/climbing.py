@@ -150,7 +150,7 @@ class Climb:
         """Inverse standard deviations of the observation's components, (d,); 0 for constants."""
         deviation = np.sqrt(self.moments[1] / max(self.n_observed, 1))
         varies = deviation > _VARIES * (1.0 + np.abs(self.moments[0]))
-        return np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies)
+        return np.asarray(np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies))
 
     def run(
         self,
