@@ -201,3 +201,15 @@ def test_what_cannot_be_copied_is_played_in_with_a_word_but_not_while_it_is_lear
     assert agent.learn(50).num_timesteps > 50
     with pytest.raises(ValueError, match="reset_options is for one environment"):
         TwoTimescaleAgent(gym.make_vec("CartPole-v1", 2), seed=0).learn(9, reset_options={"x": 0})
+
+
+class Shortened(gym.Wrapper):
+    """Makes its own environment: what it takes is a number of steps."""
+
+    def __init__(self, steps=7):
+        super().__init__(gym.make("CartPole-v1", max_episode_steps=steps))
+
+
+def test_a_wrapper_that_makes_its_own_environment_is_copied():
+    agent = TwoTimescaleAgent(Shortened(), seed=0).learn(50)
+    assert agent.evaluate(3, seed=0).tolist() == [7.0] * 3

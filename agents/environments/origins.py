@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 import gymnasium as gym
@@ -260,8 +260,8 @@ def _layers(env: gym.Env[Any, Any]) -> Iterator[Layer]:
         kwargs: dict[str, Any] | None = None
         if isinstance(wrapper, RecordConstructorArgs):
             kwargs = {k: value for k, value in wrapper._saved_kwargs.items() if k != "env"}
-        elif len(signature(kind).parameters) == 1:
-            kwargs = {}
+        elif [one.default for one in signature(kind).parameters.values()] == [Parameter.empty]:
+            kwargs = {}  # it needs one argument: the environment
         fault = _UNRECORDED if kwargs is None else None
         yield Layer(kind.__name__, entry_point, kwargs or {}, _statistics(wrapper), fault, kind)
 
