@@ -205,9 +205,19 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Fit a density to each class, and choose the temperature.
 
-        Samples X, shape (n, d), have NaN where values are missing, if the density is a Gaussian
-        mixture; ``y``, shape (n,), are class labels. Weights of that shape are at least 0 and
-        relative: TypeError if ``estimator`` takes none and they are no multiples of the smallest.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            NaN where values are missing, if the density is a Gaussian mixture.
+        y : array-like, shape (n,)
+            Class labels.
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        TypeError
+            If weights are not multiples of the smallest, and ``estimator`` takes none.
         """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))

@@ -246,8 +246,19 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook for each class, then fine-tune.
 
-        Labels ``y``, shape (n,), are numbers or strings; X and weights are those of
-        :meth:`ODAClusterer.fit`. ValueError if they are not, or there is only one class.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
+        y : array-like, shape (n,)
+            Labels, numbers or strings.
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X and y are not that, or there is only one class.
         """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)

@@ -151,8 +151,6 @@ class ODAClusterer(ClusterMixin, BaseODA):
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal on samples drawn from X until there are ``n_clusters``.
 
-        ValueError if X is invalid, or has fewer rows.
-
         Parameters
         ----------
         X : array-like, shape (n, d)
@@ -160,6 +158,11 @@ class ODAClusterer(ClusterMixin, BaseODA):
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X is not that, or has fewer than ``n_clusters`` rows.
         """
         points = checked_points(self, X, reset=True)
         self._check_enough(len(points))

@@ -121,10 +121,24 @@ class INFEX(ExemplarMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Find exemplars and weights for samples X, shape (n_samples, n_features).
+        """Find exemplars and weights.
 
-        Weights, shape (n_samples,), are at least 0 and relative. ValueError if ``init`` does not
-        fit the data; ConvergenceWarning if the duality gap stays above ``tol``: it is valid anyway.
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If ``init`` does not fit the data.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the duality gap stays above ``tol``; ``duality_gap_`` is valid anyway.
         """
         points = checked_points(self, X, reset=True)
         weights = given_weights(sample_weight, points)

@@ -97,8 +97,12 @@ class Filed:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file of arrays and JSON; nothing is pickled.
 
-        TypeError if a parameter is code, such as a Bregman divergence of one's own; ValueError if
-        :meth:`load` would refuse the file, for example because a number is not finite.
+        Raises
+        ------
+        TypeError
+            If a parameter is code, such as a custom Bregman divergence or a resolution function.
+        ValueError
+            If :meth:`load` would refuse the file, for example because a number is not finite.
         """
         arrays: Arrays = {}
         name = type(self).__name__
@@ -110,7 +114,12 @@ class Filed:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a model that :meth:`save` wrote; it continues to learn as the original would.
 
-        FileNotFoundError if there is none, InvalidFileError if it is damaged or of another kind.
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        InvalidFileError
+            If the file is damaged, or of another kind.
         """
         return cls._made(path, *load_archive(path))
 

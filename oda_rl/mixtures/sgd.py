@@ -171,10 +171,24 @@ class SGDGaussianMixture(StreamingMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn anew, in passes over the samples in random orders.
 
-        X, shape (n_samples, n_features), are at least ``n_components`` samples, with NaN where
-        values are missing; weights, shape (n_samples,), are at least 0 and relative. ValueError if
-        there are too few samples, ``means_init`` or ``variance_floor`` does not fit, or nothing is
-        observed of a sample or a feature; ConvergenceWarning if ``max_iter`` passes were too few.
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_components`` samples; NaN where values are missing.
+        y : Ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples, or ``means_init`` or ``variance_floor`` does not fit; if
+            nothing is observed of a sample, or of a feature.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If ``max_iter`` passes were too few.
         """
         data = self._weighted(X, sample_weight)
         self._begin(check_random_state(self.random_state))

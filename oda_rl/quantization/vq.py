@@ -325,10 +325,20 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples X, shape (n_samples, n_features).
+        """Learn in ``max_iter`` passes over the samples.
 
-        ``y``, shape (n_samples,), are class labels; weights of that shape are at least 0 and
-        relative. ValueError if there are no classes, or ``init`` does not fit the data.
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+        y : array-like, shape (n_samples,)
+            Class labels.
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
         """
         points, classes = checked_labels(self, X, y, reset=True)
         points, classes, weights = counted(points, classes, checked_weights(sample_weight, points))

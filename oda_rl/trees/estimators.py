@@ -405,9 +405,21 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Anneal level by level.
 
-        X and weights are those of :meth:`oda_rl.ODAClusterer.fit`. ValueError also if a function of
-        ``resolutions`` returns something else, TypeError if a resolution is neither a function nor
-        a sequence of features.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            Finite, in the domain of the divergence; with the squared Euclidean one NaN where values
+            are missing.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X is invalid, or a function of ``resolutions`` returns something else.
+        TypeError
+            If a resolution is neither a function nor a sequence of features.
         """
         points = checked_points(self, X, reset=True)
         weights = fit_weights(self, sample_weight, points)

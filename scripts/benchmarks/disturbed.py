@@ -217,7 +217,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         *world_and_steps,
         Column("seeds", count),
         Column("share ≥ 450", partial(Rows.share_from, level=450.0)),
-        Column("", lambda line: f"`{line[0]['method']}`"),
+        Column("agent", lambda line: f"`{line[0]['method']}`"),
         Column("mean (min)", Rows.mean_and_least),
         Column("processor s", seconds),
     ]
