@@ -121,8 +121,12 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         Volumes are those inside the bounding box of the training data; outside the density is 0.
         If more than 12 features vary, volumes can't be measured: the density is that of normal
         distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
-        ValueError if values of X, shape (n, d), are missing, or if more than 12 features vary and
-        the divergence is neither squared Euclidean nor Mahalanobis.
+
+        Raises
+        ------
+        ValueError
+            If values of X, shape (n, d), are missing, or more than 12 features vary and the
+            divergence is neither squared Euclidean nor Mahalanobis.
         """
         embedded, points = self._embedded(X), checked_points(self, X, reset=False)
         if is_wide(self._low, self._high) and self._divergence.kernel == QUADRATIC:
@@ -236,7 +240,6 @@ class BaseODA(TakesSingle, CellEstimator):
         """Return the model as it was when a temperature level ended, without refitting.
 
         Refinement, fine-tuning and a learned metric are undone. ``partial_fit`` anneals on.
-        ValueError if not exactly one of the two is given, or there is no such level.
 
         Parameters
         ----------
@@ -244,6 +247,11 @@ class BaseODA(TakesSingle, CellEstimator):
             Index into ``history_``.
         n_clusters : int, optional
             Instead: the last level with at most this many codevectors.
+
+        Raises
+        ------
+        ValueError
+            If not exactly one of the two is given, or there is no such level.
         """
         i = self._level_index(level, n_clusters)
         model = copy.copy(self)

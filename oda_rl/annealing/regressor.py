@@ -260,8 +260,19 @@ class ODARegressor(LocalRegressor, BaseODA):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook on X, and fit the model of each cell.
 
-        Targets ``y``, shape (n,), or (n, q) if there are several, are finite; X and weights are
-        those of :meth:`ODAClusterer.fit`. Local models replace missing values by the cell's mean.
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            As for :meth:`ODAClusterer.fit`. Local models replace missing values by the cell's mean.
+        y : array-like, shape (n,) or (n, q)
+            One or several targets, finite.
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X and y are not that.
         """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         pairs = self._checked_pairs(X, y, reset=True)

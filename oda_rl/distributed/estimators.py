@@ -135,9 +135,18 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Find ``n_clusters`` in a sample, and refine them by sums over all rows.
 
-        X, shape (n, d), a Dask array or frame or an array in memory, is finite and in the domain of
-        the divergence; weights, shape (n,), are at least 0 and in its blocks. ValueError if X is
-        not that, or has fewer than ``n_clusters`` rows.
+        Parameters
+        ----------
+        X : Dask array or frame, or array-like, shape (n, d)
+            Finite, in the domain of the divergence.
+        y : ignored
+        sample_weight : like a column of X, shape (n,), optional
+            At least 0, in the blocks of X; a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X is not that, or has fewer than ``n_clusters`` rows.
         """
         if not is_lazy(X):
             return super().fit(X, y, sample_weight)
@@ -226,9 +235,17 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Anneal a codebook for each class on a sample, and fine-tune it.
 
-        Parameters are those of :meth:`DistributedODAClusterer.fit`, and labels ``y``, shape (n,),
-        in the blocks of X: numbers or strings. ValueError if X or y is invalid, or there is only
-        one class.
+        Parameters
+        ----------
+        X, sample_weight
+            As for :meth:`DistributedODAClusterer.fit`.
+        y : like a column of X, shape (n,)
+            Labels in the blocks of X, numbers or strings.
+
+        Raises
+        ------
+        ValueError
+            If X and y are not that, or there is only one class.
         """
         if not is_lazy(X):
             return super().fit(X, y, sample_weight)

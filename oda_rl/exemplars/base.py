@@ -135,7 +135,10 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     ) -> tuple[FloatArray, IntArray]:
         """Draw samples, shape (n_samples, n_features), and return their exemplars, too.
 
-        ValueError if ``n_samples`` is below 1.
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is below 1.
         """
         if n_samples < 1:
             raise ValueError(f"n_samples is {n_samples!r}: it must be at least 1")

@@ -298,7 +298,10 @@ class ConvexClustering(Selection):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Weight the candidates; parameters are those of :meth:`INFEX.fit`.
 
-        ValueError if ``candidates`` do not fit the data, or a sample has no response to any.
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample has no response to any.
         """
         problem = Problem(kernel=KERNELS[self.kernel])
         return self._select(X, sample_weight, self.bandwidth, problem, float(self.tol))
@@ -346,8 +349,12 @@ class KernelVectorQuantization(Selection):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Choose codevectors; parameters are those of :meth:`INFEX.fit`.
 
-        Samples of weight 0 need not be covered. ValueError if ``candidates`` do not fit the data,
-        or a sample is too far from all of them.
+        Samples of weight 0 need not be covered.
+
+        Raises
+        ------
+        ValueError
+            If ``candidates`` do not fit the data, or a sample is too far from all of them.
         """
         problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
         return self._select(X, sample_weight, radius, problem, _TOLERANCE)

@@ -127,7 +127,10 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
     def sample(self, n_samples: int = 1) -> tuple[FloatArray, IntArray]:
         """Draw samples, shape (n_samples, n_features), and return their components, too, sorted.
 
-        ValueError if ``n_samples`` is below 1.
+        Raises
+        ------
+        ValueError
+            If ``n_samples`` is below 1.
         """
         check_is_fitted(self)
         if n_samples < 1:

@@ -224,9 +224,21 @@ class SGDGaussianMixture(StreamingMixture):
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, once each and in the order given.
 
-        How samples are divided among calls makes no difference. The first 100 give the scale. Each
-        is shown as often as it weighs over the mean so far; fractions add up. The rest is as for
-        :meth:`fit`.
+        How samples are divided among calls makes no difference. The first 100 give the scale.
+
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least one sample; NaN where values are missing.
+        y : ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0. A sample is shown as often as it weighs over the mean so far; fractions
+            add up.
+
+        Raises
+        ------
+        ValueError
+            As for :meth:`fit`, but for the number of samples.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)

@@ -128,9 +128,20 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Anneal on samples X, shape (n_samples, n_features), at least ``n_clusters``.
+        """Anneal on all samples at once.
 
-        Weights, shape (n_samples,), are at least 0 and relative.
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least ``n_clusters`` samples.
+        y : ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples.
         """
         points = checked_points(self, X, reset=True)
         check_enough(len(points), self.n_clusters)

@@ -133,10 +133,20 @@ class OnlineQuantizer(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples X, shape (n_samples, n_features).
+        """Learn in ``max_iter`` passes over the samples.
 
-        Weights, shape (n_samples,), are at least 0 and relative. ValueError if there are too few
-        samples, or ``init`` does not fit the data or the parameters.
+        Parameters
+        ----------
+        X : array-like, shape (n_samples, n_features)
+            At least as many samples as ``n_clusters``, if the estimator has that.
+        y : ignored
+        sample_weight : array-like, shape (n_samples,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If there are too few samples, or ``init`` does not fit the data or the parameters.
         """
         points = checked_points(self, X, reset=True)
         check_enough(len(points), getattr(self, "n_clusters", 1))
