@@ -205,7 +205,7 @@ def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     return relative(given_weights(sample_weight, points))
 
 
-WEIGHED = Optional(real("2", "[0, inf)"))
+WEIGHED = Optional(real("2", "[0, 1e150]"))  # times HEAVIEST is finite
 """Schema of ``_weighed``: the sum and the number of the weights that an estimator has learned."""
 
 

@@ -41,6 +41,7 @@ from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
 _COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
 _SIZES = ("n_components", "n_clusters")
+_MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
 _KINDS: tuple[type, ...] = (
     *(ConvexClustering, INFEX, KernelVectorQuantization, ODAClusterer, ODATreeClusterer),
     *(SGDGaussianMixture, StochasticEMGaussianMixture),
@@ -107,10 +108,10 @@ def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     if has_fit_parameter(density, "sample_weight"):
         return density.fit(data.points, sample_weight=data.weights)
     times = data.weights / data.weights.min()
-    if (times != np.floor(times)).any():
+    if (times != np.floor(times)).any() or times.max() > _MAX_TIMES:
         raise TypeError(
-            f"{type(density).__name__} takes no weights of samples that are not multiples of the "
-            "smallest"
+            f"{type(density).__name__} takes no weights: those of samples must be multiples of the "
+            f"smallest, at most {_MAX_TIMES:,} times as large"
         )
     return density.fit(data.points.repeat(times.astype(np.int64), axis=0))
 
@@ -217,7 +218,8 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
         Raises
         ------
         TypeError
-            If weights are not multiples of the smallest, and ``estimator`` takes none.
+            If ``estimator`` takes no weights, and these are not multiples of the smallest, up to
+            1,000 times as large.
         """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))

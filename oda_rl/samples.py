@@ -29,6 +29,7 @@ _TINY = 1e-300
 _CHUNK = 4096
 _MIN_SHOWN = 100  # samples of a pass
 _ROUNDING = 1e-9  # samples: less is missing by rounding
+_MAX_TIMES = 100  # a row of a stream is shown: time hardly depends on weights
 _PRECISIONS = 8.0  # of the machine: smaller differences are rounding
 
 
@@ -241,9 +242,9 @@ def weighted(
 def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:
     """Rows of a stream, shape (m,), each as often as it weighs, and the remaining fraction.
 
-    Fractions add up: ``owed`` is that of the rows before.
+    Each is shown at most 100 times. Fractions add up: ``owed`` is that of the rows before.
     """
-    ends = np.cumsum(weights) + owed
+    ends = np.cumsum(np.minimum(weights, _MAX_TIMES)) + owed
     shown = np.floor(ends + _ROUNDING)
     times = np.diff(shown, prepend=0.0).astype(np.int64)
     return np.repeat(np.arange(len(weights)), times), max(float(ends[-1] - shown[-1]), 0.0)

@@ -110,7 +110,7 @@ def test_weights_are_repetitions(kind):
         other = kind(random_state=0).fit(MOONS, sample_weight=weights)
         np.testing.assert_allclose(other.score_samples(MOONS), one.score_samples(MOONS))
         assert other.offset_ == pytest.approx(one.offset_)
-    with pytest.raises(TypeError, match="GaussianMixture takes no weights of samples that"):
+    with pytest.raises(TypeError, match="GaussianMixture takes no weights: those of"):
         kind(GaussianMixture(2)).fit(MOONS, LABELS, sample_weight=weights + 0.3)
 
 

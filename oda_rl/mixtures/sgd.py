@@ -232,8 +232,8 @@ class SGDGaussianMixture(StreamingMixture):
             At least one sample; NaN where values are missing.
         y : ignored
         sample_weight : array-like, shape (n_samples,), optional
-            At least 0. A sample is shown as often as it weighs over the mean so far; fractions
-            add up.
+            At least 0. A sample is shown as often as it weighs over the mean so far, at most 100
+            times; fractions add up.
 
         Raises
         ------

@@ -164,7 +164,7 @@ class OnlineQuantizer(VectorQuantizer):
         """Learn from more samples, once each and in the order given; see :meth:`fit`.
 
         Codevectors start from the samples of the first call, unless ``init`` says where. A sample
-        is repeated as often as it weighs over the mean so far; fractions add up.
+        is repeated as often as it weighs over the mean so far, at most 100 times; fractions add up.
         """
         first = not hasattr(self, "cluster_centers_")
         points = checked_points(self, X, reset=first)
