@@ -24,7 +24,7 @@ HEAVIEST = 1e100  # weight of a sample
 
 
 def chunks(n: int) -> list[slice]:
-    """Slices of at most 4096 rows that make up n."""
+    """Slices of at most 4,096 rows that make up n."""
     return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
 
 

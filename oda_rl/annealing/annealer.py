@@ -115,7 +115,7 @@ class Schedule:
     ends_full: Annotated[bool, flags()]
     """Whether annealing ends as soon as a full codebook no longer splits."""
     forgetting: Annotated[float, real("", "[0, 1]")]
-    """Minimal step size of a codevector."""
+    """Minimum step size of a codevector."""
     constants: AnnealingConstants = AnnealingConstants()
     """Constants of the slow timescale."""
     class_competition: Annotated[bool, flags()] = True

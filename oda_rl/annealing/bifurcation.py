@@ -91,7 +91,7 @@ def critical(
     """Where codevectors, shape (K, d), split, by the power method; None if points are few.
 
     The covariances are those of the points, shape (n, d), weighted with their Gibbs shares among
-    the codevectors of their class. More than 4000 points, or 2e6 / (K d), would take too long.
+    the codevectors of their class. More than 4,000 points, or 2e6 / (K d), would take too long.
     """
     n, d = points.shape
     n_cells = len(codevectors)

@@ -145,17 +145,16 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Maximal number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
+        Maximum number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
         and the rate or penalty of fine-tuning, by cross-validation within the training set, or
-        within 1500 samples of it.
+        within 1,500 samples of it.
     prediction : {"density", "nearest"}, default="density"
         Predict the class with the largest density, or that of the nearest codevector.
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
         Algorithm by which ``fit`` moves the codevectors after annealing; None unless the divergence
-        is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric
-        and takes no missing values, then or later.
-        ``"auto"`` is ``"mrslvq"`` if ``n_clusters="auto"``, no values are missing and there are at
-        most 200 features; else ``"rslvq"``, and None for other divergences.
+        is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric and takes no missing
+        values, then or later. ``"auto"`` is ``"mrslvq"`` if ``n_clusters="auto"``, no values are
+        missing and there are at most 200 features; else ``"rslvq"``; None for other divergences.
     rate : float, default=0.05
         First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
     penalty : float, default=0.01

@@ -85,7 +85,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
         points n / (2 ``n_clusters``), between 1 and 20.
     forgetting : float in [0, 1], default=0
-        Minimal step size of a codevector. A positive one follows clusters that move; with 0 all
+        Minimum step size of a codevector. A positive one follows clusters that move; with 0 all
         samples of a temperature have the same weight.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
@@ -218,8 +218,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
         The size of blocks makes no difference. The first 100 samples give the scale. After ``fit``
         steps are as short as after all of its samples; a sample's weight over the mean so far
-        multiplies them.
-        ``n_clusters="auto"`` counts as 8, or what ``fit`` chose.
+        multiplies them. ``n_clusters="auto"`` counts as 8, or what ``fit`` chose.
         """
         first = not hasattr(self, "_annealer")
         points = checked_points(self, X, reset=first)

@@ -209,8 +209,8 @@ class ODARegressor(LocalRegressor, BaseODA):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Maximal number of cells. ``"auto"`` chooses it by cross-validation within the training set,
-        or within 1500 samples of it: one cell, unless more are better by two standard errors. With
+        Maximum number of cells. ``"auto"`` chooses it by cross-validation within the training set,
+        or within 1,500 samples of it: one cell, unless more are better by two standard errors. With
         the squared Euclidean divergence and no missing values it also tries a learned metric.
     local_model : {"linear", "constant"}, default="linear"
         Model of a cell. Linear ones are shrunk towards the linear model of all data, the more the
@@ -369,7 +369,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
         ``n_clusters="auto"`` counts as 40, or what ``fit`` chose. Local models are fitted to the
-        last 5000 samples. After ``fit`` steps are as short as after all of its samples; a sample's
+        last 5,000 samples. After ``fit`` steps are as short as after all of its samples; a sample's
         weight multiplies them.
         """
         first = not hasattr(self, "_annealer")

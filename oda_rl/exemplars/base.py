@@ -97,10 +97,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return self.exemplars_
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the normalised density at each sample of X, shape (n_samples, n_features).
-
-        Shape (n_samples,); -inf beyond the reach of kernels.
-        """
+        """Log-density of each sample, shape (n_samples,); -inf beyond the reach of kernels."""
         points = fitted_points(self, X)
         values = np.concatenate(
             [
@@ -113,7 +110,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         return np.asarray(values - volume)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
-        """Mean logarithm of the density, with weights of at least 0, shape (n_samples,)."""
+        """Mean log-density; weights of the samples, shape (n_samples,), are at least 0."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
@@ -133,7 +130,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
     ) -> tuple[FloatArray, IntArray]:
-        """Draw samples, shape (n_samples, n_features), and return their exemplars, too.
+        """Draw samples, shape (n_samples, n_features); return them and their exemplars.
 
         Raises
         ------

@@ -126,7 +126,7 @@ class INFEX(ExemplarMixture):
         Parameters
         ----------
         X : array-like, shape (n_samples, n_features)
-        y : Ignored
+        y : ignored
         sample_weight : array-like, shape (n_samples,), optional
             At least 0, relative to one another: a common factor makes no difference.
 

@@ -121,11 +121,11 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         return logs - self._log_units(points)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
-        """Mean log-likelihood of samples, with weights of at least 0, shape (n_samples,)."""
+        """Mean log-likelihood; weights of the samples, shape (n_samples,), are at least 0."""
         return mean_score(self.score_samples(X), sample_weight)
 
     def sample(self, n_samples: int = 1) -> tuple[FloatArray, IntArray]:
-        """Draw samples, shape (n_samples, n_features), and return their components, too, sorted.
+        """Draw samples, shape (n_samples, n_features); return them and their components, sorted.
 
         Raises
         ------

@@ -175,7 +175,7 @@ class SGDGaussianMixture(StreamingMixture):
         ----------
         X : array-like, shape (n_samples, n_features)
             At least ``n_components`` samples; NaN where values are missing.
-        y : Ignored
+        y : ignored
         sample_weight : array-like, shape (n_samples,), optional
             At least 0, relative to one another: a common factor makes no difference.
 

@@ -108,7 +108,7 @@ def draw_picture(ax: Axes, ranges: Ranges, picture: ByteArray) -> None:
 
 
 def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
-    """Draw at most 3000 of the points as small dots."""
+    """Draw at most 3,000 of the points as small dots."""
     rows = np.random.default_rng(0).permutation(len(points))[:_MAX_POINTS]
     ax.scatter(points[rows, 0], points[rows, 1], s=4.0, c=colors[rows], linewidths=0.0, zorder=1)
 

@@ -152,7 +152,7 @@ def plot_decision_regions(
     model : classifier
         Any fitted classifier; its ``codevectors_`` are drawn if they have ``codevector_labels_``.
     X : array-like, shape (n, 2)
-        Samples; at most 3000 are drawn.
+        Samples; at most 3,000 are drawn.
     y : array-like, shape (n,)
         Their classes.
     """
@@ -182,7 +182,7 @@ def plot_clusters(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Ax
     model : clusterer
         Any fitted clusterer with ``predict`` and ``cluster_centers_``.
     X : array-like, shape (n, 2)
-        Samples; at most 3000 are drawn.
+        Samples; at most 3,000 are drawn.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
     points = in_plane(X)
@@ -214,7 +214,7 @@ def plot_density(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Axe
     model : estimator with ``score_samples``
         Fitted: a mixture, an exemplar model, an annealed estimator, or a density of scikit-learn.
     X : array-like, shape (n, 2)
-        Samples, whose range is drawn; at most 3000 are drawn.
+        Samples, whose range is drawn; at most 3,000 are drawn.
 
     Raises
     ------

@@ -65,15 +65,15 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     Parameters
     ----------
     n_clusters : int, default=8
-        Maximal number of codevectors, ≥ 1; fewer if the last temperature supports no more.
+        Maximum number of codevectors, ≥ 1; fewer if the last temperature supports no more.
     cooling : float, default=0.8
-        Each temperature over the one before, in (0, 1).
+        Factor of the temperature from one to the next, in (0, 1).
     max_iter : int, default=100
-        Maximal number of iterations at a temperature, ≥ 1.
+        Maximum number of iterations at a temperature, ≥ 1.
     tol : float, default=1e-4
         Iterate until no codevector moves farther than ``tol`` times √T; ≥ 0.
     min_temperature : float, default=1e-3
-        Last temperature over the total variance, > 0.
+        Last temperature, relative to the total variance, > 0.
     random_state : int, RandomState instance or None, default=None
         Draws the directions of the splits.
 

@@ -451,7 +451,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         return self.apply(X)
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
-        """Opposite of the mean divergence, in the full space, from the codevector of the leaf."""
+        """Negative mean divergence, in the full space, from the codevector of the leaf."""
         points = fitted_points(self, X)
         weights = checked_weights(sample_weight, points)
         divergence = self._tree.plan.divergence
