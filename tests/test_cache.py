@@ -1,16 +1,20 @@
 """Compiled code on disk: of many processes at once, and never of other sources."""
 
+import importlib
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 
 import numba
+import numpy as np
 import pytest
 
 from oda_rl import _cache
 from oda_rl._cache import sources
+from oda_rl.command.cli import main
 
 # As many processes compile the same functions, each for numbers of another kind, at one time.
 MANY = """
@@ -41,23 +45,37 @@ FUNCTIONS = [compiled(bound_copy(added, str(i))) for i in range(6)]
 KINDS = "float64", "int64", "float32"
 
 
-def run(folder, code, *arguments, cache=None):
+def run(folder, code, *arguments, **environment):
     path = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
-    own = {"PYTHONPATH": path} | ({"NUMBA_CACHE_DIR": str(cache)} if cache else {})
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
-        env={**os.environ, **own},
+        env={**os.environ, "PYTHONPATH": path, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def run_many(folder, *kinds, n_processes=0, cache="cache", first=""):
-    (folder / "added.py").write_text(ADDED)
-    words = str(n_processes), *(kinds or KINDS[:1])
-    return run(folder, first + MANY, *words, cache=folder / cache)
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    """Import the functions as a new process does, and return their results."""
+
+    def results(*kinds, cache="cache"):
+        monkeypatch.setattr(_cache, "FOLDER", tmp_path / cache)
+        forget()
+        functions = importlib.import_module("added").FUNCTIONS
+        return [float(f(np.arange(8).astype(kind))) for kind in kinds for f in functions]
+
+    def forget():
+        sys.modules.pop("added", None)
+        _cache._own_folder.cache_clear()
+        _cache._warn.cache_clear()
+
+    (tmp_path / "added.py").write_text(ADDED)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield results
+    forget()
 
 
 def results(processes):
@@ -71,47 +89,49 @@ def times(folder):
 
 
 @pytest.mark.slow
-def test_processes_compile_at_once_and_what_is_damaged_is_compiled_anew(tmp_path):
+def test_processes_compile_at_once_and_what_is_damaged_is_compiled_anew(call, tmp_path, capsys):
     # With numba's list of files, one of them often is nonsense for another kind of numbers.
-    processes = [run_many(tmp_path, kind, n_processes=len(KINDS)) for kind in KINDS]
+    kept = {"NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    processes = [run(tmp_path, MANY, str(len(KINDS)), kind, **kept) for kind in KINDS]
     assert results(processes) == [[28.0] * 6] * 3
     files = times(tmp_path)
     assert len(files) == 18
-    assert results([run_many(tmp_path, *KINDS)]) == [[28.0] * 18]
+    assert call(*KINDS) == [28.0] * 18
     # Nothing was lost: nothing has been compiled again.
     assert times(tmp_path) == files
     for i, path in enumerate(sorted(tmp_path.rglob("*.nb?"))):
         if i % 3 == 0:  # code, and lists of a function's code
             path.write_bytes(path.read_bytes()[:-9])
-    assert results([run_many(tmp_path)]) == [[28.0] * 6]
+    assert call("float64") == [28.0] * 6
     files = times(tmp_path)
     assert len(files) == 18
-    assert results([run_many(tmp_path)]) == [[28.0] * 6]
+    assert call("float64") == [28.0] * 6
     assert times(tmp_path) == files
     (tmp_path / "cache" / "another.nbc").touch()
-    clear = "from oda_rl.command.cli import main; raise SystemExit(main(['warm', '--clear']))"
-    process = run(tmp_path, clear, cache=tmp_path / "cache")
-    said, _ = process.communicate()
-    assert process.returncode == 0
-    assert said == f"removed the compiled code in {tmp_path / 'cache'}\n"
+    assert main(["warm", "--clear"]) == 0
+    said = "".join(capsys.readouterr().out.split())  # in lines as wide as the terminal
+    assert said == f"removedthecompiledcodein{tmp_path / 'cache'}"
     assert [path.name for path in tmp_path.rglob("*.nb*")] == ["another.nbc"]
 
 
-def test_without_a_folder_to_write_nothing_is_kept(tmp_path):
+def test_without_a_folder_to_write_nothing_is_kept(call, tmp_path):
     (tmp_path / "file").touch()
-    out, warned = run_many(tmp_path, cache="file/cache").communicate()
-    assert json.loads(out) == [28.0] * 6
-    assert warned.count("compiled code cannot be kept in") == 1
-    assert "(Not a directory)" in warned
-    assert "set NUMBA_CACHE_DIR" in warned
+    message = r"compiled code cannot be kept in .* \(Not a directory\): .* set NUMBA_CACHE_DIR"
+    with pytest.warns(RuntimeWarning, match=message) as warned:
+        assert call("float64", cache="file/cache") == [28.0] * 6
+    assert len(warned) == 1
     assert [*tmp_path.rglob("*.nb*")] == []
 
 
-def test_a_full_disk_costs_the_cache_and_not_the_call(tmp_path):
-    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
-    out, warned = run_many(tmp_path, first=full).communicate()
-    assert json.loads(out) == [28.0] * 6
-    assert warned.count("compiled code cannot be kept in") == 1
+def test_a_full_disk_costs_the_cache_and_not_the_call(call, tmp_path):
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, usual[1]))
+    try:
+        with pytest.warns(RuntimeWarning, match="compiled code cannot be kept in") as warned:
+            assert call("float64") == [28.0] * 6
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert len(warned) == 1
     assert [*tmp_path.rglob("*.nb*")] == []
 
 

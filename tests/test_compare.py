@@ -8,7 +8,7 @@ import time
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO
+from environments import BARTO, one_by_one
 
 from oda_rl.agents import FittedQAgent, comparison
 from oda_rl.agents.comparison import (
@@ -30,6 +30,7 @@ from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
 from oda_rl.command.comparison import markdown, plot_comparison, write_comparison
+from oda_rl.runs import parallel
 from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
@@ -57,8 +58,17 @@ def by_hand(plan, times, threshold=475.0):
     return Comparison(plan, threshold, rows, [])
 
 
+def measured(algorithm, **setting):
+    """Make a run of ours in a process of its own, and of others here, where torch is imported."""
+    if algorithm in OWN:
+        return measure(algorithm=algorithm, **setting)
+    return run(algorithm=algorithm, launched=time.time(), **setting)
+
+
 def compare_few(out):
-    with pytest.MonkeyPatch.context() as patch:  # each run is a process, which may import torch
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel, "_execute", one_by_one)
+        patch.setattr(comparison, "measure", measured)
         patch.setattr(comparison, "COMPETITORS", FEW)
         patch.setattr(comparison, "OWN", {"FittedQAgent": FittedQAgent})
         return main(["compare", "--env-id", "CartPole-v1", *SMALL, "--out", str(out)])
@@ -97,7 +107,7 @@ def test_measurements(folder):
         assert min(float(row[name]) for name in ("seconds", "startup", "predict_us")) > 0.0
         looped = row["algorithm"] == "FittedQAgent"
         assert (float(row["loop_seconds"]) != float(row["seconds"])) == looped
-        assert 20.0 < float(row["peak_mb"]) < 2000.0
+        assert 20.0 < float(row["peak_mb"]) < (2000.0 if looped else np.inf)
         assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
     entries = {row["algorithm"]: int(row["parameters"]) for row in rows}
     assert entries["PPO"] == 2 * (5 * 64 + 65 * 64) + 65 * 3

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"oda_rl": "oda_rl", "oda_rl.agents": "agents", "oda_rl.envs": "envs"}
 GROUND = (
@@ -58,11 +60,12 @@ def modules() -> dict[str, Path]:
 
 
 def executed(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk over a tree without what stands under ``if TYPE_CHECKING``."""
+    """Walk over a tree's statements without those under ``if TYPE_CHECKING``."""
     for node in ast.iter_child_nodes(tree):
         if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             yield node
-            yield from executed(node)
+            if isinstance(node, ast.stmt | ast.excepthandler | ast.match_case):
+                yield from executed(node)
 
 
 def imports() -> dict[str, set[str]]:
@@ -108,31 +111,34 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-# The face of a folder names what its files offer, and imports it only when it is asked for.
-ARROWS = {name: used for name, used in imports().items() if modules()[name].stem != "__init__"}
+@pytest.fixture(scope="module")
+def arrows() -> dict[str, set[str]]:
+    """Imports of all modules but the faces of folders, which import what they are asked for."""
+    files = modules()
+    return {name: used for name, used in imports().items() if files[name].stem != "__init__"}
 
 
 def test_every_file_belongs_to_a_package():
     assert {name for name in modules() if package(name) == "oda_rl"} == {"oda_rl"}
 
 
-def test_no_arrow_goes_up():
+def test_no_arrow_goes_up(arrows):
     found = {
         f"{name} -> {other}"
-        for name, used in ARROWS.items()
+        for name, used in arrows.items()
         for other in used
         if LAYER_OF[package(other)] > LAYER_OF[package(name)]
     }
     assert found == set()
 
 
-def test_no_imports_go_round():
-    assert circles(ARROWS) == []
+def test_no_imports_go_round(arrows):
+    assert circles(arrows) == []
 
 
-def test_no_packages_use_each_other():
+def test_no_packages_use_each_other(arrows):
     between: dict[str, set[str]] = {}
-    for name, used in ARROWS.items():
+    for name, used in arrows.items():
         between.setdefault(package(name), set()).update(
             {package(other) for other in used} - {package(name)}
         )
