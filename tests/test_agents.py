@@ -1,6 +1,7 @@
 """What every agent keeps to: the same bits in all loops and files, and what it refuses."""
 
 from dataclasses import replace
+from itertools import cycle
 
 import gymnasium as gym
 import numpy as np
@@ -157,8 +158,13 @@ def test_an_untrained_agent_plays_and_can_be_saved(kind, tmp_path):
 WIDE = pytest.param(Toy(n_features=100), id="wide")
 
 
-@kinds
-@pytest.mark.parametrize("env", [*ODD_ENVS, WIDE])
+@pytest.mark.parametrize(  # of an odd number of kinds, each as a toy and with varied returns
+    ("kind", "env"),
+    [
+        pytest.param(kind, *env.values, id=f"{kind.__name__}-{env.id}")
+        for kind, env in zip(cycle(SAME), [*ODD_ENVS, WIDE], strict=False)
+    ],
+)
 def test_odd_environments_train(kind, env):
     agent = kind(env, seed=0).learn(1200)
     assert agent.num_timesteps == 1200

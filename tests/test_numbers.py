@@ -123,7 +123,7 @@ class Rich(gym.Env):
 
 
 def test_larger_rewards_are_refused_in_compiled_loops():
-    agent = TwoTimescaleAgent(gym.wrappers.TimeLimit(Rich(), 10), seed=0)
+    agent = FittedQAgent(gym.wrappers.TimeLimit(Rich(), 10), seed=0)
     with pytest.raises(ValueError, match="the environment's state or reward is not finite"):
         agent.learn(100)
     assert agent.num_timesteps == 0
