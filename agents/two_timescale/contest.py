@@ -15,10 +15,13 @@ constant       each discrete action plays one episode, and more while its mean r
                n(t) episodes at the earliest
 score          mean return less a standard error: the greatest one wins, if its mean return is the
                greatest, too, and is delivered
-replay         the incumbent plays, too, until its record has n(t) episodes
+replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
+               has n(t). Its mean forgets what is older than about n(t) episodes: those that it won
+               by were lucky, and the world may change
 check          while returns of learning are below its mean, the incumbent plays an episode now and
-               then, for at most a twentieth of all steps; after five in a row that are four
-               standard deviations below its mean the world has changed: the contest begins anew
+               then, for at most a twentieth of all steps
+change         after five episodes of the incumbent in a row that are four standard deviations
+               below its mean the world has changed: the contest begins anew
 =============  ==================================================================================
 """
 
@@ -71,6 +74,8 @@ class Contest(State):
     """NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK."""
     previous: Annotated[int, Span("[0, 4]")]
     """Kind of the last trial."""
+    lost: bool
+    """Whether the last snapshot or replay was a snapshot that has not won."""
     constant: Annotated[int, Span("[0, constants)")]
     """Number of the latest constant action, in order of ``actions``."""
     trials: Annotated[int, Span(COUNT)]
@@ -92,7 +97,7 @@ class Contest(State):
     check_steps: Annotated[int, Span(COUNT)]
     """Steps of checks."""
     failures: Annotated[int, Span("[0, 5]")]
-    """Checks in a row whose return was below ``floor``."""
+    """Episodes of the incumbent in a row whose return was below ``floor``."""
     changed: Annotated[int, Span(COUNT)]
     """Steps when the contest began anew last, as the world had changed."""
     floor: Annotated[float, Span(FINITE)]
@@ -135,8 +140,6 @@ class Contest(State):
         deviation = math.sqrt(learning.variance)
         low = best.n > 0 and learning.mean + CHECK_BELOW * deviation < best.mean
         if self.failures or (low and rested and self.check_steps < CHECK_SHARE * elapsed):
-            if not self.failures:
-                self.floor = best.mean - FAILURE * math.sqrt(best.n) * self._error(best)
             self.kind, self.quota = CHECK, 1
         elif not rested or learning.n <= 3:
             return NONE
@@ -144,7 +147,7 @@ class Contest(State):
             self.kind, self.quota = CONSTANT, 1
         elif self.trial_steps >= TRIAL_SHARE * elapsed:
             return NONE
-        elif 0 < best.n < self._due(elapsed):
+        elif best.n and (self.lost or best.n < self._due(elapsed)):
             self.kind, self.quota = REPLAY, REPLAYS
         elif best.n and learning.mean + deviation <= best.mean and self.trials % STUBBORN:
             self.trials += 1  # not promising; exploration may hide what a policy is worth, though
@@ -152,6 +155,8 @@ class Contest(State):
         else:
             self.kind, self.quota = SNAPSHOT, self._due(elapsed)
             self.snapshot.n = 0
+        if self.kind in (REPLAY, CHECK) and not self.failures:
+            self.floor = best.mean - FAILURE * math.sqrt(best.n) * self._error(best)
         self.begun = self.played = 0
         self.trials += 1
         return self.kind
@@ -199,6 +204,8 @@ class Contest(State):
         candidate = self.best
         if contends:
             candidate = self.snapshot if kind == SNAPSHOT else self.constants[self.constant]
+        else:  # of the incumbent, older episodes are forgotten
+            candidate.n = min(candidate.n, self._due(steps - self.changed) - 1)
         candidate.note(episode_return)
         self.played += 1
         error = self._error(candidate)
@@ -210,10 +217,12 @@ class Contest(State):
             wins = False  # the score may have risen because learning varies less
         if kind == CONSTANT and candidate.n < self._due(steps - self.changed):
             wins = False  # with more episodes, perhaps
-        if kind == CHECK:
+        if not contends:
             self.failures = self.failures + 1 if episode_return < self.floor else 0
         if over or (contends and candidate.mean + error < self.best_score):
             self.end(steps)
+        if kind in (SNAPSHOT, REPLAY):
+            self.lost = kind == SNAPSHOT and not wins
         if wins:
             self.best.restore(candidate.record)
             self.delivered = self.constant if kind == CONSTANT else -1
