@@ -54,7 +54,7 @@ FIRST_SEEDS = {
     "fuzz_files": 64_000_000,
     "benchmark_everyday": 65_500_000,  # earlier ones tuned tables
     "benchmark_tables": 66_000_000,
-    "benchmark_online": 230_000_000,
+    "benchmark_online": 240_000_000,
 }
 RESERVED = range(7_000_000, 9_000_000)
 
