@@ -24,7 +24,7 @@ KINDS = {
     "fitted": FittedQAgent,
     "rule": partial(ModelAgent, generations=2),
 }
-STEPS = {"online": 10_000, "fitted": 5_000, "rule": 500}
+STEPS = {"online": 5_000, "fitted": 5_000, "rule": 500}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, ODD, Exploring, Grid, Judged, Toy, Varied, quick_rule
+from environments import BARTO, ODD, Exploring, Grid, Judged, Toy, Varied, quick_rule, steps_for
 from oracles import decide, is_tie
 from test_cell_policy import random_policy
 from test_codevectors import Aim
@@ -200,7 +200,7 @@ def test_json_says_what_it_is(tmp_path):
      (FittedQAgent, "scales"), (quick_rule, "scales"), (FittedQAgent, "one-hot")],
 )  # fmt: skip
 def test_odd_environments(kind, name, tmp_path):
-    agent = kind(ODD[name](Varied), seed=0).learn(1_000)
+    agent = kind(ODD[name](Varied), seed=0).learn(steps_for(kind, 1_000))
     env = ODD[name](Varied)
     observations = agent.visited_states(1_000, env=env, seed=1).astype(np.float32)
     actions = run_in_c(agent, tmp_path, observations)
@@ -214,13 +214,13 @@ def test_odd_environments(kind, name, tmp_path):
 
 @pytest.mark.parametrize(
     "kind",
-    [TwoTimescaleAgent, FittedQAgent, partial(ModelAgent, generations=2)],
+    [TwoTimescaleAgent, FittedQAgent, partial(ModelAgent, generations=2, plan_every=0.5)],
     ids=["online", "fitted", "model"],
 )
 def test_an_origin_far_away_is_subtracted_and_a_near_one_folded(kind, tmp_path):
     for offset, subtracted in ((0.1, False), (300.0, True)):
         env = Judged(offset)
-        agent = kind(env, seed=0).learn(1_000)
+        agent = kind(env, seed=0).learn(steps_for(kind, 1_000))
         observations = agent.visited_states(2_000, env=env, seed=1).astype(np.float32)
         actions = run_in_c(agent, tmp_path, observations)
         assert ("oda_origin" in (tmp_path / "policy.h").read_text()) == subtracted
@@ -264,7 +264,7 @@ def components_in_c(agent, folder, observations):
 def test_continuous_actions(name, max_cells, tmp_path):
     make = CONTINUOUS[name]
     if max_cells is None:
-        agent = ModelAgent(make(), seed=0, generations=2).learn(500)
+        agent = quick_rule(make(), seed=0).learn(500)
     else:
         agent = CodevectorAgent(make(), seed=0, max_cells=max_cells).learn(2_000)
     observations = agent.visited_states(1_000, env=make(), seed=1).astype(np.float32)
@@ -415,7 +415,7 @@ def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nonsense_gives_some_action(kind, tmp_path):
-    agent = kind("MountainCar-v0", seed=0).learn(1_000)
+    agent = kind("MountainCar-v0", seed=0).learn(steps_for(kind, 1_000, 300))
     nonsense = np.array([[np.nan, 0], [np.inf, 0], [0, -np.inf], [3e38, -3e38], [np.nan, np.nan]])
     for fixed_point in (False, True):
         actions = run_in_c(agent, tmp_path, nonsense, fixed_point)
@@ -430,7 +430,8 @@ def test_a_wicked_name_stays_in_the_comment(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
-    agent = kind("CartPole-v1", seed=0).learn(1_000)
+    steps = steps_for(kind, 1_000, 250)
+    agent = kind("CartPole-v1", seed=0).learn(steps)
     agent.save(tmp_path / "agent.zip")
     for form, fixed_point in (("c", False), ("c", True), ("json", False), ("onnx", False)):
         written = [
@@ -438,8 +439,8 @@ def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
             for a in (agent, load_agent(tmp_path / "agent.zip"))
         ]
         assert written[0] == written[1]
-    other = kind("CartPole-v1", seed=0).learn(1_000)  # which was not exported
-    np.testing.assert_array_equal(agent.learn(500).q_values, other.learn(500).q_values)
+    other = kind("CartPole-v1", seed=0).learn(steps)  # which was not exported
+    np.testing.assert_array_equal(agent.learn(200).q_values, other.learn(200).q_values)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -474,7 +475,7 @@ def test_bad_arguments(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_of_actions_stand_for_what_is_offered(kind, tmp_path):
-    agent = kind("Pendulum-v1", seed=0, action_bins=5).learn(1_000)
+    agent = kind("Pendulum-v1", seed=0, action_bins=5).learn(steps_for(kind, 600, 250))
     names = document_of(agent, tmp_path)["actions"]["names"]
     assert names == [f"torque {torque}" for torque in range(-2, 3)]
 
@@ -484,7 +485,7 @@ def test_spaces_that_can_not_be_exported(kind, tmp_path):
     env = Toy()
     env.action_space = gym.spaces.Discrete(2, start=2**40)
     with pytest.raises(ValueError, match="action_space is Discrete.*32 bits"):
-        export_policy(kind(env, seed=0).learn(1_000), tmp_path / "x")
+        export_policy(kind(env, seed=0).learn(steps_for(kind, 1_000, 250)), tmp_path / "x")
 
 
 def test_numbers_beyond_single_precision(tmp_path):

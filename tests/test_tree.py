@@ -45,12 +45,12 @@ DIVERGENCES = {
 
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_routing_is_that_of_a_slow_walk_by_divergences(name):
-    points = positive()
+    points = positive(300)
     model = ODATreeClusterer(max_depth=3, divergence=DIVERGENCES[name], random_state=0)
     model.fit(points)
     divergence = model._tree.plan.divergence
     embedded = divergence.embed(points)
-    paths = [oracles.descend(model._tree, divergence, lambda _: embedded, i) for i in range(600)]
+    paths = [oracles.descend(model._tree, divergence, lambda _: embedded, i) for i in range(300)]
     assert model.n_leaves_ == len(set(paths)) > 10
     ordered = sorted(set(paths), key=lambda path: (len(path), path))
     np.testing.assert_array_equal(model.labels_, [ordered.index(path) for path in paths])
@@ -150,7 +150,7 @@ def test_a_function_is_called_once_for_a_batch_and_may_spoil_its_argument():
 def test_weights_are_repetitions(kind, divergence):
     points, labels = labelled(300)
     weights = np.random.default_rng(1).integers(0, 4, 300)
-    model = kind(divergence=divergence, min_samples_split=0, random_state=0)
+    model = kind(max_depth=2, divergence=divergence, min_samples_split=0, random_state=0)
     weighted = clone(model).fit(points, labels, sample_weight=weights)
     order = np.random.default_rng(2).permutation(np.repeat(np.arange(300), weights))
     repeated = clone(model).fit(points[order], labels[order])
@@ -167,7 +167,7 @@ def states(model, points):
     return model.codevectors_, model.weights_, model.apply(points), model.history_
 
 
-def stream(kind, n=6000, resolutions=None):
+def stream(kind, n, resolutions=None):
     points, labels = labelled(n)
     resolutions = [[0, 1], range(4)] if resolutions is None else resolutions
     options = {"min_samples_split": 5, "resolutions": resolutions, "random_state": 0}
@@ -179,12 +179,12 @@ def stream(kind, n=6000, resolutions=None):
     [(ODATreeClusterer, "itakura_saito"), (ODATreeClassifier, "squared_euclidean")],
 )
 def test_sample_by_sample_is_the_same_as_blocks(kind, divergence):
-    model, points, labels = stream(kind, 3000)
+    model, points, labels = stream(kind, 1800)
     model.set_params(divergence=divergence)
-    labels[-1500:][points[-1500:, 2] > 10] = 3  # a new class on the way
+    labels[-900:][points[-900:, 2] > 10] = 3  # a new class on the way
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(points))
     whole = clone(model).partial_fit(points, labels, sample_weight=weights)
-    edges = np.r_[0:40, 40:1300:21, 1300:1340, 1340:3000:50, 3000]
+    edges = np.r_[0:40, 40:800:21, 800:840, 840:1800:50, 1800]
     for begin, end in itertools.pairwise(edges):
         rows = slice(begin, end)
         model.partial_fit(points[rows], labels[rows], sample_weight=weights[rows])
@@ -283,7 +283,7 @@ def test_distortion_is_near_that_of_the_flat_codebook(points, factor):
 
 @BOTH
 def test_a_cut_tree_is_independent_and_grows_again(kind):
-    model, points, labels = stream(kind)
+    model, points, labels = stream(kind, 3000)
     model.partial_fit(points, labels)
     before = states(model, points)
     cut = model.at_level(1)
@@ -333,10 +333,10 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
 )
 def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
-    model, points, labels = stream(kind, resolutions=resolutions or [range(4)])
+    model, points, labels = stream(kind, 3000, resolutions or [range(4)])
     model.set_params(divergence=DIVERGENCES[divergence])
     labels = np.array(["no", "maybe", "yes"])[labels]
-    model.partial_fit(points[:3000], labels[:3000])
+    model.partial_fit(points[:1500], labels[:1500])
     model.save(tmp_path / "tree.oda")
     loaded = kind.load(tmp_path / "tree.oda")
     for _ in range(2):
@@ -344,7 +344,7 @@ def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
             np.testing.assert_array_equal(ours, theirs)
         np.testing.assert_array_equal(model.predict(points), loaded.predict(points))
         for either in (model, loaded):
-            either.partial_fit(points[3000:], labels[3000:])
+            either.partial_fit(points[1500:], labels[1500:])
     kind().save(tmp_path / "new.oda")
     assert kind.load(tmp_path / "new.oda").get_params() == kind().get_params()
 
