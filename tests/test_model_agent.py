@@ -151,6 +151,12 @@ def car():
     return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(1500)
 
 
+@pytest.fixture(scope="module")
+def driven():
+    """The same, driven for less long."""
+    return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(600)
+
+
 def test_cartpole_needs_250_steps_and_four_cells():
     for seed in range(2):
         agent = ModelAgent("CartPole-v1", seed=400 + seed).learn(250)
@@ -185,20 +191,21 @@ def test_a_few_torques_can_be_offered_instead():
     assert not agent.policy.continuous
 
 
-def test_with_the_same_seed_asking_for_the_policy_changes_nothing(car):
+def test_with_the_same_seed_asking_for_the_policy_changes_nothing(driven):
     curious = ModelAgent("MountainCar-v0", seed=3, **OFTEN)
-    curious.learn(1500, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
-    same(car, curious)
+    curious.learn(600, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
+    same(driven, curious)
     other = ModelAgent("MountainCar-v0", seed=4, **OFTEN).learn(200)
-    assert not np.array_equal(other._engine.memory.before[:200], car._engine.memory.before[:200])
+    firsts = (agent._engine.memory.before[:200] for agent in (driven, other))
+    assert not np.array_equal(*firsts)
 
 
-def test_a_loop_of_ones_own_does_the_same(car):
+def test_a_loop_of_ones_own_does_the_same(driven):
     agent = ModelAgent("MountainCar-v0", seed=3, **OFTEN)
-    play(agent, agent.env, 1500, seed=agent.draw_env_seed())
-    for name, array in car._engine.memory.state().items():
+    play(agent, agent.env, 600, seed=agent.draw_env_seed())
+    for name, array in driven._engine.memory.state().items():
         np.testing.assert_array_equal(array, agent._engine.memory.state()[name])
-    np.testing.assert_array_equal(car.policy.scores, agent.policy.scores)
+    np.testing.assert_array_equal(driven.policy.scores, agent.policy.scores)
 
 
 @pytest.mark.parametrize(
@@ -410,8 +417,8 @@ def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
 
 
 def bits(env_id, seed):
-    """All numbers of an agent after 250 steps."""
-    _, arrays = ModelAgent(env_id, seed=seed, **QUICK).learn(250)._to_file()
+    """All numbers of an agent after 180 steps."""
+    _, arrays = ModelAgent(env_id, seed=seed, **QUICK).learn(180)._to_file()
     return sha256(b"".join(arrays[name].tobytes() for name in sorted(arrays))).hexdigest()
 
 

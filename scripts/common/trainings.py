@@ -62,17 +62,17 @@ def _cases() -> Iterator[tuple[str, Case]]:
     long = {"gmm": 200_000, "infex": 100_000}
     for name in PARTITIONS:
         own, steps = (("partition", name),), long.get(name, 1_000_000)
-        yield f"{name}, fused", Case(online, barto, 6000, 300, steps, False, own)
-        yield f"{name}, in Python", Case(online, barto, 6000, 300, 80_000, True, own)
-    yield "torques, fused", Case(online, "Pendulum-v1", 3000, 230, 1_000_000)
-    yield "torques, in Python", Case(online, "Pendulum-v1", 3000, 230, 30_000, True)
-    yield "fitted, fused", Case(fitted, "CartPole-v1", 2000, 160, 50_000)
-    yield "fitted, in Python", Case(fitted, "CartPole-v1", 2000, 160, 30_000, True)
+        yield f"{name}, fused", Case(online, barto, 2400, 150, steps, False, own)
+        yield f"{name}, in Python", Case(online, barto, 2400, 150, 80_000, True, own)
+    yield "torques, fused", Case(online, "Pendulum-v1", 1600, 120, 1_000_000)
+    yield "torques, in Python", Case(online, "Pendulum-v1", 1600, 120, 30_000, True)
+    yield "fitted, fused", Case(fitted, "CartPole-v1", 1500, 120, 50_000)
+    yield "fitted, in Python", Case(fitted, "CartPole-v1", 1500, 120, 30_000, True)
     yield "bounded, fused", Case(fitted, "Acrobot-v1", 2000, 130, 50_000, False, bounded)
     yield "bounded, in Python", Case(fitted, "Acrobot-v1", 2000, 130, 15_000, True, bounded)
     yield "codevectors", Case(CodevectorAgent, "Pendulum-v1", 1000, 70, 10_000)
-    yield "model", Case(model, "CartPole-v1", 600, 50, 3000, False, quick)
-    yield "model of torques", Case(model, "Pendulum-v1", 700, 45, 1500, False, quick)
+    yield "model", Case(model, "CartPole-v1", 400, 34, 3000, False, quick)
+    yield "model of torques", Case(model, "Pendulum-v1", 420, 35, 1500, False, quick)
 
 
 CASES = dict(_cases())
