@@ -133,6 +133,12 @@ def victim(cluster):
         return next(iter(client.run(os.getpid).values()))
 
 
+@pytest.fixture
+def without_figures(monkeypatch):
+    """Let the command train without the figures at the end, which take a second."""
+    monkeypatch.setattr("oda_rl.command.training.write_figures", lambda *given, **more: [])
+
+
 @pytest.fixture(scope="session")
 def small_agent(tmp_path_factory):
     """A file of an online agent with few cells."""

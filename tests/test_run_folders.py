@@ -3,7 +3,6 @@
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -74,8 +73,9 @@ def kill_when(process, due):
 # ---------------------------------------------------------------- resuming
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_killed_training_is_resumed(tmp_path, capsys):
-    whole, folder, copy = tmp_path / "whole", tmp_path / "run", tmp_path / "copy"
+    whole, folder = tmp_path / "whole", tmp_path / "run"
     options = [*("--seed", "5", "--partition", "som", "--gamma", "0.99")]
     options += ["--total-timesteps", str(STEPS), "--checkpoint-every", "2000"]
     assert main([*ONLINE, *options, "--out", str(whole)]) == 0
@@ -84,18 +84,19 @@ def test_a_killed_training_is_resumed(tmp_path, capsys):
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     kill_when(process, lambda: checkpoint.exists() and steps_in(checkpoint) >= 2000)
     assert "agent.zip" not in files_in(folder)
-    shutil.copytree(folder, copy)
-    assert parse(["train", "--resume", "--out", str(copy)]).checkpoint_every == 2000
-    for place, given in ((folder, [*ONLINE, *options]), (copy, ["train"])):
-        capsys.readouterr()
-        assert main([*given, "--resume", "--out", str(place)]) == 0
-        assert "resuming after" in capsys.readouterr().out
-        assert files_in(place) == files_in(whole)
-        ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, place)]
-        assert ends[0] == ends[1]
-        configs = [json.loads((one / "config.json").read_text()) for one in (whole, place)]
-        assert configs[0] == configs[1]
-        assert configs[0]["seed"] == 5
+    alone = parse(["train", "--resume", "--out", str(folder)])
+    given = parse([*ONLINE, *options, "--resume", "--out", str(folder)])
+    for name in ("seed", "config", "total_timesteps", "checkpoint_every"):
+        assert getattr(alone, name) == getattr(given, name)
+    capsys.readouterr()
+    assert main(["train", "--resume", "--out", str(folder)]) == 0
+    assert "resuming after" in capsys.readouterr().out
+    assert files_in(folder) == files_in(whole)
+    ends = [content(load_agent(one), tmp_path / "a.zip") for one in (whole, folder)]
+    assert ends[0] == ends[1]
+    configs = [json.loads((one / "config.json").read_text()) for one in (whole, folder)]
+    assert configs[0] == configs[1]
+    assert configs[0]["seed"] == 5
     assert main(["train", "--resume", "--out", str(folder)]) == 0
     assert f"has ended after {STEPS:,} steps" in capsys.readouterr().out
     more = ["--total-timesteps", str(STEPS + 500), "--n-eval-episodes", "2"]
@@ -153,12 +154,14 @@ def test_no_module_is_imported_that_only_a_file_names(interrupted, capsys):
         assert "No module named 'evil_module'" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_without_a_checkpoint_it_begins(tmp_path):
     arguments = [*ONLINE, "--total-timesteps", "700", "--resume", "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     assert load_agent(tmp_path / "run").num_timesteps == 700
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
     again = [*ONLINE, "--total-timesteps", "2000", "--out", str(interrupted)]
     assert main(again) == 2
@@ -188,6 +191,7 @@ def usual_signals():
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@pytest.mark.usefixtures("without_figures")
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGHUP])
 def test_other_signals_do_the_same(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Failing, "fail", lambda: signal.raise_signal(kind))
@@ -224,6 +228,7 @@ def test_a_second_training_is_refused(tmp_path, capsys):
     assert files_in(tmp_path) == set()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_leftovers_are_swept(tmp_path):
     for name in (".agent.zip.12345678", ".partition.png.abcdefgh", ".checkpoint.zip.a_b_c_d_"):
         (tmp_path / name).write_text("half")
@@ -255,6 +260,7 @@ def test_a_disk_without_space_is_refused(tmp_path, capsys):
 # ---------------------------------------------------------------- what fails
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_when_the_environment_fails_the_agent_is_saved_first(tmp_path, capsys):
     words = [*ONLINE, "--env-id", "Failing-v0", "--out", str(tmp_path)]
     with pytest.raises(ZeroDivisionError, match="the robot fell over"):
