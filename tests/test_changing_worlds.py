@@ -48,7 +48,7 @@ def with_a_calm_south(n, south_from, seed=0):
 
 
 def test_where_nobody_was_before_the_world_has_not_changed():
-    for seed in range(3):
+    for seed in range(2):
         seen = with_a_calm_south(1300, 1150, seed)
         rng = np.random.default_rng(seed)
         learned = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)

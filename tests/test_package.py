@@ -161,13 +161,12 @@ def test_the_wheel_is_complete_and_uninstalling_leaves_nothing_behind(root, tmp_
     def do(*arguments):
         return run(*arguments, python=python, cwd=place, env=environment)
 
-    do("-m", "pip", "install", *options, wheel)
+    do("-m", "pip", "install", "--no-compile", *options, wheel)
     assert all(Path(line).is_relative_to(site) for line in do("-c", USE).splitlines())
     assert files_of_numba(site) == []
     assert files_of_numba(tmp_path / "cache" / "oda-rl") != []
     do("-m", "pip", "uninstall", "--quiet", "--yes", "oda-rl")
-    assert not (site / "oda_rl").exists()
-    assert do("-c", "import importlib.util as i; print(i.find_spec('oda_rl'))") == "None\n"
+    assert [*site.glob("oda*")] == []
 
 
 def test_version_is_the_same_everywhere(root):

@@ -49,7 +49,14 @@ SAME = {
 }
 
 forked = partial(SubprocVecEnv, start_method="fork")  # the default imports torch in each process
-algorithms = pytest.mark.parametrize("algorithm", PAIRS, ids=lambda kind: kind.__name__)
+
+
+def of(*kinds):
+    """Try algorithms: two of three, in turn, where what they share is tried."""
+    return pytest.mark.parametrize("algorithm", kinds, ids=lambda kind: kind.__name__)
+
+
+algorithms = of(*PAIRS)
 
 
 def short():
@@ -109,7 +116,7 @@ def test_the_threshold_is_known_of_environments_in_other_processes():
         env.close()
 
 
-@algorithms
+@of(TwoTimescale, QuickSearch)
 def test_learning_goes_on_where_it_stopped(algorithm):
     whole = algorithm("CartPole-v1", seed=1).learn(900)
     parts = algorithm("CartPole-v1", seed=1).learn(333)
@@ -120,7 +127,7 @@ def test_learning_goes_on_where_it_stopped(algorithm):
     assert parts.agent.training_seconds > 0
 
 
-@algorithms
+@of(FittedQ, QuickSearch)
 def test_evaluation_stops_training_and_keeps_the_best_model(algorithm, tmp_path):
     stop = StopTrainingOnRewardThreshold(reward_threshold=100, verbose=0)
     evaluation = EvalCallback(
@@ -146,7 +153,7 @@ def test_evaluation_stops_training_and_keeps_the_best_model(algorithm, tmp_path)
     SAME[algorithm](unseen.agent, model.agent)  # evaluating has changed nothing
 
 
-@algorithms
+@of(TwoTimescale, FittedQ)
 def test_checkpoints_are_learned_on_from(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=0)
     model.learn(800, callback=CheckpointCallback(300, str(tmp_path), name_prefix="cells"))
@@ -230,7 +237,7 @@ def test_ctrl_c_leaves_a_whole_model(tmp_path):
     SAME[FittedQ](model.agent, FittedQ("CartPole-v1", seed=0).learn(400).agent)
 
 
-@algorithms
+@of(TwoTimescale, FittedQ)
 def test_log_as_csv_and_on_the_screen(algorithm, tmp_path, capsys):
     model = algorithm("CartPole-v1", seed=0, stats_window_size=3)
     model.set_logger(configure(str(tmp_path), ["csv", "stdout"]))
@@ -293,7 +300,7 @@ def test_vec_normalize(algorithm, norm_reward):
     model = algorithm(env, seed=1)
     assert model.get_vec_normalize_env() is env
     evaluation = EvalCallback(evaluated, n_eval_episodes=2, eval_freq=1000, verbose=0)
-    model.learn(steps_for(algorithm, 3000, 1000), callback=evaluation)
+    model.learn(steps_for(algorithm, 2000, 1000), callback=evaluation)
     np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
     assert np.abs(model.agent.codevectors).max() <= 10.5
     np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
@@ -303,7 +310,7 @@ def test_vec_normalize(algorithm, norm_reward):
     assert mean > 20.0  # random play has 20
 
 
-@algorithms
+@of(TwoTimescale, QuickSearch)
 def test_predict_takes_one_observation_or_a_batch(algorithm):
     model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 1500))
     points = np.random.default_rng(0).normal(size=(50, 4), scale=0.2).astype(np.float32)
@@ -330,7 +337,7 @@ def test_predict_explores_unless_told_otherwise():
     assert set(actions) == {0, 1}
 
 
-@algorithms
+@of(FittedQ, QuickSearch)
 def test_evaluate_policy_in_several_environments(algorithm):
     model = algorithm("CartPole-v1", seed=0).learn(steps_for(algorithm, 1000))
     several = make_vec_env("CartPole-v1", n_envs=3, seed=5)
@@ -368,7 +375,7 @@ def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     assert len(model.agent.episodes.rows) == model._episode_num
 
 
-@algorithms
+@of(TwoTimescale, FittedQ)
 def test_several_environments_with_what_goes_around_them(algorithm, tmp_path):
     env = make_vec_env(short, n_envs=3, seed=1, monitor_dir=str(tmp_path))
     best = EvalCallback(make_vec_env(short, n_envs=2), n_eval_episodes=2, eval_freq=300, verbose=0)
@@ -394,7 +401,7 @@ def test_several_environments_with_what_goes_around_them(algorithm, tmp_path):
     np.testing.assert_allclose(returns, model.agent.episodes.rows[:, 1], rtol=1e-5)
 
 
-@algorithms
+@of(FittedQ, QuickSearch)
 def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
     model = algorithm(short(), seed=2, verbose=0, tensorboard_log=None).learn(700)
     agent = PAIRS[algorithm](short(), seed=2).learn(700)
@@ -408,7 +415,7 @@ def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
     SAME[algorithm](loaded.agent, again.learn(500))
 
 
-@algorithms
+@of(TwoTimescale, QuickSearch)
 def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=2).learn(600)
     model.save(tmp_path / "model")
@@ -430,7 +437,7 @@ def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_pa
     assert algorithm.load(open_file).action_space == model.action_space
 
 
-@algorithms
+@of(TwoTimescale, FittedQ)
 def test_a_model_without_an_environment_predicts(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=2).learn(1000)
     model.save(tmp_path / "m.v1")  # a suffix stays
@@ -475,7 +482,7 @@ def test_bounds_of_another_environment_are_refused():
         model.set_env(other)
 
 
-@algorithms
+@of(FittedQ, QuickSearch)
 def test_environments_that_do_not_fit(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=0).learn(300)
     model.save(tmp_path / "m")
@@ -536,7 +543,7 @@ def test_partitions_of_ones_own_are_saved(tmp_path):
     np.testing.assert_array_equal(loaded.agent.q_values, model.agent.q_values)
 
 
-@algorithms
+@of(TwoTimescale, QuickSearch)
 def test_observations_of_two_dimensions_and_actions_that_do_not_begin_at_0(algorithm):
     env = Grid()
     model = algorithm(env, seed=0).learn(700)
@@ -606,11 +613,16 @@ class Rooms(gym.Env):
         return {"room": self.room, "place": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
 
 
-@algorithms
+lake, pendulum = (partial(gym.make, name) for name in ("FrozenLake-v1", "Pendulum-v1"))
+
+
 @pytest.mark.parametrize(
-    ("make", "n_envs"),
-    [(Rooms, 3), (partial(gym.make, "FrozenLake-v1"), 1), (partial(gym.make, "Pendulum-v1"), 1)],
-)
+    ("algorithm", "make", "n_envs"),
+    [
+        (TwoTimescale, Rooms, 3), (TwoTimescale, pendulum, 1), (FittedQ, Rooms, 3),
+        (FittedQ, lake, 1), (QuickSearch, lake, 1), (QuickSearch, pendulum, 1),
+    ],
+)  # fmt: skip
 def test_every_space_that_the_agents_take(algorithm, make, n_envs, tmp_path):
     env = DummyVecEnv([make] * n_envs)
     model = algorithm(env, seed=0).learn(600 if n_envs == 1 else 602)
