@@ -54,7 +54,7 @@ CASES = {
     "LVQ": (LVQ(3, random_state=0), IRIS, NAMES),
     "clusters": (ODAClusterer(6, random_state=0), IRIS, None),
     "clusters, by sums": (DistributedODAClusterer(6, random_state=0), IRIS, None),
-    "clusters, I": (ODAClusterer(6, divergence="i_divergence", random_state=0), DIGITS, None),
+    "clusters, I": (ODAClusterer(6, divergence="i_divergence", random_state=0), IRIS, None),
     "clusters, Itakura and Saito": (
         ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
     "classes": (ODAClassifier(12, random_state=0), MOONS, SIDES),
@@ -67,7 +67,7 @@ CASES = {
         IRIS, NAMES),
     "classes, metric": (ODAClassifier(9, fine_tuning="mrslvq", random_state=0), IRIS, NAMES),
     "classes, cubes": (
-        ODAClassifier(9, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
+        ODAClassifier(4, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
     "regression": (ODARegressor(8, random_state=0), IRIS[:, 1:], IRIS[:, 0]),
     "regression, constants": (ODARegressor(8, local_model="constant"), IRIS[:, 1:], IRIS[:, 0]),
     "tree": (ODATreeClusterer(random_state=0), IRIS, None),

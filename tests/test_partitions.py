@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import BARTO, Plain, live
+from environments import BARTO, Plain, all_but_one, live
 from test_two_timescale import same
 
 from oda_rl.agents import (
@@ -97,14 +97,14 @@ def test_a_map_learns_from_its_schedule():
     ],
 )
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
-    fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(2500)
+    fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(1500)
     stepwise = TwoTimescaleAgent(Plain(gym.make(BARTO)), partition=partition, seed=3, **config)
-    same(fused, stepwise.learn(2500))
+    same(fused, stepwise.learn(1500))
     fused.save(tmp_path / "a.zip")
     loaded = load_agent(tmp_path / "a.zip")
     same(fused, loaded)
     for agent in (fused, loaded):
-        live(agent, gym.make(BARTO), 1000)
+        live(agent, gym.make(BARTO), 400)
     same(fused, loaded)
 
 
@@ -149,15 +149,11 @@ def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves()
     [("gmm", {}), ("som", {"map_shape": (4, 4)}), ("infex", {}), ("grid", {"bins": 4})],
 )
 def test_it_learns_to_balance(partition, config):
-    # Random play has 20 to 25.
-    means = [
-        TwoTimescaleAgent("CartPole-v1", partition=partition, seed=seed, **config)
-        .learn(30_000)
-        .evaluate(20, seed=seed)
-        .mean()
-        for seed in range(3)
-    ]
-    assert sum(mean > 100.0 for mean in means) >= 2
+    def balances(seed):
+        agent = TwoTimescaleAgent("CartPole-v1", partition=partition, seed=seed, **config)
+        return agent.learn(30_000).evaluate(20, seed=seed).mean() > 100.0  # random play: 20 to 25
+
+    assert all_but_one(balances, range(3))
 
 
 def test_exemplars_are_refitted_eight_times():

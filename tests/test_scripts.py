@@ -14,28 +14,33 @@ from types import SimpleNamespace
 import gymnasium as gym
 import numpy as np
 import pytest
+from distributed import Client, LocalCluster
 from environments import one_by_one
+from sklearn.datasets import make_circles, make_moons
 
 from oda_rl.agents.comparison import Plan
 from oda_rl.runs import parallel
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-BODY = SimpleNamespace(aim=1000.0, steps=(400,), published="")
+BODY = SimpleNamespace(aim=1000.0, steps=(300,), published="")
 SMALLER = {  # constants of modules
     "common.learning": {"EVALUATION_EPISODES": 5},
     "benchmarks.bodies": {"TASKS": {"InvertedPendulum-v5": BODY}},
     "benchmarks.chip": {"STEPS": 3_000, "STEPS_IN_C": 1_000},
     "benchmarks.clustering": {"N_CLUSTERS": 20, "N_LARGE": (3_000, 16)},
-    "benchmarks.continuous": {"CHECKPOINTS": (500,), "EVALUATION_EPISODES": 2},
+    "benchmarks.continuous": {"CHECKPOINTS": (300,), "EVALUATION_EPISODES": 2},
     "benchmarks.export": {
         "N_OBSERVATIONS": 1_000, "EPISODES": 20, "STEPS": 3_000,
-        "MAX_STEPS": {"ModelAgent": 300, "TwoTimescaleAgent": 3_000, "FittedQAgent": 3_000}},
+        "MAX_STEPS": {"ModelAgent": 300, "TwoTimescaleAgent": 3_000}},
     "benchmarks.first_call": {"WORK": {"StochasticVQ": "import oda_rl"}},
     "benchmarks.online": {"CHECKPOINTS": (1_000, 3_000), "EPISODES": 3},
     "benchmarks.speed": {"FUSED_TIMES": 2},
     "benchmarks.vector": {
         "EVALUATION_EPISODES": 5, "COPIES": (1, 8), "ACTORS": (0, 1), "PACED_STEPS": 100},
-    "draw_figures": {"ONLINE_STEPS": 5_000, "FITTED_STEPS": 3_000},
+    "draw_figures": {
+        "ONLINE_STEPS": 3_000, "FITTED_STEPS": 2_000,
+        "MOONS": make_moons(300, noise=0.15, random_state=0),
+        "CIRCLES": make_circles(300, noise=0.08, factor=0.5, random_state=0)},
     "reproduce_classification": {"N_SAMPLES": 300, "N_FOLDS": 2},
     "reproduce_figure5": {
         "DRAWS": 2, "TUNING_SEEDS": 1, "FINALISTS": 1, "FINAL_SEEDS": 1, "STEPS": 1_500},
@@ -190,7 +195,7 @@ def check_clustering(rows):
 def check_continuous(rows):
     tasks, actions = ("Pendulum-v1", "MountainCarContinuous-v0"), ("codevectors", "grid")
     assert {*columns_of(rows, "task", "actions")} == {*product(tasks, actions)}
-    assert all(int(row["steps"]) == 500 and int(row["numbers"]) > 0 for row in rows)
+    assert all(int(row["steps"]) == 300 and int(row["numbers"]) > 0 for row in rows)
     assert Path("results/benchmark_continuous.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -230,7 +235,7 @@ def check_first_call(rows):
 
 
 def check_export(rows):
-    agents = ("ModelAgent", "TwoTimescaleAgent", "FittedQAgent")
+    agents = ("ModelAgent", "TwoTimescaleAgent")
     tables = ("float", "fixed point")
     assert {*columns_of(rows, "agent", "tables")} == {*product(agents, tables)}
     for row in rows:
@@ -302,12 +307,15 @@ def test_benchmark(name, run_script):
 
 
 @pytest.mark.slow
-def test_speed_is_measured_and_told(load_script):
+def test_speed_is_measured_and_told(load_script, monkeypatch, capsys):
     speed = load_script("benchmarks.speed")
     rows = load_script("common.summaries").Rows
     parts = {"fused": speed.fused(0, 1_000), "loop": speed.looped(0, 500)}
-    parts["fitted"] = parts["two-timescale"] = speed.command("fitted", 500)
     assert all(value > 0.0 for part in parts.values() for value in part.values())
+    monkeypatch.setattr("oda_rl.command.cli.run", lambda: None)
+    exec(speed.TRAIN)
+    command = {"seconds": 1.0, "megabytes": float(capsys.readouterr().err)}
+    parts["fitted"] = parts["two-timescale"] = command
     told = speed.tables(rows({"what": name, "steps": 1_000, **parts[name]} for name in parts))
     assert "(median of 1 trainings of 1,000 steps, each the minimum of " in told["speed"]
 
@@ -389,9 +397,13 @@ def test_soak_script(load_script):
 
 
 @pytest.mark.slow
-def test_vector_script_with_actors(run_script, tmp_path):
+def test_vector_script_with_actors(load_script, run_script, tmp_path, monkeypatch):
     words = ("--only", "actors", "--seeds", "1", "--checkpoints", "300")
-    printed = run_script("benchmarks.vector", *words)
+    one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    with LocalCluster(processes=False, **one) as cluster:
+        vector = load_script("benchmarks.vector")
+        monkeypatch.setattr(vector, "dask_client", lambda *arguments: Client(cluster))
+        printed = run_script("benchmarks.vector", *words)
     rows = read_rows(tmp_path / "results" / "benchmark_vector_actors.csv")
     assert columns_of(rows, "actors", "steps") == [("0", "300"), ("1", "300")]
     assert all(float(row["pace"]) > 0.0 for row in rows)

@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import BARTO, Plain, Toy
+from environments import BARTO, Plain, Toy, all_but_one
 
 from oda_rl.agents import (
     GridPartition,
@@ -96,12 +96,11 @@ def test_the_environment_is_left_where_training_took_it():
     ],
 )
 def test_it_learns(env_id, steps, solved):
-    # Random play has 20, -200 and -500. Of three seeds one may fail, by other bits another one.
-    means = [
-        TwoTimescaleAgent(env_id, seed=seed).learn(steps).evaluate(20, seed=seed).mean()
-        for seed in range(3)
-    ]
-    assert sum(mean >= solved for mean in means) >= 2
+    def learns(seed):
+        agent = TwoTimescaleAgent(env_id, seed=seed).learn(steps)
+        return agent.evaluate(20, seed=seed).mean() >= solved  # random play: 20, -200 and -500
+
+    assert all_but_one(learns, range(3))  # by other bits another one may fail
 
 
 def test_predict_takes_one_or_a_batch():
