@@ -46,9 +46,12 @@ def _live_line(
         yield lambda completed, status: None
         return
     from rich import progress
+    from rich.table import Column
 
     # The seconds go on while a fit or a search takes its time.
-    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn(compact=True)
+    whole = (Column(no_wrap=True) for _ in range(2))  # a narrow terminal shortens the bar
+    elapsed = progress.TimeElapsedColumn(table_column=next(whole))
+    times = elapsed, progress.TimeRemainingColumn(compact=True, table_column=next(whole))
     columns = progress.BarColumn(bar_width=20), progress.TextColumn(text), *times
     with progress.Progress(*columns, refresh_per_second=10, transient=transient) as line:
         task = line.add_task("", total=total, completed=begun, status=status)
