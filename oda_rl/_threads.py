@@ -1,4 +1,4 @@
-"""Linear algebra in one thread.
+"""Linear algebra in one thread, and learning in one thread at a time.
 
 The last bits of matrix products depend on the number of BLAS threads. Matrices here are small, so
 threads gain little.
@@ -7,15 +7,17 @@ threads gain little.
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ContextDecorator
+from contextlib import ContextDecorator, contextmanager
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from oda_rl._types import IntArray
 
+_LEARNING: dict[int, int] = {}  # thread in which an object learns, by the object's id
 _LATE = ("scipy.linalg", "scipy.linalg._fblas")  # load another BLAS
 
 
@@ -80,6 +82,38 @@ if hasattr(os, "register_at_fork"):
 def one_thread() -> _OneThread:
     """Return the section, a context manager and decorator; sections may be nested."""
     return _SECTION
+
+
+def check_thread(learner: object) -> None:
+    """Raise RuntimeError if an estimator or agent learns in another thread."""
+    if _LEARNING.get(id(learner), get_ident()) != get_ident():
+        _refuse(learner)
+
+
+def learns(learner: object) -> bool:
+    """Whether an estimator or agent learns at present."""
+    return id(learner) in _LEARNING
+
+
+@contextmanager
+def learning(learner: object) -> Iterator[None]:
+    """Keep other threads from using an estimator or agent meanwhile."""
+    nested = _LEARNING.get(id(learner)) == get_ident()
+    if _LEARNING.setdefault(id(learner), get_ident()) != get_ident():  # atomic
+        _refuse(learner)
+    try:
+        yield
+    finally:
+        if not nested:
+            del _LEARNING[id(learner)]
+
+
+def _refuse(learner: object) -> None:
+    name = type(learner).__name__
+    raise RuntimeError(
+        f"another thread trains this {name}, which belongs to one thread at a time: load its file, "
+        "or copy.deepcopy it, for another one"
+    )
 
 
 def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) -> None:

@@ -2,10 +2,9 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Lock, get_ident
 from typing import Any, ClassVar, Self, SupportsFloat, cast
 
 import gymnasium as gym
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._threads import one_thread
+from oda_rl._threads import check_thread, learning, one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
@@ -45,7 +44,6 @@ _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "
              "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
 _MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
 _MAX_NAMED = 6  # components that never changed
-_ENTERING = Lock()  # held while a thread begins to train
 
 
 class Agent(Player):
@@ -240,7 +238,7 @@ class Agent(Player):
             If the observation is not of the space, or not finite, or the one with which the episode
             terminated.
         """
-        self._check_thread()
+        check_thread(self)
         self._engine.leave_envs()
         point = self.interface.point("observation", observation)
         if self._last is not None and np.array_equal(point, self._last):
@@ -288,7 +286,7 @@ class Agent(Player):
         """
         if not self._acted:
             raise RuntimeError("update was called before act: call act(observation) first")
-        self._check_thread()
+        check_thread(self)
         index = self._number_of(action)
         engine, after = self._engine, self.interface.point("next_observation", next_observation)
         engine.leave_envs()
@@ -477,24 +475,6 @@ class Agent(Player):
                 run.observation, run.chosen, run.resumed = observation, paused.chosen, True
         return self._run(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
-    def _check_thread(self) -> None:
-        if self._thread not in (None, get_ident()):
-            raise RuntimeError(
-                "another thread trains this agent: an agent belongs to one thread at a time; load "
-                "its file, or copy.deepcopy it, for another one"
-            )
-
-    @contextmanager
-    def _in_this_thread(self) -> Iterator[None]:
-        """Keep other threads from training the agent meanwhile."""
-        with _ENTERING:
-            self._check_thread()
-            before, self._thread = self._thread, get_ident()
-        try:
-            yield
-        finally:
-            self._thread = before
-
     def _run(
         self,
         run: TrainingRun,
@@ -518,7 +498,7 @@ class Agent(Player):
         self._paused = None
         if run.over:
             return self
-        with self._in_this_thread(), ExitStack() as stack:
+        with learning(self), ExitStack() as stack:
             if actors is not None:
                 client = stack.enter_context(actors.at_work(learner.modules))
                 run.actors = learner, client, actors.workers
@@ -676,7 +656,7 @@ class Agent(Player):
         (``monitor.csv``, as Stable-Baselines3 reads it); figures and exported policies of an
         earlier agent are removed from it.
         """
-        self._check_thread()
+        check_thread(self)
         files.save(self, Path(path))
 
     @classmethod

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._threads import one_thread
+from oda_rl._threads import learns, one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import play_compiled
 from oda_rl.agents.base.loops import Step, play
@@ -92,7 +92,6 @@ class Player(ABC):
     _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]
     _env_seeded = False
-    _thread: int | None = None  # that trains it
     _env_rng: dict[str, Any] | None = None  # generator state of the environment, from a file
     _env: AnyEnv | None = None
     _origin: Origin | None = None  # of an environment that has not been made
@@ -473,7 +472,7 @@ class Player(ABC):
             return separate_env(self._env, render_mode)
         except ValueError as error:
             own = self._env
-            if self._thread is not None or render_mode is not None or not isinstance(own, gym.Env):
+            if learns(self) or render_mode is not None or not isinstance(own, gym.Env):
                 raise
             warnings.warn(
                 f"{error}; episodes are played in the environment itself: begin your next episode "

@@ -3,8 +3,9 @@
 import copy
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
-from functools import partial
+from functools import partial, wraps
 from inspect import getattr_static, isfunction
 from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_origin
@@ -13,7 +14,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from oda_rl._threads import one_thread
+from oda_rl._threads import check_thread, learning, one_thread
 from oda_rl._types import Array
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.schema import InvalidFileError, check_contents, generator_state, reading, require
@@ -49,7 +50,8 @@ validated = cast(Callable[[F], F], _fit_context(prefer_skip_nested_validation=Tr
 def estimator(cls: K) -> K:
     """Make an estimator whose parameters are annotated fields, with scikit-learn's constraints.
 
-    All public methods work in one thread (:func:`oda_rl._threads.one_thread`).
+    All public methods work in one thread (:func:`oda_rl._threads.one_thread`), and none while the
+    estimator learns in another one.
     """
     made: Any = dataclass(cls, eq=False, repr=False)
     constraints: dict[str, list[Any]] = {}
@@ -62,8 +64,20 @@ def estimator(cls: K) -> K:
     for name in dir(cls):
         method = getattr_static(cls, name)
         if isfunction(method) and name[0] != "_" and method.__module__.startswith(_PACKAGE):
-            setattr(cls, name, one_thread()(method))
+            setattr(cls, name, _in_one_thread(method))
     return cls
+
+
+def _in_one_thread(method: F) -> F:
+    learns = method.__name__ in ("fit", "partial_fit")
+
+    @wraps(method)
+    def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_thread(self)
+        with one_thread(), learning(self) if learns else nullcontext():
+            return method(self, *args, **kwargs)
+
+    return cast(F, guarded)
 
 
 Arrays = dict[str, Array]

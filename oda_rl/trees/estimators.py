@@ -342,6 +342,7 @@ def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: 
     return view
 
 
+@estimator
 class ODATreeClusterer(ClusterMixin, BaseODATree):
     """Cluster by a tree of annealed codebooks, coarse to fine.
 
@@ -438,11 +439,10 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
         first = not hasattr(self, "_tree")
         points = checked_points(self, X, reset=first)
         weights = stream_weights(self, sample_weight, points, first=first)
-        shown = weights > 0.0
+        points, classes, weights = counted(points, np.zeros(len(points), dtype=np.int64), weights)
         if first:
-            self._plant(1, points[shown])
-        classes = np.zeros(int(shown.sum()), dtype=np.int64)
-        self._tree.observe(self._samples(points[shown], classes, weights[shown]))
+            self._plant(1, points)
+        self._tree.observe(self._samples(points, classes, weights))
         self.__dict__.pop("labels_", None)
         return self
 

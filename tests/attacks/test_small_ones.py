@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from environments import Toy, quick_rule
 
-from oda_rl import LVQ, InvalidFileError
+from oda_rl import LVQ, InvalidFileError, ODATreeClusterer
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.agents.environments.spaces import Interface, Native
 from oda_rl.files.archive import load_archive, save_archive
@@ -33,28 +33,63 @@ def test_everything_works_uncompiled(root):
     assert run.stdout == "30\n", run.stderr
 
 
-def test_an_agent_belongs_to_one_thread_at_a_time():
-    agent, begun, over = TwoTimescaleAgent(Toy(), seed=0), threading.Event(), threading.Event()
+@pytest.fixture
+def thread():
+    """Start and end another thread, which waits where the function that it gets is called."""
+    begun, over, others = threading.Event(), threading.Event(), []
 
-    def wait(agent):
+    def wait(points):
         begun.set()
         assert over.wait(60.0)
+        return points
 
-    other = threading.Thread(target=lambda: agent.learn(30, callback=wait))
-    other.start()
-    assert begun.wait(60.0)
-    try:
-        for use in (
-            lambda: agent.learn(10),
-            lambda: agent.act(np.zeros(2)),
-            lambda: agent.save("never.zip"),
-        ):
-            with pytest.raises(RuntimeError, match="belongs to one thread at a time"):
-                use()
-    finally:
+    def start(learn):
+        others.append(threading.Thread(target=lambda: learn(wait)))
+        others[0].start()
+        assert begun.wait(60.0)
+
+    def end():
         over.set()
-        other.join()
+        others[0].join()
+
+    yield start, end
+    end()
+
+
+def test_an_agent_belongs_to_one_thread_at_a_time(thread):
+    agent, (start, end) = TwoTimescaleAgent(Toy(), seed=0), thread
+    start(lambda wait: agent.learn(30, callback=lambda agent: wait(None)))
+    for use in (
+        lambda: agent.learn(10),
+        lambda: agent.act(np.zeros(2)),
+        lambda: agent.save("never.zip"),
+    ):
+        with pytest.raises(RuntimeError, match="TwoTimescaleAgent, which belongs to one thread"):
+            use()
+    end()
     assert agent.learn(10).num_timesteps == 40
+
+
+def test_an_estimator_belongs_to_one_thread_while_it_learns(thread):
+    points, views = np.random.default_rng(0).normal(size=(60, 2)), [np.asarray]
+    tree = ODATreeClusterer(2, max_depth=1, resolutions=[lambda points: views[-1](points)])
+    tree.fit(points)
+
+    def learn(wait):
+        views.append(wait)
+        tree.partial_fit(points)
+
+    start, end = thread
+    start(learn)
+    for use in (
+        lambda: tree.fit(points),
+        lambda: tree.predict(points),
+        lambda: tree.save("never.zip"),
+    ):
+        with pytest.raises(RuntimeError, match="ODATreeClusterer, which belongs to one thread"):
+            use()
+    end()
+    assert len(tree.predict(points)) == 60
 
 
 def test_labels_outside_of_the_classes_are_refused(tmp_path):
