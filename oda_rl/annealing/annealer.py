@@ -54,10 +54,6 @@ _AT_ONCE = 256  # codevectors that are compared with all
 _LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
 
 
-Samples = tuple[FloatArray, IntArray, FloatArray]
-"""Points, classes and weights."""
-
-
 @dataclass(frozen=True)
 class AnnealingConstants:
     """Constants of the slow timescale, with the papers' symbols.
@@ -355,11 +351,11 @@ class Annealer:
         *,
         class_weights: FloatArray | None = None,
         init: FloatArray | None = None,
-        samples: Samples | None = None,
+        data: Distribution | None = None,
     ) -> None:
         """Start with the mean of each class of these points, which also give the scale.
 
-        Or with codevectors ``init``, shape (K, d): an equal number for each class. ``samples`` show
+        Or with codevectors ``init``, shape (K, d): an equal number for each class. ``data`` show
         whether they split already.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
@@ -382,7 +378,7 @@ class Annealer:
         self._record(self.scale, accuracy)
         self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
         if self.active and init is None:
-            self._split(samples)
+            self._split(data)
         self._open()
 
     def _add_class(self, point: FloatArray) -> None:
@@ -608,7 +604,7 @@ class Annealer:
             if np.isfinite(self._frozen_at):
                 self._parents = np.eye(len(self.labels))
             else:
-                self._split(None if data is None else data.some(MAX_POINTS))
+                self._split(data)
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
@@ -662,13 +658,13 @@ class Annealer:
         totals = np.bincount(self.labels, self.masses)
         self.masses /= totals[self.labels]
 
-    def _split(self, samples: Samples | None) -> None:
-        """Split codevectors: those below their critical temperatures, or all without samples."""
+    def _split(self, data: Distribution | None) -> None:
+        """Split codevectors: those below their critical temperatures, or all without data."""
         n, d = len(self.labels), self.n_features
         shifts, whole = np.zeros_like(self.codevectors), np.zeros(n, dtype=bool)
         measured = None
-        if samples is not None and self.schedule.measures:
-            measured = self._critical(*samples)
+        if data is not None and self.schedule.measures:
+            measured = self._critical(*data.some(MAX_POINTS))
         self._measured = measured is not None
         if measured is not None:
             highest = float(measured.temperatures.max())

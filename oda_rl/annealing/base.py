@@ -34,7 +34,6 @@ from oda_rl.annealing.annealer import (
     Level,
     Schedule,
 )
-from oda_rl.annealing.bifurcation import MAX_POINTS
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
@@ -397,7 +396,7 @@ class BaseODA(TakesSingle, CellEstimator):
             np.ones(len(rows)),
             class_weights=data.class_weights,
             init=self._checked_init(current.divergence, n_classes),
-            samples=data.some(MAX_POINTS),
+            data=data,
         )
         current.anneal(data)
         self._annealer, self._waiting = current, None
