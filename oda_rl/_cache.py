@@ -23,6 +23,7 @@ import numba
 import platformdirs
 
 from oda_rl._lock import locked
+from oda_rl.files.archive import refuse_links
 
 _config: Any = numba.config  # which has no types
 _changing_config = threading.Lock()
@@ -58,6 +59,7 @@ def _own_folder() -> Path | None:
     versions = FOLDER / f"oda_rl-py{python}-numba{numba.__version__}"
     folder = versions / f"{place}-{sources()}"
     try:
+        refuse_links(versions, folder)
         if not folder.is_dir():
             folder.mkdir(parents=True, exist_ok=True)  # another process may be faster
             for earlier in set(versions.glob(f"{place}-*")) - {folder}:
@@ -105,6 +107,7 @@ class _Cache:
         """Write the code for a signature."""
         try:
             os.makedirs(self.cache_path, exist_ok=True)
+            refuse_links(self.cache_path)
             with locked(Path(self.cache_path, "lock"), "the cache", wait=True):
                 self._own.save_overload(signature, code)
         except OSError as error:

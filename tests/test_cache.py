@@ -123,6 +123,25 @@ def test_without_a_folder_to_write_nothing_is_kept(call, tmp_path):
     assert [*tmp_path.rglob("*.nb*")] == []
 
 
+def test_links_are_not_followed(call, tmp_path):
+    first, second, elsewhere = (tmp_path / name for name in ("first", "second", "elsewhere"))
+    call("float64", cache="first")
+    (place,) = {path.parent for path in first.rglob("*.nbi")}
+    for path in place.iterdir():
+        path.unlink()
+    (place / "lock").symlink_to(elsewhere)
+    with pytest.warns(RuntimeWarning, match=r"lock' is a symbolic link\)"):
+        assert call("float64", cache="first") == [28.0] * 6
+    assert not elsewhere.exists()
+    second.mkdir()
+    elsewhere.mkdir()
+    (folder,) = first.iterdir()
+    (second / folder.name).symlink_to(elsewhere)
+    with pytest.warns(RuntimeWarning, match=rf"{folder.name}' is a symbolic link\)"):
+        assert call("float64", cache="second") == [28.0] * 6
+    assert [*tmp_path.rglob("*.nb*")] == []
+
+
 def test_a_full_disk_costs_the_cache_and_not_the_call(call, tmp_path):
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, usual[1]))

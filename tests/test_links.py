@@ -34,8 +34,9 @@ def refused(folder, name, write):
         link.symlink_to(target)
         if target.name == "precious":
             target.write_bytes(b"what somebody needs")
-        with pytest.raises(LinkError, match=f"'[^']*{name}' is a symbolic link"):
+        with pytest.raises(LinkError, match=f"'[^']*{name}' is a symbolic link") as raised:
             write()
+        assert raised.value.strerror == f"{str(link)!r} is a symbolic link"
         assert link.readlink() == target
         link.unlink()
     assert (folder.parent / "precious").read_bytes() == b"what somebody needs"

@@ -41,10 +41,12 @@ class LinkError(OSError):
     """A file or folder to be written is a symbolic link."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        reason = f"{os.fspath(path)!r} is a symbolic link"
         super().__init__(
-            f"{os.fspath(path)!r} is a symbolic link, through which another file would be "
-            "overwritten: remove it, or write elsewhere"
+            f"{reason}, through which another file would be overwritten: remove it, or write "
+            "elsewhere"
         )
+        self.strerror = reason
 
 
 def refuse_links(*paths: str | os.PathLike[str]) -> None:
