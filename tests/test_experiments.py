@@ -1,10 +1,8 @@
 import json
-import os
-import signal
 
 import numpy as np
 import pytest
-from test_results import fails, square, unsigned
+from test_results import fails, odd, square, unsigned
 
 from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.runs.parallel import failures, rows_of, run_all
@@ -17,18 +15,6 @@ def training(seed, gamma):
         {"episodes": len(agent.episodes.rows), "value": agent.q_values.sum()},
         {"episodes": len(agent.episodes.rows), "value": agent.evaluate(2, seed=seed).mean()},
     ]
-
-
-def odd(seed, folder):
-    with open(f"{folder}/{seed}", "a") as file:
-        file.write("x")
-    if seed == 2:
-        raise RuntimeError("seed two does not converge")
-    if seed == 4:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if seed == 6:
-        return {"a row that is no JSON": object()}
-    return {"seed squared": seed**2}
 
 
 def test_each_setting_is_run_once_and_in_order(tmp_path):

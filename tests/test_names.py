@@ -131,6 +131,7 @@ def test_bad_names_are_refused(make, message):
         make()
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_takes_names_once(tmp_path, capsys):
     words = ["--names", *"abcd", "--action-names", "west", "east", "--total-timesteps", "250"]
     out = ["--out", str(tmp_path / "run")]

@@ -248,14 +248,14 @@ def decomposed(monkeypatch):
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
 def test_few_samples_of_many_features_decompose_nothing_large(name, decomposed):
     rng = np.random.default_rng(0)
-    points, labels = rng.normal(size=(30, 800)), np.arange(30) % 3
+    points, labels = rng.normal(size=(30, 200)), np.arange(30) % 3
     targets = {"ODARegressor": [points[:, 0]], "ODATreeRegressor": [points[:, 0]], "LVQ": [labels]}
     if "Classifier" in name:
         targets[name] = [labels]
-    settings = {"bandwidth": 50.0} if name in ("INFEX", "ConvexClustering") else {}
+    settings = {"bandwidth": 25.0} if name in ("INFEX", "ConvexClustering") else {}
     model = estimator(name, **settings)
     if name == "KernelVectorQuantization":
-        model.set_params(max_distortion=90.0)
+        model.set_params(max_distortion=45.0)
     model.fit(points, *targets.get(name, []))
     assert max(decomposed, default=0) <= 64
     assert np.isfinite(model.predict(points)).all()

@@ -22,7 +22,7 @@ from oda_rl.agents import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
-few = settings(max_examples=6, deadline=None, derandomize=True, database=None)
+few = settings(max_examples=4, deadline=None, derandomize=True, database=None)
 
 SHAPES = {
     "clouds": lambda rng, n, d: rng.normal(size=(n, d)) + 4.0 * rng.integers(3, size=(n, 1)),

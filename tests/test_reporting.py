@@ -72,6 +72,7 @@ def test_its_returns_are_the_agents(run, text):
     assert "of 5 fresh episodes" in shown(text, "score")
 
 
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
     command = shlex.split(shown(text, "command"))
     assert command[:2] == ["oda-rl", "train"]

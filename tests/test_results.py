@@ -1,7 +1,9 @@
 """Results keep their origin, and runs of other code are repeated."""
 
 import dataclasses
+import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -13,12 +15,25 @@ from oda_rl.runs.parallel import run_all, store_runs
 from oda_rl.runs.results import code_digest, origin, read_origins, read_rows, store_rows
 
 
+# Processes that run these import this module, which loads no agent.
 def square(x):
     return {"y": x * x}
 
 
 def fails(x):
     raise AssertionError("it is run again")
+
+
+def odd(seed, folder):
+    with open(f"{folder}/{seed}", "a") as file:
+        file.write("x")
+    if seed == 2:
+        raise RuntimeError("seed two does not converge")
+    if seed == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if seed == 6:
+        return {"a row that is no JSON": object()}
+    return {"seed squared": seed**2}
 
 
 def unsigned(rows):
