@@ -99,7 +99,7 @@ def test_an_environment_from_outside_trains_in_the_compiled_loop(kind, make):
 @pytest.mark.parametrize("env_id", ["Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_the_loop_of_a_task_gives_the_same_bits(kind, env_id):
     fused, stepwise = kind(env_id, seed=3), kind(Plain(gym.make(env_id)), seed=3)
-    for steps in (1500, 1200):
+    for steps in (1200, 600):
         assert_same(fused.learn(steps), stepwise.learn(steps))
     place = Plain(gym.make(env_id))
     np.testing.assert_array_equal(fused.evaluate(3, seed=1), fused.evaluate(3, seed=1, env=place))

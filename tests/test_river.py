@@ -17,8 +17,8 @@ from oda_rl.river import RiverClassifier, RiverClusterer, RiverRegressor, to_riv
 
 STREAMED = [
     (ODAClusterer(4, random_state=0), RiverClusterer),
-    (ODAClassifier(8, random_state=0), RiverClassifier),
-    (ODARegressor(8, random_state=0), RiverRegressor),
+    (ODAClassifier(4, random_state=0), RiverClassifier),
+    (ODARegressor(4, random_state=0), RiverRegressor),
 ]
 
 

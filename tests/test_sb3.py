@@ -97,7 +97,7 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
     model = algorithm(WRAPPED[wrap](short), seed=3)
     assert isinstance(model, BaseAlgorithm)
     assert model.agent.solved_return == agent.solved_return == 475
-    first = steps_for(algorithm, 1200, 400)
+    first = steps_for(algorithm, 800, 300)
     for steps in (first, 1, 300):
         SAME[algorithm](model.learn(steps).agent, agent.learn(steps))
     lengths = agent.episodes.rows[:, 1]
@@ -359,7 +359,7 @@ def test_evaluate_policy_in_several_environments(algorithm):
 )
 def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     env = kind([short] * 4)
-    steps = steps_for(algorithm, 3000, 600)
+    steps = steps_for(algorithm, 1600, 600)
     model = algorithm(env, seed=6).learn(steps)
     env.close()
     assert model.num_timesteps == steps
