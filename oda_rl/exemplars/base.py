@@ -34,15 +34,10 @@ def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = No
     d = points.shape[1]
     n = float(len(points) if weights is None else weights.sum())
     size = n if rule == "scott" else n * (d + 2.0) / 4.0
-    deviation = root_mean_variance(points, weights)
-    return size ** (-1.0 / (d + 4.0)) * deviation if deviation > 0.0 else 1.0
-
-
-def root_mean_variance(points: FloatArray, weights: FloatArray | None = None) -> float:
-    """Root mean variance of the features of points, shape (n, d); weights are 1 by default."""
     masses = None if weights is None else weights / weights.sum()
     gaps = points - average(points, masses)
-    return math.sqrt(float(average(gaps**2, masses).mean()))
+    deviation = math.sqrt(float(average(gaps**2, masses).mean()))
+    return size ** (-1.0 / (d + 4.0)) * deviation if deviation > 0.0 else 1.0
 
 
 def distinct(
