@@ -120,6 +120,9 @@ def _train_copies() -> None:
 _ONLINE, _FITTED = agents.TwoTimescaleAgent, agents.FittedQAgent
 _SHORT = dict.fromkeys([*_COMPILED, *_STEPPED], 2_000)
 WORK: dict[str, Callable[[], None]] = {
+    "ModelAgent": partial(
+        _train, agents.ModelAgent, dict.fromkeys(["CartPole-v1", *_COMPILED], 550), generations=1
+    ),
     "TwoTimescaleAgent": partial(_train, _ONLINE, {"CartPole-v1": 20_000, **_SHORT}),
     "torques": partial(_train, _ONLINE, {"Pendulum-v1": 2_000}, action_bins=5),
     "FittedQAgent": partial(
@@ -133,9 +136,6 @@ WORK: dict[str, Callable[[], None]] = {
         )
         for name in ("grid", "som", "gmm", "infex")
     },
-    "ModelAgent": partial(
-        _train, agents.ModelAgent, dict.fromkeys(["CartPole-v1", *_COMPILED], 550), generations=1
-    ),
     "clusterers": _fit_clusterers,
     "classifiers and regressors": _fit_supervised,
     "mixtures": _fit_mixtures,
