@@ -277,6 +277,22 @@ def test_a_snapshot_that_is_clearly_better_wins_early():
     assert (contest.best.n, contest.best.mean) == (5, 50.0)
 
 
+def test_a_lucky_record_does_not_keep_a_better_snapshot_out():
+    contest = Contest(0)
+    contest.longest = 100
+    for episode_return in (2.0, 18.0, 10.0, 6.0, 14.0):
+        contest.note_learning(episode_return, bold=False)
+    play(contest, 20_000, 10.0)  # what returns 4 is delivered after ten episodes of 10
+    lucky = contest.version
+    for steps in range(21_000, 61_000, 1000):
+        kind = contest.begin(steps)
+        while trial := contest.next_episode():
+            worse = kind != SNAPSHOT and contest.version == lucky
+            contest.note_trial(trial, 4.0 if worse else 5.0, 10, steps)
+    assert (contest.version, contest.changed) == (lucky + 1, 0)
+    assert contest.best.mean == pytest.approx(5.0)
+
+
 def test_algorithm_1_splits_at_critical_temperatures():
     rng = np.random.default_rng(0)
     centres = np.array([[-5.0, 0.0], [5.0, 0.0], [0.0, 8.0]])
