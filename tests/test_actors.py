@@ -77,17 +77,16 @@ def test_processes_learn_the_same_as_in_turns_though_one_is_killed(cluster, vict
     killed = []
 
     def kill(agent):
-        if agent.num_timesteps > 500 and not killed:
+        if agent.num_timesteps > 300 and not killed:
             killed.append(victim)
             os.kill(victim, signal.SIGKILL)
 
     agent = slow_agent()
-    agent.learn(2000, callback=kill, actors=Actors(2, cluster.scheduler_address))
+    agent.learn(1000, callback=kill, actors=Actors(2, cluster.scheduler_address))
     with pytest.raises(ProcessLookupError):
         os.kill(killed[0], 0)
-    assert agent.num_timesteps == 2000
-    test_fitted.same(agent, in_turns(slow_agent(0.0), 2000, 2))
-    assert agent.evaluate(20, env=gym.make("CartPole-v1"), seed=1).mean() > 200  # of 500
+    assert agent.num_timesteps == 1000
+    test_fitted.same(agent, in_turns(slow_agent(0.0), 1000, 2))
 
 
 @pytest.mark.slow
@@ -271,6 +270,7 @@ def test_options_that_are_refused(words, message, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_trains_with_a_process_of_its_own(tmp_path):
     folder = tmp_path / "run"
     words = ["--env-id", "environments:Slow-v0", "--env-kwargs", '{"pause": 0.0}']

@@ -95,7 +95,7 @@ def pull(observation):
 )
 def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(task, by_hand, nothing):
     env = gym.make("Line-v0", **task)
-    agent = ModelAgent(gym.make("Line-v0", **task), seed=48_000_000, plan_every=0.5).learn(2000)
+    agent = ModelAgent(gym.make("Line-v0", **task), seed=48_000_000, plan_every=0.5).learn(1200)
     good, idle = returned(env, by_hand), returned(env, nothing)
     assert returned(env, lambda point: agent.predict(point)[0]) > good + 0.05 * (idle - good)
 

@@ -167,7 +167,7 @@ def test_many_copies_are_learned_from(kind):
 @pytest.mark.parametrize(("kind", "mode"), [*zip(KINDS, [*MODES, MODES[1]], strict=True)])
 def test_the_same_seed_gives_the_same_bits(kind, mode):
     first, second = (kind(several(short, 6, mode), seed=8) for _ in range(2))
-    for steps in (steps_for(kind, 2500), 700):
+    for steps in (steps_for(kind, 2500), 200):
         SAME[kind](first.learn(steps), second.learn(steps, callback=lambda agent: None))
     other = kind(several(short, 6, mode), seed=9).learn(first.num_timesteps)
     assert not np.array_equal(other.q_values, first.q_values)
@@ -199,9 +199,10 @@ def test_other_spaces(kind, observations, actions, best):
     def make():
         return Combined(observations, actions, np.array(best, dtype=actions.dtype))
 
+    search = {"generations": 10} if kind is quick_rule else {}
     kind = ModelAgent if kind is quick_rule else kind
-    agent = kind(several(make, 4), seed=0, action_bins=3, **near_sighted(kind))
-    agent.learn(1000 if kind is ModelAgent else 3000)
+    agent = kind(several(make, 4), seed=0, action_bins=3, **near_sighted(kind), **search)
+    agent.learn(500 if kind is ModelAgent else 3000)
     least = 4 if kind is ModelAgent else 9  # a search may find what is best in most states only
     assert agent.evaluate(3, env=make(), seed=1).mean() > least
     if isinstance(observations, spaces.Discrete):
@@ -219,24 +220,24 @@ def test_files_and_other_ways_to_learn_on(kind, tmp_path):
             agent.save(tmp_path / "within.zip")
             saved.append((agent.num_timesteps, agent.q_values.copy()))
 
-    enough = steps_for(kind, 3000, 800)
+    enough = steps_for(kind, 3000)
     agent = kind(several(short, 6), seed=2).learn(enough, callback=save)
     within = load_agent(tmp_path / "within.zip")
     assert within.num_timesteps == saved[0][0]
     np.testing.assert_array_equal(within.q_values, saved[0][1])
     agent.save(tmp_path / "a.zip")
     first, second = (kind.load(tmp_path / "a.zip", env=several(short, 6)) for _ in range(2))
-    SAME[kind](first.learn(700), second.learn(700))
+    SAME[kind](first.learn(300), second.learn(300))
     for env in (short(), several(short, 9)):
-        other = kind.load(tmp_path / "a.zip", env=env).learn(500)
-        assert other.num_timesteps >= agent.num_timesteps + 500
+        other = kind.load(tmp_path / "a.zip", env=env).learn(200)
+        assert other.num_timesteps >= agent.num_timesteps + 200
     observation, _ = short().reset(seed=0)
     before = agent.num_timesteps
     agent.update(observation, agent.act(observation), 1.0, observation, False, False)
     assert agent.num_timesteps == before + 1
-    agent.learn(500)
+    agent.learn(200)
     agent.env = short()
-    assert agent.learn(500).n_cells >= 1
+    assert agent.learn(200).n_cells >= 1
 
 
 @kinds
