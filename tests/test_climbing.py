@@ -8,6 +8,9 @@ from environments import Plain
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
+from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
+from oda_rl.agents.worlds.coordinates import read
+from oda_rl.agents.worlds.learning import CodedSteps
 
 MEAN, SCALE = np.array([100.0, -5.0, 0.0]), np.array([10.0, 0.1, 1.0])
 SLOPES = np.array([[0.4, 0.0, 0.0], [0.0, -0.4, 0.0], [0.3, 0.3, 0.0], [0.0, 0.0, 0.0]])
@@ -57,6 +60,31 @@ class Balance(gym.Env):
         self.steps += 1
         reward = 1.0 + self.pays * speed
         return self.np_random.normal(size=2), reward, speed > self.fastest, self.steps == 50, {}
+
+
+def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_steps():
+    rng = np.random.default_rng(0)
+
+    def step(angle, speed, torque):
+        speed = speed + 0.1 * (5.0 * np.sin(angle) + 8.0 * torque)
+        return angle + 0.1 * speed, speed
+
+    def observed(angle, speed):
+        return np.column_stack([np.cos(angle + 0.5), np.sin(angle + 0.5), speed])
+
+    angle, speed, torque = rng.normal(size=(3, 300)) * np.array([[0.5], [1.0], [0.5]])
+    before, after = observed(angle, speed), observed(*step(angle, speed, torque))
+    codes = np.column_stack([np.ones(300), torque])
+    seen = CodedSteps(before, codes, -(angle**2) - speed**2, after, np.zeros(300, np.bool_))
+    rules = linear_quadratic_rules(seen, read(before, after)[0])
+    assert len(rules) == 6
+    for _, outputs in rules:
+        offset, *slopes = outputs[0, 0]
+        angle, speed = np.array([0.3]), np.array([0.0])
+        for _ in range(100):
+            torque = np.clip(offset + observed(angle, speed) @ np.array(slopes), -1.0, 1.0)
+            angle, speed = step(angle, speed, torque)
+        assert np.abs([angle, speed]).max() < 0.1
 
 
 def climbed(env, steps, seed=0, known=(), longest=10):

@@ -40,9 +40,9 @@ class ModelAgent(Simplifiable, Agent):
        each fitted to other stretches. It detects angles, bounds and components with few values;
        rewards are a linear law, terminations half-spaces or a sparse quadratic classifier.
     2. It searches for a rule in imagined episodes: K affine scores of the observation, of which the
-       highest chooses the action; CMA-ES from the best of random and known rules. Cells, numbers
-       and digits that do not matter are dropped. While all returns are equal, or a rule avoids all
-       cost of actions, it searches for novelty instead.
+       highest chooses the action; CMA-ES from the best of random, known and, for continuous
+       actions, linear-quadratic rules. Cells, numbers and digits that do not matter are dropped.
+       While all returns are equal, or a rule avoids all cost of actions, it searches for novelty.
     3. It plays the rule in complete episodes, from which the next world is learned.
 
     It delivers the rule with the best bound: the model's mean return over many starts, corrected by

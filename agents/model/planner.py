@@ -14,6 +14,7 @@ from oda_rl.agents.distilling.search import Effort, Imagination, search
 from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.model.experience import Candidate, Memory, Outcomes, values
+from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.rules.editing import Clauses, within
@@ -108,6 +109,8 @@ class Planner:
         graded = self._graded(where.coding)
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
         rules = [one.rule for one in known]
+        if self._boxed:
+            rules += linear_quadratic_rules(seen, self.learned.at)
         effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
         scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng, graded)
         for again in range(0 if explore else _MAX_REPEATS):

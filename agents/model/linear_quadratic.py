@@ -1,0 +1,67 @@
+"""Linear-quadratic rules, from which a search for rules of continuous actions begins."""
+
+import math
+
+import numpy as np
+
+from oda_rl._types import FloatArray
+from oda_rl.agents.distilling.simplifying import Rule
+from oda_rl.agents.worlds.coordinates import Coordinates
+from oda_rl.agents.worlds.learning import CodedSteps
+
+_BEST = 0.02  # share of the steps, those with the highest rewards, around which laws are linear
+_WIDTHS = 0.2, 0.5, 1.0  # of their neighbourhood, in standard deviations
+_COSTS = 0.01, 1.0  # of an action, beside a distance of one standard deviation
+_HORIZON, _DISCOUNT = 50, 0.99
+_RIDGE = 1e-6  # relative to the mean square of a column
+_VARIES = 1e-9  # standard deviation of a component that is not constant
+_MAX_COMPONENTS = 50  # of an observation: the time grows with their cube
+
+
+def linear_quadratic_rules(seen: CodedSteps, at: Coordinates) -> list[Rule]:
+    """Return affine rules, (scores, outputs), that lead to the states with the highest rewards.
+
+    Around their mean the law is linear: least squares with weights that fall with the distance. A
+    step costs the squared distance and the squared action. On a circle, the distance is along the
+    tangent: the radius is no state, and a linear law of it would be unstable.
+    """
+    (n, d), p = seen.before.shape, seen.codes.shape[1] - 1
+    centre = seen.before[seen.rewards >= np.quantile(seen.rewards, 1.0 - _BEST)].mean(axis=0)
+    axes = np.eye(d)
+    for i, k in at.circles:
+        axes[i, [i, k]] = np.array([-centre[k], centre[i]]) / math.hypot(*centre[[i, k]], _VARIES)
+    axes = np.delete(axes, [*at.circles[:, 1], *np.flatnonzero(at.ignored)], axis=0)
+    spread = (seen.before @ axes.T).std(axis=0)
+    axes = axes[spread > _VARIES] / spread[spread > _VARIES, None]
+    if not 0 < len(axes) <= _MAX_COMPONENTS:
+        return []
+    x, m = (seen.before - centre) @ axes.T, 1 + len(axes)
+    columns = np.column_stack([np.ones(n), x, seen.codes[:, 1:]])
+    rules: list[Rule] = []
+    for width in _WIDTHS:
+        weighted = columns * np.exp(-0.5 * (x**2).mean(axis=1) / width**2)[:, None]
+        gram = weighted.T @ columns
+        gram += (_RIDGE * np.trace(gram) / len(gram) + _VARIES) * np.eye(len(gram))
+        law = np.eye(m, m + p)
+        law[1:] += np.linalg.solve(gram, weighted.T @ (seen.after - seen.before) @ axes.T).T
+        for cost in _COSTS:
+            with np.errstate(over="ignore", invalid="ignore"):  # an unstable law
+                gains = _gains(law[:, :m], law[:, m:], cost)
+            output = np.concatenate([gains[:, :1], gains[:, 1:] @ axes], axis=1)
+            output[:, 0] -= output[:, 1:] @ centre
+            if np.isfinite(output).all():
+                rules.append((np.zeros((1, 1 + d)), output[None]))
+    return rules
+
+
+def _gains(law: FloatArray, effect: FloatArray, cost: float) -> FloatArray:
+    """Return the first gains, (p, m), of the finite-horizon regulator of (1, x)."""
+    m, p = effect.shape
+    distance = np.diag([0.0, *[1.0 / (m - 1)] * (m - 1)])
+    values, gains = distance, np.zeros((p, m))
+    for _ in range(_HORIZON):
+        pulled = _DISCOUNT * effect.T @ values
+        gains = -np.linalg.solve(pulled @ effect + cost * np.eye(p), pulled @ law)
+        values = distance + _DISCOUNT * law.T @ values @ (law + effect @ gains)
+        values = 0.5 * (values + values.T)
+    return gains
