@@ -275,9 +275,10 @@ def test_the_overview_says_what_is_done_at_every_codevector():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("without_figures")
 def test_the_command_trains_it(tmp_path, capsys):
     out = tmp_path / "run"
-    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "1000", "--out", str(out)]
+    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "500", "--out", str(out)]
     few = ["--action-bins", "3", "--n-eval-episodes", "2"]
     assert main(["train", *arguments, "--algo", "codevector", *few]) == 0
     agent = load_agent(out)
