@@ -124,6 +124,13 @@ def bounded(values: Array, name: str, largest: float = LARGEST_DATA) -> Array:
     return values
 
 
+def check_enough(estimator: Any, n_samples: int) -> None:
+    """Raise ValueError if there are fewer samples than ``n_clusters``, if the estimator has any."""
+    n_clusters = getattr(estimator, "n_clusters", "auto")
+    if n_clusters != "auto" and n_samples < int(n_clusters):
+        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters}.")
+
+
 def checked_labels(
     estimator: BaseEstimator, X: Any, y: Any, *, reset: bool
 ) -> tuple[FloatArray, Array]:

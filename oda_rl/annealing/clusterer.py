@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
+    check_enough,
     checked_points,
     checked_weights,
     chunks,
@@ -165,7 +166,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
             If X is not that, or has fewer than ``n_clusters`` rows.
         """
         points = checked_points(self, X, reset=True)
-        self._check_enough(len(points))
+        check_enough(self, len(points))
         weights = fit_weights(self, sample_weight, points)
         n_distinct, current = self._learn(points, weights), self._annealer
         embedded = current.divergence.embed(points)
@@ -257,10 +258,6 @@ class ODAClusterer(ClusterMixin, BaseODA):
         codevectors, rowwise = self._embedded_codevectors(), self._annealer.divergence.rowwise
         parts = [rowwise(points[rows], codevectors[cells[rows]]) for rows in chunks(len(points))]
         return np.concatenate(parts)
-
-    def _check_enough(self, n_points: int) -> None:
-        if self.n_clusters != "auto" and n_points < int(self.n_clusters):
-            raise ValueError(f"n_samples={n_points} should be >= n_clusters={self.n_clusters}.")
 
     def _max_codevectors(self, n_classes: int) -> int:
         return _STREAM_CLUSTERS if self.n_clusters == "auto" else int(self.n_clusters)

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._validation import check_enough
 from oda_rl.annealing.annealer import Annealer
 from oda_rl.annealing.base import CellEstimator
 from oda_rl.annealing.classifier import ODAClassifier
@@ -153,7 +154,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         self.__dict__.pop("labels_", None)
         blocks = blocks_of(self, X, None, sample_weight, reset=True)
         survey, sample, complete = self._fetch(blocks, None, self._max_codevectors(1))
-        self._check_enough(survey.n_rows)
+        check_enough(self, survey.n_rows)
         self._learn(sample.points, relative(sample.weights))
         self._stand_for(survey)
         current = self._annealer

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 
 from oda_rl._types import FloatArray
-from oda_rl._validation import checked_points, checked_weights
+from oda_rl._validation import check_enough, checked_points, checked_weights
 from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
@@ -27,7 +27,7 @@ from oda_rl.files.estimators import (
 )
 from oda_rl.files.schema import Each, Optional, real, whole
 from oda_rl.quantization.kernels import nearest
-from oda_rl.quantization.vq import VectorQuantizer, check_enough
+from oda_rl.quantization.vq import VectorQuantizer
 from oda_rl.samples import Weighted, weighted
 
 _MIN_MASS = 1e-5
@@ -144,7 +144,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             If there are too few samples.
         """
         points = checked_points(self, X, reset=True)
-        check_enough(len(points), self.n_clusters)
+        check_enough(self, len(points))
         data = weighted(points, checked_weights(sample_weight, points))
         rng = check_random_state(self.random_state)
         # Standardised, so that distances from products do not cancel.

@@ -19,6 +19,7 @@ from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
     WEIGHED,
     bounded,
+    check_enough,
     checked_labels,
     checked_points,
     checked_weights,
@@ -43,12 +44,6 @@ from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, r
 from oda_rl.samples import Weighted, counted, drawn, observed_shares, weighted
 
 _MAX_PASSES = 10_000
-
-
-def check_enough(n_samples: int, n_clusters: int) -> None:
-    """Raise a ValueError if there are fewer samples than clusters."""
-    if n_samples < n_clusters:
-        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters}.")
 
 
 def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int) -> FloatArray:
@@ -149,11 +144,8 @@ class OnlineQuantizer(VectorQuantizer):
             If there are too few samples, or ``init`` does not fit the data or the parameters.
         """
         points = checked_points(self, X, reset=True)
-        check_enough(len(points), getattr(self, "n_clusters", 1))
-        data = weighted(points, fit_weights(self, sample_weight, points))
         rng = check_random_state(self.random_state)
-        self._begin(data, rng)
-        self._owed = 0.0
+        data = self._begin(points, fit_weights(self, sample_weight, points), rng)
         for _ in range(self.max_iter):
             self._record(data.n_shown, self._pass(data.points, data.shown(rng), self.max_iter))
         self._label(points, sample_weight)
@@ -169,18 +161,22 @@ class OnlineQuantizer(VectorQuantizer):
         first = not hasattr(self, "cluster_centers_")
         points = checked_points(self, X, reset=first)
         if first:
-            check_enough(len(points), getattr(self, "n_clusters", 1))
-            data = weighted(points, checked_weights(sample_weight, points))
-            self._begin(data, check_random_state(self.random_state))
+            rng = check_random_state(self.random_state)
+            self._begin(points, checked_weights(sample_weight, points), rng)
         order = stream_rows(self, sample_weight, points, first=first)
         self.cluster_centers_ = self.cluster_centers_.copy()
         self._record(len(order), self._pass(points, order, None))
         self._label(points, sample_weight)
         return self
 
-    def _begin(self, data: Weighted, rng: np.random.RandomState) -> None:
-        self.n_iter_, self.history_ = 0, []
+    def _begin(
+        self, points: FloatArray, weights: FloatArray, rng: np.random.RandomState
+    ) -> Weighted:
+        check_enough(self, len(points))
+        data = weighted(points, weights)
+        self.n_iter_, self.history_, self._owed = 0, [], 0.0
         self._start(data, rng)
+        return data
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         """Set ``cluster_centers_`` and other attributes to start from."""
