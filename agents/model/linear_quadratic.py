@@ -57,7 +57,7 @@ def linear_quadratic_rules(seen: CodedSteps, at: Coordinates) -> list[Rule]:
 def _gains(law: FloatArray, effect: FloatArray, cost: float) -> FloatArray:
     """Return the first gains, (p, m), of the finite-horizon regulator of (1, x)."""
     m, p = effect.shape
-    distance = np.diag([0.0, *[1.0 / (m - 1)] * (m - 1)])
+    distance: FloatArray = np.diag([0.0, *[1.0 / (m - 1)] * (m - 1)])
     values, gains = distance, np.zeros((p, m))
     for _ in range(_HORIZON):
         pulled = _DISCOUNT * effect.T @ values
