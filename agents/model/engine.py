@@ -356,7 +356,7 @@ class ModelEngine(Engine):
 
     def constrain(self, policy: RulePolicy) -> None:
         """Go on within a policy's clauses, and from it; drop running episodes."""
-        self._newest = self._next = self.planner.constrain(policy)
+        self._newest = self._next = self.rules.constrain(policy)
         self.begin_episode()
 
     @property

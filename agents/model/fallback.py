@@ -48,10 +48,7 @@ _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
-_LEARNING, _MAX_LEARNING = (
-    0.6,
-    250_000,
-)  # share and maximum of the steps to learn values
+_LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _RACING = 0.05  # share of the steps to race the rule against the one before

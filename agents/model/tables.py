@@ -24,7 +24,6 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import TablePolicy
-from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.learning import Arrays, CodedSteps, learn_world
 from oda_rl.agents.worlds.simulation import predict, without_noise
 from oda_rl.diagram import ordered
@@ -377,9 +376,6 @@ class TablePlanner:
         """Record a real episode that was played with a table from its start to its end."""
         if isinstance(played, Table):
             played.returns.append(outcome[0])
-
-    def constrain(self, policy: RulePolicy) -> None:
-        raise ValueError("constrain: the agent has a table of states; it must have a rule")
 
     def best(self) -> Table:
         return self.candidates[0]
