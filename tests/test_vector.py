@@ -93,7 +93,7 @@ def short():
 def test_one_copy_teaches_what_the_environment_itself_does(mode):
     alone = TwoTimescaleAgent(short(), seed=4)
     vector = TwoTimescaleAgent(several(short, 1, mode), seed=4)
-    for steps in (3000, 1, 2500):
+    for steps in (1500, 1, 1000):
         test_two_timescale.same(alone.learn(steps), vector.learn(steps))
 
 
