@@ -31,17 +31,7 @@ A structured array instead of bytes would make each call from Python 130 ns slow
 """
 
 from collections.abc import Callable, Mapping
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Self,
-    TypeVar,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -69,11 +59,7 @@ class State:
 
     def __init_subclass__(cls) -> None:
         declared = get_type_hints(cls, include_extras=True)  # those of the base first
-        hints = {
-            name: get_args(kind)[0] if get_origin(kind) is Annotated else kind
-            for name, kind in declared.items()
-        }
-        hints = {name: kind for name, kind in hints.items() if kind in _STORED}
+        hints = {name: kind for name, kind in get_type_hints(cls).items() if kind in _STORED}
         cls.kinds = hints
         cls.spans = {
             name: span
