@@ -15,7 +15,7 @@ import math
 import warnings
 from dataclasses import KW_ONLY
 from functools import partial
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,6 @@ from oda_rl.distributed.blocks import (
     scored,
 )
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
-from oda_rl.files.schema import Optional, flags, real
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import (
@@ -268,12 +267,6 @@ class DistributedGaussianMixture(StreamingMixture):
     tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     variance_floor: VarianceFloor = None
     random_state: Seed = None
-
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture._LEARNED,
-        "converged_": Optional(flags()),
-        "lower_bound_": Optional(real()),
-    }
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:

@@ -7,7 +7,6 @@ features, in which scaling the data changes nothing, unless it is given.
 
 import math
 from collections.abc import Callable
-from numbers import Real
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -65,6 +64,8 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         "_max_precision": Optional(real("", "(0, inf)")),
         "_incomplete": Optional(flags()),
         "n_iter_": Optional(whole()),
+        "converged_": Optional(flags()),
+        "lower_bound_": Optional(real()),
     }
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
@@ -281,13 +282,10 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         """Return ``variance_floor``, of shape () or (d,)."""
         if self.variance_floor is None:
             return None
-        floor = (
-            check_array(
-                self.variance_floor, dtype=np.float64, ensure_2d=False, input_name="variance_floor"
-            )
-            if not isinstance(self.variance_floor, Real)
-            else np.array(self.variance_floor, float)
-        )
+        floor = check_array(
+            self.variance_floor, dtype=np.float64, ensure_2d=False, ensure_min_samples=0,
+            input_name="variance_floor",
+        )  # fmt: skip
         right = [()] if self._spherical() else [(), (n_features,)]
         if floor.shape not in right or floor.min() <= 0.0:
             raise ValueError(

@@ -301,7 +301,7 @@ def write_logs(
         n_missing = room.missing[i]
         half_log = 0.5 * (d - n_missing) * math.log(variance) if shared else 0.0
         # The first features tell which components are likely; only these are measured to the end.
-        first = min(_CHUNK, d) if _separable(mixture.axes) and n_missing == 0 else d
+        first = min(_CHUNK, d) if mixture.axes is None and n_missing == 0 else d
         for k in range(logs.shape[1]):
             log = _log_part(points, i, mixture, mixture.axes, k, 0, first, variance, room)
             logs[b, k] = constants[k] + (log - half_log)
@@ -322,12 +322,6 @@ def write_logs(
             best = max(best, logs[b, k])
         for k in range(logs.shape[1]):
             logs[b, k] *= beta
-
-
-@inlined
-def _separable(axes: Array | None) -> bool:
-    """Whether densities are products over features."""
-    return axes is None
 
 
 @inlined

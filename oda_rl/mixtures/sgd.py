@@ -24,7 +24,7 @@ from oda_rl.files.estimators import (
     validated,
     within,
 )
-from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, flags, real, whole
+from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import ANNEALING, NARROW, RELEASED, Progress, Rules
@@ -153,8 +153,6 @@ class SGDGaussianMixture(StreamingMixture):
         "_waiting": Optional(Floats("waiting, d", MISSING)),
         "_first": Optional(Maybe(Floats("first, d", MISSING))),
         "_seed": Optional(whole("", "[0, 2147483647]")),
-        "converged_": Optional(flags()),
-        "lower_bound_": Optional(real()),
     }
 
     @property

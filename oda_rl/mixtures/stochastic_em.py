@@ -21,7 +21,7 @@ from oda_rl.files.estimators import (
     validated,
     within,
 )
-from oda_rl.files.schema import Optional, flags, real, whole
+from oda_rl.files.schema import Optional, real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress
@@ -115,8 +115,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
         "_statistics": Optional(Mixture),
         "_accumulate": Optional(whole()),
         "_seen": Optional(whole()),
-        "lower_bound_": Optional(real()),
-        "converged_": Optional(flags()),
     }
 
     def _closed(self) -> Self:
