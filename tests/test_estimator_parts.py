@@ -173,10 +173,11 @@ def test_a_metric_is_learned_where_points_are_and_in_their_units():
         place = factor * start + shift
         return learn_metric(place, *halves, factor**2, *moved, 0.01)
 
-    one, other = learned(1.0, 0.0, np.ones(200)), learned(8.0, 100.0, np.full(200, 3.0))
-    np.testing.assert_allclose(other.codevectors, 8.0 * one.codevectors + 100.0, atol=1e-3)
-    np.testing.assert_allclose(other.matrix, one.matrix, atol=1e-3)
-    assert one.matrix[0, 0] > 10.0 * max(one.matrix[1, 1], one.matrix[2, 2])
+    codevectors, matrix = learned(1.0, 0.0, np.ones(200))
+    others, same_matrix = learned(8.0, 100.0, np.full(200, 3.0))
+    np.testing.assert_allclose(others, 8.0 * codevectors + 100.0, atol=1e-3)
+    np.testing.assert_allclose(same_matrix, matrix, atol=1e-3)
+    assert matrix[0, 0] > 10.0 * max(matrix[1, 1], matrix[2, 2])
 
 
 class Thing(Filed):

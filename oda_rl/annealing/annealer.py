@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.bifurcation import MAX_POINTS, Critical, critical
+from oda_rl.annealing.bifurcation import MAX_POINTS, critical
 from oda_rl.annealing.cells import merge, mixed, ward_merge
 from oda_rl.annealing.kernels import learn
 from oda_rl.divergences import TINY, Divergence
@@ -154,7 +154,6 @@ class Level:
     """Highest critical temperature of its codevectors; None where none was measured."""
 
     def _check_contents(self, sizes: Any, where: str) -> None:
-        """Raise InvalidFileError if labels are not sorted."""
         check_rising(self.labels, where)
 
     @property
@@ -186,7 +185,6 @@ class Codebook(NamedTuple):
     """Shape (K,): the class of each, as an index, rising."""
 
     def _check_contents(self, sizes: Any, where: str) -> None:
-        """Raise InvalidFileError if labels are not sorted."""
         check_rising(self.labels, where)
 
 
@@ -666,15 +664,15 @@ class Annealer:
         if data is not None and self.schedule.measures:
             measured = self._critical(*data.some(MAX_POINTS))
         self._measured = measured is not None
-        if measured is not None:
-            highest = float(measured.temperatures.max())
-            self.history[-1] = replace(self.history[-1], critical=highest)
         if measured is None:
             square = self.schedule.constants.shift**2 * self.temperature
             shifts[:, :d] = self.divergence.shifts(self.codevectors[:, :d], square, self._rng)
         else:
-            whole = measured.temperatures <= self.temperature
-            shifts[~whole, :d] = measured.shifts[~whole]
+            temperatures, directions = measured
+            highest = float(temperatures.max())
+            self.history[-1] = replace(self.history[-1], critical=highest)
+            whole = temperatures <= self.temperature
+            shifts[~whole, :d] = directions[~whole]
         rows = np.concatenate([np.arange(n), np.flatnonzero(~whole)])
         signs = np.ones((len(rows), 1))
         signs[n:] = -1.0
@@ -687,7 +685,7 @@ class Annealer:
 
     def _critical(
         self, points: FloatArray, classes: IntArray, weights: FloatArray
-    ) -> Critical | None:
+    ) -> tuple[FloatArray, FloatArray] | None:
         """Where the codevectors split, if there are enough points, and no values are missing."""
         points = np.asarray(points[:, : self.n_features], dtype=np.float64)
         if holes(points) is not None:

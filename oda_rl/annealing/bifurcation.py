@@ -15,7 +15,7 @@ K. Rose, "Deterministic annealing for clustering, compression, classification, r
 related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +30,6 @@ _SHIFT = 0.7  # standard deviations along the direction: about where the halves'
 MAX_POINTS = 4000  # give λ_max to about 2 %
 _MIN_PER_CELL = 50  # points: with fewer λ_max says little
 _MAX_WORK = 2_000_000  # points times codevectors times features
-
-
-class Critical(NamedTuple):
-    """Where K codevectors split."""
-
-    temperatures: FloatArray
-    """Shape (K,)."""
-    shifts: FloatArray
-    """Shape (K, d): 0.7 standard deviations along the directions in which they split."""
 
 
 def critical_temperature(
@@ -87,8 +78,11 @@ def critical(
     temperature: float,
     divergence: Divergence,
     rng: np.random.Generator,
-) -> Critical | None:
+) -> tuple[FloatArray, FloatArray] | None:
     """Where codevectors, shape (K, d), split, by the power method; None if points are few.
+
+    Returns critical temperatures, shape (K,), and shifts, shape (K, d): 0.7 standard deviations
+    along the directions in which they split.
 
     The covariances are those of the points, shape (n, d), weighted with their Gibbs shares among
     the codevectors of their class. More than 4,000 points, or 2e6 / (K d), would take too long.
@@ -124,4 +118,4 @@ def critical(
     # With the length <v, H v> = 1 the variance along v is T_c.
     sizes = _SHIFT * np.sqrt(temperatures / lengths)
     shifts = divergence.inside(codevectors, former * sizes[:, None])
-    return Critical(temperatures, shifts) if np.isfinite(shifts).all() else None
+    return (temperatures, shifts) if np.isfinite(shifts).all() else None

@@ -331,10 +331,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     def _log_scores(self, points: FloatArray) -> FloatArray:
         """Unnormalised log-probabilities of embedded points, shape (n, C)."""
         codevectors, labels = self._embedded_codevectors(), self._codebook.labels
-        starts, temperature = (
-            np.flatnonzero(np.diff(labels, prepend=-1)),
-            self.prediction_temperature_,
-        )
+        starts = np.flatnonzero(np.diff(labels, prepend=-1))
+        temperature = self.prediction_temperature_
         scores = []
         for rows in chunks(len(points)):
             divergences = self._annealer.divergence.between(points[rows], codevectors)
@@ -486,27 +484,17 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         if len(shares) > _METRIC_SAMPLES:
             rows, shares = data.spread(_METRIC_SAMPLES), np.ones(_METRIC_SAMPLES)
         points = data.points[rows].astype(np.float64)
-        learned = learn_metric(
+        moved, matrix = learn_metric(
             codevectors, weights, labels, self.prediction_temperature_, points, data.classes[rows],
             shares, penalty,
         )  # fmt: skip
         root = current.divergence.embed(np.eye(self.n_features_in_))  # of the metric as it was
-        current.replace(learned.codevectors, current.masses)
-        current.measure_by(Mahalanobis(root @ learned.matrix @ root.T))
+        current.replace(moved, current.masses)
+        current.measure_by(Mahalanobis(root @ matrix @ root.T))
         self._codebook = current.view(None)
 
 
 # Matrix RSLVQ.
-
-
-class LearnedMetric(NamedTuple):
-    """Codevectors and metric, in the coordinates of the points."""
-
-    codevectors: FloatArray
-    """Shape (K, d)."""
-    matrix: FloatArray
-    """M, shape (d, d), symmetric and positive definite: a class's density at x is
-    Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as given."""
 
 
 def cross_entropy(
@@ -563,7 +551,7 @@ def learn_metric(
     classes: IntArray,
     sample_weight: FloatArray,
     penalty: float,
-) -> LearnedMetric:
+) -> tuple[FloatArray, FloatArray]:
     """Learn a metric and move codevectors, shape (K, d), to separate classes, by L-BFGS.
 
     The penalty on Ω removes directions that separate no classes; that on moves keeps codevectors
@@ -571,6 +559,8 @@ def learn_metric(
 
     ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
     that of the densities. The penalty, at least 0, is relative to a variance of 1 of each feature.
+    Returns the codevectors and M, shape (d, d), symmetric and positive definite: a class's density
+    at x is Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as given.
     """
     from scipy.optimize import minimize
 
@@ -592,4 +582,4 @@ def learn_metric(
     matrix = omega.T @ omega
     matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
     matrix *= temperature / np.outer(units, units)
-    return LearnedMetric(best[d * d :].reshape(-1, d) * units + centre, 0.5 * (matrix + matrix.T))
+    return best[d * d :].reshape(-1, d) * units + centre, 0.5 * (matrix + matrix.T)
