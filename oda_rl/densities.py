@@ -261,10 +261,8 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
         for train, test in folds(data.classes, np.random.default_rng(0)):
             prior, densities = self._fitted(density, _rows(data, train), seed)
             held_out = _rows(data, test)
-            logs, right = (
-                _logs(densities, held_out.points),
-                (np.arange(len(test)), held_out.classes),
-            )
+            logs = _logs(densities, held_out.points)
+            right = np.arange(len(test)), held_out.classes
             losses -= [_posterior(logs, prior, t)[right] @ held_out.weights for t in _TEMPERATURES]
         return float(_TEMPERATURES[int(np.argmin(losses))])
 

@@ -107,12 +107,8 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         Divergences, if these are not squared distances. Where values are missing, squared distances
         in the observed features are scaled up to all.
         """
-        points = self._embedded(X)
-
-        def distances(points: FloatArray, divergences: FloatArray) -> FloatArray:
-            return np.sqrt(divergences) if self._divergence.kernel == QUADRATIC else divergences
-
-        return self._of_each(points, distances)
+        points, squared = self._embedded(X), self._divergence.kernel == QUADRATIC
+        return self._of_each(points, lambda _, gaps: np.sqrt(gaps) if squared else gaps)
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells, shape (n,): mass divided by volume.

@@ -118,21 +118,16 @@ def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -
     1. Returns the new cells, as :func:`prune_and_merge` does.
     """
     owners, alive = np.arange(n_cells), alive.copy()
-    _merge_close(cells, close, alive, owners)
-    rows = alive.nonzero()[0]
-    cells[: len(rows)] = cells[rows]
-    cells[: len(rows), 0] /= cells[: len(rows), 0].sum()
-    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
-
-
-def _merge_close(cells: FloatArray, close: BoolArray, alive: BoolArray, owners: IntArray) -> None:
-    """Merge pairs, one after the other; cell i becomes part of ``owners[i]``."""
     for first, second in np.argwhere(np.triu(close, 1)).tolist():
         if alive[first] and alive[second]:
             mass = cells[first, 0] + cells[second, 0]
             share = cells[second, 0] / mass
             cells[first, 1:] += share * (cells[second, 1:] - cells[first, 1:])
             cells[first, 0], owners[second], alive[second] = mass, first, False
+    rows = alive.nonzero()[0]
+    cells[: len(rows)] = cells[rows]
+    cells[: len(rows), 0] /= cells[: len(rows), 0].sum()
+    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
@@ -227,15 +222,8 @@ def mixed(into: IntArray, weights: FloatArray, table: FloatArray) -> FloatArray:
     """Weighted means of the rows of a table, shape (m, d), that merge into each new one."""
     totals = np.bincount(into, weights)
     means = np.zeros((len(totals), table.shape[1]))
-    _add_up(into, weights / totals[into], np.ascontiguousarray(table), means)
+    np.add.at(means, into, (weights / totals[into])[:, None] * table)
     return means
-
-
-@compiled
-def _add_up(into: IntArray, shares: FloatArray, table: FloatArray, out: FloatArray) -> None:
-    for i in range(table.shape[0]):
-        for j in range(table.shape[1]):
-            out[into[i], j] += shares[i] * table[i, j]
 
 
 @compiled

@@ -203,8 +203,7 @@ def _principal_rectangle(data: Weighted, n_rows: int, n_columns: int) -> FloatAr
         np.sqrt(shares)[:, None] * (data.points - mean), full_matrices=False
     )
     axes = np.zeros((2, len(mean)))
-    for i in range(min(2, len(sizes))):
-        axes[i] = sizes[i] * vectors[i]
+    axes[: len(sizes)] = sizes[:2, None] * vectors[:2]
     signs = np.sign(axes[[0, 1], np.abs(axes).argmax(axis=1)])
     axes *= np.where(signs == 0.0, 1.0, signs)[:, None]
     if n_rows > n_columns:
