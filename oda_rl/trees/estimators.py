@@ -50,6 +50,7 @@ from oda_rl.files.schema import (
     Optional,
     Sizes,
     check_classes,
+    check_fitted,
     real,
     require,
     whole,
@@ -123,9 +124,8 @@ class BaseODATree(CellEstimator):
     """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        learned = [name for name in ("_tree", "_resolutions", "_widths") if hasattr(self, name)]
-        require(len(learned) in (0, 3), f"{where} has been fitted by half")
-        if learned:
+        names = "_tree", "_resolutions", "_widths"
+        if check_fitted((hasattr(self, name) for name in names), where):
             widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
             require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
             require(
@@ -200,7 +200,7 @@ class BaseODATree(CellEstimator):
     def _closed(self) -> Self:
         model = copy.copy(self)
         if hasattr(model, "_tree"):
-            model._tree.forget_table()
+            model._tree._table = None
         if model.resolutions is not None:
             model.resolutions = [
                 entry if callable(entry) else list(entry) for entry in model.resolutions
@@ -634,11 +634,8 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
-        models = ("_models", "_recent")
-        learned = [name for name in models if hasattr(self, name)]
-        complete = len(models) if hasattr(self, "_tree") else 0
-        require(len(learned) == complete, f"{where} has of {models} only {learned}")
-        if learned:
+        names = "_tree", "_models", "_recent"
+        if check_fitted((hasattr(self, name) for name in names), where):
             n_models, n_leaves = len(self._models.values), self.n_leaves_
             require(n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves")
 

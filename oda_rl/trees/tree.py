@@ -65,10 +65,6 @@ class Cells:
         gradients = divergence.diagram(codevectors)[:, 1:] - divergence.diagram(centre)[:, 1:]
         return cls(offsets, gradients, centre[0])
 
-    def only(self, chosen: IntArray) -> "Cells":
-        """Return some of the cells."""
-        return Cells(self.offsets[chosen], self.gradients[chosen], self.centre)
-
     def nearest(self, features: FloatArray) -> IntArray:
         """Cell of each point, shape (n,), with the arithmetic of :class:`Routes`."""
         width = np.array([features.shape[1]])
@@ -300,9 +296,6 @@ class Node:
         """Number of codebooks above."""
         return len(self.path)
 
-    def child(self, k: int, statistics: Statistics) -> "Node":
-        return Node((*self.path, k), statistics)
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -439,13 +432,9 @@ class Tree:
             self._table = Table(self)
         return self._table
 
-    def forget_table(self) -> None:
-        """Drop the arrays."""
-        self._table = None
-
     def grow(self, samples: Samples) -> None:
         """Grow on a data set, whose samples are drawn repeatedly."""
-        self.forget_table()
+        self._table = None
         pending = [(0, np.arange(len(samples.points)))]
         while pending:
             index, rows = pending.pop()
@@ -455,7 +444,7 @@ class Tree:
 
     def observe(self, samples: Samples) -> None:
         """Grow on a stream, in its order: the same in blocks of any size."""
-        self.forget_table()
+        self._table = None
         pending = [(0, samples, np.arange(len(samples.points)))]
         while pending:
             index, samples, rows = pending.pop()
@@ -499,7 +488,7 @@ class Tree:
             return []
         node.cells = cells
         node.children = list(range(len(self.nodes), len(self.nodes) + k))
-        self.nodes += [node.child(i, node.statistics.empty()) for i in range(k)]
+        self.nodes += [Node((*node.path, i), node.statistics.empty()) for i in range(k)]
         return _below(node, samples, rows)
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
@@ -519,7 +508,8 @@ class Tree:
         codevectors[:, np.isnan(data.points).all(axis=0)] = 0.0  # features without values
         cells = Cells.of(codevectors, self.plan.divergence)
         used, first = np.unique(cells.nearest(data.points), return_index=True)
-        return cells.only(used[np.argsort(first)])
+        order = used[np.argsort(first)]
+        return Cells(cells.offsets[order], cells.gradients[order], cells.centre)
 
     def add_classes(self, n: int) -> None:
         """Make room for n more classes."""
@@ -529,7 +519,7 @@ class Tree:
     def cut(self, depth: int) -> "Tree":
         """Return a copy without the nodes below a depth."""
         tree = copy.deepcopy(self)
-        tree.forget_table()
+        tree._table = None
         old = [i for i, node in enumerate(tree.nodes) if node.depth <= depth]
         new = {index: i for i, index in enumerate(old)}
         tree.nodes = [tree.nodes[i] for i in old]
