@@ -201,6 +201,7 @@ def _text(estimator: Any) -> str:
     header, name = _header(estimator), type(estimator).__name__
     kind = "float" if "oda_models" in header.tables else "int"
     d = int(estimator.n_features_in_)
+    names = getattr(estimator, "feature_names_in_", [""] * d)
     constants = {"FEATURES": d, "CELLS": len(next(iter(header.tables.values())))}
     if header.n_classes is not None:
         constants["CLASSES"] = header.n_classes
@@ -210,7 +211,7 @@ def _text(estimator: Any) -> str:
         f"Tables: {sum(array.nbytes for array in header.tables.values())} bytes",
         "",
         f"{kind} oda_predict(const float obs[ODA_FEATURES]) takes a sample:",
-        *_features(estimator),
+        *(f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)),
         *header.returns,
         "",
         *header.about,
@@ -227,13 +228,6 @@ def _text(estimator: Any) -> str:
         "#endif\n",
     ]
     return "".join(parts)
-
-
-def _features(estimator: Any) -> list[str]:
-    """Return a line for each component of ``obs``, with the feature's name if it has one."""
-    d = int(estimator.n_features_in_)
-    names = getattr(estimator, "feature_names_in_", [""] * d)
-    return [f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)]
 
 
 def _header(estimator: Any) -> _Header:

@@ -11,16 +11,8 @@ import numpy.typing as npt
 
 from oda_rl.files.schema import printable
 
-_TYPES = {
-    np.dtype(np.float32): "float",
-    np.dtype(np.float64): "double",
-    np.dtype(np.int8): "int8_t",
-    np.dtype(np.int16): "int16_t",
-    np.dtype(np.int32): "int32_t",
-    np.dtype(np.uint8): "uint8_t",
-    np.dtype(np.uint16): "uint16_t",
-    np.dtype(np.uint32): "uint32_t",
-}
+_INTEGERS = "int8", "int16", "int32", "uint8", "uint16", "uint32"
+_TYPES = {"float32": "float", "float64": "double", **{name: f"{name}_t" for name in _INTEGERS}}
 
 
 def source(package: str, name: str, flags: Container[str]) -> str:
@@ -52,7 +44,7 @@ def table(name: str, array: npt.NDArray[Any]) -> str:
     items = [f"{_items(value, write)}," for value in array.tolist()]
     rows = items if array.ndim > 1 else [" ".join(items)]
     fill = textwrap.TextWrapper(100, "    ", "     ", break_on_hyphens=False).fill
-    head = f"static const {_TYPES[array.dtype]} {name}{size} = {{\n"
+    head = f"static const {_TYPES[array.dtype.name]} {name}{size} = {{\n"
     return head + "\n".join(map(fill, rows)) + "\n};\n\n"
 
 
