@@ -38,8 +38,11 @@ class _OneThread(ContextDecorator):
         with self._lock:
             loaded = tuple(name in sys.modules for name in _LATE)
             if loaded != self._loaded or not self._libraries:
+                from threadpoolctl import ThreadpoolController  # slow to import
+
                 self._restore()
-                self._libraries, self._loaded = _loaded_blas(), loaded
+                self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+                self._loaded = loaded
             if not self._limited:
                 self._limited = [(blas, blas.get_num_threads()) for blas in self._libraries]
                 _set_threads([(blas, 1) for blas, _ in self._limited])
@@ -65,13 +68,6 @@ def _set_threads(counts: list[tuple[Any, int]]) -> None:
         if hasattr(blas, "clear_controlling_thread"):  # else OpenBLAS ignores other threads
             blas.clear_controlling_thread(force=True)
         blas.set_num_threads(count)
-
-
-def _loaded_blas() -> list[Any]:
-    from threadpoolctl import ThreadpoolController  # slow to import
-
-    libraries: list[Any] = ThreadpoolController().select(user_api="blas").lib_controllers
-    return libraries
 
 
 _SECTION = _OneThread()

@@ -59,17 +59,13 @@ def markdown(comparison: "Comparison") -> str:
         + ", ".join(f"{name} {number}" for name, number in origin.versions.items())
         for origin in comparison.origins
     ]
+    table = markdown_table(_HEADINGS, [_cells(comparison, n) for n in comparison.plan.counts()])
     parts = [f"# {comparison.plan.env_id}", first, "\n".join(f"- {line}" for line in lines),
-             table(comparison), _NOTES.rstrip(), "\n".join(origins)]  # fmt: skip
+             table, _NOTES.rstrip(), "\n".join(origins)]  # fmt: skip
     if comparison.failed:
         failed = "\n".join(f"- {line}" for line in comparison.failed)
         parts.append(f"Failed runs, which count as not solved:\n\n{failed}")
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def table(comparison: "Comparison") -> str:
-    """Return a table in Markdown with a row for each algorithm."""
-    return markdown_table(_HEADINGS, [_cells(comparison, n) for n in comparison.plan.counts()])
 
 
 def _cells(comparison: "Comparison", name: str) -> list[str]:

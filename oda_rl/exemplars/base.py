@@ -94,15 +94,11 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n_samples,); -inf beyond the reach of kernels."""
         points = fitted_points(self, X)
-        values = np.concatenate(
-            [
-                logsumexp(self._log_responses(self._squares(points[rows])), axis=1)
-                for rows in chunks(len(points))
-            ]
-        )
+        blocks = (self._squares(points[rows]) for rows in chunks(len(points)))
+        values = [logsumexp(self._log_responses(squares), axis=1) for squares in blocks]
         d = points.shape[1]
         volume = self._kernel.log_volume(d) + d * math.log(self.bandwidth_)
-        return np.asarray(values - volume)
+        return np.asarray(np.concatenate(values) - volume)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean log-density; weights of the samples, shape (n_samples,), are at least 0."""
