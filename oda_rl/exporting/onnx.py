@@ -497,8 +497,10 @@ def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
         if graph.missing is not None:
             missing = graph.op("Gather", graph.missing, features, axis=1)
             excess = _products(graph, graph.rows(level.parts, place), missing)
-            heaviest = graph.rows(level.heaviest, place)
-            scores = _partial(graph, scores, excess, missing, heaviest)
+            one = graph.table(1.0)
+            none = graph.op("Sub", one, graph.max(graph.op("Sub", one, missing)))
+            heaviest = graph.op("Mul", none, graph.rows(level.heaviest, place))
+            scores = graph.op("Sub", graph.op("Sub", scores, excess), heaviest)
         place = graph.op("Add", first, graph.argmin(scores))
     return place, nodes
 
@@ -514,13 +516,6 @@ def _products(graph: Graph, tables: Value, rows: Value) -> Value:
     """Multiply tables, shape (n, B, width), and rows, shape (n, width)."""
     columns = graph.op("UnsqueezeApi11", rows, axes=[2])
     return graph.op("SqueezeApi11", graph.op("MatMul", tables, columns), axes=[2])
-
-
-def _partial(graph: Graph, scores: Value, excess: Value, missing: Value, heaviest: Value) -> Value:
-    """Return scores without what is missing; where all is, the heaviest child has the lowest."""
-    some = graph.max(graph.op("Sub", graph.table(1.0), missing))
-    none = graph.op("Sub", graph.table(1.0), some)
-    return graph.op("Sub", graph.op("Sub", scores, excess), graph.op("Mul", none, heaviest))
 
 
 def _depths(graph: Graph, model: BaseODATree) -> tuple[list[_Depth], IntArray]:
