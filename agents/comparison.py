@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import time
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -322,13 +323,8 @@ def greedy_returns(
 def _predict_microseconds(competitor: Any, env: Any) -> float:
     """Time ``predict`` of one observation: median over blocks of calls."""
     observation = env.reset(seed=0)[0]
-    times = []
-    for _ in range(_BLOCKS):
-        begun = time.perf_counter()
-        for _ in range(_CALLS):
-            competitor.predict(observation)
-        times.append(1e6 * (time.perf_counter() - begun) / _CALLS)
-    return float(np.median(times))
+    seconds = timeit.repeat(lambda: competitor.predict(observation), number=_CALLS, repeat=_BLOCKS)
+    return float(1e6 * np.median(seconds) / _CALLS)
 
 
 def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:

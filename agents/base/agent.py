@@ -572,10 +572,8 @@ class Agent(Player):
             return
         self._doubt = None
         first = self.episodes.curve[:_FIRST, 0]
-        if len(first) and not better(returns, first):
-            self.doubt(returns, seed)
-        if self._doubt is not None:
-            warnings.warn(self._doubt, stacklevel=4)  # of evaluate's caller
+        if len(first) and not better(returns, first) and (said := self.doubt(returns, seed)):
+            warnings.warn(said, stacklevel=4)  # of evaluate's caller
 
     def doubt(self, returns: FloatArray, seed: int | None = None) -> str | None:
         """Play random episodes, and return a warning if the policy is no better, else None.

@@ -113,9 +113,10 @@ class Engine(ABC):
     def set_n_envs(self, count: int) -> None:
         """Prepare to learn from ``count`` environments at once, before their first step."""
 
-    @abstractmethod
     def leave_envs(self) -> None:
         """Go back to learning along one trajectory."""
+        if self.n_envs > 1:
+            self.set_n_envs(1)
 
     @abstractmethod
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
@@ -129,9 +130,8 @@ class Engine(ABC):
     def begin_episode(self) -> None:
         """Abandon unfinished episodes."""
 
-    @abstractmethod
-    def withdraw_choice(self) -> None:
-        """Take back the last choice of an action."""
+    def withdraw_choice(self) -> None:  # noqa: B027 (by default learning continues with it)
+        """Take back the last choice of an action, if it has changed more than random numbers."""
 
     @abstractmethod
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -246,16 +246,9 @@ class InterpretedEngine(Engine):
         self._env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
         self._acted_on = np.zeros((count, self.interface.n_features))
 
-    def leave_envs(self) -> None:
-        if self.n_envs > 1:
-            self.set_n_envs(1)
-
     def begin_episode(self) -> None:
         for env_state in self.env_states:
             env_state.assign({"episode_return": 0.0, "episode_length": 0})
-
-    def withdraw_choice(self) -> None:
-        """Keep the last choice, which has changed nothing but the random generator."""
 
     def act(self, vector: npt.NDArray[Any], what: str = "observation", i: int = 0) -> int:
         refuse(badness(vector, self.interface), what, self.interface)

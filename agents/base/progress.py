@@ -38,7 +38,7 @@ class Stopwatch:
 
 
 @contextmanager
-def _live_line(
+def live_line(
     text: str, total: int, visible: bool, begun: int = 0, status: str = "", transient: bool = False
 ) -> Iterator[Callable[[int, str], None]]:
     """Show a live bar, and give a function to update what is completed, and its status."""
@@ -62,7 +62,7 @@ def _live_line(
 def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[float]], None]]:
     """Show a live line with the number of greedy episodes and their mean return."""
     text = "{task.completed}/{task.total} greedy episodes {task.fields[status]}"
-    with _live_line(text, total, visible, transient=True) as update:
+    with live_line(text, total, visible, transient=True) as update:
         yield lambda returns: update(len(returns), f"return {sum(returns) / len(returns):.1f}")
 
 
@@ -71,7 +71,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
     """Show a live line: steps (``begun``: taken before), steps/s, return, cells, temperature."""
     text = "{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"
     status = "compiling, in the first run"
-    with _live_line(text, total, visible, begun, status) as update:
+    with live_line(text, total, visible, begun, status) as update:
         drawn, started = 0.0, time.perf_counter()
         first: tuple[int, float] | None = None  # steps and time of the first report
 

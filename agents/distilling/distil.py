@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.player import Player
+from oda_rl.agents.base.progress import live_line
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.imitation import Imitation, Teacher, imitate, teacher_of, world_of
 from oda_rl.agents.distilling.playing import BudgetedEnv
@@ -328,8 +328,11 @@ class Simplifiable(Player):
         place = self.make_separate_env() if env is None else env
         if isinstance(place, ActionChoices) and _boxed(place.env):
             place = place.env
-        with _progress_bar(steps, progress_bar) as callback:
-            return distill(self, place, n_cells, steps=steps, seed=seed, callback=callback)
+        text = "simplifying: {task.completed:,.0f}/{task.total:,.0f} steps"
+        with live_line(text, steps, progress_bar) as update:
+            return distill(
+                self, place, n_cells, steps=steps, seed=seed, callback=lambda done: update(done, "")
+            )
 
 
 def _boxed(env: gym.Env[Any, Any]) -> bool:
@@ -339,15 +342,3 @@ def _boxed(env: gym.Env[Any, Any]) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-@contextmanager
-def _progress_bar(total: int, visible: bool) -> Iterator[Callable[[int], None]]:
-    if not visible:
-        yield lambda steps: None
-        return
-    from rich.progress import Progress
-
-    with Progress() as progress:
-        task = progress.add_task("simplifying", total=total)
-        yield lambda steps: progress.update(task, completed=steps)

@@ -379,7 +379,10 @@ def imitate(
             seen = np.concatenate([seen, states])
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
-    fits = _cheapest(fits, teacher, _sample(seen, n_taught, rng), coding)
+    states = _sample(seen, n_taught, rng)
+    features, costs = with_ones(coding.points(states)), teacher.costs(states, coding)
+    rows = np.arange(len(states))
+    fits.sort(key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
     rules = [coding.of_rule(one) for one in (teacher.rule, known) if one is not None]
     mastered = [one for one in rules if one is not None]
     fitted = [_vector(one, teacher, coding) for one in fits]
@@ -452,15 +455,6 @@ def _fits(
         return fits
     players = _players(fits, teacher, coding)
     return [one for one, rule in zip(fits, players, strict=True) if not constant(rule, states)]
-
-
-def _cheapest(
-    fits: list[Fitted], teacher: Teacher, states: FloatArray, coding: Coding
-) -> list[Fitted]:
-    """Sort fits by what their mistakes cost in states, the cheapest first."""
-    features, costs = with_ones(coding.points(states)), teacher.costs(states, coding)
-    rows = np.arange(len(states))
-    return sorted(fits, key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
 
 
 def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatArray:

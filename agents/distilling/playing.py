@@ -214,11 +214,7 @@ class BudgetedEnv:
         env, interface = self.env, self.interface
         returns: list[float] = []
         taken, greatest, room = 0, -np.inf, 0 if seen is None else len(seen)
-        act = (
-            player.act_in
-            if isinstance(player, RulePolicy)
-            else lambda one: player.act(one[None])[0]
-        )
+        act = getattr(player, "act_in", lambda one: player.act(one[None])[0])
         for seed in seeds:
             if taken == self.left:
                 break

@@ -34,7 +34,8 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
     scores, outputs = distinct(path[first])
     scores = unit_slopes(scores)
     for digits in _DIGITS:
-        short = rounded(scores, digits), outputs if _discrete(outputs) else rounded(outputs, digits)
+        discrete = outputs.shape[2] == 1
+        short = rounded(scores, digits), outputs if discrete else rounded(outputs, digits)
         if as_good(short):
             return distinct(short)
     return scores, outputs
@@ -68,24 +69,19 @@ def rounded(numbers: FloatArray, digits: int) -> FloatArray:
     return np.asarray(np.round(numbers * powers) / powers)
 
 
-def _discrete(outputs: FloatArray) -> bool:
-    return bool(outputs.shape[2] == 1)
-
-
 def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:
     """Drop the cell, or the number, that changes actions least, per number dropped."""
     scores, outputs = rule
-    done = _done(original, states)
+    done, discrete = _done(original, states), outputs.shape[2] == 1
     moves: list[tuple[float, Rule]] = []
     for k in range(len(scores) if len(scores) > 2 else 0):
         kept = np.arange(len(scores)) != k
-        freed = (scores[k] != 0.0).sum() + (0 if _discrete(outputs) else (outputs[k] != 0.0).sum())
+        freed = (scores[k] != 0.0).sum() + (0 if discrete else (outputs[k] != 0.0).sum())
         moves.append((1.0 + freed, (grounded(scores[kept]), outputs[kept])))
     for at in zip(*np.nonzero(scores), strict=True):
         moves.append((1.0, (_without(scores, at), outputs)))
-    if not _discrete(outputs):
-        for at in zip(*np.nonzero(outputs), strict=True):
-            moves.append((1.0, (scores, _without(outputs, at))))
+    for at in zip(*np.nonzero(outputs), strict=True) if not discrete else ():
+        moves.append((1.0, (scores, _without(outputs, at))))
     if not moves:
         return None
     costs = [np.abs(_done(move, states) - done).mean() / freed for freed, move in moves]

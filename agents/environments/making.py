@@ -101,11 +101,6 @@ def one_of(env: AnyEnv) -> gym.Env[Any, Any]:
     return one if limit is None else TimeLimit(one, limit)
 
 
-def registered(env_id: str) -> EnvSpec | None:
-    """Return what Gymnasium has registered under an id, if anything."""
-    return gym.registry.get(env_id)
-
-
 def generator_of(env: AnyEnv | None) -> dict[str, Any] | None:
     """Return the state of an environment's random generator; None if it is no PCG64."""
     rng = None if env is None else getattr(env.unwrapped, "_np_random", None)

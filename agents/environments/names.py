@@ -120,14 +120,11 @@ def without_units(names: Sequence[str]) -> list[str]:
 
 
 @cache
-def _all_names() -> dict[str, dict[str, list[str]]]:
-    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
-
-
 def _known(env_id: str | None) -> dict[str, list[str]]:
     """Return names of a known environment's observations, actions and action_components."""
-    return _all_names().get(re.sub(r"-v\d+$", "", env_id or ""), {})
+    text = files("oda_rl.agents.environments").joinpath("names.toml").read_text(encoding="utf-8")
+    names: dict[str, dict[str, list[str]]] = tomllib.loads(text)
+    return names.get(re.sub(r"-v\d+$", "", env_id or ""), {})
 
 
 def _of_space(space: spaces.Space[Any]) -> Sequence[str] | None:

@@ -17,7 +17,6 @@ from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.offline import Transitions, as_rows, read_steps, trajectories
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.policies.contract import Extent
-from oda_rl.diagram import assign_batch
 from oda_rl.files.schema import Member
 
 _LATEST = 2_000  # observations that say where decisions are made
@@ -243,10 +242,7 @@ class FittedQAgent(Simplifiable, Agent):
         memory, policy = self._engine.memory, self.policy
         n = memory.rows(self._engine.env_state)
         taken = memory.steps[:n, MARK] == GOES_ON
-        points = memory.observations[:n][taken] - policy.origin
-        cells = np.empty(len(points), dtype=np.int64)
-        assign_batch(policy.diagram, policy.n_cells, points, cells)
-        return cells, memory.steps[:n][taken]
+        return policy.cells(memory.observations[:n][taken]), memory.steps[:n][taken]
 
     def _counts(self, cells: IntArray, actions: IntArray) -> FloatArray:
         counts = np.zeros((self.n_cells, self.interface.n_actions))

@@ -402,8 +402,7 @@ def believed_world(
         ended,
     )
     learned = learn_world(steps, -math.inf, boxed, _LAWS, None, rng)
-    names = [""] * observations.shape[1]
-    told = judge(learned, steps, None, names, rng)
+    told = judge(learned, steps, None, [""] * d, rng)
     quality = told.replay_error, told.replay_steps, told.precision, told.recall, told.reward_r2
     if not judged(*quality, max_error=_MAX_ERROR):
         return None

@@ -384,10 +384,8 @@ class ModelAgent(Simplifiable, Agent):
     def _from_file(
         cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
     ) -> Self:
-        real = within(arrays, "real_")
-        others = prefixed("real_", real)
-        own = {name: array for name, array in arrays.items() if name not in others}
-        agent = super()._from_file(metadata, own)
+        own = {name: array for name, array in arrays.items() if not name.startswith("real_")}
+        agent, real = super()._from_file(metadata, own), within(arrays, "real_")
         agent._real = Fallback.from_file(metadata.get("real"), real, agent.interface)
         return agent
 

@@ -371,10 +371,6 @@ class ModelEngine(Engine):
     def set_n_envs(self, count: int) -> None:
         self._running = self._begun(new_env_states(np.zeros(count * EnvState.size, np.uint8)))
 
-    def leave_envs(self) -> None:
-        if self.n_envs > 1:
-            self.set_n_envs(1)
-
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         for env in step.learns.nonzero()[0].tolist():
             refuse(self._bad(step.after[env], step.rewards[env]), BAD_STEP, self.interface)

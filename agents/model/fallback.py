@@ -89,6 +89,8 @@ class Fallback:
         if not run.over:
             boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             climbs = self.climb is not None or (boxed and many and self.fitted is None)
+            if run.part is None:
+                run.part = run.steps
             really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
@@ -97,9 +99,7 @@ class Fallback:
         if agent.num_timesteps < self._judged_at or left < 1 or not agent.models_laws:
             return False
         self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
-        trust = _fulfilled(agent._engine)
-        if trust:
-            trust = agent.world.trust
+        trust = _fulfilled(agent._engine) and agent.world.trust
         self._distrusted = 0 if trust else self._distrusted + 1
         if self._distrusted < _MAX_DISTRUSTED:
             return False
@@ -116,8 +116,7 @@ class Fallback:
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Learn values with a share of the steps, and distil them with the rest."""
-        if run.part is None:
-            run.part = run.steps
+        assert run.part is not None
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
         boxed = engine.interface.box is not None
@@ -158,8 +157,7 @@ class Fallback:
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Climb in real episodes, from the best rule of the learned world."""
-        if run.part is None:
-            run.part = run.steps
+        assert run.part is not None
         seen, known = engine.memory.transitions.before, []
         if self.climb is None:
             self.climb = Climb(engine.interface.n_components, seen)

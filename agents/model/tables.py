@@ -476,12 +476,6 @@ class TablePlanner:
         unknown = top / (1.0 - _DISCOUNT) if top > 0.0 else top
         return View(doubt, unknown, _ERRORS, _DISCOUNT)
 
-    def _fearful(self, gamma: float) -> View:
-        """Return the pessimistic view: each step into the unknown costs what the worst did."""
-        worst = min(float(self._bounds[0]), 0.0)
-        steps = min(1.0 / (1.0 - gamma), float(self.outcomes.horizon))
-        return View(self._doubt(0.0), worst * steps, 0.0, gamma)
-
     def _doubt(self, prior: float) -> FloatArray:
         """Return the probability that a pair's next visit brings something new, by its visits."""
         visits, news = self._edges.news
@@ -492,13 +486,17 @@ class TablePlanner:
         return doubt
 
     def _deliver(self) -> None:
-        """Deliver the best pessimistic policy, unless the present one is as good in the model."""
-        n, worst = self.n_states, float(self._bounds[0])
+        """Deliver the best pessimistic policy, unless the present one is as good in the model.
+
+        Pessimism: each step into the unknown costs what the worst did.
+        """
+        n, worst, horizon = self.n_states, float(self._bounds[0]), self.outcomes.horizon
         acted = self._edges.counts[:n].any(axis=1)
         tried = self._edges.counts[:n][acted] > 0.0
         policies = [one.policy for one in self.candidates]
         for k, gamma in enumerate(_DISCOUNTS):
-            view, fears = self._fearful(gamma), self._fears[k]
+            unknown = min(worst, 0.0) * min(1.0 / (1.0 - gamma), float(horizon))
+            view, fears = View(self._doubt(0.0), unknown, 0.0, gamma), self._fears[k]
             close = _CLOSE * max(float(np.ptp(fears[:n])), 1e-9)
             sweep(self._edges, view, fears, n, False, close, _MAX_SWEEPS)
             known = pair_values(self._edges, view, fears, 0, n)[acted]
@@ -507,7 +505,7 @@ class TablePlanner:
             policies.append(greedy(self._rows[:n][acted], known))
         means = [
             self._starts[:n]
-            @ play(self._edges, one.choices(self._rows[:n]), min(worst, 0.0), self.outcomes.horizon)
+            @ play(self._edges, one.choices(self._rows[:n]), min(worst, 0.0), horizon)
             for one in policies
         ]
         best = policies[int(np.argmax(means))]

@@ -224,7 +224,9 @@ class RulePolicy(Stored):
         return np.asarray(np.clip(units, -1.0, 1.0))
 
     def act_in(self, point: FloatArray) -> npt.NDArray[Any]:
-        """Do what :meth:`act` does, faster for one state; without clauses."""
+        """Do what :meth:`act` does, faster for one state if there are no clauses."""
+        if self.clauses is not None:
+            return np.asarray(self.act(point[None])[0])
         rows = self._ordered
         cell = 0 if len(rows) == 1 else int((rows[:, 0] + rows[:, 1:] @ point).argmax())
         own = self.outputs[cell]

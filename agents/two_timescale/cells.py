@@ -125,20 +125,10 @@ def update(
 ) -> None:
     """Update values by true online TD(λ).
 
-    Parameters
-    ----------
-    traces : ndarray, shape (K, 1 + d + A)
-        Traces of the environment's slopes and values, in the order of the cells' columns.
-    change : float
-        Q - Q', 0 at the start of an episode.
-    alpha : float
-        Step size, before it is divided by |φ|².
-    slope_rate : float
-        Step size of slopes beside that of values, at a distance of √T.
-    decay : float
-        γλ.
-    step : int
-        Step of the episode: what has not been active for long has its traces dropped.
+    ``traces``, shape (K, 1 + d + A), are of slopes and values, in the order of the cells' columns.
+    ``change`` is Q - Q', 0 at the start of an episode; ``alpha`` the step size, before it is
+    divided by |φ|², and ``slope_rate`` that of slopes beside it, at a distance of √T; ``decay`` is
+    γλ. At a ``step`` of the episode, traces of what has not been active for long are dropped.
     """
     models, near, offsets = policy.models, blend.near, blend.offsets
     n, d, n_parameters = near[near.shape[0] - 1], offsets.shape[1], traces.shape[1] - 1

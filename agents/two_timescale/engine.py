@@ -84,17 +84,7 @@ class OnlineEngine(Engine):
 
     Where actions are continuous (``interface.box``), cells are of states and actions: all arrays
     have the components of an action behind those of an observation, in d dimensions together.
-
-    Parameters
-    ----------
-    interface : Interface
-        Spaces of the environment.
-    config : TwoTimescaleConfig
-        Settings of the agent.
-    partition : Partition or None
-        Object that places the cells; None: they are born and split as needed.
-    rng : numpy.random.Generator
-        Decides on exploration.
+    Without a partition, cells are born and split as needed.
     """
 
     state: ql.OnlineState
@@ -258,17 +248,10 @@ class OnlineEngine(Engine):
         for running in self.running:
             running.trial = 0
 
-    def leave_envs(self) -> None:
-        if self.n_envs > 1:
-            self.set_n_envs(1)
-
     def begin_episode(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
             env_state.episode_return, env_state.episode_length = 0.0, 0
             running.planned = False
-
-    def withdraw_choice(self) -> None:
-        """Keep the last choice: it is the one that learning continues with."""
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.

@@ -43,14 +43,8 @@ MERGED, IDLE = 0.3, 1e-4  # ε_n, in T, and ε_r
 class Annealed:
     """Codevectors of states by Algorithm 1, as a :class:`~oda_rl.agents.Partition`.
 
-    Parameters
-    ----------
-    capacity : int
-        K_max: above half of it codevectors no longer split.
-    cooling : float
-        γ.
-    every : int
-        N: it learns from every N-th state.
+    ``capacity`` is K_max, above half of which codevectors no longer split, ``cooling`` γ and
+    ``every`` N: it learns from every N-th state.
     """
 
     def __init__(self, capacity: int, cooling: float, every: int) -> None:
@@ -103,13 +97,10 @@ class Annealed:
         placed, masses = placed[effective], masses[effective].copy()
         temperature *= self.cooling
         if 2 * len(placed) <= self.capacity:
-            shift = (
-                SHIFT * np.sqrt(temperature / placed.shape[1]) * self._rng.normal(size=placed.shape)
-            )
-            placed, masses = (
-                np.concatenate([placed + shift, placed - shift]),
-                np.tile(0.5 * masses, 2),
-            )
+            size = SHIFT * np.sqrt(temperature / placed.shape[1])
+            shift = size * self._rng.normal(size=placed.shape)
+            placed = np.concatenate([placed + shift, placed - shift])
+            masses = np.tile(0.5 * masses, 2)
         n = len(placed)
         self._placed[:n], self._masses[:n] = placed, masses / masses.sum()
         self._level[:] = n, temperature, 0

@@ -523,23 +523,11 @@ def step_together(
 ) -> tuple[int, int, bool]:
     """Learn from a step of all environments, and choose the next actions, one after the other.
 
-    Parameters
-    ----------
-    first, learned
-        The environment to begin with, and whether its step has been learned from already: so it
-        goes on after events.
-    after, observations, rewards
-        As in :class:`~oda_rl.agents.base.engine.VectorStep`.
-    flags : ndarray, shape (4, n)
-        Its ``terminated``, ``truncated``, ``learns`` and ``acts``.
-    actions : ndarray, shape (n,)
-        Written to.
-
-    Returns
-    -------
-    events, env, learned
-        Events to attend to, in which environment, and whether its step has been learned from; or
-        0, n and False.
+    After events it goes on with the environment ``first``, whose step may have been ``learned``
+    from. ``flags``, shape (4, n), are ``terminated``, ``truncated``, ``learns`` and ``acts`` of a
+    :class:`~oda_rl.agents.base.engine.VectorStep`; ``actions``, shape (n,), are written to. Returns
+    events to attend to, in which environment, and whether its step has been learned from; or 0, n
+    and False.
     """
     no = boolean(False)
     for i in range(first, rewards.shape[0]):

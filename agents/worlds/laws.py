@@ -99,11 +99,8 @@ class Law(NamedTuple):
 
 def monomials(points: FloatArray, quadratic: bool) -> FloatArray:
     """Return (1, x), or (1, x, x xᵀ) with each product once, shape (n, F)."""
-    ones = np.ones((len(points), 1))
-    if not quadratic:
-        return np.concatenate([ones, points], axis=1)
-    i, k = np.triu_indices(points.shape[1])
-    return np.concatenate([ones, points, points[:, i] * points[:, k]], axis=1)
+    i, k = np.triu_indices(points.shape[1] if quadratic else 0)
+    return np.column_stack([np.ones(len(points)), points, points[:, i] * points[:, k]])
 
 
 def fit_law(
@@ -143,10 +140,8 @@ def fit_law(
 
 def global_change(weights: FloatArray, features: FloatArray, codes: FloatArray) -> FloatArray:
     """Return the predictions of global laws, shape (C, F, d), shape (n, d)."""
-    total = np.zeros((len(features), weights.shape[2]))
-    for c in range(len(weights)):
-        total += codes[:, c : c + 1] * (features @ weights[c])
-    return total
+    each = zip(codes.T, weights, strict=True)
+    return np.asarray(sum(code[:, None] * (features @ law) for code, law in each))
 
 
 def squared_gaps(points: FloatArray, codevectors: FloatArray) -> FloatArray:
@@ -204,11 +199,8 @@ def _with_waves(
     lengths = _WAVE_LENGTH * np.exp(0.5 * rng.normal(size=_N_WAVES))
     frequencies = rng.normal(size=(d, _N_WAVES)) / lengths / (2.0 * np.pi)
     phases = rng.random(_N_WAVES)
-    waves = sinusoids(points @ frequencies + phases)
-    columns = np.empty((n, m * (1 + n_codes) + _N_WAVES))
-    columns[:, :m] = features
-    columns[:, m : m * (1 + n_codes)] = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
-    columns[:, m * (1 + n_codes) :] = waves
+    joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
+    columns = np.column_stack([features, joint, sinusoids(points @ frequencies + phases)])
     penalties = np.full(columns.shape[1], penalty)
     penalties[:m] = _SHARED_PENALTY
     found = _solved(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
@@ -350,14 +342,12 @@ def fit_rewards(
     wanted = rewards[rows]
     size = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
     bent, of_two = _kinds(d, size, len(at.circles))
-    kept = np.ones(size, dtype=np.bool_)
-    if size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS):
-        kept = ~of_two
+    kept = ~(of_two & (size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)))
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
-    some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
+    some = [column[drawn] for column in steps]
     smooth = reward_features(at, hinges, *some, boxed)[:, kept & ~bent]
     if len(smooth) > smooth.shape[1]:
-        z = [at.standardised(observations[drawn]) for observations in (steps[0], steps[2])]
+        z = [at.standardised(observations) for observations in some[::2]]
         hinges = _fit_hinges(z, smooth, wanted[drawn])
     columns = reward_features(at, hinges, *steps, boxed)[:, kept]
     weights = np.zeros(size)
@@ -395,10 +385,8 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
                 columns = [np.abs(one[:, j : j + 1] - grid) for one in z]
                 columns = [own - basis @ (basis.T @ own) for own in columns]
                 sizes = [(own**2).sum(axis=0) + 1e-9 * len(own) for own in columns]
-                gains = np.sum(
-                    [(left @ own) ** 2 / size for own, size in zip(columns, sizes, strict=True)],
-                    axis=0,
-                )
+                pairs = zip(columns, sizes, strict=True)
+                gains = sum(((left @ own) ** 2 / size for own, size in pairs), np.zeros(len(grid)))
                 best = int(gains.argmax())
                 hinges[h, j] = grid[best]
                 if gains[best] < _HINGE_GAIN * unexplained:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import gymnasium as gym
 import tyro
 from rich.console import Console
 
@@ -30,7 +31,7 @@ from oda_rl.agents import (
 from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT
 from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.base.settings import ELSEWHERE, checked_count
-from oda_rl.agents.environments.making import make_env, registered
+from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
@@ -345,7 +346,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
             f"config is of an agent trained in {env_id or spec.get('name')} with wrappers or "
             "arguments that files cannot hold: the command cannot make that environment"
         )
-    if not registered(env_id) and spec.get("module"):
+    if env_id not in gym.registry and spec.get("module"):
         env_id = f"{spec['module']}:{env_id}"
     foreign = env_id.rpartition(":")[0]
     if spec and not foreign:
@@ -366,7 +367,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
 
 def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
     """Return the arguments of an environment that differ from those of its id, as JSON."""
-    known = registered(spec.get("id") or "")
+    known = gym.registry.get(spec.get("id") or "")
     kwargs, usual = dict(spec.get("kwargs", {})), {} if known is None else known.kwargs
     given = {key: arg for key, arg in kwargs.items() if key not in usual or usual[key] != arg}
     limit = spec.get("max_episode_steps")
