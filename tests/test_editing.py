@@ -78,6 +78,7 @@ def points_of(policy, n=500):
 def test_it_does_what_is_said(policy):
     points = points_of(policy)
     told = np.array([oracle(policy, point) for point in points])
+    np.testing.assert_array_equal([policy.act_in(point) for point in points], told)
     np.testing.assert_allclose(policy.act(points), told, rtol=1e-12, atol=1e-12)
     values = policy.values(points)
     np.testing.assert_array_equal(policy.choices(points), values.argmax(axis=1))

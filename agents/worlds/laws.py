@@ -344,10 +344,10 @@ def fit_rewards(
     bent, of_two = _kinds(d, size, len(at.circles))
     kept = ~(of_two & (size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)))
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
-    some = [column[drawn] for column in steps]
+    some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
     smooth = reward_features(at, hinges, *some, boxed)[:, kept & ~bent]
     if len(smooth) > smooth.shape[1]:
-        z = [at.standardised(observations) for observations in some[::2]]
+        z = [at.standardised(observations) for observations in (some[0], some[2])]
         hinges = _fit_hinges(z, smooth, wanted[drawn])
     columns = reward_features(at, hinges, *steps, boxed)[:, kept]
     weights = np.zeros(size)
