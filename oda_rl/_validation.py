@@ -74,6 +74,8 @@ def validated_data(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         checked = validate_data(
             estimator, X, order="C", ensure_all_finite=finite(estimator), **options
         )
+    if isinstance(checked, tuple):
+        return writable(checked[0]), checked[1]
     return writable(checked)
 
 

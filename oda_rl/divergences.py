@@ -188,6 +188,7 @@ class Mahalanobis(SquaredEuclidean):
     SCHEMA: ClassVar[dict[str, Member]] = {"matrix": real("m, m"), "_root": real("m, m")}
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
+        """Raise InvalidFileError unless the root is that of the matrix."""
         right = np.array_equal(Mahalanobis(self.matrix)._root, self._root)
         require(right, f"{where}._root is not that of the matrix")
 
@@ -363,6 +364,7 @@ class BregmanDivergence(Divergence):
 NAMED: dict[str, type[Divergence]] = {
     "squared_euclidean": SquaredEuclidean,
     "i_divergence": IDivergence,
+    "kl": IDivergence,  # which it is of probabilities
     "itakura_saito": ItakuraSaito,
 }
 
