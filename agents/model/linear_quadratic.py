@@ -61,7 +61,7 @@ def _gains(law: FloatArray, effect: FloatArray, cost: float) -> FloatArray:
     values, gains = distance, np.zeros((p, m))
     for _ in range(_HORIZON):
         pulled = _DISCOUNT * effect.T @ values
-        gains = -np.linalg.solve(pulled @ effect + cost * np.eye(p), pulled @ law)
+        gains = np.asarray(-np.linalg.solve(pulled @ effect + cost * np.eye(p), pulled @ law))
         values = distance + _DISCOUNT * law.T @ values @ (law + effect @ gains)
         values = 0.5 * (values + values.T)
     return gains
