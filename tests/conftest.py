@@ -117,7 +117,7 @@ def cluster():
     import dask
     from distributed import LocalCluster
 
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     allowed = dask.config.set({"distributed.scheduler.allowed-failures": 1})
     with allowed, LocalCluster(**options) as own:
         yield own

@@ -399,7 +399,7 @@ def test_soak_script(load_script):
 @pytest.mark.slow
 def test_vector_script_with_actors(load_script, run_script, tmp_path, monkeypatch):
     words = ("--only", "actors", "--seeds", "1", "--checkpoints", "300")
-    one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(processes=False, **one) as cluster:
         vector = load_script("benchmarks.vector")
         monkeypatch.setattr(vector, "dask_client", lambda *arguments: Client(cluster))
