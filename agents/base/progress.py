@@ -48,11 +48,10 @@ def live_line(
     from rich import progress
     from rich.table import Column
 
-    # The seconds go on while a fit or a search takes its time.
-    whole = (Column(no_wrap=True) for _ in range(2))  # a narrow terminal shortens the bar
-    elapsed = progress.TimeElapsedColumn(table_column=next(whole))
-    times = elapsed, progress.TimeRemainingColumn(compact=True, table_column=next(whole))
-    columns = progress.BarColumn(bar_width=20), progress.TextColumn(text), *times
+    # The seconds go on while a fit or a search takes its time; a narrow terminal shortens the bar.
+    elapsed = progress.TimeElapsedColumn(table_column=Column(no_wrap=True))
+    left = progress.TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True))
+    columns = progress.BarColumn(bar_width=20), progress.TextColumn(text), elapsed, left
     with progress.Progress(*columns, refresh_per_second=10, transient=transient) as line:
         task = line.add_task("", total=total, completed=begun, status=status)
         yield lambda completed, status: line.update(task, completed=completed, status=status)
