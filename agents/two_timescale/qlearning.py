@@ -504,7 +504,8 @@ def learn(
 ) -> int:
     """Learn from what the action led to; returns events."""
     env, yes = integer(0), boolean(True)
-    return larger(-advance(observation, reward, terminated, truncated, agent.arrays, env, yes), 0)
+    over = boolean(terminated)  # False itself where episodes never terminate
+    return larger(-advance(observation, reward, over, truncated, agent.arrays, env, yes), 0)
 
 
 RULE = Rule("online", in_loop, start, choose, learn)

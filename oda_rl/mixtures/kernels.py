@@ -303,7 +303,7 @@ def write_logs(
         # The first features tell which components are likely; only these are measured to the end.
         first = min(_CHUNK, d) if mixture.axes is None and n_missing == 0 else d
         for k in range(logs.shape[1]):
-            log = _log_part(points, i, mixture, mixture.axes, k, 0, first, variance, room)
+            log = _log_part(points, i, mixture, mixture.axes, k, integer(0), first, variance, room)
             logs[b, k] = constants[k] + (log - half_log)
             if logs[b, k] > logs[b, likely]:
                 likely = k
