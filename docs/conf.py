@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,7 +12,9 @@ from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.addnodes import pending_xref
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+_ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(_ROOT))
+_URLS = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["urls"]
 
 project = "oda_rl"
 author = "The oda_rl developers"
@@ -60,6 +63,9 @@ html_theme_options = {
     "header_links_before_dropdown": 4,
     "navbar_persistent": ["search-button"],  # a field would take a row of its own
     "logo": {"text": "oda_rl"},
+    "icon_links": [
+        {"name": name, "url": url, "icon": "fa-solid fa-code-branch"} for name, url in _URLS.items()
+    ],
     "navigation_with_keys": False,
     "secondary_sidebar_items": ["page-toc"],
 }
