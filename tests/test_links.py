@@ -1,19 +1,27 @@
 """Nothing is written through a symbolic link: it is refused by name, and its target stays."""
 
+from dataclasses import replace
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from test_compare import by_hand
 
 from oda_rl import ODAClusterer
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
+from oda_rl.agents.comparison import Plan
 from oda_rl.agents.videos import write_video
 from oda_rl.command.cli import main
+from oda_rl.command.comparison import FILES as COMPARED
+from oda_rl.command.comparison import write_comparison
 from oda_rl.command.reporting import save_figure
 from oda_rl.exporting import export_c
 from oda_rl.files.archive import LinkError, write_text
+from oda_rl.reporting.content import report_of
+from oda_rl.reporting.page import write_page
 from oda_rl.runs.parallel import run_all
-from oda_rl.runs.results import store_rows
+from oda_rl.runs.results import origin, store_rows
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +51,14 @@ def refused(folder, name, write):
     assert not (folder.parent / "nowhere").exists()
 
 
+def solved():
+    """Make a comparison of which each agent solved one seed."""
+    plan, made = Plan(seeds=1, own_seeds=1, total_timesteps=1_000), origin()
+    compared = by_hand(plan, dict.fromkeys(plan.counts(), (1_000, 1e-4)))
+    rows = [{**row, "made": made.label} for row in compared.rows]
+    return replace(compared, rows=rows, origins=[made])
+
+
 def square(x):
     return {"y": x * x}
 
@@ -61,6 +77,10 @@ WRITTEN = {
     "rows.csv": lambda folder, *_: store_rows(folder / "rows.csv", [{"x": 1}], ["x"]),
     "runs.jsonl": lambda folder, *_: run_all(square, [{"x": 2}], folder / "runs.jsonl", 1),
     "episode-episode-1.mp4": lambda folder, agent, _: write_video(agent, folder, 2, 0),
+    "page.html": lambda folder, agent, _: write_page(
+        agent, report_of(agent, 1), folder / "page.html"
+    ),
+    **{name: lambda folder, *_: write_comparison(solved(), folder) for name in COMPARED},
     "text": lambda folder, *_: write_text(folder / "text", "new"),
 }
 
@@ -98,8 +118,21 @@ def test_a_training_refuses_links_in_its_folder(name, tmp_path, capsys):
     assert (precious / "file").read_text() == "what somebody needs"
 
 
+@pytest.mark.parametrize("name", ["report.html", *COMPARED])
+def test_commands_refuse_links_before_they_play(name, agent, tmp_path, capsys):
+    run, link = tmp_path / "run", tmp_path / "run" / name
+    agent.save(run)
+    link.symlink_to(tmp_path / "nowhere")
+    assert main(["compare", "--out", str(run)] if name in COMPARED else ["report", str(run)]) == 2
+    assert f"{str(link)!r} is a symbolic link" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+    assert not (run / "runs.jsonl").exists()
+
+
 def test_a_run_folder_may_be_a_link(agent, tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "run").symlink_to(tmp_path / "disk")
     agent.save(tmp_path / "run")
+    assert main(["report", str(tmp_path / "run"), "--episodes", "1"]) == 0
+    assert (tmp_path / "disk" / "report.html").exists()
     assert (tmp_path / "disk" / "agent.zip").exists()

@@ -42,7 +42,7 @@ from oda_rl.command.training import (
     resumed_defaults,
     train,
 )
-from oda_rl.files.archive import write_text
+from oda_rl.files.archive import refuse_links, write_text
 from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
 
@@ -207,10 +207,12 @@ class Report(_Playing):
             console.print(str(verdict))
             return 0 if verdict.true else 1
         folder, (agent, seed) = self.folder(), self.load()
+        out = self.out or folder / "report.html"
+        refuse_links(out)
         training = options_of_run(folder)
         command = None if training is None else command_of(training)
         content = report_of(agent, self.episodes, seed, command)
-        path = write_page(agent, content, self.out or folder / "report.html")
+        path = write_page(agent, content, out)
         console.print(f"return: {content.score}")
         console.print(f"{path}: {path.stat().st_size:,} bytes")
         return 0
@@ -322,11 +324,12 @@ class Compare:
 
     def __call__(self, console: Console) -> int:
         from oda_rl.agents.comparison import Plan, compare, headline
-        from oda_rl.command.comparison import write_comparison
+        from oda_rl.command.comparison import FILES, write_comparison
 
         folder = self.out or Path("runs") / f"compare-{re.sub('[/:]', '-', self.env_id)}"
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
+        refuse_links(*(folder / name for name in FILES))
         plan = Plan(self.env_id, self.seeds, self.own_seeds, self.total_timesteps, self.threshold)
         comparison = compare(plan, folder / "runs.jsonl", self.workers, self.retry_failed)
         files = write_comparison(comparison, folder)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from oda_rl.agents.comparison import Comparison
 
+FILES = ("comparison.png", "comparison.csv", "comparison.md")
 _NOTES = """\
 Return, seconds, numbers, memory, bytes and µs are medians over the seeds; "minimum" is the return
 of the worst seed. A seed is solved if the mean return of 100 greedy episodes reaches the threshold.
@@ -36,13 +37,13 @@ _HEADINGS = (
 
 
 def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:
-    """Write ``comparison.png``, ``.csv`` and ``.md``; ValueError if no run succeeded."""
+    """Write :data:`FILES`; ValueError if no run succeeded."""
     from oda_rl.command.reporting import save_figure
 
     if not comparison.rows:
         reasons = "; ".join(comparison.failed[:3])
         raise ValueError(f"no run succeeded, so there is nothing to compare: {reasons}")
-    paths = [Path(folder) / f"comparison.{kind}" for kind in ("png", "csv", "md")]
+    paths = [Path(folder) / name for name in FILES]
     save_figure(plot_comparison([comparison])[0], paths[0])
     store_rows(paths[1], comparison.rows, (), comparison.origins)
     write_text(paths[2], markdown(comparison))
