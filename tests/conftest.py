@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # of small matrices, threads only
 # Many tests start Python: whoever keeps it from writing bytecode, reading it halves the imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+gc.set_threshold(50_000)  # else a sixth of the time of compiling goes into the search for cycles
 
 ROOT = Path(__file__).parent.parent
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]

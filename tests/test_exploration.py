@@ -136,7 +136,7 @@ def test_novelty_leads_where_least_was_done():
 
 
 def test_what_every_step_towards_costs_is_found():
-    agent = FittedQAgent(gym.make("oda_rl/DeepSea-v0", size=8, swap=0), seed=0).learn(15_000)
+    agent = FittedQAgent(gym.make("oda_rl/DeepSea-v0", size=8, swap=0), seed=0).learn(10_000)
     assert agent.evaluate(5, seed=0).min() > 0.98
     explored = np.array(agent._engine.exploration.schemes)
     assert 0 < np.mean(explored == exploration.NOVELTY) < 0.1

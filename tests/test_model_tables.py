@@ -314,7 +314,7 @@ def test_the_door_opens_to_who_has_the_key():
 
 def test_door_and_key():
     env = gym.make("oda_rl/DoorKey-v0")
-    agent = ModelAgent(env, seed=63_000_004).learn(10_000)
+    agent = ModelAgent(env, seed=63_000_004).learn(5_000)
     assert agent.evaluate(20, seed=1).mean() > 0.9
 
 

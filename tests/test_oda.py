@@ -487,12 +487,12 @@ def test_one_cell_is_the_linear_model():
 
 def test_cells_and_metric_are_chosen_where_they_help(tmp_path):
     rng = np.random.default_rng(0)
-    points = rng.uniform(-2, 2, (1200, 6))
-    values = np.abs(2.0 * points[:, 0]) + 0.1 * rng.normal(size=1200)
-    model = ODARegressor(random_state=0).fit(points[:600], values[:600])
+    points = rng.uniform(-2, 2, (800, 6))
+    values = np.abs(2.0 * points[:, 0]) + 0.1 * rng.normal(size=800)
+    model = ODARegressor(random_state=0).fit(points[:400], values[:400])
     assert model.best_params_["n_clusters"] >= 3
     assert model.best_params_["metric"] == "learned"
-    assert model.score(points[600:], values[600:]) > 0.9
+    assert model.score(points[400:], values[400:]) > 0.9
     with pytest.raises(ValueError, match="Input X contains NaN"):
         model.predict(np.full((1, 6), np.nan))
     model.save(tmp_path / "model")

@@ -85,17 +85,19 @@ def pull(observation):
 
 
 @pytest.mark.parametrize(
-    ("task", "by_hand", "nothing"),
+    ("task", "steps", "by_hand", "nothing"),
     [
-        ({"power": 2}, push, lambda _: 1),
-        ({"power": 1}, push, lambda _: 1),
-        ({"n": 2}, pull, lambda _: np.zeros(2)),
+        ({"power": 2}, 1200, push, lambda _: 1),
+        ({"power": 1}, 1200, push, lambda _: 1),
+        ({"n": 2}, 600, pull, lambda _: np.zeros(2)),
     ],
     ids=["square", "absolute", "plane"],
 )
-def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(task, by_hand, nothing):
+def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(
+    task, steps, by_hand, nothing
+):
     env = gym.make("Line-v0", **task)
-    agent = ModelAgent(gym.make("Line-v0", **task), seed=48_000_000, plan_every=0.5).learn(1200)
+    agent = ModelAgent(gym.make("Line-v0", **task), seed=48_000_000, plan_every=0.5).learn(steps)
     good, idle = returned(env, by_hand), returned(env, nothing)
     assert returned(env, lambda point: agent.predict(point)[0]) > good + 0.05 * (idle - good)
 
