@@ -49,6 +49,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_signature": False,
+    "write_computation_times": False,
     "image_scrapers": ("matplotlib",),
     "reset_modules": (),
 }
@@ -58,6 +59,7 @@ html_title = "oda_rl"
 html_logo = "_static/logo.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["frame.js"]
 html_theme_options = {
     "show_toc_level": 2,
     "header_links_before_dropdown": 4,
