@@ -1,11 +1,14 @@
 """Figures of the pages: policies, how they were learned, the estimators, and the logo.
 
 Run: python scripts/draw_figures.py
-Writes results/NAME.png and results/logo.svg. All seeds are 0.
+Writes results/NAME.png and results/logo.svg. All seeds are 0, but for those of rows in results/.
 """
+
+from pathlib import Path
 
 import numpy as np
 from common.experiment import RESULTS, Experiment
+from common.summaries import Rows
 from matplotlib.axes import Axes
 from scipy.spatial import Voronoi
 from sklearn.datasets import make_blobs, make_circles, make_moons
@@ -15,7 +18,9 @@ from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, diff
 from oda_rl.plotting import plot_difference, plot_learning_curve, plot_metric, plot_partition
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_bifurcation, plot_clusters, plot_decision_regions
+from oda_rl.runs.results import read_rows
 
+STORED = Path(__file__).parents[1] / "results"  # rows of benchmarks
 BARTO, ONLINE_STEPS, FITTED_STEPS = "oda_rl/BartoCartPole-v0", 50_000, 20_000
 MOONS = make_moons(1500, noise=0.15, random_state=0)
 CIRCLES = make_circles(1500, noise=0.08, factor=0.5, random_state=0)
@@ -29,7 +34,11 @@ def draw_policies() -> None:
     Experiment("bifurcation").save(plot_bifurcation(online.history))
     Experiment("metric").save(plot_metric(fitted))
     Experiment("learning_curve").save(plot_learning_curve(fitted.episodes.curve))
+    usual = TwoTimescaleAgent("CartPole-v1", seed=0).learn(ONLINE_STEPS)
+    Experiment("online_curve").save(plot_learning_curve(usual.episodes.curve))
     model = ModelAgent("CartPole-v1", seed=0).learn(500)
+    visited = model.visited_states(2_000, seed=0)
+    Experiment("rule").save(plot_partition(model, (2, 3), visited=visited))
     edited = model.edit().forbid("push left", where="pole angle > .03").done()
     change = diff(model.policy, edited, model.world.seen.before, "CartPole-v1", seed=2)
     Experiment("difference").save(plot_difference(change))
@@ -73,6 +82,36 @@ def draw_densities(left: Axes, right: Axes) -> None:
     plot_decision_regions(detector, MOONS[0], detector.predict(MOONS[0]), ax=right)
 
 
+def draw_offline(left: Axes, right: Axes) -> None:
+    for ax, task in ((left, "CartPole-v1"), (right, "Pendulum-v1")):
+        rows = Rows(read_rows(STORED / "benchmark_offline.csv")).where(task=task)
+        draw_means(ax, rows, "quality", "method", f"return on {task}")
+    left.legend(["behaviour policy", "learned from its log"], frameon=False)
+
+
+def draw_export(left: Axes, right: Axes) -> None:
+    rows = Rows(read_rows(STORED / "benchmark_export.csv"))
+    for group in rows.groups("agent", "tables"):
+        name = f"{group[0]['agent']}, {group[0]['tables']}"
+        left.loglog(group.column("bytes"), group.column("ns"), "o", alpha=0.6, label=name)
+    left.set(xlabel="bytes of tables", ylabel="ns a decision")
+    left.legend(frameon=False)
+    chip = Rows(read_rows(STORED / "benchmark_chip.csv"))
+    draw_means(right, chip, "start", "start", "steps balanced after learning in C")
+
+
+def draw_means(ax: Axes, rows: Rows, places: str, kinds: str, label: str) -> None:
+    """Draw the mean of each row at its place, in a colour for each kind."""
+    names = rows.values(places)
+    for k, kind in enumerate(rows.values(kinds)):
+        part = rows.where(**{kinds: kind})
+        across = [
+            names.index(row[places]) + 0.2 * k + 0.005 * (i % 20) for i, row in enumerate(part)
+        ]
+        ax.plot(across, part.column("mean"), "o", color=COLORS[k], alpha=0.6)
+    ax.set(xticks=range(len(names)), xticklabels=names, ylabel=label)
+
+
 def draw_logo() -> None:
     """Write six clusters of the half moons as a square of polygons."""
     model = oda_rl.ODAClusterer(6, random_state=0).fit(MOONS[0])
@@ -92,7 +131,9 @@ def draw_logo() -> None:
 
 def main() -> None:
     draw_policies()
-    for draw in (draw_clusterer, draw_regressor_tree, draw_map_lvq, draw_densities):
+    for draw in (
+        draw_clusterer, draw_regressor_tree, draw_map_lvq, draw_densities, draw_offline, draw_export
+    ):  # fmt: skip
         axes = new_axes(10.0, 4.4, 2)
         draw(*axes)
         Experiment(draw.__name__.removeprefix("draw_")).save(axes[0])

@@ -43,10 +43,6 @@ class Stage:
     states: FloatArray
     """States of an episode, shape (T + 1, 4)."""
 
-    @property
-    def balanced(self) -> int:
-        return len(self.states) - 1
-
 
 def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:
     env = gym.make(BARTO)
@@ -75,7 +71,9 @@ def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> No
     left.add_patch(Rectangle((position - 0.3, -0.15), 0.6, 0.3, color="0.25"))
     tip = position + POLE * np.sin(angle), 0.1 + POLE * np.cos(angle)
     left.plot([position, tip[0]], [0.1, tip[1]], color=COLORS[1], linewidth=6)
-    left.set_title(f"after {stage.steps:,} steps: {stage.balanced} of 1000 balanced", loc="left")
+    left.set_title(
+        f"after {stage.steps:,} steps: {len(stage.states) - 1} of 1000 balanced", loc="left"
+    )
     left.spines[:].set_visible(False)
     draw_regions(right, ranges, stage.actions, np.array(COLORS[:2]))
     right.plot(np.degrees(stage.codevectors[:, 2]), stage.codevectors[:, 3], "w.", markersize=3)
@@ -99,7 +97,7 @@ def main() -> None:
     path = RESULTS / "learning.gif"
     with writer.saving(figure, str(path), dpi=80):
         for stage in stages(TwoTimescaleAgent(BARTO, seed=0), plane):
-            for step in range(0, min(SHOWN, stage.balanced) + 1, EVERY):
+            for step in range(0, min(SHOWN + 1, len(stage.states)), EVERY):
                 draw(stage, step, (degrees, RATES), left, right)
                 writer.grab_frame()
             for _ in range(5):

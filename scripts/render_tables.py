@@ -32,8 +32,9 @@ TABLES: dict[str, str] = {
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
 DRAWN = (
-    "bifurcation", "clusterer", "densities", "difference", "figure5", "learning", "learning_curve",
-    "map_lvq", "metric", "partition", "regressor_tree",
+    "bifurcation", "clusterer", "densities", "difference", "export", "figure5", "learning",
+    "learning_curve", "map_lvq", "metric", "offline", "online_curve", "partition", "regressor_tree",
+    "rule",
 )  # fmt: skip
 FIGURES = {
     "annealing": "reproduce_toys",

@@ -4,23 +4,21 @@ A classifier at given shares of the first temperature, and after fine-tuning, be
 many codevectors. Both start well (at the class means, at samples of the class) and poorly: with all
 codevectors three standard deviations outside the data. Accuracies are those on 5000 other points.
 
-Writes results/reproduce_toys.csv, results/reproduce_toys.png and results/annealing.gif.
+Writes results/reproduce_toys.csv and results/reproduce_toys.png.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from common.datasets import Sample, gaussians
-from common.experiment import CONSOLE, RESULTS, Experiment, SharedOptions, say, start
+from common.experiment import CONSOLE, Experiment, SharedOptions, say, start
 from common.summaries import Column, Row, Rows, Table, among, of, the
-from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import make_circles, make_moons
 
 from oda_rl import ODAClassifier
 from oda_rl._types import FloatArray
-from oda_rl.plotting.axes import new_axes
 from oda_rl.plotting.estimators import plot_decision_regions
 from oda_rl.quantization.vq import LVQ
 from oda_rl.runs.parallel import Run
@@ -33,7 +31,6 @@ CODEVECTORS = 40
 SAMPLES, HELD_OUT = 1500, 5000
 ENOUGH = 0.95  # of the accuracy after a good start
 PANELS = (*((name, "well") for name in DATA), ("Gaussians", "poorly"))
-ANIMATED, FRAMES = ("half moons", "well"), 200
 
 
 class Stage(NamedTuple):
@@ -157,23 +154,6 @@ def draw_figures(runs: list[Run]) -> None:
     shown = {panel: train(**first[panel]) for panel in PANELS if panel in first}
     if shown:
         EXPERIMENT.save(figure(list(shown.values())))
-    if ANIMATED in shown:
-        animate(shown[ANIMATED][-2])
-
-
-def animate(stage: Stage) -> None:
-    """Write a GIF with a frame for each temperature level, as far as there are frames."""
-    ax, path = new_axes(5.6, 5.0)[0], RESULTS / "annealing.gif"
-    writer = PillowWriter(fps=4)
-    with writer.saving(ax.figure, path, dpi=110):
-        for level in range(len(stage.model.history_))[-FRAMES:]:
-            model = stage.model.at_level(level)
-            ax.clear()
-            plot_decision_regions(model, *stage.sample, ax=ax)
-            k = len(model.codevectors_)
-            ax.set_title(f"T = {model.temperature_:.3g}, K = {k}", loc="left")
-            writer.grab_frame()
-    say(f"written: {path}")
 
 
 def settings(options: SharedOptions) -> list[Row]:

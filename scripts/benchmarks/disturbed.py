@@ -79,10 +79,6 @@ def drift(cart: Any, action: int, share: float) -> int:
     return action
 
 
-def replace_physics(cart: Any, action: int, share: float) -> int:
-    return drift(cart, action, float(share >= 1.0))
-
-
 def swap(cart: Any, action: int, share: float) -> int:
     return 1 - action if share >= 1.0 else action
 
@@ -134,11 +130,6 @@ def mapped(env: Env, steps: int, rng: np.random.Generator) -> Env:
     return seen(env, lambda x: matrix @ (x / scale))
 
 
-def with_noise_behind(env: Env, steps: int, rng: np.random.Generator) -> Env:
-    """Append components of noise."""
-    return seen(env, lambda x: np.r_[x, env.np_random.normal(size=N_NOISE)], N_NOISE)
-
-
 DISTURBED: dict[str, Wrap] = {
     "sticky actions, 25 %": lambda env, steps, rng: StickyAction(env, 0.25),
     "noise of 1 %": noisy(0.01),
@@ -150,7 +141,9 @@ DISTURBED: dict[str, Wrap] = {
 LATER: dict[str, Wrap] = {
     "actions swapped after 20,000": changing(swap, LATE_CHANGE),
     "actions swapped after 100,000": changing(swap, ONLINE_CHANGE),
-    "other physics after 100,000": changing(replace_physics, ONLINE_CHANGE),
+    "other physics after 100,000": changing(
+        lambda cart, action, share: drift(cart, action, float(share >= 1.0)), ONLINE_CHANGE
+    ),
 }
 TRANSFORMED: dict[str, Wrap] = {
     "plain": lambda env, steps, rng: env,
@@ -160,7 +153,9 @@ TRANSFORMED: dict[str, Wrap] = {
         env, lambda x: np.resize([1e3, 1e-3], len(x)) * x
     ),
     "shifted by 100": lambda env, steps, rng: seen(env, lambda x: x + 100.0),
-    f"{N_NOISE} components of noise": with_noise_behind,
+    f"{N_NOISE} components of noise": lambda env, steps, rng: seen(
+        env, lambda x: np.r_[x, env.np_random.normal(size=N_NOISE)], N_NOISE
+    ),
 }
 MOUNTAIN, ACROBOT = "MountainCar-v0", "Acrobot-v1"
 TRANSFORMED_STEPS: dict[str, dict[str, tuple[int, ...]]] = {

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from common.experiment import Experiment, Selection, chosen, seconds
-from common.summaries import Column, Row, Rows, Table, among, of, the
+from common.summaries import Column, Row, Rows, Table, Text, among, of, the
 from river import datasets as streams
 from sklearn import datasets
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
@@ -89,23 +89,25 @@ def measure(*, data: str, seed: int) -> list[Row]:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    """Means over folds; the figure of each method is its accuracy and log loss, or its R²."""
+    """Means over folds: accuracy and log loss, or R², of each method on each set."""
+
+    def mean(key: str, form: str) -> Text:
+        text = of(np.mean, key, form)
+        return lambda group: text(group).replace("nan", "-")  # a method without probabilities
+
     found = {}
-    for title, sets, methods, keys in (
-        ("tables_classes", CLASSES, CLASSIFIERS, ("score", "loss")),
-        ("tables_targets", TARGETS, REGRESSORS, ("score",)),
+    for title, sets, keys in (
+        ("tables_classes", CLASSES, {"": ("score", ".3f"), ", log loss": ("loss", ".2f")}),
+        ("tables_targets", TARGETS, {"": ("score", ".3f")}),
     ):
-        lines = [line for line in rows.groups("data") if line[0]["data"] in sets]
-        columns = [Column("", the("data"))]
-        for name in methods:
-            for key, form in zip(keys, (".3f", ".2f"), strict=False):
-                head = f"{name}, log loss" if key == "loss" else name
-                if key == "loss" and not hasattr(methods[name](0), "predict_proba"):
-                    continue
-                columns.append(Column(head, among(of(np.mean, key, form), method=name)))
-        about = "accuracy and log loss" if len(keys) > 1 else "R²"
-        if lines:
-            found[title] = Table(f"{about}, means of five folds, defaults", columns, lines)
+        part = Rows(row for row in rows if row["data"] in sets)
+        columns = [Column("", the("method"))]
+        for name in part.values("data"):
+            columns += [
+                Column(name + end, among(mean(*key), data=name)) for end, key in keys.items()
+            ]
+        if part:
+            found[title] = Table("means of five folds, defaults", columns, part.groups("method"))
     return found
 
 

@@ -34,14 +34,9 @@ PAUSE, PACED_STEPS, N_PACED = 0.01, 5_000, 4  # seconds, steps, seeds
 KINDS = {"TwoTimescaleAgent": TwoTimescaleAgent, "FittedQAgent": FittedQAgent}
 
 
-def copies_of(count: int) -> Any:
-    if count == 1:
-        return gym.make(ENV_ID)
-    return gym.make_vec(ENV_ID, count, vectorization_mode="vector_entry_point")
-
-
 def train(agent: str, copies: int, seed: int, checkpoints: list[int]) -> list[Row]:
-    rows = looks(KINDS[agent](copies_of(copies), seed=seed), seed, checkpoints)
+    envs = gym.make_vec(ENV_ID, copies, "vector_entry_point") if copies > 1 else ENV_ID
+    rows = looks(KINDS[agent](envs, seed=seed), seed, checkpoints)
     return [{**row, "solved": int(row["mean"] >= SOLVED)} for row in rows]
 
 

@@ -19,18 +19,6 @@ def _lean(observation: Any) -> int:
     return int(0.1 * x + 0.3 * velocity + 5.0 * angle + turning > 0.0)
 
 
-def _with_the_velocity(observation: Any) -> int:
-    return 2 if observation[1] > 0.0 else 0
-
-
-def _force_with_the_velocity(observation: Any) -> Any:
-    return np.array([1.0 if observation[1] > 0.0 else -1.0], dtype=np.float32)
-
-
-def _with_the_second_joint(observation: Any) -> int:
-    return 2 if observation[5] > 0.0 else 0
-
-
 def _swing_up(observation: Any) -> Any:
     """Pump energy until there is enough to stand, then hold by position and velocity."""
     cosine, sine, turning = map(float, observation)
@@ -52,9 +40,9 @@ def _land(observation: Any) -> int:
 RULES: dict[str, Decide] = {
     "BartoCartPole": _lean,
     "CartPole-v1": _lean,
-    "MountainCar-v0": _with_the_velocity,
-    "Acrobot-v1": _with_the_second_joint,
+    "MountainCar-v0": lambda seen: 2 if seen[1] > 0.0 else 0,  # with the velocity
+    "Acrobot-v1": lambda seen: 2 if seen[5] > 0.0 else 0,  # with the second joint
     "LunarLander-v3": _land,
     "Pendulum-v1": _swing_up,
-    "MountainCarContinuous-v0": _force_with_the_velocity,
+    "MountainCarContinuous-v0": lambda seen: np.float32(np.where(seen[1:] > 0.0, 1.0, -1.0)),
 }
