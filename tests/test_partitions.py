@@ -250,7 +250,7 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
         (
             "grid",
             {"bins": 17},
-            "bins is 17, which makes 83,521 cells of 4 components: there may be 65,536",
+            "bins is 17, which makes 83,521 cells of 4 components: it must make at most 65,536",
         ),
         ("grid", {"ranges": ((1, 0),) * 4}, "pairs of finite numbers, the lower first"),
         ("grid", {"spread": 0.0}, "spread is 0.0: it must be positive"),

@@ -222,7 +222,7 @@ def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
     """Return the observations of n environments as float32 or float64, shape (n, d)."""
     points, single = interface.batch("the environments' observations", observations)
     if single:
-        raise ValueError(f"the environments' observations are {observations!r:.80}, those of one")
+        raise ValueError(f"observations is {observations!r:.80}: it must hold one of each env")
     return points
 
 

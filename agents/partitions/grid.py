@@ -86,7 +86,7 @@ class GridPartition(BuiltIn):
         if self.capacity > _MAX_CELLS:
             raise ValueError(
                 f"bins is {settings.bins!r}, which makes {self.capacity:,} cells of {n_features} "
-                f"components: there may be {_MAX_CELLS:,}"
+                f"components: it must make at most {_MAX_CELLS:,}"
             )
         self.bins = bins
         self.units = np.array([np.zeros(n_features), np.ones(n_features)])

@@ -335,7 +335,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
     if isinstance(defaults, TrainTwoTimescale):
         changes["partition"] = partition = config["partition"]
         if partition not in ("oda", *PARTITIONS):
-            raise ValueError(f"config has partition {partition!r:.80}: it is none")
+            raise ValueError(f"partition is {partition!r:.80}: it must be oda or {[*PARTITIONS]}")
     changes["seed"] = config.get("seed", defaults.seed)
     for name, value in (("seed", changes["seed"]), ("num_timesteps", config["num_timesteps"])):
         if type(value) is not int or not 0 <= value < 2**63:
