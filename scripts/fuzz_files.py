@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 def outcomes(subject: Subject, cases: Sequence[Case]) -> Iterator[Outcome]:
     """Write files one after another, load and use them, in a child process, or one more each crash.
 
-    What crashes may be the fault of a case before, in the same process.
+    A crash may be the fault of an earlier case in the same process.
     """
     pool = None
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:

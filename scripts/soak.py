@@ -128,7 +128,7 @@ def swing(line: Rows) -> float:
 def speeds(line: Rows) -> tuple[float, float]:
     """Least time of a step, in ns, in the first and in the last quarter after the warm-up.
 
-    What else runs on a machine makes steps longer, not shorter.
+    Other processes make steps longer, not shorter.
     """
     times = _warm(line).column("ns_per_step")
     n = max(len(times) // 4, 1)

@@ -205,7 +205,7 @@ class Agent(Player):
     def delivered_return(self) -> float:
         """Mean return of the policy that would be delivered now, in training; NaN if unknown.
 
-        Of a rule of ``ModelAgent`` that no real episode has been played with, in the model.
+        In the model, if no real episode has been played with the rule of a ``ModelAgent``.
         """
         return self._engine.delivered_return
 

@@ -91,7 +91,7 @@ def check_steps(name: str, steps: FloatArray, n_actions: int) -> None:
 def discounted_returns(
     steps: FloatArray, gamma: float, after_cut: float
 ) -> tuple[float, float, float]:
-    """Return the greatest discounted return so far, and upper and lower bounds of all; or 0.
+    """Return the highest discounted return so far, and upper and lower bounds of all; or 0.
 
     Truncated trajectories go on with ``after_cut``; for the bounds, with the same steps again.
     """

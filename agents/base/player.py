@@ -296,7 +296,7 @@ class Player(ABC):
         env: gym.Env[Any, Any] | None = None,
         seed: int | None = None,
     ) -> FloatArray:
-        """Play episodes of uniformly random actions, the least that a policy should beat.
+        """Play episodes of uniformly random actions, which any policy should beat.
 
         Parameters
         ----------

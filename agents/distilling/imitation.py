@@ -95,7 +95,7 @@ Costs = ChoiceCosts | SquareCosts
 
 
 class Fitted(NamedTuple):
-    """Fitted cells: the greatest score decides."""
+    """Fitted cells: the highest score decides."""
 
     scores: FloatArray  # offsets and slopes, shape (K, 1 + d)
     outputs: Array  # from :meth:`ChoiceCosts.best` or :meth:`SquareCosts.best`

@@ -1,6 +1,6 @@
 """Which policy is the best by its returns, and whether the world has changed since.
 
-The policy with the greatest lower bound of its mean return is delivered. Where the world has
+The policy with the highest lower bound of its mean return is delivered. Where the world has
 changed, older steps are left out. Two tests decide: the latest returns are far below those of the
 best policy, given how returns scatter; and the newest steps are predicted far worse by their
 nearest neighbours among old ones than by those among other new ones, although old ones are no
@@ -92,7 +92,7 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
 
 
 def best_of(records: Sequence[Record], spread: float) -> Record:
-    """Return the record with the greatest lower bound; of equal ones constant actions come last."""
+    """Return the record with the highest lower bound; of equal ones constant actions come last."""
     return max(records, key=lambda record: (record.lower_bound(spread), not record.constant))
 
 

@@ -181,7 +181,7 @@ def fit_cautiously(
 
 
 def bounds_of(steps: FloatArray, gamma: float) -> tuple[float, float]:
-    """Least and greatest discounted return that the rewards of steps allow."""
+    """Minimum and maximum discounted return that the rewards of steps allow."""
     taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
     rewards = steps[taken, REWARD]
     low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))

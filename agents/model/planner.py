@@ -275,12 +275,12 @@ class Planner:
 
     @property
     def _max_return(self) -> float:
-        """Return of the longest episode if each step pays the greatest observed reward."""
+        """Return of the longest episode if each step pays the maximum observed reward."""
         assert self.learned is not None
         return float(self.learned.arrays.bounds[1]) * self.outcomes.horizon
 
     def _is_perfect(self, best: Candidate) -> bool:
-        """Whether a rule has the greatest possible return, imagined and real."""
+        """Whether a rule has the highest possible return, imagined and real."""
         most, horizon = self._max_return, self.outcomes.horizon
         if most <= 0.0 or not best.returns:
             return False

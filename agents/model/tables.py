@@ -362,7 +362,7 @@ class TablePlanner:
         return self
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
-        """Return the action of greatest optimistic value, of equal ones the least tried."""
+        """Return the action of highest optimistic value, of equal ones the least tried."""
         self._count()
         state = self._numbers.get(_key(point))
         if state is None:

@@ -1,4 +1,4 @@
-"""Rules that can be written in words: the greatest of a few affine scores decides.
+"""Rules that can be written in words: the highest of a few affine scores decides.
 
 The cell of greatest score has an action: a discrete one, or for continuous actions an affine
 function of the observation, clipped to the box. :meth:`RulePolicy.edit` adds clauses
@@ -111,7 +111,7 @@ def decide_by_clauses(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 
 @dataclass(frozen=True)
 class RulePolicy(Stored):
-    """K affine scores, of which the greatest decides.
+    """K affine scores, of which the highest decides.
 
     Examples
     --------

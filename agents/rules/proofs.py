@@ -157,7 +157,7 @@ class Proof:
     """Names of the components."""
     choice_names: tuple[str, ...]
     ranges: dict[str, tuple[float, float]]
-    """Least and greatest value of each component of a continuous action, by its name."""
+    """Minimum and maximum of each component of a continuous action, by its name."""
 
     @property
     def always(self) -> int | None:

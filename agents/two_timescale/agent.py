@@ -351,7 +351,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         Raises
         ------
         FileNotFoundError
-            If there is nothing.
+            If there is no file.
         ValueError
             If the file is damaged, or not an agent of this class, or ``env`` has other spaces, or
             ``partition`` is missing.

@@ -13,7 +13,7 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
-score          mean return less a standard error: the greatest one wins, if its mean return is the
+score          mean return less a standard error: the highest one wins, if its mean return is the
                greatest, too, and is delivered
 replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
                has n(t). Its mean forgets what is older than about n(t) episodes: those that it won

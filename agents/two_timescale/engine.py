@@ -48,7 +48,7 @@ METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
 DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
 NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
-LESS = 1e-3  # of the greatest value: where one action is always taken
+LESS = 1e-3  # of the highest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
 _SETTINGS = (
     "gamma", "trace_decay", "step_size", "step_size_steps", "step_exponent", "min_step_size",
@@ -537,7 +537,7 @@ class OnlineEngine(Engine):
     def _cheap_pairs(self) -> IntArray:
         """Return pairs of cells to merge, shape (n, 2), the cheapest first.
 
-        That is the least squared distance, in T_o, which grows as values disagree.
+        That is the smallest squared distance, in T_o, which grows as values disagree.
         """
         n, values, slopes = self.n_cells, self.values[ql.LIVE], self.slopes[ql.LIVE]
         placed = self.live.places[:, :n].T

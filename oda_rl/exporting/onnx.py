@@ -582,7 +582,7 @@ class _Converter(NamedTuple):
     outputs: tuple[str, ...]
     """Names; a label is a string or an integer, other outputs have the input's precision."""
     options: dict[str, list[Any]] | None = None
-    """Those of classifiers skl2onnx parses itself. With ``score_samples`` the log-density is the
+    """skl2onnx parses those of classifiers itself. With ``score_samples`` the log-density is the
     last output; with ``transform`` distances are the only one, for the next step of a pipeline."""
 
 
