@@ -22,7 +22,8 @@ for begin in range(0, len(X), 100):
 # The highest and lowest temperature with each number of clusters:
 for k in sorted({level.n_clusters for level in model.history_}):
     at = [level.temperature for level in model.history_ if level.n_clusters == k]
-    print(f"{k} clusters: from {max(at):.3g} to {min(at):.3g}, a factor of {max(at) / min(at):.3g}")
+    name = f"{k} cluster{'s' * (k > 1)}"
+    print(f"{name}: from {max(at):.3g} to {min(at):.3g}, a factor of {max(at) / min(at):.3g}")
 
 # %%
 # Two pairs of clusters far apart, then the pairs split, and four last longest. Eight were asked
