@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import QUICK
 from gymnasium.wrappers import TransformObservation
 
 from oda_rl.agents import ModelAgent, load_agent
@@ -121,7 +122,8 @@ class Swapping(gym.Wrapper):
 @pytest.mark.slow
 def test_swapped_actions_are_learned_anew():
     env = Swapping(gym.make("CartPole-v1"))
-    agent = ModelAgent(env, seed=0).learn(1200)
+    # With these shorter searches the first five seeds all balanced the pole.
+    agent = ModelAgent(env, seed=0, **{**QUICK, "generations": 6, "population": 12}).learn(1600)
     assert agent._engine.memory.since >= 360
     observation, total = env.reset(seed=1)[0], 0.0
     for _ in range(500):

@@ -93,7 +93,7 @@ def stop_and_go(file, agent, seen):
             if file.exists():
                 ModelAgent.load(file, "CartPole-v1").resume(**kept)
             else:
-                agent().learn(6000, **kept)
+                agent().learn(4000, **kept)
 
 
 @pytest.mark.slow
@@ -109,12 +109,12 @@ def test_resuming_where_the_world_is_not_trusted(tmp_path, monkeypatch):
         return ModelAgent("CartPole-v1", seed=91_000, **QUICK)
 
     with pytest.warns(UserWarning, match="it is a test"):
-        whole = content(agent().learn(6000), out)
+        whole = content(agent().learn(4000), out)
     with pytest.warns(UserWarning, match="it is a test"):
         stop_and_go(file, agent, seen)
     found = ModelAgent.load(file, "CartPole-v1")
     assert_same(content(found, out), whole)
-    assert len([steps for steps in seen if steps % 400 and steps < 6000]) >= 1  # before the rule
+    assert len([steps for steps in seen if steps % 400 and steps < 4000]) >= 1  # before the rule
 
 
 @pytest.mark.parametrize(

@@ -45,12 +45,12 @@ DIVERGENCES = {
 
 @pytest.mark.parametrize("name", DIVERGENCES)
 def test_routing_is_that_of_a_slow_walk_by_divergences(name):
-    points = positive(300)
+    points = positive(150)
     model = ODATreeClusterer(max_depth=3, divergence=DIVERGENCES[name], random_state=0)
     model.fit(points)
     divergence = model._tree.plan.divergence
     embedded = divergence.embed(points)
-    paths = [oracles.descend(model._tree, divergence, lambda _: embedded, i) for i in range(300)]
+    paths = [oracles.descend(model._tree, divergence, lambda _: embedded, i) for i in range(150)]
     assert model.n_leaves_ == len(set(paths)) > 10
     ordered = sorted(set(paths), key=lambda path: (len(path), path))
     np.testing.assert_array_equal(model.labels_, [ordered.index(path) for path in paths])
