@@ -25,9 +25,9 @@ class FittedQConfig(Checked):
     """Decay lambda of Watkins' returns, in [0, 1]. 0 looks one step ahead."""
 
     metric: Annotated[Literal["learned", "std"], one_of("learned", "std")] = "learned"
-    """Distances between states: learned from the gradients of Q (in the first fit standard
-    deviations of the observation, whitened if its components are not natural axes), or standard
-    deviations throughout."""
+    """Distances between states: learned from the gradients of Q, or standard deviations.
+    The first fit has standard deviations of the observation;
+    they are whitened if its components are not natural axes."""
 
     max_cells: Annotated[int, within("[1, 65535]")] = 256
     """Upper bound of the number of cells; at most 65535."""
@@ -37,19 +37,19 @@ class FittedQConfig(Checked):
     up to twice as many cells in eight or more; positive."""
 
     optimism: Annotated[float, POSITIVE] = 0.03
-    """Weight, in transitions, of a prior that gives the best return to unseen actions (with
-    discrete states or action codevectors) or unseen states; positive."""
+    """Weight, in transitions, of a prior that gives the best return to unseen states,
+    or to unseen actions with discrete states or action codevectors; positive."""
 
     refit_every: Annotated[float, POSITIVE] = 0.1
-    """Refit when the number of transitions has grown by this share, or by half of it if that is
-    five episodes, or one for each environment; positive."""
+    """Refit when the number of transitions has grown by this share; positive.
+    Half of it is enough if that is five episodes, or one for each environment."""
 
     min_refit: Annotated[int, at_least(1)] = 100
     """Minimum number of new transitions for a refit."""
 
     exploration: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
-    """Random decisions in an episode, on average; at least 0. None: schemes of exploration take
-    turns, by the returns of their episodes."""
+    """Random decisions in an episode, on average; at least 0.
+    None: schemes of exploration take turns, by the returns of their episodes."""
 
     longest_hold: Annotated[int, at_least(1)] = 100
     """Maximum number of steps for which a random action is held: 1/U steps, U uniform in (0, 1).
@@ -57,8 +57,8 @@ class FittedQConfig(Checked):
 
     action_bins: Annotated[int, at_least(2)] = 5
     """Number of values of each component of a continuous action, evenly from lower to upper bound;
-    for a CodevectorAgent, number of action codevectors in each cell for each component; at least
-    2."""
+    for a CodevectorAgent, number of action codevectors in each cell for each component;
+    at least 2."""
 
     kept_policies: Annotated[int, at_least(2)] = 40
     """Number of policies that compete to be delivered, the newest included; at least 2."""

@@ -38,13 +38,13 @@ class ModelConfig(Checked):
     """Drop cells, numbers and digits of a rule that do not matter in imagination."""
 
     horizon: Annotated[int, within("[1, 1000000]")] = 200
-    """Minimum number of steps to imagine while no time limit is known, from the environment or from
-    truncated episodes; from 1 to 1,000,000."""
+    """Minimum number of steps to imagine, from 1 to 1,000,000,
+    while no time limit is known from the environment or from truncated episodes."""
 
     continuous_cells: Annotated[int, within("[1, 100]")] = 4
-    """Cells of a rule for each component of a continuous action, which is affine in each; from 1 to
-    100."""
+    """Cells of a rule for each component of a continuous action, which is affine in each;
+    from 1 to 100."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
-    """Number of values into which each component of a continuous action is discretised; at least
-    2."""
+    """Number of values into which each component of a continuous action is discretised;
+    at least 2."""

@@ -33,8 +33,8 @@ class GridSettings(Checked):
     """Grid: low and high of each component, in its units. None: by ``spread``."""
 
     spread: Annotated[float, POSITIVE] = 2.0
-    """Without ranges a grid reaches this many standard deviations of random play to either side of
-    its mean; positive."""
+    """Without ranges a grid reaches this many standard deviations of random play
+    to either side of its mean; positive."""
 
 
 class GridPartition(BuiltIn):

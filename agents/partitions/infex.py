@@ -32,8 +32,8 @@ class InfexSettings(Checked):
     """Exemplars: visited states that are remembered."""
 
     infex_first_refit: Annotated[int, at_least(1)] = 100
-    """Exemplars: states seen before the first fit; each later one waits for half as many
-    again."""
+    """Exemplars: states seen before the first fit; each later fit waits
+    for half as many again."""
 
     infex_max_cells: Annotated[int, at_least(1)] = 64
     """Maximum number of cells: the exemplars with the largest weights."""

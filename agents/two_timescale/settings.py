@@ -85,8 +85,8 @@ class TwoTimescaleConfig(Checked):
     """Bold episodes hold a random action for fewer steps than this."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
-    """Factor of the temperature every 100 steps, while fewer than nine tenths of the cells are in
-    use; in (0, 1)."""
+    """Factor of the temperature every 100 steps, in (0, 1),
+    while fewer than nine tenths of the cells are in use."""
 
     observe_every: Annotated[int, at_least(1)] = 2
     """Codevectors move every ``observe_every`` steps."""
@@ -94,9 +94,9 @@ class TwoTimescaleConfig(Checked):
     metric: Annotated[
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
-    """Distances between states: learned from the gradients of Q, in standard deviations of the
-    observation's components, or a symmetric positive semi-definite matrix. For cells of states and
-    actions it also has the action's components, in units of its box, after the observation's."""
+    """Distances between states: learned from the gradients of Q, in standard deviations,
+    or a symmetric positive semi-definite matrix. For cells of states and actions it also has
+    the action's components, in units of its box, after the observation's."""
 
     action_bins: Annotated[int | None, or_none(at_least(2))] = None
     """Number of values of each component of a continuous action, evenly from lower to upper bound;
@@ -104,8 +104,8 @@ class TwoTimescaleConfig(Checked):
 
     paper: bool = False
     """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values
-    in hard cells, Euclidean distances, and random actions that are not held. The learning policy is
-    delivered. Some defaults change (``oda_rl.agents.two_timescale.paper``)."""
+    in hard cells, Euclidean distances, and random actions that are not held.
+    The learning policy is delivered. ``oda_rl.agents.two_timescale.paper`` has its defaults."""
 
     warmup_steps: Annotated[int, at_least(2)] = 500
     """Random steps before learning, which give means and deviations; at least 2."""

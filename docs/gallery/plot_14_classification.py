@@ -1,6 +1,8 @@
 """
 A classifier at every size
 ==========================
+
+``at_level`` returns the model as it was with fewer codevectors, without refitting.
 """
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,8 @@
 """
 A tree, coarse to fine
 ======================
+
+Each node anneals a small codebook, so a prediction follows one path from the root to a leaf.
 """
 
 import matplotlib.pyplot as plt

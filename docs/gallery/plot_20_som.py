@@ -1,6 +1,8 @@
 """
 A self-organising map
 =====================
+
+Codevectors on a grid move together with their neighbours, so the grid unfolds over the data.
 """
 
 import matplotlib.pyplot as plt

@@ -262,8 +262,8 @@ class Export(_Command):
     """Write the policy of a trained agent to a file for use without Python."""
 
     format: Literal["c", "json", "onnx"] = "c"
-    """c: a C99 header with a function. json: all numbers, with instructions. onnx: a model for
-    onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
+    """c: a C99 header with a function. json: all numbers, with instructions.
+    onnx: a model for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
 
     fixed_point: _Flag = False
     """C header with tables of 16-bit integers."""

@@ -55,15 +55,15 @@ class TrainFitted:
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
     algo: Algo = "fitted"
-    """fitted: refits cells and values to all transitions. codevector: the same for continuous
-    actions, with joint codevectors of states and actions instead of a grid of actions.
-    two-timescale: learns online, with few cells, in microseconds per step. model: learns a model of
-    the environment and searches for a rule in it, with the fewest steps. Each has its own settings:
-    see 'oda-rl train --algo model --help'."""
+    """fitted: refits cells and values to all transitions.
+    codevector: the same with action codevectors, for continuous actions without a grid.
+    two-timescale: learns online, in one pass.
+    model: learns a model of the environment and searches for a rule in it; needs the fewest steps.
+    'oda-rl train --algo model --help' lists the settings of an algorithm."""
 
     env_kwargs: str | None = None
-    """Arguments of the environment as JSON, such as '{"is_slippery": false}', including
-    max_episode_steps."""
+    """Arguments of the environment as JSON, such as '{"is_slippery": false}';
+    max_episode_steps may be among them."""
 
     config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
     """Defaults of all options: config.json of a run folder."""
@@ -96,16 +96,16 @@ class TrainFitted:
     """Steps between checkpoints, which are written to checkpoint.zip in the run folder."""
 
     resume: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Continue the training whose checkpoint is in the run folder (by default the latest of this
-    environment and algorithm), with its options; or go on with a run that has ended, to more
-    --total-timesteps; or else start from the beginning."""
+    """Continue the training whose checkpoint is in the run folder, with its options.
+    Without --out: in the latest folder of this environment and algorithm.
+    A run that has ended goes on to more --total-timesteps; without a checkpoint one begins."""
 
     trust_env: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Import the module that the file of --config, or the checkpoint, names for its environment."""
 
     workers: int | None = None
-    """Actors, processes that play episodes while this one learns: for steps of milliseconds. With
-    --algo fitted or codevector only; needs pip install 'oda-rl[cluster]'."""
+    """Actors, processes that play episodes while this one learns: for steps of milliseconds.
+    With --algo fitted or codevector only; needs pip install 'oda-rl[cluster]'."""
 
     address: str | None = None
     """Dask scheduler for the actors, tcp://host:port; by default they run on this machine."""
@@ -196,9 +196,9 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """See 'oda-rl train --help'."""
 
     partition: str = "oda"
-    """Partition of the observations: oda (annealed cells), gmm (nearest mean of a Gaussian
-    mixture), grid (uniform cells), infex (exemplars of a mixture density) or som (a self-organising
-    map)."""
+    """Partition of the observations: oda (annealed cells), grid (uniform cells),
+    gmm (nearest mean of a Gaussian mixture), infex (exemplars of a mixture density)
+    or som (a self-organising map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
     """Settings of the agent."""
