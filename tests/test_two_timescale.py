@@ -375,6 +375,35 @@ def test_a_trial_that_does_not_end_is_lost():
     assert contest.trial_steps < 10_000
 
 
+class Ramp(Plain):
+    """Pays its place on a line, on which an action moves it; may end once, after some steps."""
+
+    def __init__(self, last=None):
+        super().__init__(Toy(n_features=1, reward=0.0, length=None))
+        self.last, self.place, self.total = last, 5, 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place, self.t = 5, 0
+        return np.array([5.0]), {}
+
+    def step(self, action):
+        self.place = min(max(self.place + 2 * int(action) - 1, 0), 10)
+        self.t, self.total = self.t + 1, self.total + 1
+        ends = self.total == self.last
+        return np.array([float(self.place)]), 10.0 + self.place, ends, self.t == 50, {}
+
+
+@pytest.mark.parametrize("last", [None, 3_000])
+def test_values_of_a_world_that_goes_on_keep_up_with_its_mean_reward(last):
+    # Random play has about 11 a step, the best policy 20: all values rise, of rare states, too.
+    agent = TwoTimescaleAgent(Ramp(last), seed=3, gamma=0.98).learn(5_000)
+    rewards = np.minimum(np.array([[0], [5], [10]]) + np.arange(1, 1_000), 10) + 10.0
+    expected = (rewards * 0.98 ** np.arange(999)).sum(axis=1)
+    found = agent.learning_policy.values(np.array([[0.0], [5.0], [10.0]])).max(axis=1)
+    np.testing.assert_allclose(found, expected, rtol=0.05)
+
+
 @pytest.mark.parametrize("unit", [1e-158, 1e-155, 1e-140])
 def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_path):
     space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)

@@ -236,6 +236,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         n, temperature = int(engine.heads[which, N_CELLS]), float(engine.heads[which, TEMPERATURE])
         placed, slopes = engine.places[which, :, :n].T, engine.slopes[which, :n]
         values, (origin, inverse_units) = engine.values[which, :n], engine.units
+        if which == ql.LIVE:
+            values = values + engine.mean_value
         centre = origin + engine.means[which] / inverse_units
         transform = engine.transforms[which] * inverse_units
         if interface.box is not None:

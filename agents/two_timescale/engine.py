@@ -136,7 +136,7 @@ class OnlineEngine(Engine):
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
-        self.state.paper = config.paper
+        self.state.paper, self.state.continuing = config.paper, not config.paper
         self.state.first_action = int(rng.integers(a))
         self._open()
 
@@ -346,12 +346,13 @@ class OnlineEngine(Engine):
         self.recent[: len(points)] = points
         moments = points.mean(axis=0), self.state.seen * points.var(axis=0)
         self.running_moments[:, :n] = np.array(moments)[:, :n]
-        state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, 1e-3)  # steps
+        state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, ql.MIN_RATE)  # steps
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
         state.next_slow = state.steps + ROUND
         self._measure()
-        self.values[ql.LIVE, 0] = max(state.mean_reward, 0.0) * horizon
+        if not state.continuing:
+            self.values[ql.LIVE, 0] = max(state.mean_reward, 0.0) * horizon
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
@@ -397,6 +398,13 @@ class OnlineEngine(Engine):
     def _copy(self, target: int, source: int) -> None:
         for array in (self.places, self.models, self.frames, self.heads):
             array[target] = array[source]
+        if source == ql.LIVE:
+            self.values[target, : self.n_cells] += self.mean_value
+
+    @property
+    def mean_value(self) -> float:
+        """What values that are learned lack, as they are of rewards less their mean."""
+        return float(plain(ql.mean_value)(self.state))
 
     def _judge(self) -> None:
         """Note the return of the episode that has ended, and what follows from it."""

@@ -10,6 +10,8 @@ warm-up        random steps for means and deviations: now and then a random acti
 exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps. Where
                the world has changed, t begins anew, for α, too
 continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held
+centring       while no episode has terminated, values are of rewards less ρ, the running mean of
+               rewards, or 0 if that is negative (optimistic values are worth more there)
 =============  ==================================================================================
 
 Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
@@ -17,6 +19,12 @@ cells (:mod:`oda_rl.agents.two_timescale.cells`) see x = (o - origin) / unit, wi
 powers of 2.
 
 What compiled code cannot do itself it reports as events, bits of one integer.
+
+References
+----------
+A. Naik, Y. Wan, M. Tomar, R. S. Sutton, "Reward centering", Reinforcement Learning Journal (2024):
+equation 4. Without it, values of actions that are not taken fall behind those of a policy that
+becomes better, by much more than actions differ.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -64,6 +72,8 @@ AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
 UNIFORMS_PER_STEP = 8  # at most, of act and learn, and for each component of an action:
 UNIFORMS_PER_COMPONENT = 4
+CENTRING = 1e-3  # step size of the mean reward
+MIN_RATE = 1e-3  # of discounting: where γ is 1, values are sums of 1,000 rewards at first
 WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
@@ -91,12 +101,14 @@ class OnlineState(Counters):
     next_metric: Annotated[int, Span(COUNT)]
     """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
-    """Mean reward of random play."""
+    """Mean reward: of random play, then running."""
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
     paper: bool
     """Whether targets are those of Q-learning; otherwise of Sarsa."""
+    continuing: bool
+    """Whether no episode has terminated so far: values are of rewards less ``mean_reward``."""
     grows: bool
     """Whether cells are born and die; otherwise another partition places them."""
     # As in TwoTimescaleConfig; slope_rate is that of slopes beside values, at a distance of √T.
@@ -314,6 +326,15 @@ def step_size_of(state: OnlineState) -> float:
 
 
 @spliced
+def mean_value(state: OnlineState) -> float:
+    """Return ρ / (1 - γ), which centred values lack."""
+    value = 0.0
+    if state.continuing:
+        value = larger(state.mean_reward, 0.0) / larger(1.0 - state.gamma, MIN_RATE)
+    return value
+
+
+@spliced
 def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: FloatArray) -> None:
     """Choose the learner's action at a point, and evaluate the cells that learn (``there``).
 
@@ -356,6 +377,15 @@ def follow(
 
 
 @spliced
+def add_mean_value(policy: Codebook, value: float, n_actions: int) -> None:
+    """Add it to all values of all cells."""
+    first = policy.places.shape[0]
+    for k in range(integer(policy.head[N_CELLS])):
+        for a in range(first, first + n_actions):
+            policy.models[k, a] += value
+
+
+@spliced
 def learn_values(
     agent: Online, learner: Learner, reward: float, terminated: bool, action: int
 ) -> None:
@@ -364,6 +394,13 @@ def learn_values(
     live, here, values, next_values = (
         learner.live, learner.here, learner.values[0], learner.values[1],
     )  # fmt: skip
+    if state.continuing:
+        if terminated:  # the whole return counts from now on
+            add_mean_value(live, mean_value(state), values.shape[0])
+            state.continuing = False
+        else:
+            state.mean_reward += CENTRING * (reward - state.mean_reward)
+            reward -= larger(state.mean_reward, 0.0)
     evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greedy(next_values) if state.paper else env_state.action]
     error = reward - values[action]
@@ -436,6 +473,7 @@ def advance(
     if state.phase == WARMUP:
         if learns:
             state.mean_reward += (reward - state.mean_reward) / state.steps
+            state.continuing = state.continuing and not terminated
             env_state.action = state.first_action
             for i in range(state.n_features, after.shape[0]):
                 after[i] = point[i]
