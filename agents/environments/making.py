@@ -14,6 +14,7 @@ import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl.agents.environments.spaces import AnyEnv, Described, spaces_of
 
 # Modules whose wrappers keep rewards, except for those named below.
+LONGEST = 1_000_000  # steps of a time limit that is more than none
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
 _EXTRAS = ("box2d", "mujoco")  # of this package, for environments
 _OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing,
@@ -78,6 +79,8 @@ def spec_of(env: AnyEnv) -> EnvSpec | None:
 def time_limit(env: AnyEnv) -> int | None:
     """Return the steps after which the specification or a wrapper truncates episodes.
 
+    None without a limit of at most :data:`LONGEST`: models imagine episodes of that many steps.
+
     >>> time_limit(gym.make("CartPole-v1")), time_limit(gym.make("CartPole-v1").unwrapped)
     (500, None)
     >>> time_limit(gym.wrappers.TimeLimit(gym.make("CartPole-v1").unwrapped, 100))
@@ -90,7 +93,7 @@ def time_limit(env: AnyEnv) -> int | None:
         if isinstance(layer, TimeLimit):
             limits.append(int(layer._max_episode_steps))
         layer = layer.env
-    return min(limits, default=None)
+    return min((limit for limit in limits if limit <= LONGEST), default=None)
 
 
 def one_of(env: AnyEnv) -> gym.Env[Any, Any]:

@@ -16,7 +16,7 @@ from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
-from oda_rl.agents.environments.making import one_of, time_limit
+from oda_rl.agents.environments.making import LONGEST, one_of, time_limit
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
@@ -391,6 +391,6 @@ class ModelAgent(Simplifiable, Agent):
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         self._limit = limit = metadata["horizon"]
-        right = limit is None or (type(limit) is int and 1 <= limit < 2**31)
-        require(right, f"horizon is {limit!r}: it must be an integer of at least 1, or null")
+        right = limit is None or (type(limit) is int and 1 <= limit <= LONGEST)
+        require(right, f"horizon is {limit!r}: it must be an integer from 1 to {LONGEST}, or null")
         super()._rebuild(metadata, *parts)

@@ -35,7 +35,7 @@ from oda_rl.annealing.annealer import (
     Schedule,
 )
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
-from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, within
+from oda_rl.files.estimators import COUNT, FRACTION, SAMPLES, Filed, Seed, estimator, within
 from oda_rl.files.schema import (
     ANYTHING,
     MISSING,
@@ -179,7 +179,7 @@ class BaseODA(TakesSingle, CellEstimator):
         "squared_euclidean"
     )
     min_temperature: Annotated[float, within("[0, 1)")] = 1e-3
-    max_samples: Annotated[int | None, COUNT, None] = None
+    max_samples: Annotated[int | None, SAMPLES, None] = None
     cooling: Annotated[Any, FRACTION] = 0.8
     samples_per_cluster: Annotated[Any, COUNT] = 20
     forgetting: Annotated[float, within("[0, 1]")] = 0.0

@@ -42,7 +42,7 @@ from oda_rl.distributed.blocks import (
 )
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
+from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import (
     MIN_PRECISION,
     NEGLIGIBLE_LOG,
@@ -219,7 +219,7 @@ class DistributedGaussianMixture(StreamingMixture):
     Parameters
     ----------
     n_components : int, default=1
-        K ≥ 1.
+        K, from 1 to 10,000.
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
         As for :class:`oda_rl.SGDGaussianMixture`.
     max_iter : int, default=100
@@ -260,7 +260,7 @@ class DistributedGaussianMixture(StreamingMixture):
     ((250, 250, 250, 250),)
     """
 
-    n_components: Annotated[int, COUNT] = 1
+    n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     max_iter: Annotated[int, COUNT] = 100

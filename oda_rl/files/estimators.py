@@ -3,7 +3,6 @@
 import copy
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import partial, wraps
 from inspect import getattr_static, isfunction
@@ -14,7 +13,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from oda_rl._threads import check_thread, learning, one_thread
+from oda_rl._threads import learning, one_thread, using
 from oda_rl._types import Array
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.schema import InvalidFileError, check_contents, generator_state, reading, require
@@ -33,7 +32,9 @@ def within(interval: str) -> Interval:
     return Interval(Real, low, high, closed=_CLOSED[interval[0] + interval[-1]])
 
 
-COUNT = Interval(Integral, 1, None, closed="left")
+COUNT = Interval(Integral, 1, 1_000_000, closed="both")
+"""Numbers that size arrays or loops: of cells, components, passes, samples for each cell."""
+SAMPLES = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 FRACTION = within("(0, 1)")
@@ -51,7 +52,7 @@ def estimator(cls: K) -> K:
     """Make an estimator whose parameters are annotated fields, with scikit-learn's constraints.
 
     All public methods work in one thread (:func:`oda_rl._threads.one_thread`), and none while the
-    estimator learns in another one.
+    estimator learns in another one, which waits for those that have begun.
     """
     made: Any = dataclass(cls, eq=False, repr=False)
     constraints: dict[str, list[Any]] = {}
@@ -73,8 +74,7 @@ def _in_one_thread(method: F) -> F:
 
     @wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        check_thread(self)
-        with one_thread(), learning(self) if learns else nullcontext():
+        with one_thread(), learning(self) if learns else using(self):
             return method(self, *args, **kwargs)
 
     return cast(F, guarded)

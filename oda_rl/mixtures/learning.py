@@ -104,7 +104,7 @@ def learn(
 
     Annealing and quantizing take them one by one. ``plain``: by plain gradients, as printed.
     """
-    progress = Progress(mixture.progress)
+    progress, batch = Progress(mixture.progress), min(batch, len(order))
     logs = np.empty((batch + 1, len(mixture.weights)))
     room, done = Room.of(points, mixture), 0
     while done < len(order):

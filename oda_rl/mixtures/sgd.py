@@ -19,6 +19,7 @@ from oda_rl.files.estimators import (
     FRACTION,
     NOT_NEGATIVE,
     POSITIVE,
+    SAMPLES,
     Seed,
     estimator,
     validated,
@@ -26,7 +27,7 @@ from oda_rl.files.estimators import (
 )
 from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, real, whole
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
+from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import ANNEALING, NARROW, RELEASED, Progress, Rules
 from oda_rl.samples import filled, means_of, observed_shares
 
@@ -57,7 +58,7 @@ class SGDGaussianMixture(StreamingMixture):
     Parameters
     ----------
     n_components : int, default=1
-        K ≥ 1.
+        K, from 1 to 10,000.
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
         Diagonal; full, for few features; or one variance for all components and features.
     update : {"natural", "sgd"}, default="natural"
@@ -127,11 +128,11 @@ class SGDGaussianMixture(StreamingMixture):
     array([-3.,  3.])
     """
 
-    n_components: Annotated[int, COUNT] = 1
+    n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     update: Annotated[str, StrOptions({"natural", "sgd"})] = "natural"
-    batch_size: Annotated[int, COUNT] = 1
+    batch_size: Annotated[int, SAMPLES] = 1
     max_iter: Annotated[int, COUNT] = 100
     tol: Annotated[float, NOT_NEGATIVE] = 1e-2
     learning_rate: Annotated[float | None, FRACTION, None] = None

@@ -16,6 +16,7 @@ from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
     NOT_NEGATIVE,
+    SAMPLES,
     Seed,
     estimator,
     validated,
@@ -23,7 +24,7 @@ from oda_rl.files.estimators import (
 )
 from oda_rl.files.schema import Optional, real, whole
 from oda_rl.mixtures import kernels, learning
-from oda_rl.mixtures.base import StreamingMixture, VarianceFloor
+from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress
 from oda_rl.samples import Weighted, filled, means_of, weighted
 
@@ -41,7 +42,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
     Parameters
     ----------
     n_components : int, default=1
-        K ≥ 1.
+        K, from 1 to 10,000.
     covariance_type : {"diag", "full", "tied_spherical"}, default="diag"
         As for :class:`SGDGaussianMixture`.
     init : {"k-means", "random"}, default="k-means"
@@ -92,11 +93,11 @@ class StochasticEMGaussianMixture(StreamingMixture):
     array([-3.,  3.])
     """
 
-    n_components: Annotated[int, COUNT] = 1
+    n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     init: Annotated[str, StrOptions({"k-means", "random"})] = "k-means"
-    batch_size: Annotated[int, COUNT] = 1
+    batch_size: Annotated[int, SAMPLES] = 1
     max_iter: Annotated[int, COUNT] = 10
     first_step: Annotated[float, FRACTION] = 0.05
     step_decay: Annotated[float, within("[0, 0.5]")] = 0.01
@@ -205,7 +206,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         t = self._seen / size + np.arange(math.ceil(len(order) / size))
         steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
         steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
-        self._seen += len(order)
+        self._seen, size = self._seen + len(order), min(size, len(order))
         return kernels.follow_em(
             points, order, size, steps, betas, self._max_precision, self._mixture,
             self._statistics, np.empty((size + 1, self.n_components)), room,

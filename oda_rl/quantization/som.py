@@ -1,5 +1,6 @@
 """A self-organising map as a scikit-learn estimator."""
 
+import math
 from dataclasses import KW_ONLY
 from numbers import Integral
 from typing import Annotated, Any, ClassVar
@@ -10,12 +11,13 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
-from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Seed, estimator, within
+from oda_rl.files.estimators import COUNT, POSITIVE, SAMPLES, Flag, Seed, estimator, within
 from oda_rl.files.schema import Optional, Several, Sizes, check_fitted, require, whole
 from oda_rl.quantization.kernels import Grid, learn_map, nearest
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
 from oda_rl.samples import Weighted, filled, means_of, observed_shares
 
+_MAX_CELLS = 1_000_000
 _ROUNDED = 1e-9  # steps on the map
 _STREAM_SAMPLES = 100  # for each codevector, over which a stream's rate and width fall
 
@@ -89,7 +91,7 @@ class SOM(TakesMissing, OnlineQuantizer):
     final_learning_rate: Annotated[float, within("(0, 1]")] = 0.01
     width: Annotated[float | None, POSITIVE, None] = None
     final_width: Annotated[float, POSITIVE] = 0.5
-    decay_samples: Annotated[int | None, COUNT, None] = None
+    decay_samples: Annotated[int | None, SAMPLES, None] = None
     init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
     random_state: Seed = None
 
@@ -187,8 +189,11 @@ def grid_shape(shape: int | tuple[int, ...]) -> tuple[int, int]:
     """Rows and columns of a chain or a grid; ValueError if it is neither."""
     sides = (shape,) if isinstance(shape, Integral) else tuple(shape)  # type: ignore[arg-type]
     whole = all(isinstance(side, Integral) and int(side) >= 1 for side in sides)
-    if not (whole and len(sides) in (1, 2)):
-        raise ValueError(f"shape is {shape!r}: it must be one or two integers of at least 1")
+    if not (whole and len(sides) in (1, 2) and math.prod(map(int, sides)) <= _MAX_CELLS):
+        raise ValueError(
+            f"shape is {shape!r}: it must be one or two integers of at least 1, and their product "
+            f"at most {_MAX_CELLS:,}"
+        )
     return (1, int(sides[0])) if len(sides) == 1 else (int(sides[0]), int(sides[1]))
 
 

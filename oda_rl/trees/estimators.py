@@ -92,7 +92,7 @@ Resolution = IntArray | Callable[[FloatArray], Any]
 class BaseODATree(CellEstimator):
     """Base of the estimators with a :class:`oda_rl.trees.tree.Tree`."""
 
-    branching: Annotated[int, Interval(Integral, 2, None, closed="left")] = 4
+    branching: Annotated[int, Interval(Integral, 2, 1_000_000, closed="both")] = 4
     _: KW_ONLY
     max_depth: Annotated[int, COUNT] = 4
     min_samples_split: Annotated[float, NOT_NEGATIVE] = 20

@@ -1,10 +1,16 @@
 """One number of a file is changed, with valid checksums: what loads can be used, saved and loaded.
 
+No number decides how long that takes, nor how much memory.
+
 An environment that differs from the file's interface is refused when it is made.
 """
 
+import json
 import sys
 import warnings
+from contextlib import suppress
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +20,13 @@ from oda_rl import InvalidFileError
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common import fuzz_subjects
-from common.file_changes import SavedFile, changed_array, changed_json
+from common.file_changes import METADATA, SavedFile, changed_array, changed_json
+
+from oda_rl.command.cli import memory_limit
 
 CASES = 4
+POINTS = np.random.default_rng(1).uniform(0.1, 1.0, (60, 2))
+LABELS = (POINTS[:, 0] > 0.5).astype(int)
 QUICK = ("online-som", "fitted", "model-table", "classifier-stream", "lvq", "map", "mixture-em",
          "infex", "tree-regressor")  # fmt: skip
 
@@ -38,24 +48,31 @@ def use_agent(model):
 
 
 def use_estimator(model):
-    points = np.random.default_rng(1).uniform(0.1, 1.0, (60, 2))
     for name in ("predict", "transform", "predict_proba", "score_samples", "apply"):
         if hasattr(model, name):
-            getattr(model, name)(points)
+            getattr(model, name)(POINTS)
     if hasattr(model, "partial_fit"):
-        model.partial_fit(points, (points[:, 0] > 0.5).astype(int))
+        model.partial_fit(POINTS, LABELS)
 
 
-@pytest.mark.filterwarnings("ignore")  # of numbers that nothing has learned
-@pytest.mark.parametrize(
-    "name",
-    [
+def use(model):
+    (use_estimator if hasattr(model, "get_params") else use_agent)(model)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
         name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
         for name in fuzz_subjects.MAKERS
     ],
 )
-def test_what_loads_can_be_used_saved_and_loaded(name, tmp_path):
-    own, again = fuzz_subjects.subject(name, tmp_path), tmp_path / "again.zip"
+def own(request, tmp_path_factory):
+    return fuzz_subjects.subject(request.param, tmp_path_factory.mktemp("saved"))
+
+
+@pytest.mark.filterwarnings("ignore")  # of numbers that nothing has learned
+def test_what_loads_can_be_used_saved_and_loaded(own, tmp_path):
+    again = tmp_path / "again.zip"
     saved, case, loaded = SavedFile(own.file), 0, 0
     while case < CASES or loaded == case < 50:  # until one has been refused
         rng = np.random.default_rng([case, 11])
@@ -69,7 +86,24 @@ def test_what_loads_can_be_used_saved_and_loaded(name, tmp_path):
         loaded += 1
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            (use_estimator if own.use is fuzz_subjects.use_estimator else use_agent)(model)
+            use(model)
         model.save(again)
         own.load(again)
     assert loaded < case
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_no_count_decides_how_long_it_takes_and_how_much(own, tmp_path):
+    saved, file = SavedFile(own.file), tmp_path / "changed.zip"
+    for *before, last in saved.places:
+        metadata = saved.metadata()
+        holder = reduce(getitem, before, metadata)
+        if type(holder[last]) is not int and holder[last] is not None:
+            continue
+        holder[last] = 10**12
+        file.write_bytes(saved.with_member(METADATA, json.dumps(metadata).encode()))
+        with suppress(ValueError), memory_limit(1_000), np.errstate(all="ignore"):
+            model = own.load(file)
+            use(model)
+            if hasattr(model, "get_params"):
+                model.fit(POINTS, LABELS)
