@@ -18,6 +18,8 @@ import numpy as np
 from oda_rl._types import IntArray
 
 _LEARNING: dict[int, int] = {}  # thread in which an object learns, by the object's id
+_USING: set[tuple[int, int]] = set()  # ids of objects, and threads in which they are used
+_CHANGE = threading.Condition()  # of both
 _LATE = ("scipy.linalg", "scipy.linalg._fblas")  # load another BLAS
 
 
@@ -59,8 +61,10 @@ class _OneThread(ContextDecorator):
         self._limited = []
 
     def after_fork(self) -> None:
-        """Replace the lock, which a thread of the parent process may hold."""
-        self._lock = threading.Lock()
+        """Replace locks, which a thread of the parent process may hold, and forget its threads."""
+        global _CHANGE
+        self._lock, _CHANGE = threading.Lock(), threading.Condition()
+        _USING.clear()
 
 
 def _set_threads(counts: list[tuple[Any, int]]) -> None:
@@ -83,7 +87,11 @@ def one_thread() -> _OneThread:
 def check_thread(learner: object) -> None:
     """Raise RuntimeError if an estimator or agent learns in another thread."""
     if _LEARNING.get(id(learner), get_ident()) != get_ident():
-        _refuse(learner)
+        name = type(learner).__name__
+        raise RuntimeError(
+            f"another thread trains this {name}, which belongs to one thread at a time: load its "
+            "file, or copy.deepcopy it, for another one"
+        )
 
 
 def learns(learner: object) -> bool:
@@ -92,24 +100,37 @@ def learns(learner: object) -> bool:
 
 
 @contextmanager
-def learning(learner: object) -> Iterator[None]:
-    """Keep other threads from using an estimator or agent meanwhile."""
-    nested = _LEARNING.get(id(learner)) == get_ident()
-    if _LEARNING.setdefault(id(learner), get_ident()) != get_ident():  # atomic
-        _refuse(learner)
+def using(learner: object) -> Iterator[None]:
+    """Keep an estimator as it is: learning in another thread begins afterwards."""
+    key = id(learner), get_ident()
+    nested = key in _USING
+    with _CHANGE:
+        check_thread(learner)
+        _USING.add(key)
     try:
         yield
     finally:
         if not nested:
-            del _LEARNING[id(learner)]
+            with _CHANGE:
+                _USING.discard(key)
+                _CHANGE.notify_all()
 
 
-def _refuse(learner: object) -> None:
-    name = type(learner).__name__
-    raise RuntimeError(
-        f"another thread trains this {name}, which belongs to one thread at a time: load its file, "
-        "or copy.deepcopy it, for another one"
-    )
+@contextmanager
+def learning(learner: object) -> Iterator[None]:
+    """Keep other threads from using an estimator or agent meanwhile."""
+    own, thread = id(learner), get_ident()
+    nested = _LEARNING.get(own) == thread
+    with _CHANGE:
+        check_thread(learner)
+        _LEARNING[own] = thread
+    try:
+        with _CHANGE:
+            _CHANGE.wait_for(lambda: all(key[0] != own or key[1] == thread for key in _USING))
+        yield
+    finally:
+        if not nested:
+            del _LEARNING[own]
 
 
 def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._threads import check_thread, learning, one_thread
+from oda_rl._threads import check_thread, learning, one_thread, using
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
@@ -654,8 +654,8 @@ class Agent(Player):
         (``monitor.csv``, as Stable-Baselines3 reads it); figures and exported policies of an
         earlier agent are removed from it.
         """
-        check_thread(self)
-        files.save(self, Path(path))
+        with using(self):
+            files.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, env: str | AnyEnv | None = None) -> Self:

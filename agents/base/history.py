@@ -12,6 +12,7 @@ from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
 MAX_GROUPS = 20_000
 _RECENT = 20
+_MAX_BLOCKS = 64  # of episodes, before they are joined
 _COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
 
 
@@ -39,14 +40,14 @@ class EpisodeLog:
 
         Columns: number, mean return, maximum return, total steps, seconds of training at the end.
         """
-        if len(self._blocks) > 1:
-            self._blocks = [np.concatenate(self._blocks)]
-        return self._blocks[0]
+        blocks = self._blocks  # only append changes them: another thread may read
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     @property
     def rows(self) -> FloatArray:
         """Return, length, and seconds of training at the end, of the latest episodes, (n, 3)."""
-        return np.asarray(self.curve[self.groups[:, _COUNT] == 1.0])
+        groups = self.groups
+        return np.asarray(groups[groups[:, _COUNT] == 1.0][:, [_MEAN, _STEPS, _SECONDS]])
 
     @property
     def count(self) -> int:
@@ -71,7 +72,8 @@ class EpisodeLog:
         """Add episodes, shape (n, 3)."""
         returns, lengths, seconds = rows.T
         columns = np.ones(len(rows)), returns, returns, lengths, seconds
-        self._blocks.append(np.column_stack(columns))
+        blocks = [*self._blocks, np.column_stack(columns)]
+        self._blocks = blocks if len(blocks) < _MAX_BLOCKS else [np.concatenate(blocks)]
         self._n_groups += len(rows)
         while self._n_groups > MAX_GROUPS:
             old, latest = np.split(self.groups, [self._n_groups // 4 * 2])

@@ -70,17 +70,17 @@ def test_an_agent_belongs_to_one_thread_at_a_time(thread):
     assert agent.learn(10).num_timesteps == 40
 
 
-def test_an_estimator_belongs_to_one_thread_while_it_learns(thread):
+@pytest.fixture
+def tree():
+    """A tree on 60 points, and the function of the points that it calls."""
     points, views = np.random.default_rng(0).normal(size=(60, 2)), [np.asarray]
     tree = ODATreeClusterer(2, max_depth=1, resolutions=[lambda points: views[-1](points)])
-    tree.fit(points)
+    return tree.fit(points), points, views.append
 
-    def learn(wait):
-        views.append(wait)
-        tree.partial_fit(points)
 
-    start, end = thread
-    start(learn)
+def test_an_estimator_belongs_to_one_thread_while_it_learns(tree, thread):
+    (tree, points, view), (start, end) = tree, thread
+    start(lambda wait: (view(wait), tree.partial_fit(points)))
     for use in (
         lambda: tree.fit(points),
         lambda: tree.predict(points),
@@ -90,6 +90,20 @@ def test_an_estimator_belongs_to_one_thread_while_it_learns(thread):
             use()
     end()
     assert len(tree.predict(points)) == 60
+
+
+def test_an_estimator_learns_once_other_threads_have_read_it(tree, thread):
+    (tree, points, view), (start, end) = tree, thread
+    start(lambda wait: (view(wait), tree.predict(points)))
+    view(np.asarray)
+    learner = threading.Thread(target=lambda: tree.fit(points[:30]))
+    learner.start()
+    learner.join(0.05)
+    assert learner.is_alive()
+    assert len(tree.labels_) == 60
+    end()
+    learner.join()
+    assert len(tree.labels_) == 30
 
 
 def test_labels_outside_of_the_classes_are_refused(tmp_path):
