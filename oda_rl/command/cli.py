@@ -7,9 +7,10 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Union
@@ -47,6 +48,7 @@ from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
+_GYMNASIUMS = re.compile(r"\x1b\[\d+m(WARN: )?")  # colours and a word around its warnings
 
 _Run = Annotated[Path, tyro.conf.Positional]
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
@@ -455,7 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limited = isinstance(options, _Playing)
         limit = memory_limit(options.max_megabytes) if limited else nullcontext()
         with limit, warnings.catch_warnings():
-            warnings.showwarning = _show_warning  # type: ignore[assignment]
+            warnings.showwarning = _showing_once()
             return train(options, console) if isinstance(options, TrainFitted) else options(console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
@@ -487,8 +489,15 @@ def memory_limit(megabytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _show_warning(message: Warning | str, *where: Any) -> None:
-    print(f"warning: {_escaped(str(message))}", file=sys.stderr)
+def _showing_once() -> Callable[..., None]:
+    """Return a function that prints a warning, unless it has printed the same before."""
+
+    @cache
+    def show(text: str) -> None:
+        plain = _GYMNASIUMS.sub("", text)
+        print(f"warning: {_escaped(plain)}", file=sys.stderr)
+
+    return lambda message, *where, **more: show(str(message))
 
 
 def _escaped(text: str) -> str:

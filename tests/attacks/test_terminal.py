@@ -1,13 +1,15 @@
 """What a file says reaches no terminal, figure or header as an order."""
 
 import io
+from functools import reduce
+from operator import getitem
 
 import numpy as np
 import pytest
 
 from oda_rl import ODAClassifier
 from oda_rl.agents import load_agent
-from oda_rl.command.cli import _Console, _show_warning, main
+from oda_rl.command.cli import _Console, _showing_once, main
 from oda_rl.exporting import export_c
 from oda_rl.files.schema import printable
 from oda_rl.plotting.axes import as_label
@@ -19,10 +21,7 @@ def set_in(*keys):
     """Return a change of metadata that puts the hostile text somewhere."""
 
     def change(metadata):
-        inner = metadata
-        for key in keys[:-1]:
-            inner = inner[key]
-        inner[keys[-1]] = HOSTILE
+        reduce(getitem, keys[:-1], metadata)[keys[-1]] = HOSTILE
 
     return change
 
@@ -71,7 +70,9 @@ def test_names_show_what_they_are(sign, small_agent, changed):
 
 
 def test_warnings_are_escaped(capsys):
-    _show_warning(UserWarning(f"one {HOSTILE}\ntwo"))
+    show = _showing_once()
+    for _ in range(2):
+        show(UserWarning(f"\x1b[33mWARN: one {HOSTILE}\ntwo\x1b[0m"))
     assert capsys.readouterr().err == f"warning: one {printable(HOSTILE)}\ntwo\n"
 
 
