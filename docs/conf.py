@@ -88,7 +88,10 @@ _WORDS = re.compile(
     r"(?:s|ed|ation)?\b",
     re.IGNORECASE,
 )
-_NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.table | nodes.raw | pending_xref
+_NOT_LINKED = (
+    nodes.title | nodes.reference | nodes.literal | nodes.literal_block | nodes.table | nodes.raw
+    | nodes.comment | pending_xref
+)  # fmt: skip
 
 
 def _link_words(app: Any, page: Any) -> None:
