@@ -403,7 +403,7 @@ class OnlineEngine(Engine):
 
     @property
     def mean_value(self) -> float:
-        """What values that are learned lack, as they are of rewards less their mean."""
+        """Values that are learned lack it, as they are of rewards less their mean."""
         return float(plain(ql.mean_value)(self.state))
 
     def _judge(self) -> None:
