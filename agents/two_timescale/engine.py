@@ -125,6 +125,7 @@ class OnlineEngine(Engine):
         self.units = self.vectors[ql.ORIGIN : ql.INVERSE_UNITS + 1]
         self.units[1] = 1.0
         self.metric: FloatArray = np.zeros((0, 0))
+        self._rooted: tuple[FloatArray, FloatArray] = self.metric, np.eye(d)
         self.n_nearest = JOINT_NEAREST if p else NEAREST
         self._scratch = (
             np.zeros((2, self.n_nearest + 1), dtype=np.int64), np.zeros((2, self.n_nearest)),
@@ -471,17 +472,17 @@ class OnlineEngine(Engine):
         if not isinstance(self.config.metric, str):
             matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
             root = metric.root(matrix, 0.5, 0.0) * deviations
-        elif len(self.metric):
-            root = metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
         else:
-            root = np.eye(d)
+            if len(self.metric) and self._rooted[0] is not self.metric:
+                self._rooted = self.metric, metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
+            root = self._rooted[1]
         transform = root * np.sqrt(d / np.sum(root * root)) / deviations
         moved = np.abs(mean - self.means[ql.LIVE]) > NEGLIGIBLE * deviations
-        if not moved.any() and np.allclose(
-            transform, self.transforms[ql.LIVE], NEGLIGIBLE, NEGLIGIBLE * np.abs(transform).max()
-        ):
+        old = self.transforms[ql.LIVE]
+        allowed = NEGLIGIBLE * np.abs(transform).max() + NEGLIGIBLE * np.abs(old)
+        if not moved.any() and (np.abs(transform - old) <= allowed).all():
             return
-        change = transform @ np.linalg.pinv(self.transforms[ql.LIVE])
+        change = transform @ np.linalg.pinv(old)
         placed, slopes = self.live.places[:, :n], self.slopes[ql.LIVE, :n]
         placed[:] = change @ placed + (transform @ (self.means[ql.LIVE] - mean))[:, None]
         slopes[:] = slopes @ np.linalg.pinv(change)
@@ -538,7 +539,8 @@ class OnlineEngine(Engine):
         for pair in self._cheap_pairs().tolist():
             if len(pairs) < wanted and set(pair).isdisjoint(chain(*pairs)):
                 pairs.append(pair)
-        self._merge(*np.array(pairs, dtype=np.int64).reshape(-1, 2).T)
+        if pairs:
+            self._merge(*np.array(pairs).T)
         if len(pairs) < wanted:  # cells are too few for so small a temperature
             self.live.head[TEMPERATURE] *= HEATING ** (refused - len(pairs))
 
@@ -585,6 +587,8 @@ class OnlineEngine(Engine):
 
     def _drop(self, gone: IntArray) -> None:
         """Remove cells; the last ones take their numbers."""
+        if not len(gone):
+            return
         n = self.n_cells
         m = n - len(gone)
         self._copy_cells(np.setdiff1d(np.arange(m, n), gone), gone[gone < m])
