@@ -272,6 +272,7 @@ def test_actions_that_are_not_in_the_log_are_not_taken():
 
 def test_the_interval_contains_the_true_return(walker):
     found = walker.estimate_return()
+    assert str(found).startswith(f"{found.mean:.4g} ({found.low:.4g} to {found.high:.4g})")
     steps = (1.0 - 0.5) / 0.1  # to the right end from the middle, and the first reward at the last
     assert found.low <= 0.99 ** (steps - 1) <= found.high
     assert found.high < 20.0  # of 100 that rewards allow

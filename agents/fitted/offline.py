@@ -117,6 +117,9 @@ class Estimate(NamedTuple):
     gamma: float
     """Discount factor of the return, which goes on beyond time limits."""
 
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g}), discounted by {self.gamma:g}"
+
 
 def fit_logged(
     seen: Experience,

@@ -3,7 +3,7 @@ Acrobot: a rule of a few cells
 ==============================
 
 Two joints, one motor. A hand-written rule pushes with the second joint's velocity and returns
--84.5. The rule found here can be read, too.
+-90.8. The rule found here can be read, too.
 """
 
 import gymnasium as gym

@@ -18,10 +18,10 @@ settings = {
 }
 checkpoints = [5_000, 10_000, 20_000, 40_000]
 figure, ax = plt.subplots(figsize=(6.4, 4.0))
-for name, own in settings.items():
+for name, options in settings.items():
     returns = np.zeros((3, len(checkpoints)))
     for seed in range(3):
-        agent = TwoTimescaleAgent("CartPole-v1", seed=seed, **own)
+        agent = TwoTimescaleAgent("CartPole-v1", seed=seed, **options)
         for i, steps in enumerate(checkpoints):
             agent.learn(steps - agent.num_timesteps)
             returns[seed, i] = agent.evaluate(20, seed=100 + seed).mean()

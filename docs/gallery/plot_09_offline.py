@@ -30,8 +30,8 @@ print(agent.estimate_return())
 learned = agent.evaluate(50, env=env, seed=1)
 
 figure, ax = plt.subplots(figsize=(6.4, 2.4))
-for row, found in enumerate((learned, returns)):
-    ax.plot(found, row + rng.uniform(-0.15, 0.15, len(found)), "o", alpha=0.5, markersize=5)
+for row, totals in enumerate((learned, returns)):
+    ax.plot(totals, row + rng.uniform(-0.15, 0.15, len(totals)), "o", alpha=0.5, markersize=5)
 ax.set(xlabel="return of an episode", ylim=(-0.5, 1.5), xlim=(0, 515))
 ax.set_yticks([0, 1], ["learned\nfrom it", "in the\nlog"])
 figure.tight_layout()

@@ -40,8 +40,8 @@ with tempfile.TemporaryDirectory() as folder:
     Path(folder, "main.c").write_text(MAIN)
     subprocess.run(["cc", "-std=c99", "-O2", "main.c", "-lm", "-o", "main"], cwd=folder, check=True)
     text = "\n".join(" ".join(map(str, state)) for state in states)
-    told = subprocess.run([f"{folder}/main"], input=text, text=True, capture_output=True).stdout
-same = np.array(told.split(), dtype=int) == agent.predict(states.astype(np.float32))[0]
+    printed = subprocess.run([f"{folder}/main"], input=text, text=True, capture_output=True).stdout
+same = np.array(printed.split(), dtype=int) == agent.predict(states.astype(np.float32))[0]
 print(f"{same.sum()} of {len(same)} decisions are the same")
 
 # %%

@@ -34,6 +34,16 @@ class Summary:
     """Share of values that reach the threshold; None without one."""
     solved_interval: tuple[float, float] | None
 
+    def __str__(self) -> str:
+        middle = "{:.4g} ({:.4g} to {:.4g})".format(self.interquartile_mean, *self.interval)
+        text = f"mean {self.mean:.4g}, interquartile mean {middle}, median {self.median:.4g}"
+        text += f", minimum {self.minimum:.4g}"
+        if self.solved_interval is None:
+            return text
+        return "{}, solved {:.2f} ({:.2f} to {:.2f})".format(
+            text, self.solved, *self.solved_interval
+        )
+
 
 def _interquartile_mean(values: FloatArray, axis: int = -1) -> Any:
     from scipy import stats
