@@ -404,7 +404,7 @@ class OnlineEngine(Engine):
 
     @property
     def mean_value(self) -> float:
-        """Values that are learned lack it, as they are of rewards less their mean."""
+        """Mean that learned values lack, because they are of centred rewards."""
         return float(plain(ql.mean_value)(self.state))
 
     def _judge(self) -> None:
