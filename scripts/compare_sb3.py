@@ -1,6 +1,6 @@
 """Our agents against DQN, PPO and A2C of Stable-Baselines3 on the two cart-poles.
 
-Ours have their package defaults, theirs rl-zoo's tuned hyper-parameters. What is measured, and how,
+Ours have their package defaults, theirs rl-zoo's tuned hyperparameters. What is measured, and how,
 says oda_rl/agents/comparison.py; ``oda-rl compare --env-id ...`` does it for any environment.
 
 One run is made at a time, because they are timed. Writes results/compare_sb3.csv and

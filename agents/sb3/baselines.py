@@ -28,7 +28,7 @@ _WARM_UP_STEPS = 100
 def make_model(
     algorithm: str, env_id: str, make: Callable[[], gym.Env[Any, Any]], seed: int
 ) -> tuple[Any, VecNormalize | None]:
-    """Return a model with the hyper-parameters of :func:`settings_for`, and its normalizer."""
+    """Return a model with the hyperparameters of :func:`settings_for`, and its normalizer."""
     torch.set_num_threads(1)
     parameters = dict(settings_for(algorithm, env_id).parameters)
     n_envs, normalize = parameters.pop("n_envs", 1), parameters.pop("normalize", False)
@@ -40,7 +40,7 @@ def make_model(
 
 
 class Baseline:
-    """DQN, PPO or A2C with the hyper-parameters of :func:`settings_for`, on one CPU thread."""
+    """DQN, PPO or A2C with the hyperparameters of :func:`settings_for`, on one CPU thread."""
 
     def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
         self.model, self._normalizer = make_model(algorithm, env_id, lambda: make_env(env_id), seed)

@@ -1,4 +1,4 @@
-"""Tuned hyper-parameters for algorithms of Stable-Baselines3.
+"""Tuned hyperparameters for algorithms of Stable-Baselines3.
 
 Source: rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo), hyperparams/dqn.yml at commit
 ce95481b, ppo.yml at 208b6fdf, a2c.yml at c6c209e7 and sac.yml at 00128b5d, without the numbers of
@@ -96,7 +96,7 @@ class Settings:
 
 
 def settings_for(algorithm: str, env_id: str) -> Settings:
-    """Return tuned hyper-parameters of DQN, PPO, A2C or, for continuous actions, SAC.
+    """Return tuned hyperparameters of DQN, PPO, A2C or, for continuous actions, SAC.
 
     They are those of the task, of a similar one, or the defaults.
 

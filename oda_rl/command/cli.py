@@ -296,7 +296,7 @@ class Export(_Command):
 class Compare:
     """Compare our agents with DQN, PPO and A2C of Stable-Baselines3; write a figure and tables.
 
-    Ours use their defaults, theirs rl-zoo's tuned hyper-parameters where they exist. Every run is a
+    Ours use their defaults, theirs rl-zoo's tuned hyperparameters where they exist. Every run is a
     process of its own; an interrupted command continues where it stopped.
     """
 

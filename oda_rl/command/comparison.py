@@ -25,12 +25,12 @@ in one compiled loop where the environment has compiled dynamics, and are timed 
 well. Numbers are the entries of the delivered policy's tables, or the parameters of all networks of
 a model (without target copies). Bytes are those of the policy, and of the file that `save` writes,
 which for `FittedQAgent` and `ModelAgent` includes all remembered transitions. µs is the time of
-`predict` for one observation. rl-zoo's hyper-parameters are those of rl-baselines3-zoo's dqn.yml at
+`predict` for one observation. rl-zoo's hyperparameters are those of rl-baselines3-zoo's dqn.yml at
 commit ce95481b, ppo.yml at 208b6fdf and a2c.yml at c6c209e7. Every run was a process of its own,
 with one thread.
 """
 _HEADINGS = (
-    "", "hyper-parameters", "seeds", "steps", "return", "minimum", "solved", "s to 95 % solved",
+    "", "hyperparameters", "seeds", "steps", "return", "minimum", "solved", "s to 95 % solved",
     "in a Python loop", "s for all steps", "in a Python loop", "numbers", "peak MB", "policy bytes",
     "saved bytes", "start, s", "µs a decision",
 )  # fmt: skip

@@ -1,11 +1,11 @@
 """Learning in C: bytes of the learner, nanoseconds a step, and whether it solves the cart-pole.
 
-An online agent with at most 32 cells learns BartoCartPole for 50 000 steps, and its cells are
+An online agent with at most 32 cells learns BartoCartPole for 50,000 steps, and its cells are
 exported as a C99 header that learns (``export_policy(agent, path, learn=True)``). Compiled with
-gcc -O2 it learns the cart-pole in C for 50 000 steps, from nothing or from the exported values, and
+gcc -O2 it learns the cart-pole in C for 50,000 steps, from nothing or from the exported values, and
 then plays 100 greedy episodes; it is solved if they last 950 of 1000 steps on average. Time is
 processor time of deciding and learning per step, the minimum of ten repetitions. Seeds, from
-62 000 000 on, tuned nothing. Needs gcc.
+62,000,000 on, chose no setting. Needs gcc.
 """
 
 import subprocess

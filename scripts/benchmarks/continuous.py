@@ -2,7 +2,7 @@
 
 Both agents have their package defaults, including the discount factor, in real Gymnasium
 environments. Measured is the delivered policy's mean return over 100 greedy episodes. Seeds, from
-53 000 000 on, tuned nothing.
+53,000,000 on, chose no setting.
 
 Beside them stand published results of rl-baselines3-zoo (github.com/DLR-RM/rl-baselines3-zoo):
 benchmark.md at commit 0088472b, one run of each algorithm, not made here.

@@ -4,7 +4,7 @@ Each seed has its own teacher. Every step of the search is counted, including de
 teacher, but not the teacher's training (``taught_steps``). Rule and teacher then play 100 fresh
 episodes from the same starts, which tuned nothing. The rule is exported to C in single precision
 and timed on visited observations (processor time, minimum of ten). Teachers of Stable-Baselines3
-have rl-zoo's hyper-parameters. Seeds start at 51 800 000. Needs gcc.
+have rl-zoo's hyperparameters. Seeds start at 51,800,000. Needs gcc.
 """
 
 import time

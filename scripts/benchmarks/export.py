@@ -1,10 +1,10 @@
 """Exported policies in C: bytes of their tables, nanoseconds a decision, and agreement.
 
-The agents learn BartoCartPole for 50 000 steps, the model agent for 1000. Their policies are
+The agents learn BartoCartPole for 50,000 steps, the model agent for 1000. Their policies are
 exported as C99 headers in single precision and in 16-bit fixed point, compiled with gcc -O2, and
 evaluated on observations of real episodes, a fifth each with 0, 5, 20, 50 and 100 % random actions.
 Times are processor time per decision (20 passes, minimum of ten), and that of one ``predict`` in
-Python. Seeds, from 61 000 000 on, tuned nothing. Needs gcc.
+Python. Seeds, from 61,000,000 on, chose no setting. Needs gcc.
 """
 
 import re

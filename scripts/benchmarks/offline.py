@@ -5,7 +5,7 @@ expert, the rule by hand (common/hand_rules.py). Pendulum's torques are mapped t
 five. FittedQAgent.fit with package defaults is compared with the behaviour: the mean return of 100
 greedy episodes, and the smallest gain over the log. The estimated return is compared with the true
 discounted return, the mean of 100 real episodes without a time limit (500 steps, after which
-nothing counts). Seeds start at 51 550 000, and tuned nothing.
+nothing counts). Seeds start at 51,550,000, and chose no setting.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@ with a reward in the far corner, observed as the cell's number or as two numbers
 DoorKey-5x5 in nine numbers (envs/sparse.py). The fitted agent also has a deep sea of 10 by 10 and
 Taxi-v4, and up to 100,000 steps. A seed succeeds if the delivered policy's mean return over 100
 greedy episodes reaches the value in the table. Agents have their package defaults; the seeds, from
-51 300 000 on, tuned nothing.
+51,300,000 on, chose no setting.
 """
 
 from dataclasses import dataclass, field

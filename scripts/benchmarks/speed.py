@@ -1,6 +1,6 @@
 """Speed of the agents on a cart-pole: compiled with its dynamics, in a Python loop, as a command.
 
-Fused: nanoseconds per step of the online agent, including the metric, over 200 000 steps, and of
+Fused: nanoseconds per step of the online agent, including the metric, over 200,000 steps, and of
 the bare dynamics; each the minimum of 30 trainings.
 
 In a loop: microseconds that the online agent adds to a step of Gymnasium's CartPole in Python, over
@@ -8,7 +8,7 @@ the same episodes.
 
 As a command: seconds and memory of ``oda-rl train`` with evaluation and figures, code in the cache.
 
-Seeds start at 40 000 000. The suite measures how well the agents learn.
+Seeds start at 40,000,000. The suite measures how well the agents learn.
 """
 
 import subprocess

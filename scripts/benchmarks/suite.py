@@ -2,11 +2,11 @@
 
 Every agent has its package defaults, including the discount factor, in real Gymnasium environments.
 A seed is solved if the delivered policy's mean return over 100 greedy episodes reaches the
-threshold. Seeds tuned nothing: from 51 000 000 on, of the baselines from 50 000 000 on, of the
-model agent from 54 000 000 on.
+threshold. Seeds chose no setting: from 51,000,000 on, of the baselines from 50,000,000 on, of the
+model agent from 54,000,000 on.
 
 DQN, PPO and (for continuous actions) SAC of Stable-Baselines3, with rl-zoo's tuned
-hyper-parameters, learn in the same environments for the same number of steps: --baselines 3 gives
+hyperparameters, learn in the same environments for the same number of steps: --baselines 3 gives
 them three seeds. Rules by hand and dynamic programming are listed beside them.
 """
 
@@ -80,7 +80,7 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
 
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
-    """Train an algorithm of Stable-Baselines3 with rl-zoo's hyper-parameters."""
+    """Train an algorithm of Stable-Baselines3 with rl-zoo's hyperparameters."""
     from stable_baselines3.common.env_util import make_vec_env
     from stable_baselines3.common.evaluation import evaluate_policy
     from stable_baselines3.common.vec_env import VecNormalize
@@ -205,7 +205,7 @@ def beside(rows: Rows) -> Table:
         for steps in task.baseline_steps
         for line in rows.where(task=name, steps=steps).groups("method")
     ]
-    return Table("*: with hyper-parameters of another task", columns, lines)
+    return Table("*: with hyperparameters of another task", columns, lines)
 
 
 def front(rows: Rows) -> Table:
