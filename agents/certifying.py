@@ -1,4 +1,4 @@
-"""Certificates: no episode that begins in a box ends within a number of steps.
+"""Certificates: no episode from a box terminates within a number of steps.
 
 Sets of states are propagated in affine arithmetic, in coordinates of the motion that is left where
 actions hold the rule's scores equal (sliding motion).

@@ -1,4 +1,4 @@
-"""The replaying agent: cells and values fitted to all stored transitions.
+"""The fitted agent: cells and values fitted to all stored transitions.
 
 ``engine`` says when to fit (:mod:`oda_rl.agents.fitting` is how) and what is played,
 ``exploration`` how much is explored; ``steps`` chooses actions and remembers their outcomes,

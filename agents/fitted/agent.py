@@ -1,4 +1,4 @@
-"""The replaying agent: cells and values fitted to all remembered transitions."""
+"""The fitted agent: cells and values fitted to all stored transitions."""
 
 from typing import Any, ClassVar, Self
 

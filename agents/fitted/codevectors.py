@@ -1,4 +1,4 @@
-"""The replaying agent with continuous actions: codevectors of states and actions.
+"""The fitted agent for continuous actions, with action codevectors in each cell.
 
 Compiled code chooses a number j, as among discrete actions; :meth:`CodevectorEngine.perform` says
 what that is in the state: the blended action codevectors, or, while exploring, any action of the

@@ -1,4 +1,4 @@
-"""Policies for elsewhere: C99 headers, JSON, ONNX."""
+"""Export of policies: C99 headers, JSON, ONNX."""
 
 import json
 from pathlib import Path
