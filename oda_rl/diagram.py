@@ -14,7 +14,7 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, reordered, spliced
+from oda_rl._compile import compiled, inlined, integer, reordered, smaller, spliced
 from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # component of a point: squares are summed
@@ -61,18 +61,19 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
 
 
 @spliced
-def scores(diagram: FloatArray, n_cells: int, point: FloatArray, out: FloatArray) -> float:
-    """Write the scores of one point to ``out[:n_cells]`` and return the smallest."""
-    d = diagram.shape[1] - 1
-    smallest = np.inf
-    for k in range(n_cells):
-        score = diagram[k, 0]
-        for j in range(d):
-            score += diagram[k, 1 + j] * point[j]
-        out[k] = score
-        if score < smallest:
-            smallest = score
-    return smallest
+def smallest_of(values: FloatArray) -> float:
+    """Return the smallest of values, shape (n,).
+
+    In four chains: each comparison waits for the one before.
+    """
+    a, b, c, d = np.inf, np.inf, np.inf, np.inf
+    rest = values.shape[0] % 4
+    for k in range(rest):
+        a = smaller(a, values[k])
+    for k in range(rest, values.shape[0], 4):
+        a, b = smaller(a, values[k]), smaller(b, values[k + 1])
+        c, d = smaller(c, values[k + 2]), smaller(d, values[k + 3])
+    return smaller(smaller(a, b), smaller(c, d))
 
 
 @spliced

@@ -163,18 +163,10 @@ class Placed:
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Where cells lie, to be saved: :data:`SCHEMA`."""
-        at, fine = self.at, self.fine
-        whitening = at.units.whitening
-        return {
-            "origin": at.origin,
-            "scale": at.units.scale,
-            "transform": at.transform,
-            "codevectors": at.codevectors,
-            "width": np.array(at.width),
-            "finer": fine.codevectors,
-            "finer_width": np.array(fine.width),
-            **({} if whitening is None else {"whitening": whitening}),
-        }
+        (origin, units, *place), fine = self.at, self.fine
+        values = origin, *units, *place, fine.codevectors, fine.width
+        pairs = zip(SCHEMA, values, strict=True)
+        return {name: np.array(value) for name, value in pairs if value is not None}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Placed":
@@ -191,10 +183,12 @@ def _add_row(
     points: Points, near: Near, weights: Weights, i: int, left: float, sums: FloatArray
 ) -> None:
     """Add w r and w r y of row i to the sums of its cells, shape (K, 1 + d)."""
-    for t in range(3):
-        cell, share = near[i, t], weights[i, t] * left
-        for j in range(points.shape[1]):
-            sums[cell, j] += share * points[i, j]
+    k, l, m = near[i, 0], near[i, 1], near[i, 2]  # noqa: E741
+    u, v, w = weights[i, 0] * left, weights[i, 1] * left, weights[i, 2] * left
+    for j in range(points.shape[1]):
+        sums[k, j] += u * points[i, j]
+        sums[l, j] += v * points[i, j]
+        sums[m, j] += w * points[i, j]
 
 
 @compiled
@@ -269,19 +263,18 @@ def go_on(
                 sums[cells[i, t], action] += weights[i, t] * left
 
 
-def sums_of_levels(rows: Assigned, advantages: FloatArray, targets: FloatArray) -> FloatArray:
-    """Add up residuals r of targets from advantages in the policy's cells: w r, w r y, (K, 1 + d).
-
-    Not compiled: it is done once a fit.
-    """
+@compiled
+def add_levels(
+    rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
+) -> None:
+    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
     points, cells, weights, labels, steps = rows
-    left = targets[:, None].copy()
-    for t in range(3):
-        left -= weights[:, [t]] * advantages[cells[:, [t]], labels[:, :1]]
-    left[steps[:, MARK] != GOES_ON] = 0.0
-    shares, numbers, n_cells = weights * left, cells.ravel(), len(advantages)
-    columns = (shares * column[:, None] for column in points.T)
-    return np.column_stack([np.bincount(numbers, own.ravel(), n_cells) for own in columns])
+    for i in range(points.shape[0]):
+        if steps[i, MARK] == GOES_ON:
+            left = targets[i]
+            for t in range(3):
+                left -= weights[i, t] * advantages[cells[i, t], labels[i, 0]]
+            _add_row(points, cells, weights, i, left, sums)
 
 
 def fit_advantages(
@@ -340,6 +333,8 @@ def iterate(
         if i > 0 and change <= tolerance:
             break
     level = Regression(moments.coarse, placed.at, hopes)
-    level.solve(sums_of_levels(own, advantages, targets))
+    sums = np.zeros_like(level.theta)
+    add_levels(own, advantages, targets, sums)
+    level.solve(sums)
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])
     return Iterated(values, targets, theta, level.offsets)

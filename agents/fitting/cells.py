@@ -31,7 +31,7 @@ from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.policies.cells import gibbs_weights, insert_cell
+from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.annealing.cells import anneal, anneal_further
 
 Near = npt.NDArray[np.uint16]
@@ -177,7 +177,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
     def write(rows: IntArray) -> None:
         part = slice(rows[0], rows[-1] + 1)
         scratch: tuple[Any, ...] = (
-            np.empty(d), np.empty(columns.shape[1]),
+            np.empty(d), np.empty(d), np.empty(columns.shape[1]),
             np.empty(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
         )  # fmt: skip
         own = points[part], cells[part], weights[part]
@@ -208,34 +208,33 @@ def write_three(
     cells: Near,
     weights: Weights,
     centred: FloatArray,
+    point: FloatArray,
     squares: FloatArray,
     near: IntArray,
     scores: FloatArray,
 ) -> None:
     """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
-    Each row by itself: a product of matrices has other bits where it has other rows. ``centred``,
-    (d,), ``squares``, (K,), ``near`` and ``scores``, (n_nearest,), are scratch.
+    Each row by itself: a product of matrices has other bits where it has other rows. ``centred``
+    and ``point``, (d,), ``squares``, (K,), ``near`` and ``scores``, (n_nearest,), are scratch.
     """
     d, n_cells = columns.shape
     for i in range(observations.shape[0]):
-        for k in range(n_cells):
-            squares[k] = 0.0
         for j in range(d):
             centred[j] = observations[i, j] - origin[j]
         for j in range(d):
             x = 0.0
             for l in range(d):  # noqa: E741
                 x += transform[j, l] * centred[l]
-            points[i, 1 + j] = x
-            for k in range(n_cells):  # over all cells: vector instructions
-                gap = x - columns[j, k]
-                squares[k] += gap * gap
+            point[j] = points[i, 1 + j] = x
+        squared_distances(columns, point, n_cells, squares)
         for m in range(near.shape[0]):
             near[m], scores[m] = 0, np.inf
+        last = np.inf
         for k in range(n_cells):
-            if squares[k] < scores[near.shape[0] - 1]:
+            if squares[k] < last:
                 insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
+                last = scores[near.shape[0] - 1]
         total = gibbs_weights(scores, scores.shape[0], width)
         for m in range(near.shape[0]):
             cells[i, m] = near[m]

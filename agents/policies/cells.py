@@ -40,14 +40,15 @@ def squared_distances(
     columns: FloatArray, point: FloatArray, n: int, distances: FloatArray
 ) -> None:
     """Write the squared distances of a point, shape (d,), from the first n columns of (d, K)."""
-    for k in range(n):  # coordinate by coordinate: in vector instructions
+    odd = columns.shape[0] % 2
+    for k in range(n):
         gap = point[0] - columns[0, k]
-        distances[k] = gap * gap
-    for i in range(1, columns.shape[0]):
-        x = point[i]
+        distances[k] = gap * gap if odd else 0.0
+    for i in range(odd, columns.shape[0], 2):  # two coordinates at a time: in vector instructions
+        x, y = point[i], point[i + 1]
         for k in range(n):
-            gap = x - columns[i, k]
-            distances[k] += gap * gap
+            gap, next_gap = x - columns[i, k], y - columns[i + 1, k]
+            distances[k] = distances[k] + gap * gap + next_gap * next_gap
 
 
 @spliced

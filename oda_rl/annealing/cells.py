@@ -29,7 +29,7 @@ import numpy as np
 from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, larger, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.diagram import scores, squared_distance
+from oda_rl.diagram import smallest_of, squared_distance
 from oda_rl.divergences import TINY, quadratic_diagram
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
@@ -43,50 +43,62 @@ _SHIFT_FURTHER = 0.2  # standard deviations in a cell
 _MIN_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # temperatures
 _FAR = 45.0  # temperatures: exp(-45) is lost to rounding
+_BLOCK = 64  # codevectors whose distances are computed at a time, in the processor's cache
 
 
 class Codevectors(NamedTuple):
-    """Codevectors that learn, and their diagram, which is kept up to date."""
+    """Codevectors that learn, and their diagram, in columns: loops over cells are vectorised."""
 
     diagram: FloatArray
-    """Rows [|μ|², -2 μ], shape (capacity, 1 + d); see :mod:`oda_rl.diagram`."""
+    """Columns [|μ|², -2 μ], shape (1 + d, K); see :mod:`oda_rl.diagram`."""
     cells: FloatArray
-    """Shape (capacity, 1 + d): row k holds the mass p_k and the codevector μ_k."""
+    """Shape (1 + d, K): column k holds the mass p_k and the codevector μ_k."""
     weights: FloatArray
-    """Scratch, shape (capacity,)."""
+    """Scratch, shape (K,)."""
+    near: IntArray
+    """Scratch, shape (K,)."""
 
 
 @spliced
 def observe(
-    codevectors: Codevectors, n_cells: int, point: FloatArray, temperature: float, step_size: float
+    codevectors: Codevectors, point: FloatArray, temperature: float, step_size: float
 ) -> None:
     """Move the codevectors towards one sample, each by its Gibbs share.
 
     With r_k ∝ p_k exp(−|x − μ_k|²/T) from the old state (Jacobi order) and step size α:
     p_k ← p_k + α (r_k − p_k), then μ_k ← μ_k + (α r_k / p_k)(x − μ_k); exp(-45) counts as 0.
     """
-    diagram, cells, weights = codevectors.diagram, codevectors.cells, codevectors.weights
-    smallest = scores(diagram, n_cells, point, weights)
-    farthest, total = smallest + _FAR * temperature, 0.0
+    diagram, cells, weights, near = codevectors
+    d, n_cells = point.shape[0], weights.shape[0]
     for k in range(n_cells):
-        near = weights[k] <= farthest
-        weight = cells[k, 0] * math.exp((smallest - weights[k]) / temperature) if near else 0.0
-        weights[k] = weight
-        total += weight
+        weights[k] = diagram[0, k]
+    for j in range(d):
+        x = point[j]
+        for k in range(n_cells):
+            weights[k] += diagram[1 + j, k] * x
+    smallest = smallest_of(weights)
+    farthest, total, n_near = smallest + _FAR * temperature, 0.0, integer(0)
     for k in range(n_cells):
-        share = step_size * (weights[k] / total)
-        mass = larger(cells[k, 0] * (1.0 - step_size) + share, SMALLEST_MASS)
-        cells[k, 0] = mass
-        if share > 0.0:
-            step, offset = share / mass, 0.0
-            for j in range(point.shape[0]):  # the diagram is linear in μ but for its offset
-                mean, slope = cells[k, 1 + j], diagram[k, 1 + j]
-                mean += step * (point[j] - mean)
-                slope += step * (-2.0 * point[j] - slope)
-                cells[k, 1 + j] = mean
-                diagram[k, 1 + j] = slope
-                offset += slope * mean
-            diagram[k, 0] = -0.5 * offset
+        if weights[k] <= farthest:
+            weight = cells[0, k] * math.exp((smallest - weights[k]) / temperature)
+            near[n_near], weights[n_near] = k, weight
+            total += weight
+            n_near += 1
+    for k in range(n_cells):
+        cells[0, k] = larger(cells[0, k] * (1.0 - step_size), SMALLEST_MASS)
+    for i in range(n_near):
+        k, share = near[i], step_size * (weights[i] / total)
+        mass = cells[0, k] + share
+        cells[0, k] = mass
+        step, offset = share / mass, 0.0
+        for j in range(d):  # the diagram is linear in μ but for its offset
+            mean, slope = cells[1 + j, k], diagram[1 + j, k]
+            mean += step * (point[j] - mean)
+            slope += step * (-2.0 * point[j] - slope)
+            cells[1 + j, k] = mean
+            diagram[1 + j, k] = slope
+            offset += slope * mean
+        diagram[0, k] = -0.5 * offset
 
 
 def prune_and_merge(
@@ -100,15 +112,12 @@ def prune_and_merge(
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
     alive = masses >= min_mass
     alive[masses.argmax()] = True
-    return merge(cells, n_cells, alive, _squared_distances(means) < merge_below)
-
-
-def _squared_distances(codevectors: FloatArray) -> FloatArray:
-    """Return those of all pairs, shape (m, m); scipy has them, too, but loads slowly."""
-    squares = np.zeros((len(codevectors), len(codevectors)))
-    for column in codevectors.T:
-        squares += (column[:, None] - column) ** 2
-    return squares
+    close = np.zeros((n_cells, n_cells), dtype=bool)
+    for i in range(0, n_cells, _BLOCK):
+        rows = slice(i, i + _BLOCK)
+        squares = sum((column[rows, None] - column[i:]) ** 2 for column in means.T)
+        close[rows, i:] = squares < merge_below
+    return merge(cells, n_cells, alive, close)
 
 
 def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> IntArray:
@@ -228,7 +237,7 @@ def mixed(into: IntArray, weights: FloatArray, table: FloatArray) -> FloatArray:
 
 @compiled
 def settle(
-    codevectors: Codevectors, n_cells: int, points: FloatArray, order: IntArray, temperature: float
+    codevectors: Codevectors, points: FloatArray, order: IntArray, temperature: float
 ) -> None:
     """Call :func:`observe` for points, shape (n, d), in an order, shape (m,).
 
@@ -237,7 +246,7 @@ def settle(
     m = order.shape[0]
     for t in range(m):
         step_size = 1.0 / (t + 2.0) if 2 * t + 4 < m else 2.0 / m
-        observe(codevectors, n_cells, points[order[t]], temperature, step_size)
+        observe(codevectors, points[order[t]], temperature, step_size)
 
 
 def anneal(points: FloatArray, max_cells: int, rng: np.random.Generator) -> FloatArray:
@@ -293,7 +302,9 @@ def _level(
     split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
     n_cells *= 2
     diagram = quadratic_diagram(np.eye(d), cells[:n_cells, 1:])
-    codevectors = Codevectors(diagram, cells, np.empty(n_cells))
+    columns = diagram.T.copy(), cells[:n_cells].T.copy()
+    codevectors = Codevectors(*columns, np.empty(n_cells), np.empty(n_cells, dtype=np.int64))
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
-    settle(codevectors, n_cells, points, order, temperature)
+    settle(codevectors, points, order, temperature)
+    cells[:n_cells] = codevectors.cells.T
     return int(prune_and_merge(cells, n_cells, _MIN_MASS, _MERGE_BELOW * temperature).max()) + 1
