@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import QUICK, play
+from gymnasium.wrappers import TransformReward
 
 import oda_rl.envs  # noqa: F401
 from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
@@ -380,6 +381,20 @@ def test_a_world_in_which_rules_return_more_than_in_reality_is_not_trusted(short
     imagined = [total + short for total in returns]
     agent._engine.rules.candidates = [candidate(100.0, returns, imagined)]
     assert bool(fallback._fulfilled(agent._engine)) == (short == 0.0)
+
+
+@pytest.mark.parametrize(("noise", "trusted"), [(0.0, True), (1.0, False)])
+def test_discrete_actions_need_rewards_that_are_predicted(monkeypatch, noise, trusted):
+    monkeypatch.setattr(fallback, "_COMPLETE_FROM", 300)
+    rng = np.random.default_rng(0)
+    env = TransformReward(gym.make("CartPole-v1"), lambda reward: reward + noise * rng.normal())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        agent = ModelAgent(env, seed=91_006, **QUICK).learn(400)
+    said = [str(one.message) for one in warned]
+    assert (agent.distrust is None) == (not any("(R² of rewards within" in one for one in said))
+    assert (agent.distrust is None) == trusted
+    assert (agent._real.fitted is None) == trusted
 
 
 @pytest.mark.slow

@@ -271,6 +271,24 @@ def test_a_table_stays_where_none_is_better_and_real_returns_are_noted() -> None
     assert planner.policy(None).act(np.zeros((1, 1))) == [1]
 
 
+@pytest.mark.parametrize(
+    ("visits", "random", "pays", "reliable"),
+    [
+        (2, False, True, True),
+        (8, True, True, False),
+        (8, True, False, True),
+        (10, True, True, True),
+    ],
+)
+def test_random_outcomes_need_many_visits(
+    visits: int, random: bool, pays: bool, reliable: bool
+) -> None:
+    rows = [(0, k % 2, pays * float(k), k // 2 % 2 * random, False) for k in range(2 * visits)]
+    planner = TablePlanner(seen(rows), 2, Outcomes(10), ModelConfig())
+    planner.plan([])
+    assert planner.is_reliable == reliable
+
+
 @pytest.mark.parametrize("planned", [False, True])
 def test_a_planner_goes_through_arrays(planned: bool) -> None:
     memory = seen([(0, 0, 0.0, 1, False), (1, 1, 1.0, 1, True)] * 4)

@@ -255,6 +255,7 @@ def test_the_report_is_right(cart, log):
     assert report.n_ends == log[4].sum() > 5
     assert (report.r2 > 0.999).all()
     assert report.reward_r2 > 0.9  # at an end it is that of the nearest end that is remembered
+    assert report.inner_reward_r2 > 0.999
     assert report.replay_error < 0.05
     assert report.replay_steps == 50
     assert report.precision > 0.7

@@ -53,10 +53,11 @@ class ModelAgent(Simplifiable, Agent):
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns and
     continues without a model: it fits values to all steps, as :class:`FittedQAgent` does, or
-    :class:`CodevectorAgent` for continuous actions. If discrete actions have 20,000 steps left in
-    one environment, the values are distilled into a rule of at most 16 cells, which is improved in
-    real episodes (:func:`oda_rl.agents.distill`); otherwise real returns decide between the values
-    and the rules so far.
+    :class:`CodevectorAgent` for continuous actions. With discrete actions, it does so from 1,000
+    steps on where R² of rewards is below 0.99, or a table has random outcomes and few visits. If
+    these have 20,000 steps left in one environment, the values are distilled into a rule of at most
+    16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise real
+    returns decide between the values and the rules so far.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values. Fresh episodes from common

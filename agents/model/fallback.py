@@ -33,8 +33,10 @@ from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import Climb, Episodes
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.worlds.laws import is_constant
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
 from oda_rl.agents.worlds.quality import Trust
+from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
+_COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
+_MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
@@ -96,14 +100,17 @@ class Fallback:
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
         """Judge the world if it is time; warn if it is not trusted any more."""
-        if agent.num_timesteps < self._judged_at or left < 1 or not agent.models_laws:
+        if agent.num_timesteps < self._judged_at or left < 1:
             return False
-        self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
-        trust = _fulfilled(agent._engine) and agent.world.trust
-        self._distrusted = 0 if trust else self._distrusted + 1
-        if self._distrusted < _MAX_DISTRUSTED:
+        world = agent.world if agent.models_laws else None
+        self.reason = _incomplete(agent, world)
+        if self.reason is None and world is not None:
+            self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
+            trust = _fulfilled(agent._engine) and world.trust
+            self._distrusted = 0 if trust else self._distrusted + 1
+            self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
+        if self.reason is None:
             return False
-        self.reason = trust.reason
         hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
         warnings.warn_explicit(
             f"the learned world is not trusted ({self.reason}): learning goes on in the real "
@@ -264,6 +271,26 @@ class Fallback:
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, climb, fitted, judged_at, distrusted)
+
+
+def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
+    """Return why a search among discrete actions would exploit errors; None if it would not.
+
+    Without a ``world`` of laws, it is about a table.
+    """
+    engine = agent._engine
+    if engine.interface.box is not None or agent.num_timesteps < _COMPLETE_FROM:
+        return None
+    if world is not None:
+        report, steps = world.report(), world.seen
+        if report.inner_reward_r2 < _MIN_REWARD_R2:
+            return f"R² of rewards within episodes is {report.inner_reward_r2:.2g}"
+        fine = report.trust or is_constant(steps.rewards[~steps.ended])
+        return None if fine else report.trust.reason
+    if engine.planner is engine.tables and not engine.interface.n_values:
+        few = "it is a table of random outcomes, with few visits of each state and action"
+        return None if engine.tables.is_reliable else few
+    return None
 
 
 def _fulfilled(engine: "ModelEngine") -> Trust:

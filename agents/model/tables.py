@@ -31,6 +31,7 @@ from oda_rl.files.schema import Member, check, real, require, whole
 
 NO = -1  # no edge, or no state
 MAX_VISITS = 64  # of a pair; more are not distinguished
+_MANY_VISITS = 10  # of a pair with random outcomes, on average
 _DISCOUNT = 0.99  # of exploration
 _DISCOUNTS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998)  # tried for the delivered policy
 _ERRORS = 2.5  # standard errors of optimism
@@ -349,6 +350,13 @@ class TablePlanner:
             return None
         deviation = self.memory.transitions.before.std(axis=0)
         return np.where(deviation > 0.0, 1.0 / np.where(deviation > 0.0, deviation, 1.0), 0.0)
+
+    @property
+    def is_reliable(self) -> bool:
+        """Whether no outcome is random, or pairs have many visits, or no reward is known."""
+        pairs = int((self._edges.counts > 0.0).sum())
+        certain = int(self._edges.size[0]) == pairs
+        return certain or self._counted >= _MANY_VISITS * pairs or bool(np.ptp(self._bounds) == 0.0)
 
     def wait(self, steps: int) -> int:
         """Return how many new steps to take, after ``steps``, before the next plan."""

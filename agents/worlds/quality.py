@@ -70,6 +70,8 @@ class Report:
     recall: float
     """Recall of terminations; NaN if there are none."""
     reward_r2: float
+    inner_reward_r2: float
+    """R² of the rewards of steps that neither end an episode nor are predicted to."""
     trust: Trust
 
     def __str__(self) -> str:
@@ -141,6 +143,9 @@ def judge(
     change, left = seen.after - seen.before, seen.after - expected
     r2 = np.array([explained(change[:, j], left[:, j]) for j in range(d)])
     reward_r2 = explained(seen.rewards, seen.rewards - rewards)
+    on = ~(seen.ended | ended)
+    on |= not on.any()  # episodes of one step
+    inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards)[on])
     off = np.array(misses)
     error = float(np.median(np.sqrt((off**2).mean(axis=1))))
     trust = judged(error, steps, precision, recall, reward_r2)
@@ -150,7 +155,7 @@ def judge(
             trust = _despite(trust, learned, seen, j, names, r2[j], missed, steps)
     return Report(
         n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
-        steps, error, n_ends, precision, recall, reward_r2, trust,
+        steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, trust,
     )  # fmt: skip
 
 
