@@ -100,37 +100,29 @@ def learns(learner: object) -> bool:
 
 
 @contextmanager
-def using(learner: object) -> Iterator[None]:
-    """Keep an estimator as it is: learning in another thread begins afterwards."""
-    key = id(learner), get_ident()
+def using(learner: object, learns: bool = False) -> Iterator[None]:
+    """Use an estimator or agent; to learn, wait for other threads to end, and refuse new ones."""
+    own, thread = key = id(learner), get_ident()
     nested = key in _USING
     with _CHANGE:
-        check_thread(learner)
+        if learns or not nested:
+            check_thread(learner)
+        begins = learns and own not in _LEARNING
+        if begins:
+            _LEARNING[own] = thread
         _USING.add(key)
     try:
-        yield
-    finally:
-        if not nested:
+        if begins:
             with _CHANGE:
-                _USING.discard(key)
-                _CHANGE.notify_all()
-
-
-@contextmanager
-def learning(learner: object) -> Iterator[None]:
-    """Keep other threads from using an estimator or agent meanwhile."""
-    own, thread = id(learner), get_ident()
-    nested = _LEARNING.get(own) == thread
-    with _CHANGE:
-        check_thread(learner)
-        _LEARNING[own] = thread
-    try:
-        with _CHANGE:
-            _CHANGE.wait_for(lambda: all(key[0] != own or key[1] == thread for key in _USING))
+                _CHANGE.wait_for(lambda: all(key[0] != own or key[1] == thread for key in _USING))
         yield
     finally:
-        if not nested:
-            del _LEARNING[own]
+        with _CHANGE:
+            if begins:
+                del _LEARNING[own]
+            if not nested:
+                _USING.discard(key)
+            _CHANGE.notify_all()
 
 
 def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) -> None:

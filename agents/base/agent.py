@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._threads import check_thread, learning, one_thread, using
+from oda_rl._threads import check_thread, one_thread, using
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
@@ -498,7 +498,7 @@ class Agent(Player):
         self._paused = None
         if run.over:
             return self
-        with learning(self), ExitStack() as stack:
+        with using(self, learns=True), ExitStack() as stack:
             if actors is not None:
                 client = stack.enter_context(actors.at_work(learner.modules))
                 run.actors = learner, client, actors.workers

@@ -7,10 +7,10 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Union
@@ -457,7 +457,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limited = isinstance(options, _Playing)
         limit = memory_limit(options.max_megabytes) if limited else nullcontext()
         with limit, warnings.catch_warnings():
-            warnings.showwarning = _showing_once()
+            warnings.showwarning = partial(_show_warning, set())
             return train(options, console) if isinstance(options, TrainFitted) else options(console)
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
@@ -489,15 +489,12 @@ def memory_limit(megabytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _showing_once() -> Callable[..., None]:
-    """Return a function that prints a warning, unless it has printed the same before."""
-
-    @cache
-    def show(text: str) -> None:
-        plain = _GYMNASIUMS.sub("", text)
-        print(f"warning: {_escaped(plain)}", file=sys.stderr)
-
-    return lambda message, *where, **more: show(str(message))
+def _show_warning(shown: set[str], message: Warning | str, *where: Any) -> None:
+    """Print a warning, unless it has been shown."""
+    text = _GYMNASIUMS.sub("", str(message))
+    if text not in shown:
+        print(f"warning: {_escaped(text)}", file=sys.stderr)
+    shown.add(text)
 
 
 def _escaped(text: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
-from oda_rl._threads import learning, one_thread, using
+from oda_rl._threads import one_thread, using
 from oda_rl._types import Array
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.schema import InvalidFileError, check_contents, generator_state, reading, require
@@ -74,7 +74,7 @@ def _in_one_thread(method: F) -> F:
 
     @wraps(method)
     def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with one_thread(), learning(self) if learns else using(self):
+        with one_thread(), using(self, learns):
             return method(self, *args, **kwargs)
 
     return cast(F, guarded)

@@ -9,7 +9,7 @@ import pytest
 
 from oda_rl import ODAClassifier
 from oda_rl.agents import load_agent
-from oda_rl.command.cli import _Console, _showing_once, main
+from oda_rl.command.cli import _Console, _show_warning, main
 from oda_rl.exporting import export_c
 from oda_rl.files.schema import printable
 from oda_rl.plotting.axes import as_label
@@ -70,9 +70,9 @@ def test_names_show_what_they_are(sign, small_agent, changed):
 
 
 def test_warnings_are_escaped(capsys):
-    show = _showing_once()
+    shown = set()
     for _ in range(2):
-        show(UserWarning(f"\x1b[33mWARN: one {HOSTILE}\ntwo\x1b[0m"))
+        _show_warning(shown, UserWarning(f"\x1b[33mWARN: one {HOSTILE}\ntwo\x1b[0m"))
     assert capsys.readouterr().err == f"warning: one {printable(HOSTILE)}\ntwo\n"
 
 
