@@ -66,7 +66,7 @@ def main() -> int:
         else:
             unknown = [p["skip_reason"] for p in packages if "skip_reason" in p]
             flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
-            print(f"vulnerabilities: {len(flaws)} known")
+            print("vulnerabilities:", len(flaws) if len(packages) > len(unknown) else "no data")
             if unknown:
                 print(f"    {len(unknown)} of {len(packages)} packages not looked up: {unknown[0]}")
             faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
