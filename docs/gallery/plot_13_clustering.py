@@ -19,3 +19,4 @@ plt.tight_layout()
 
 # %%
 plot_bifurcation(model.history_, ax=plt.figure(figsize=(6.0, 4.6)).gca())
+plt.tight_layout()

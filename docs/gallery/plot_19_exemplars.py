@@ -13,6 +13,7 @@ from oda_rl.plotting.estimators import plot_density
 
 X, _ = make_moons(600, noise=0.1, random_state=0)
 model = INFEX(bandwidth=0.25, random_state=0).fit(X)
-print(len(model.exemplars_), "exemplars; gap", model.duality_gap_, model.certificate_)
+print(f"{len(model.exemplars_)} exemplars; gap {model.duality_gap_:.1g}")
+print("hill climbs for better ones began at:", model.certificate_)
 plot_density(model, X, ax=plt.figure(figsize=(6.0, 4.2)).gca())
 plt.tight_layout()
