@@ -12,7 +12,7 @@ import oda_rl
 
 SMALL = {  # "auto" is among the others
     oda_rl.BatchDeterministicAnnealing: {"n_clusters": 4},
-    oda_rl.DensityClassifier: {"estimator": oda_rl.StochasticEMGaussianMixture(random_state=0)},
+    oda_rl.DensityClassifier: {"estimator": oda_rl.StochasticEMGaussianMixture(init="random")},
     oda_rl.DistributedODAClassifier: {"n_clusters": 4},
     oda_rl.DistributedODAClusterer: {"n_clusters": 4},
     oda_rl.ODAClassifier: {"n_clusters": 4},
