@@ -59,6 +59,20 @@ class Exploring(gym.Wrapper):
         return self.env.step(action)
 
 
+class Counted(gym.Env):
+    """Counts the steps of an episode in ``t``; observations are samples of their space."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        if seed is not None:  # else it would be seeded with anything
+            self.observation_space.seed(seed)
+        self.t = 0
+        return self._observe(), {}
+
+    def _observe(self):
+        return self.observation_space.sample()
+
+
 class Toy(gym.Env):
     """Episodes of random observations, made by a function of the environment."""
 
@@ -143,7 +157,7 @@ class Slow(CartPoleEnv):
 gym.register("Slow-v0", Slow, max_episode_steps=500)
 
 
-class Grid(gym.Env):
+class Grid(Counted):
     """Observations of two dimensions and whole numbers; actions begin at -1."""
 
     observation_space = gym.spaces.Box(0, 255, (2, 3), dtype=np.uint8)
@@ -151,11 +165,6 @@ class Grid(gym.Env):
 
     def __init__(self):
         self.seen = set()
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self._observe(), {}
 
     def _observe(self):
         return self.np_random.integers(256, size=(2, 3), dtype=np.uint8)

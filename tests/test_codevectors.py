@@ -4,7 +4,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import ODD, Toy, play
+from environments import ODD, Counted, Toy, play
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
@@ -18,7 +18,7 @@ from oda_rl.command.cli import main
 from oda_rl.command.reporting import policy_table
 
 
-class Aim(gym.Env):
+class Aim(Counted):
     """Pays the less, the farther the action is from a linear function of a random state."""
 
     def __init__(self, slope, low=-1.0, high=1.0, dtype=np.float32, length=10):
@@ -30,11 +30,6 @@ class Aim(gym.Env):
     def _observe(self):
         self.state = self.np_random.uniform(-1.0, 1.0, self.slope.shape[1]).astype(np.float32)
         return self.state
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self._observe(), {}
 
     def step(self, action):
         assert self.action_space.contains(action)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 import gymnasium as gym
 import numpy as np
 import pytest
+from environments import Counted
 from gymnasium import spaces
 from gymnasium.vector import SyncVectorEnv
 
@@ -31,18 +32,13 @@ ORDERS = range(3)
 REFUSED = "env has .* the agent was trained with"
 
 
-class Keyed(gym.Env):
+class Keyed(Counted):
     """Rewards the action that is the sign of the first speed; draws do not depend on the order."""
 
     action_space = spaces.Discrete(2)
 
     def __init__(self, order=0, observation_space=None):
         self.observation_space = observation_space or keyed(order)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self._observe(), {}
 
     def step(self, action):
         reward = float(action == (self.observation["speed"][0] > 0.0))

@@ -14,7 +14,7 @@ import test_fitted
 import test_model_agent
 import test_partitions
 import test_two_timescale
-from environments import NONSENSE, Broken, Grid, Plain, Toy, quick, quick_rule, steps_for
+from environments import NONSENSE, Broken, Counted, Grid, Plain, Toy, quick, quick_rule, steps_for
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import (
@@ -589,7 +589,7 @@ def test_without_stable_baselines3_the_extra_is_named(root, monkeypatch):
         runpy.run_path(str(root / "agents" / "sb3" / "base.py"))
 
 
-class Rooms(gym.Env):
+class Rooms(Counted):
     """Which of three rooms, and where in it: the reward is for the action that is the room's."""
 
     observation_space = gym.spaces.Dict(  # whose keys stay unsorted
@@ -597,18 +597,13 @@ class Rooms(gym.Env):
     )
     action_space = gym.spaces.MultiDiscrete([3, 2])
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self._seen(), {}
-
     def step(self, action):
         assert self.action_space.contains(action)
         self.t += 1
         reward = float(action[0] == self.room)
-        return self._seen(), reward, self.t == 10, False, {}
+        return self._observe(), reward, self.t == 10, False, {}
 
-    def _seen(self):
+    def _observe(self):
         self.room = int(self.np_random.integers(3))
         return {"room": self.room, "place": self.np_random.uniform(-1, 1, 2).astype(np.float32)}
 

@@ -5,7 +5,7 @@ import copy
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK
+from environments import QUICK, Counted
 from gymnasium import spaces
 
 from oda_rl.agents import (
@@ -40,19 +40,12 @@ SETTINGS = {
 }
 
 
-class Sampled(gym.Env):
+class Sampled(Counted):
     """Draws observations; pays for actions that are large."""
 
     def __init__(self, seen, done):
         self.observation_space = copy.deepcopy(OBSERVATIONS[seen])
         self.action_space = copy.deepcopy(ACTIONS[done])
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if seed is not None:
-            self.observation_space.seed(seed)
-        self.t = 0
-        return self.observation_space.sample(), {}
 
     def step(self, action):
         assert self.action_space.contains(action)

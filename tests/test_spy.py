@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from distributed import LocalCluster
-from environments import QUICK, play, quick_rule
+from environments import QUICK, Counted, play, quick_rule
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
@@ -47,24 +47,19 @@ KINDS = {
 NOTES = []  # of all spies
 
 
-class Spy(gym.Env):
+class Spy(Counted):
     """Notes the actions that it is given; the reward is the number of the note."""
 
     def __init__(self, action_space):
         self.observation_space = spaces.Box(-1.0, 1.0, (2,))
         self.action_space = action_space
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return self._seen(), {}
-
     def step(self, action):
         self.t += 1
         NOTES.append(np.array(action))
-        return self._seen(), float(len(NOTES) - 1), self.t == 8, False, {}
+        return self._observe(), float(len(NOTES) - 1), self.t == 8, False, {}
 
-    def _seen(self):
+    def _observe(self):
         return self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
 
 
