@@ -5,7 +5,7 @@ import json
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, live, quick_rule, steps_for
+from environments import BARTO, Counted, live, quick_rule, steps_for
 from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 
@@ -25,19 +25,12 @@ def near_sighted(kind):
     return {} if kind in (quick_rule, ModelAgent) else NEAR_SIGHTED
 
 
-class Combined(gym.Env):
+class Combined(Counted):
     """Returns more for one of the actions, and whatever the observation space samples."""
 
     def __init__(self, observations, actions, best=None):
         self.observation_space, self.action_space, self.best = observations, actions, best
         self.taken = []
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        if seed is not None:  # else it would be seeded with anything
-            self.observation_space.seed(seed)
-        self.t = 0
-        return self.observation_space.sample(), {}
 
     def step(self, action):
         assert self.action_space.contains(action)
@@ -265,7 +258,7 @@ def test_unsupported_spaces_are_refused():
             kind(Combined(BOX, spaces.Text(5)))
         with pytest.raises(TypeError, match="observation_space is Text.*TransformObservation"):
             kind(Combined(spaces.Text(5), spaces.Discrete(2)))
-        with pytest.raises(ValueError, match="action_bins is 1: it must be at least 2"):
+        with pytest.raises(ValueError, match="action_bins is 1: it must be in .2, 1000."):
             kind("Pendulum-v1", action_bins=1)
 
 

@@ -55,10 +55,10 @@ class FittedQConfig(Checked):
     """Maximum number of steps for which a random action is held: 1/U steps, U uniform in (0, 1).
     While schemes of exploration take turns, each has its own maximum."""
 
-    action_bins: Annotated[int, at_least(2)] = 5
+    action_bins: Annotated[int, within("[2, 1000]")] = 5
     """Number of values of each component of a continuous action, evenly from lower to upper bound;
     for a CodevectorAgent, number of action codevectors in each cell for each component;
-    at least 2."""
+    from 2 to 1000."""
 
     kept_policies: Annotated[int, at_least(2)] = 40
     """Number of policies that compete to be delivered, the newest included; at least 2."""

@@ -252,7 +252,7 @@ class ModelAgent(Simplifiable, Agent):
         """Return the delivered rule; raise ValueError if it is a table, or has values."""
         policy = self.policy
         if isinstance(policy, CellPolicy):
-            raise ValueError(f"{what}: the agent decides by values in cells; it must have a rule")
+            raise ValueError(f"{what}: the agent has values in cells; simplify() makes a rule")
         numbered = self.interface.n_values > 0 and self.interface.box is None
         if isinstance(policy, TablePolicy) or numbered:
             raise ValueError(f"{what}: the agent has a table of states; it must have a rule")

@@ -45,6 +45,6 @@ class ModelConfig(Checked):
     """Cells of a rule for each component of a continuous action, which is affine in each;
     from 1 to 100."""
 
-    action_bins: Annotated[int | None, or_none(at_least(2))] = None
+    action_bins: Annotated[int | None, or_none(within("[2, 1000]"))] = None
     """Number of values into which each component of a continuous action is discretised;
-    at least 2."""
+    from 2 to 1000."""

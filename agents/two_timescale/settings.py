@@ -98,9 +98,9 @@ class TwoTimescaleConfig(Checked):
     or a symmetric positive semi-definite matrix. For cells of states and actions it also has
     the action's components, in units of its box, after the observation's."""
 
-    action_bins: Annotated[int | None, or_none(at_least(2))] = None
+    action_bins: Annotated[int | None, or_none(within("[2, 1000]"))] = None
     """Number of values of each component of a continuous action, evenly from lower to upper bound;
-    at least 2. None: cells of states and actions, or with another partition five values."""
+    from 2 to 1000. None: cells of states and actions, or with another partition five values."""
 
     paper: bool = False
     """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values
