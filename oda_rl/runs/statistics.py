@@ -38,7 +38,7 @@ class Summary:
         middle = "{:.4g} ({:.4g} to {:.4g})".format(self.interquartile_mean, *self.interval)
         text = f"mean {self.mean:.4g}, interquartile mean {middle}, median {self.median:.4g}"
         text += f", minimum {self.minimum:.4g}"
-        if self.solved_interval is None:
+        if self.solved is None or self.solved_interval is None:
             return text
         return "{}, solved {:.2f} ({:.2f} to {:.2f})".format(
             text, self.solved, *self.solved_interval
