@@ -510,11 +510,12 @@ def _report(
     if isinstance(agent, ModelAgent) and agent.scale_ is not None:
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
-        if agent.models_laws:
-            console.print(f"the model is {agent.world.trust}")
         if agent.distrust is not None:
+            console.print(f"the model is not trusted: {agent.distrust}")
             said = "so learning continued in the real environment only"
             console.print(f"{said}; --algo fitted may need fewer steps")
+        elif agent.models_laws:
+            console.print(f"the model is {agent.world.trust}")
 
 
 @contextmanager
