@@ -144,10 +144,12 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
     near, nearest = gaps.min(axis=1), peers[gaps.argmin(axis=1)]
     error = _errors(steps, slopes, asked, nearest)
     gaps = _gaps(steps, asked, old)
+    nearest_old = gaps.argmin(axis=1)
     for i, end in enumerate(ends):
-        older = gaps[:, :end]
-        comparable = np.isfinite(near) & (older.min(axis=1) <= _NEAR * near)
-        other = _errors(steps, slopes, asked, old[older.argmin(axis=1)])
+        too_new = nearest_old >= end
+        nearest_old[too_new] = gaps[too_new, :end].argmin(axis=1)
+        comparable = np.isfinite(near) & (gaps[np.arange(len(gaps)), nearest_old] <= _NEAR * near)
+        other = _errors(steps, slopes, asked, old[nearest_old])
         if _contradicts(error[comparable], other[comparable]):
             return sizes[max(i - 1, 0)]
     return 0

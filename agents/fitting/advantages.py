@@ -263,18 +263,19 @@ def go_on(
                 sums[cells[i, t], action] += weights[i, t] * left
 
 
-@compiled
-def add_levels(
-    rows: Assigned, advantages: FloatArray, targets: FloatArray, sums: FloatArray
-) -> None:
-    """Add up what advantages leave of targets in the policy's cells: w r and w r y, (K, 1 + d)."""
+def sums_of_levels(rows: Assigned, advantages: FloatArray, targets: FloatArray) -> FloatArray:
+    """Add up residuals r of targets from advantages in the policy's cells: w r, w r y, (K, 1 + d).
+
+    Not compiled: it is done once a fit.
+    """
     points, cells, weights, labels, steps = rows
-    for i in range(points.shape[0]):
-        if steps[i, MARK] == GOES_ON:
-            left = targets[i]
-            for t in range(3):
-                left -= weights[i, t] * advantages[cells[i, t], labels[i, 0]]
-            _add_row(points, cells, weights, i, left, sums)
+    left = targets[:, None].copy()
+    for t in range(3):
+        left -= weights[:, [t]] * advantages[cells[:, [t]], labels[:, :1]]
+    left[steps[:, MARK] != GOES_ON] = 0.0
+    shares, numbers, n_cells = weights * left, cells.ravel(), len(advantages)
+    columns = (shares * column[:, None] for column in points.T)
+    return np.column_stack([np.bincount(numbers, own.ravel(), n_cells) for own in columns])
 
 
 def fit_advantages(
@@ -333,8 +334,6 @@ def iterate(
         if i > 0 and change <= tolerance:
             break
     level = Regression(moments.coarse, placed.at, hopes)
-    sums = np.zeros_like(level.theta)
-    add_levels(own, advantages, targets, sums)
-    level.solve(sums)
+    level.solve(sums_of_levels(own, advantages, targets))
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])
     return Iterated(values, targets, theta, level.offsets)

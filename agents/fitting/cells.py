@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import compiled, spliced, unlocked
+from oda_rl._compile import compiled, larger, smaller, spliced, unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
@@ -33,6 +33,7 @@ from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.annealing.cells import anneal, anneal_further
+from oda_rl.divergences import TINY
 
 Near = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]
@@ -178,7 +179,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
         part = slice(rows[0], rows[-1] + 1)
         scratch: tuple[Any, ...] = (
             np.empty(d), np.empty(d), np.empty(columns.shape[1]),
-            np.empty(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
+            np.zeros(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
         )  # fmt: skip
         own = points[part], cells[part], weights[part]
         write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
@@ -216,7 +217,8 @@ def write_three(
     """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
     Each row by itself: a product of matrices has other bits where it has other rows. ``centred``
-    and ``point``, (d,), ``squares``, (K,), ``near`` and ``scores``, (n_nearest,), are scratch.
+    and ``point``, (d,), ``squares``, (K,), ``near``, cells at first, and ``scores``, (n_nearest,),
+    are scratch.
     """
     d, n_cells = columns.shape
     for i in range(observations.shape[0]):
@@ -228,13 +230,14 @@ def write_three(
                 x += transform[j, l] * centred[l]
             point[j] = points[i, 1 + j] = x
         squared_distances(columns, point, n_cells, squares)
-        for m in range(near.shape[0]):
+        bound = 0.0 if i > 0 else np.inf
+        for m in range(near.shape[0]):  # what is near the row before bounds what is near this one
+            bound = larger(bound, 1.001 * squares[near[m]] + TINY)
             near[m], scores[m] = 0, np.inf
-        last = np.inf
         for k in range(n_cells):
-            if squares[k] < last:
+            if squares[k] < bound:
                 insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
-                last = scores[near.shape[0] - 1]
+                bound = smaller(bound, scores[near.shape[0] - 1])
         total = gibbs_weights(scores, scores.shape[0], width)
         for m in range(near.shape[0]):
             cells[i, m] = near[m]

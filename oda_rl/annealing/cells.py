@@ -95,8 +95,7 @@ def observe(
             mean, slope = cells[1 + j, k], diagram[1 + j, k]
             mean += step * (point[j] - mean)
             slope += step * (-2.0 * point[j] - slope)
-            cells[1 + j, k] = mean
-            diagram[1 + j, k] = slope
+            cells[1 + j, k], diagram[1 + j, k] = mean, slope
             offset += slope * mean
         diagram[0, k] = -0.5 * offset
 
