@@ -10,6 +10,7 @@ import sys
 import warnings
 from contextlib import suppress
 from functools import reduce
+from itertools import pairwise
 from operator import getitem
 from pathlib import Path
 
@@ -95,7 +96,11 @@ def test_what_loads_can_be_used_saved_and_loaded(own, tmp_path):
 @pytest.mark.filterwarnings("ignore")
 def test_no_count_decides_how_long_it_takes_and_how_much(own, tmp_path):
     saved, file = SavedFile(own.file), tmp_path / "changed.zip"
-    for *before, last in saved.places:
+    places = {  # one item of each list
+        tuple(key for at, key in pairwise(("", *place)) if at != "list"): place
+        for place in saved.places
+    }
+    for *before, last in places.values():
         metadata = saved.metadata()
         holder = reduce(getitem, before, metadata)
         if type(holder[last]) is not int and holder[last] is not None:
@@ -105,5 +110,5 @@ def test_no_count_decides_how_long_it_takes_and_how_much(own, tmp_path):
         with suppress(ValueError), memory_limit(1_000), np.errstate(all="ignore"):
             model = own.load(file)
             use(model)
-            if hasattr(model, "get_params"):
+            if hasattr(model, "get_params") and len(before) < 6:  # a parameter
                 model.fit(POINTS, LABELS)
