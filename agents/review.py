@@ -184,7 +184,10 @@ def diff(
     points = points.reshape(len(points), -1) if points.ndim > 1 else points[:, None]
     if len(points) == 0 or points.shape[1] != d:
         raise ValueError(f"states has shape {np.shape(states)}: it must be (n, {d}), n at least 1")
-    interface = _interface_of(before, after, env)
+    owners = (getattr(one, "interface", None) for one in (before, after))
+    interface = next((one for one in owners if isinstance(one, Interface)), None)
+    if interface is None and env is not None:
+        interface = BudgetedEnv(env, 1, 0).interface
     components = tuple(f"observation[{j}]" for j in range(d))
     rules = [one if isinstance(one, RulePolicy) else None for one in (old, new)]
     if interface is not None and interface.n_features == d:
@@ -217,11 +220,3 @@ def _policy(given: Any, name: str) -> Policy:
     if not (hasattr(policy, "act") and hasattr(policy, "codevectors")):
         raise ValueError(f"{name} is {given!r}: it must be a policy, or an agent")
     return policy
-
-
-def _interface_of(before: Any, after: Any, env: str | gym.Env[Any, Any] | None) -> Interface | None:
-    """Return the interface of an agent, or of an environment, if there is one."""
-    for agent in (before, after):
-        if isinstance(interface := getattr(agent, "interface", None), Interface):
-            return interface
-    return None if env is None else BudgetedEnv(env, 1, 0).interface

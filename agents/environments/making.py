@@ -13,8 +13,8 @@ from gymnasium.wrappers.vector import NormalizeReward as VectorNormalizeReward
 import oda_rl.envs  # noqa: F401  (registers its environments)
 from oda_rl.agents.environments.spaces import AnyEnv, Described, spaces_of
 
-# Modules whose wrappers keep rewards, except for those named below.
 LONGEST = 1_000_000  # steps of a time limit that is more than none
+# Modules whose wrappers keep rewards, except for those named below.
 _HARMLESS = ("gymnasium.", "oda_rl.", "stable_baselines3.common.monitor")
 _EXTRAS = ("box2d", "mujoco")  # of this package, for environments
 _OTHER_REWARDS = (gym.RewardWrapper, NormalizeReward, AtariPreprocessing,

@@ -201,13 +201,6 @@ class Climb:
     def _rule(self, output: FloatArray) -> RulePolicy:
         return RulePolicy(np.zeros((1, output.shape[1])), output[None], self.moments[:1].copy())
 
-    @property
-    def _coding(self) -> Coding:
-        used = np.flatnonzero(self.scale)
-        deviation = np.ones_like(self.scale)
-        deviation[used] /= self.scale[used]
-        return Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
-
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
@@ -244,7 +237,9 @@ class Climb:
         """Move the rule along the best directions; return whether steps are left."""
         place, longest, rng = self._place, self._longest, self._rng
         place.horizon = self.horizon
-        coding = self._coding
+        used, deviation = np.flatnonzero(self.scale), np.ones_like(self.scale)
+        deviation[used] /= self.scale[used]
+        coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
         vector = coding.encoded(self.rule.scores, self.rule.outputs)
         directions = rng.standard_normal((self.n_directions, len(vector)))
         pairs: list[list[FloatArray]] = []

@@ -107,7 +107,8 @@ class GMMPartition(BuiltIn):
         self.placed[:] = self._rng.normal(size=self.placed.shape)
 
     def observe(self, observations: FloatArray) -> Lineage | None:
-        n = min(len(observations), int(self._samples - self._shown[0]))
+        samples = self.settings.mixture_samples_per_cell * self.capacity
+        n = min(len(observations), int(samples - self._shown[0]))
         if n <= 0:
             return None
         self._shown += n
@@ -119,10 +120,6 @@ class GMMPartition(BuiltIn):
             if progress.moved > moved:
                 lineage[freed] = lineage[crowded]
         return lineage
-
-    @property
-    def _samples(self) -> int:
-        return self.settings.mixture_samples_per_cell * self.capacity
 
     def _arrays(self) -> dict[str, Array]:
         names = ("weights", "grid", "errors", "savings")

@@ -158,7 +158,7 @@ def match(
     """
     from scipy.optimize import linear_sum_assignment
 
-    squares = _squares(after, before)
+    squares = np.asarray(((after[:, None] - before) ** 2).sum(axis=2))
     new, old = linear_sum_assignment(np.minimum(squares, 1.0))  # what is far is no partner at all
     near = squares[new, old] < 1.0
     new, old = new[near], old[near]
@@ -172,8 +172,3 @@ def match(
     orphans = np.flatnonzero(lineage.sum(axis=1) == 0.0)
     lineage[orphans, squares[orphans].argmin(axis=1)] = 1.0
     return order, lineage / lineage.sum(axis=1, keepdims=True)
-
-
-def _squares(points: FloatArray, others: FloatArray) -> FloatArray:
-    """Squared distances, shape (n, m)."""
-    return np.asarray(((points[:, None] - others) ** 2).sum(axis=2))

@@ -1,7 +1,7 @@
 """Learn a world: laws chosen on held-out stretches, terminations, and the reward."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -473,8 +473,8 @@ def world_to_arrays(learned: Learned) -> Arrays:
     }
 
 
-def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d: int) -> None:
-    """Raise InvalidFileError unless a world has d components and ``n_codes`` codes."""
+def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
+    """Restore what :func:`world_to_arrays` returned, or raise InvalidFileError."""
     sizes = {"d": d, "C": n_codes, "E": N_LAWS, "forms": len(FORMS)}
     check(arrays, SCHEMA, sizes)
     frame, circles = arrays["world_frame"], arrays["world_circles"]
@@ -496,16 +496,10 @@ def _check(arrays: Mapping[str, npt.NDArray[Any]], boxed: bool, n_codes: int, d:
     known = np.isin(component, np.arange(d)).all() and np.isin(sign, (-1.0, 1.0)).all()
     require(known, "walls has a component, or a sign, that there is not")
     require(bool(arrays["world_boxed"]) == boxed, "boxed is not what the actions are")
-    form = int(arrays["form"][0])
+    form, n = arrays["form"].tolist()
     require(form < len(FORMS), f"form is {form}: there are {len(FORMS)}")
-
-
-def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Learned:
-    """Restore what :func:`world_to_arrays` returned, or raise InvalidFileError."""
-    _check(arrays, boxed, n_codes, d)
     fields = within(arrays, "world_")
     world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
-    form, n = arrays["form"].tolist()
     pairs = zip(FORMS, arrays["errors"].tolist(), strict=True)
     errors = {one.name: error for one, error in pairs if not np.isnan(error)}
     least = float(arrays["min_error"][0])

@@ -149,10 +149,16 @@ def judge(
     off = np.array(misses)
     error = float(np.median(np.sqrt((off**2).mean(axis=1))))
     trust = judged(error, steps, precision, recall, reward_r2)
-    for j in np.flatnonzero(r2 < 0.0).tolist():
-        if trust:
-            missed = float(np.median(np.abs(off[:, j])))
-            trust = _despite(trust, learned, seen, j, names, r2[j], missed, steps)
+    for j in np.flatnonzero(r2 < 0.0).tolist() if trust else ():
+        what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
+        missed = float(np.median(np.abs(off[:, j])))
+        excuse = f"{steps} steps ahead that is {missed:.2g} standard deviations"
+        if missed > _MAX_ERROR:
+            if (affected := _affected(learned, seen, j, names)) is not None:
+                trust = Trust(False, f"{what}, and {affected} depends on it")
+                break
+            excuse = "nothing else depends on it"
+        trust = Trust(True, f"{trust.reason}; {what}, but {excuse}")
     return Report(
         n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
         steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, trust,
@@ -179,27 +185,6 @@ def judged(
     ]
     wrong = [reason for fine, reason in checks if not fine]
     return Trust(not wrong, "; ".join(wrong or [reason for _, reason in checks if reason]))
-
-
-def _despite(
-    trust: Trust,
-    learned: Learned,
-    seen: CodedSteps,
-    j: int,
-    names: Sequence[str],
-    r2: float,
-    missed: float,
-    steps: int,
-) -> Trust:
-    """Return the trust in a world that predicts the change of component j worse than its mean."""
-    what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2:.2g})"
-    if missed <= _MAX_ERROR:
-        near = f"{steps} steps ahead that is {missed:.2g} standard deviations"
-        return Trust(True, f"{trust.reason}; {what}, but {near}")
-    affected = _affected(learned, seen, j, names)
-    if affected is None:
-        return Trust(True, f"{trust.reason}; {what}, but nothing else depends on it")
-    return Trust(False, f"{what}, and {affected} depends on it")
 
 
 def _affected(learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]) -> str | None:
