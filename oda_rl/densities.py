@@ -71,8 +71,7 @@ def common_floor(data: Weighted, share: float) -> FloatArray | None:
     roots = largest[varying] * np.sqrt(share * fourths[varying] / squares[varying])
     floor = np.full(len(varying), np.mean(roots) ** 2 if varying.any() else 0.0)
     floor[varying] = roots**2
-    positive = floor.min() > 0.0  # squares of very small numbers are 0
-    return floor if positive else None
+    return floor if floor.min() > 0.0 else None  # squares of very small numbers are 0
 
 
 def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
@@ -242,8 +241,7 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
 
     def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Logarithms of :meth:`predict_proba`, shape (n, C)."""
-        points = fitted_points(self, X)
-        logs = _logs(self.densities_, points)
+        logs = _logs(self.densities_, fitted_points(self, X))
         return _posterior(logs, self.class_prior_, self.temperature_)
 
     def _fitted(self, density: Any, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
@@ -339,8 +337,7 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        points = fitted_points(self, X)
-        return _log_densities(self.density_, points)
+        return _log_densities(self.density_, fitted_points(self, X))
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density minus ``offset_``, shape (n,); negative for outliers."""

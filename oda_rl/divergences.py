@@ -138,8 +138,7 @@ class SquaredEuclidean(Divergence):
     kernel = QUADRATIC
 
     def potential(self, points: FloatArray) -> FloatArray:
-        squares: FloatArray = (points**2).sum(axis=1)
-        return squares
+        return np.asarray((points**2).sum(axis=1))
 
     def gradient(self, points: FloatArray) -> FloatArray:
         return 2.0 * points
@@ -157,8 +156,7 @@ class SquaredEuclidean(Divergence):
 
     def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         gaps = filled(points - codevectors, np.zeros(1))
-        squares: FloatArray = (gaps**2).sum(axis=1)
-        return np.asarray(squares / np.reshape(observed_shares(points), -1))
+        return np.asarray((gaps**2).sum(axis=1) / np.reshape(observed_shares(points), -1))
 
     def shifts(
         self, codevectors: FloatArray, divergence: float, rng: np.random.Generator

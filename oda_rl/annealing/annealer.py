@@ -357,7 +357,9 @@ class Annealer:
         whether they split already.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
-        means = class_means(points, classes, weights)
+        zeros = np.zeros((1, points.shape[1]))
+        common = cell_means(points, weights, np.zeros_like(classes), zeros)  # if a class has none
+        means = cell_means(points, weights, classes, common.repeat(classes.max() + 1, axis=0))
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
         class_weights = totals if class_weights is None else class_weights.copy()
@@ -720,13 +722,3 @@ class Annealer:
                 accuracy=accuracy,
             )
         )
-
-
-def class_means(points: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
-    """Weighted mean of the observed values of each class, shape (C, D).
-
-    For a feature that is never observed in a class it is that of all classes, or else 0.
-    """
-    zeros = np.zeros((1, points.shape[1]))
-    common = cell_means(points, weights, np.zeros_like(classes), zeros)
-    return cell_means(points, weights, classes, common.repeat(classes.max() + 1, axis=0))

@@ -1,7 +1,6 @@
 """Clustering by online deterministic annealing."""
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, replace
 from typing import Annotated, Any, ClassVar, Self
 
@@ -20,7 +19,7 @@ from oda_rl._validation import (
     fit_weights,
     stream_weights,
 )
-from oda_rl.annealing.annealer import FAST_COOLING, FEW_POINTS, NEGLIGIBLE, Level
+from oda_rl.annealing.annealer import FAST_COOLING, FEW_POINTS, NEGLIGIBLE
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, TINY, resolve
@@ -42,17 +41,6 @@ _SAMPLES = 20  # of a level for each codevector
 _STREAM_CLUSTERS = 8
 _MAX_CLUSTERS = 33  # of "auto", less one
 _FEWEST_POINTS = 4  # a cluster, of "auto"
-
-
-def persistence(history: Sequence[Level], coldest: float) -> dict[int, float]:
-    """Length of the interval of log T with each number of codevectors.
-
-    The last level lasts until the temperature ``coldest``.
-    """
-    temperatures = np.array([*(level.temperature for level in history), coldest])
-    lengths = -np.diff(np.log(np.maximum(temperatures, TINY)))
-    sizes = [level.n_clusters for level in history]
-    return {size: float(lengths[np.equal(sizes, size)].sum()) for size in sorted(set(sizes))}
 
 
 @estimator
@@ -205,8 +193,12 @@ class ODAClusterer(ClusterMixin, BaseODA):
         coldest = max(current.temperature, NEGLIGIBLE * current.scale)
         if current.distortion() <= NEGLIGIBLE * current.scale:  # each point has its codevector
             coldest = NEGLIGIBLE * current.scale
-        self.persistence_ = persistence(current.history, coldest)
+        temperatures = np.array([*(level.temperature for level in current.history), coldest])
+        lengths = -np.diff(np.log(np.maximum(temperatures, TINY)))
         sizes = [level.n_clusters for level in current.history]
+        self.persistence_ = {
+            size: float(lengths[np.equal(sizes, size)].sum()) for size in sorted(set(sizes))
+        }
         offered = [size for size in self.persistence_ if 1 < size < limit] or [sizes[-1]]
         chosen = max(offered, key=self.persistence_.__getitem__)
         current.return_to(len(sizes) - 1 - sizes[::-1].index(chosen))

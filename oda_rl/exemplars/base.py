@@ -109,14 +109,17 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
 
         Rows of ``exemplars_``; the nearest exemplar where none responds.
         """
-        return np.asarray(self._shares(fitted_points(self, X), largest=True))
+        return self._by_blocks(fitted_points(self, X), lambda logs: logs.argmax(axis=1))
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Share of each exemplar in the combined response, shape (n_samples, n_exemplars).
 
         Rows sum to 1; the nearest exemplar has 1 where none responds.
         """
-        return np.asarray(self._shares(fitted_points(self, X), largest=False))
+        return self._by_blocks(
+            fitted_points(self, X),
+            lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True)),
+        )
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None
@@ -157,7 +160,10 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         origin, h = self.exemplars_.mean(axis=0), self.bandwidth_
         return squared_distances((points - origin) / h, (self.exemplars_ - origin) / h)
 
-    def _shares(self, points: FloatArray, *, largest: bool) -> FloatArray | IntArray:
+    def _by_blocks(
+        self, points: FloatArray, reduce: Callable[[FloatArray], npt.NDArray[Any]]
+    ) -> npt.NDArray[Any]:
+        """Reduce the log responses of samples, shape (n, n_exemplars), block by block."""
         parts = []
         for rows in chunks(len(points)):
             squares = self._squares(points[rows])
@@ -166,10 +172,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
             logs[silent] = np.where(
                 squares[silent] == squares[silent].min(axis=1, keepdims=True), 0.0, -np.inf
             )
-            if largest:
-                parts.append(logs.argmax(axis=1))
-            else:
-                parts.append(np.exp(logs - logsumexp(logs, axis=1, keepdims=True)))
+            parts.append(reduce(logs))
         return np.concatenate(parts)
 
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
@@ -186,7 +189,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         self.objective_value_, self.duality_gap_ = solution.value, solution.gap
         self.certificate_, self.history_ = solution.certificate, solution.history
         self.n_iter_ = len(solution.history)
-        self.labels_ = np.asarray(self._shares(points, largest=True))
+        self.labels_ = self._by_blocks(points, lambda logs: logs.argmax(axis=1))
         if solution.failure is not None:
             warnings.warn(solution.failure, ConvergenceWarning, stacklevel=4)
         elif 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):

@@ -222,12 +222,9 @@ class Selection(ExemplarMixture):
         candidates = checked_exemplars(self.candidates, points.shape[1], "candidates")
         candidates = np.unique(points, axis=0) if candidates is None else candidates
         origin = candidates.mean(axis=0)
-        squares = np.concatenate(
-            [
-                squared_distances(everything[rows] - origin, candidates - origin).min(axis=1)
-                for rows in chunks(len(everything))
-            ]
-        )
+        gaps, parts = candidates - origin, chunks(len(everything))
+        nearest = [squared_distances(everything[rows] - origin, gaps).min(axis=1) for rows in parts]
+        squares = np.concatenate(nearest)
         responses = problem.kernel.response(squares / bandwidth**2)
         alone = np.flatnonzero(used & (responses <= 0.0))
         if len(alone) > 0:

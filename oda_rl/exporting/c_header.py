@@ -21,7 +21,7 @@ from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exporting.c_text import as_comment, defined, source, table
-from oda_rl.files.archive import replacing
+from oda_rl.files.archive import write_text
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.quantization.vq import LVQ, VectorQuantizer
@@ -98,8 +98,7 @@ class Diagram:
 def log_weights(weights: FloatArray) -> FloatArray:
     """Return log weights, with a finite value for a weight of 0."""
     with np.errstate(divide="ignore"):
-        logs: FloatArray = np.maximum(np.log(weights), -1e4)
-    return logs
+        return np.asarray(np.maximum(np.log(weights), -1e4))
 
 
 def is_text(labels: npt.NDArray[Any]) -> bool:
@@ -191,9 +190,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     path = Path(out)
     if path.is_dir():
         raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    content = _text(estimator).encode("utf-8")
-    with replacing(path) as file:
-        file.write(content)
+    write_text(path, _text(estimator))
     return path
 
 

@@ -228,16 +228,13 @@ def codebook_classifier(graph: Graph, model: ODAClassifier) -> None:
     put_classes(graph, graph.op("MatMul", shares, member))
 
 
-def codebook_regressor(graph: Graph, model: ODARegressor) -> None:
-    """Output the prediction of the nearest codevector's local model, shape (n, q)."""
-    diagram = Diagram.annealed(model)
-    put_local_models(graph, model, graph.nearest(diagram), diagram.rounded(graph.dtype).centre)
-
-
-def put_local_models(
-    graph: Graph, model: ODARegressor | ODATreeRegressor, cell: Value, centre: FloatArray
-) -> None:
+def regressor(graph: Graph, model: ODARegressor | ODATreeRegressor) -> None:
     """Output the predictions of the cells' local models, written about one centre, shape (n, q)."""
+    if isinstance(model, ODARegressor):
+        diagram = Diagram.annealed(model)
+        cell, centre = graph.nearest(diagram), diagram.rounded(graph.dtype).centre
+    else:
+        cell, centre = leaf_of(graph, model), model._models.centres.mean(axis=0).astype(graph.dtype)
     gaps = centre.astype(np.float64) - model._models.centres
     values = model._models.values + (model._models.slopes * gaps[:, None]).sum(axis=2)
     slopes = graph.rows(graph.table(model._models.slopes), cell)
@@ -458,22 +455,11 @@ class _Depth(NamedTuple):
     heaviest: Any  # 1 for the child that a sample without these features goes to, shape (M, B)
 
 
-def tree_clusterer(graph: Graph, model: BaseODATree) -> None:
-    """Output the number of the leaf."""
-    graph.put(leaf_of(graph, model))
-
-
 def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
     """Output the most probable class in the leaf, and probabilities."""
     place, nodes = _descend(graph, model)
     shares = model._tree.table.shares[nodes][:, model._order()]
     put_classes(graph, graph.rows(graph.table(shares), place))
-
-
-def tree_regressor(graph: Graph, model: ODATreeRegressor) -> None:
-    """Output the prediction of the leaf's local model, shape (n, q)."""
-    centre = model._models.centres.mean(axis=0).astype(graph.dtype)
-    put_local_models(graph, model, leaf_of(graph, model), centre)
 
 
 def leaf_of(graph: Graph, model: BaseODATree) -> Value:
@@ -599,10 +585,12 @@ _CONVERTERS: dict[type, _Converter] = {
     ODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES, _BOTH),
     DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
-    ODARegressor: _Converter(codebook_regressor, ("variable",)),
-    ODATreeClusterer: _Converter(tree_clusterer, _LABEL, _SCORED),
+    ODARegressor: _Converter(regressor, ("variable",)),
+    ODATreeClusterer: _Converter(
+        lambda graph, model: graph.put(leaf_of(graph, model)), _LABEL, _SCORED
+    ),
     ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
-    ODATreeRegressor: _Converter(tree_regressor, ("variable",)),
+    ODATreeRegressor: _Converter(regressor, ("variable",)),
     SGDGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
     StochasticEMGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
     DistributedGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
@@ -657,9 +645,8 @@ def _outputs(scope: Any, model: Any) -> tuple[str, ...]:
     chosen = scope.get_options(model, {})
     if chosen.get("transform"):
         return ("distances",)
-    return (
-        (*converter.outputs, "score_samples") if chosen.get("score_samples") else converter.outputs
-    )
+    density = ("score_samples",) if chosen.get("score_samples") else ()
+    return (*converter.outputs, *density)
 
 
 def _set_shapes(operator: Any) -> None:

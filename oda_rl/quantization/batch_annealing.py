@@ -152,8 +152,8 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         centred = data.points - mean
         variance = float(np.average((centred**2).sum(axis=1), weights=data.weights))
         unit = math.sqrt(variance) or 1.0
-        masses, codevectors = self._anneal(data._replace(points=centred / unit), variance, rng)
-        self.weights_ = masses
+        scaled = data._replace(points=centred / unit)
+        self.weights_, codevectors = self._anneal(scaled, variance, rng)
         self.cluster_centers_ = mean + unit * codevectors
         self._label(points, sample_weight)
         return self

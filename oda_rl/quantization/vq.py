@@ -367,8 +367,7 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
     def predict(self, X: npt.ArrayLike) -> Array:
         """Class of the nearest codevector of each sample, shape (n_samples,)."""
         winners, _ = nearest(fitted_points(self, X), self.codevectors_)
-        labels: Array = self.codevector_labels_[winners]
-        return labels
+        return np.asarray(self.codevector_labels_[winners])
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Negative squared distance of each sample from the nearest codevector of each class.

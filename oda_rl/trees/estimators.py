@@ -156,7 +156,7 @@ class BaseODATree(CellEstimator):
     @property
     def weights_(self) -> FloatArray:  # type: ignore[override]
         """Share of the data in each leaf, shape (K,)."""
-        weights: FloatArray = self._tree.table.weights[self._tree.table.is_leaf]
+        weights = self._tree.table.weights[self._tree.table.is_leaf]
         return np.asarray(weights / weights.sum())
 
     @property
@@ -251,10 +251,19 @@ class BaseODATree(CellEstimator):
 
     def _views(self, points: FloatArray, depth: int) -> list[FloatArray]:
         """Points as the uppermost levels see them, in the divergence's coordinates."""
-        views = []
+        divergence, views = self._tree.plan.divergence, []
         for i, resolution in enumerate(self._resolutions[:depth]):
-            width = self._widths[i] if self._widths else None
-            views.append(_view(points, resolution, i, width, self._tree.plan.divergence))
+            if callable(resolution):
+                view = _transformed(points, resolution, i)
+            else:
+                view = points.take(resolution, axis=1)
+            if self._widths and view.shape[1] != self._widths[i]:
+                raise ValueError(
+                    f"resolutions[{i}] must return {self._widths[i]} features as before, got "
+                    f"{view.shape[1]}"
+                )
+            divergence.check(view)
+            views.append(divergence.embed(view))
         return views
 
     def _nodes(self, points: FloatArray) -> IntArray:
@@ -305,25 +314,6 @@ def _indices(entry: Any, i: int, n_features: int, names: Array | None) -> IntArr
             f"{list(entry)!r:.80}"
         )
     return np.array(indices, dtype=np.int64)
-
-
-def _view(
-    points: FloatArray, resolution: Resolution, i: int, width: int | None, divergence: Divergence
-) -> FloatArray:
-    """Points, shape (n, d), as level ``i`` sees them, in the divergence's coordinates.
-
-    ``width`` is the number of features that the level had before, if it is not new.
-    """
-    if callable(resolution):
-        view = _transformed(points, resolution, i)
-    else:
-        view = points.take(resolution, axis=1)
-    if width is not None and view.shape[1] != width:
-        raise ValueError(
-            f"resolutions[{i}] must return {width} features as before, got {view.shape[1]}"
-        )
-    divergence.check(view)
-    return divergence.embed(view)
 
 
 def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: int) -> FloatArray:

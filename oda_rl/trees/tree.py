@@ -250,10 +250,6 @@ class Statistics:
             fall = self.weight * float(divergence.rowwise(mean[None], self.anchor[None])[0])
         return max(self.divergences - fall, 0.0)
 
-    def empty(self) -> "Statistics":
-        """Return statistics of the same shapes, of no samples."""
-        return Statistics(self.mean, np.zeros_like(self.class_weights))
-
     def add(self, samples: Samples, rows: IntArray, divergence: Divergence) -> None:
         """Add rows of samples in their order: the same bits in blocks of any size."""
         for block in (rows[chunk] for chunk in chunks(len(rows))):
@@ -488,7 +484,8 @@ class Tree:
             return []
         node.cells = cells
         node.children = list(range(len(self.nodes), len(self.nodes) + k))
-        self.nodes += [Node((*node.path, i), node.statistics.empty()) for i in range(k)]
+        mean, none = node.statistics.mean, np.zeros_like(node.statistics.class_weights)
+        self.nodes += [Node((*node.path, i), Statistics(mean, none.copy())) for i in range(k)]
         return _below(node, samples, rows)
 
     def _anneal(self, node: Node, features: FloatArray, weights: FloatArray) -> Cells:
