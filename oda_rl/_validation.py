@@ -172,8 +172,7 @@ def promised_classes(estimator: Any, classes: Any, *, first: bool) -> list[Any]:
             f"classes is {classes!r:.80}: it must be {estimator._promised!r:.80}, as in the first "
             "call of partial_fit"
         )
-    promised: list[Any] = estimator._promised
-    return promised
+    return list(estimator._promised)
 
 
 def checked_targets(

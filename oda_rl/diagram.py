@@ -23,12 +23,6 @@ _ABOVE_ROUNDING = 2.0**-46  # relative: rounding errors of a score are about 2**
 _EQUAL = 2.0**-48  # likewise; integers up to 2**23 and their squares stay distinct
 
 
-def rounding(diagram: FloatArray) -> float:
-    """Return a little more than the rounding errors of scores."""
-    offsets = np.abs(diagram[:, 0]).max()  # independent of the units of points
-    return float(_ABOVE_ROUNDING * (offsets or np.abs(diagram).max()))
-
-
 def ordered(diagram: FloatArray) -> FloatArray:
     """Return a diagram in which the first of several cells with equal scores has the smallest.
 
@@ -39,7 +33,9 @@ def ordered(diagram: FloatArray) -> FloatArray:
     if (diagram == np.rint(diagram)).all():
         return diagram
     rows = diagram.copy()
-    rows[:, 0] += rounding(diagram) * np.arange(len(diagram))
+    offsets = np.abs(diagram[:, 0]).max()  # independent of the units of points
+    rounding = _ABOVE_ROUNDING * (offsets or np.abs(diagram).max())
+    rows[:, 0] += rounding * np.arange(len(diagram))
     return rows
 
 

@@ -186,7 +186,6 @@ class Mahalanobis(SquaredEuclidean):
     SCHEMA: ClassVar[dict[str, Member]] = {"matrix": real("m, m"), "_root": real("m, m")}
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
-        """Raise InvalidFileError unless the root is that of the matrix."""
         right = np.array_equal(Mahalanobis(self.matrix)._root, self._root)
         require(right, f"{where}._root is not that of the matrix")
 
@@ -249,8 +248,7 @@ class IDivergence(Divergence):
         """Σ x log x − x: the linear term changes no divergence."""
         with np.errstate(invalid="ignore"):
             logs = np.log(np.maximum(points, TINY))
-        values: FloatArray = (points * logs - points).sum(axis=1)
-        return np.where((points >= 0.0).all(axis=1), values, np.inf)
+        return np.where((points >= 0.0).all(axis=1), (points * logs - points).sum(axis=1), np.inf)
 
     def gradient(self, points: FloatArray) -> FloatArray:
         return np.log(np.maximum(points, TINY))

@@ -84,10 +84,8 @@ class RiverClusterer(_Streamed, base.Clusterer):
     @property
     def centers(self) -> dict[int, dict[Hashable, float]]:
         """Codevector or mean of each cluster; none before the first sample."""
-        names = ("codevectors_", "means_")
-        rows: Any = next(
-            (getattr(self._learner, n) for n in names if hasattr(self._learner, n)), []
-        )
+        means = getattr(self._learner, "means_", ())
+        rows = getattr(self._learner, "codevectors_", means)
         pairs = ((k, zip(self._features or (), row, strict=True)) for k, row in enumerate(rows))
         return {k: {name: float(value) for name, value in pair} for k, pair in pairs}
 

@@ -494,9 +494,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self._codebook = current.view(None)
 
 
-# Matrix RSLVQ.
-
-
 def cross_entropy(
     parameters: FloatArray,
     places: FloatArray,

@@ -110,9 +110,6 @@ def _answer(asked: _Asked, index: int, points: Any, labels: Any, weights: Any) -
 Blocks = OneBlock | DaskBlocks
 
 
-# Reading.
-
-
 class Chunk(NamedTuple):
     """A few rows of weights above 0."""
 

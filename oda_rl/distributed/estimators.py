@@ -175,10 +175,8 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         return self
 
     def _sums(self, blocks: Blocks, codevectors: FloatArray) -> Answer:
-        question = partial(
-            nearest_sums, divergence=self._annealer.divergence, codevectors=codevectors
-        )
-        return blocks.total(question)
+        divergence = self._annealer.divergence
+        return blocks.total(partial(nearest_sums, divergence=divergence, codevectors=codevectors))
 
     def fit_predict(self, X: npt.ArrayLike, y: Any = None, **fit_params: Any) -> IntArray:
         """Fit, and return the cluster of each row, of a Dask collection lazily."""

@@ -64,9 +64,6 @@ _STARTS, _FIRST_PASSES = 10, 20  # of which the best goes on
 _MAX_PASSES = 100  # on the sample
 
 
-# Expectation: what a block answers.
-
-
 class Statistics(NamedTuple):
     """Sufficient statistics of K components of d features."""
 
@@ -157,9 +154,6 @@ def _add_up(
                         pull = gain * roots[root, a]
                         for b in range(a, root + 1):  # places rise
                             spreads[k, places[a], places[b]] += pull * roots[root, b]
-
-
-# Maximization.
 
 
 class Climbed(NamedTuple):
@@ -290,12 +284,10 @@ class DistributedGaussianMixture(StreamingMixture):
         start = self._best_start(weighted(sample.points / self._units, sample.weights), seed)
         reached = self._climb(blocks, self._units, start, int(self.max_iter))
         dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
-        parts: dict[str, Any] = {
-            name: getattr(reached.mixture, name) for name in ("means", "precisions", "axes")
-        }
-        for name, part in parts.items():
-            parts[name] = part if part is None else part.astype(dtype)
-        self._mixture = reached.mixture._replace(**parts)
+        found = reached.mixture
+        means, precisions = found.means.astype(dtype), found.precisions.astype(dtype)
+        axes = None if found.axes is None else found.axes.astype(dtype)
+        self._mixture = found._replace(means=means, precisions=precisions, axes=axes)
         self.n_iter_ = reached.passes
         self.converged_ = reached.converged
         constant = np.log(self._units) + 0.5 * math.log(2.0 * math.pi)

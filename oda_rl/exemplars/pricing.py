@@ -259,11 +259,8 @@ class Samples:
         return np.full(len(self), 1.0 / len(self)) if self.masses is None else self.masses
 
     def weighed(self, values: FloatArray) -> FloatArray:
-        """Values, shape (N, M) or (N,), times the samples' masses in units of their mean."""
-        if self.masses is None:
-            return values
-        relative = len(self) * self.masses
-        return values * (relative if values.ndim == 1 else relative[:, None])
+        """Values, shape (N, M), times the samples' masses in units of their mean."""
+        return values if self.masses is None else values * (len(self) * self.masses)[:, None]
 
     def responses(self, exemplars: FloatArray) -> FloatArray:
         """K, shape (N, M)."""

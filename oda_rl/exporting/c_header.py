@@ -139,8 +139,6 @@ def narrowest(numbers: Any) -> npt.NDArray[Any]:
 
 @dataclass
 class _Header:
-    """Tables and comments of a header."""
-
     about: list[str]
     tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
     returns: list[str] = field(default_factory=list)

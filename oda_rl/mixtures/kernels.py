@@ -593,9 +593,6 @@ def quantize(points: Array, order: IntArray, mixture: Mixture, rules: Rules, roo
     return n
 
 
-# Expectation maximization.
-
-
 @compiled
 def follow_em(
     points: Array, order: IntArray, batch: int, steps: FloatArray, betas: FloatArray,
@@ -750,9 +747,6 @@ def _rotate_apart(axes: Array, k: int) -> None:
                     axes[k, u, w], axes[m, v, w] = c * left - s * right, s * left + c * right
 
 
-# Plain gradients.
-
-
 @compiled
 def ascend(
     points: Array, order: IntArray, batch: int, mixture: Mixture, rules: Rules, logs: FloatArray,
@@ -813,7 +807,6 @@ def ascend(
 def _ascend_one(
     points: Array, i: int, mixture: Mixture, k: int, step: float, max_precision: float
 ) -> None:
-    """Move component k along its gradients."""
     means, precisions = mixture.means, mixture.precisions
     for j in range(points.shape[1]):
         gap = np.float64(points[i, j]) - means[k, j]

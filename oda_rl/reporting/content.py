@@ -4,6 +4,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from html import escape, unescape
 from importlib.resources import files
@@ -224,12 +225,9 @@ class ReportPlayer(Player):
         """Return ``kind``, ``parameters`` and ``choices`` of known dynamics for a page, or None."""
         if self._origin is not None and self._origin.wrappers:
             return None
-        env = self.make_separate_env()
-        try:
+        with closing(self.make_separate_env()) as env:
             dynamics = known_dynamics(cast(Any, env))
             kind = type(env.unwrapped).__name__
-        finally:
-            env.close()
         if dynamics is None:
             return None
         world: dict[str, Any] = {"kind": kind, "parameters": dynamics.parameters.tolist()}

@@ -458,7 +458,10 @@ class Tree:
             elif collects and self._room(node) == 0:
                 if len(rest) > 0:
                     pending.append((index, samples, rest))
-                samples = _collected(node, samples.view)
+                waiting, node.waiting = np.concatenate(node.waiting), []
+                points, classes = waiting[:, :-2].copy(), waiting[:, -2].astype(np.int64)
+                views = samples.view(points)
+                samples = Samples(points, classes, waiting[:, -1].copy(), views, samples.view)
                 below = self._divide(node, samples, np.arange(len(samples.points)))
             pending += [(child, samples, own) for child, own in below]  # the next to come
 
@@ -535,11 +538,3 @@ def _below(node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntA
     rows, nearest = rows[observed], node.cells.nearest(features[observed])
     parts = ((child, rows[nearest == k]) for k, child in enumerate(node.children))
     return [(child, own) for child, own in parts if len(own) > 0]
-
-
-def _collected(node: Node, view: Callable[[FloatArray], list[FloatArray]]) -> Samples:
-    """Take the samples that a leaf of a stream has collected."""
-    waiting, node.waiting = np.concatenate(node.waiting), []
-    points = np.ascontiguousarray(waiting[:, :-2])
-    classes, weights = waiting[:, -2].astype(np.int64), waiting[:, -1].copy()
-    return Samples(points, classes, weights, view(points), view)
