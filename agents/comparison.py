@@ -36,10 +36,8 @@ from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.runs.parallel import Rows, Run, failures, origins_of, rows_of, run_all
 from oda_rl.runs.results import Origin, peak_megabytes
 
-OWN = {
-    "FittedQAgent": FittedQAgent,
-    "TwoTimescaleAgent": TwoTimescaleAgent,
-    "ModelAgent": ModelAgent,
+OWN: dict[str, type[Agent]] = {
+    one.__name__: one for one in (FittedQAgent, TwoTimescaleAgent, ModelAgent)
 }
 COMPETITORS = (*OWN, *ALGORITHMS)
 SOLVED_SHARE = 0.95
@@ -52,7 +50,11 @@ _GRID = (1, 2, 3, 5, 7)
 _WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
 _CALLS, _BLOCKS = 200, 5
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-_CHILD = "import sys; from oda_rl.agents.comparison import print_run; print_run(sys.argv[1])"
+_CHILD = """
+import json, sys
+from oda_rl.agents.comparison import run
+print("\\n" + json.dumps(run(**json.loads(sys.argv[1]))))
+"""
 
 Pause = Callable[[int, float], None]
 
@@ -245,11 +247,6 @@ def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> R
     return rows
 
 
-def print_run(arguments: str) -> None:
-    """Make one run in this process, and print its rows as JSON."""
-    print(f"\n{json.dumps(run(**json.loads(arguments)))}")
-
-
 def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched: float) -> Rows:
     """Train once in a process started at time ``launched``; return a row for each checkpoint."""
     kind: Any = Own
@@ -272,11 +269,13 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
     with TemporaryDirectory() as folder:
         policy_file, file = competitor.save_policy(Path(folder)), competitor.save(Path(folder))
         sizes = {"policy_bytes": policy_file.stat().st_size, "saved_bytes": file.stat().st_size}
+    observation = envs[0].reset(seed=0)[0]
+    spent = timeit.repeat(lambda: competitor.predict(observation), number=_CALLS, repeat=_BLOCKS)
     about = {
         "parameters": competitor.n_parameters,
         "peak_mb": peak_megabytes(),
         **sizes,
-        "predict_us": _predict_microseconds(competitor, envs[0]),
+        "predict_us": float(1e6 * np.median(spent) / _CALLS),
         "startup": startup,
     }
     looped = [row["seconds"] for row in rows]
@@ -318,13 +317,6 @@ def greedy_returns(
             if terminated or truncated:
                 playing.remove(i)
     return returns
-
-
-def _predict_microseconds(competitor: Any, env: Any) -> float:
-    """Time ``predict`` of one observation: median over blocks of calls."""
-    observation = env.reset(seed=0)[0]
-    seconds = timeit.repeat(lambda: competitor.predict(observation), number=_CALLS, repeat=_BLOCKS)
-    return float(1e6 * np.median(seconds) / _CALLS)
 
 
 def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:

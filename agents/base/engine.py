@@ -194,7 +194,6 @@ class Engine(ABC):
         return int(self._explore.integers(2**63))
 
     def _draw(self) -> None:
-        """Draw random numbers for exploration."""
         self._explore.random(out=self._workspace.uniforms)
         self.state.next_uniform = 0
 

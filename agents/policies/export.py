@@ -211,22 +211,17 @@ def json_document(export: Export) -> str:
         document["how_to_decide"][-1] = _AFFINE
         document["affine_actions"] = export.affine.tolist()
     if cells.clauses is not None:
-        document["clauses"] = _clauses(cells.clauses, len(cells.diagram))
+        says = enumerate(cells.clauses.says, len(cells.diagram))
+        document["clauses"] = [
+            *({"where": rows.tolist(), "forbids": a} for rows, a in cells.clauses.forbids),
+            *({"where": rows.tolist(), "cell": k, "locked": lock} for k, (rows, _, lock) in says),
+        ]
     if export.numbered is not None:
         document["how_to_decide"] = _NUMBERED if box is None else _NUMBERED_CONTINUOUS
         first, actions = export.numbered
         document["table"] = {"first": first, "actions": actions.tolist()}
     document["codevectors"] = export.codevectors.tolist()
     return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
-
-
-def _clauses(clauses: Clauses, n_cells: int) -> list[dict[str, Any]]:
-    forbids = [{"where": rows.tolist(), "forbids": a} for rows, a in clauses.forbids]
-    says = [
-        {"where": rows.tolist(), "cell": n_cells + i, "locked": locked}
-        for i, (rows, _, locked) in enumerate(clauses.says)
-    ]
-    return [*forbids, *says]
 
 
 def _entry(name: str, value: Any) -> str:

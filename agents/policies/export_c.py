@@ -135,7 +135,6 @@ def _unsigned(numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
 
 
 def _table_of_states(export: Export, states: Numbered) -> str:
-    """Return a header with a table of the actions in discrete states."""
     first, n = states.first, len(states.actions)
     discrete = export.box is None
     actions = _unsigned(states.actions) if discrete else states.actions.astype(np.float32)
@@ -146,7 +145,6 @@ def _table_of_states(export: Export, states: Numbered) -> str:
 
 
 def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str:
-    """Return a header of cells of states and actions."""
     if fixed_point:
         raise ValueError(
             "fixed_point is True: it must be False for cells of states and actions, which are in "

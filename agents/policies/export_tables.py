@@ -151,17 +151,15 @@ class Tables(NamedTuple):
         """
         origin = None if self.near else single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
-        scores = _moved(self.scores, offsets)
+        scores, rows = _moved(self.scores, offsets), self.conditions
         arrays = {
             "origin": origin,
             "diagram": scores if self.whole else single(scores),
             "codevectors": single(self.parts),
             "affine": None if self.affine is None else single(_moved(self.affine, offsets)),
-            "conditions": None,
+            "conditions": rows if rows is None else single(_moved(rows, offsets)),
             "advantages": single(self.advantages),
         }
-        if self.conditions is not None:
-            arrays["conditions"] = single(_moved(self.conditions, offsets))
         return {name: array for name, array in arrays.items() if array is not None}
 
     def in_integers(self, reach: FloatArray) -> "IntegerTables":

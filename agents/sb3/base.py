@@ -34,7 +34,6 @@ try:
     from stable_baselines3.common.vec_env import VecEnv
 
     from oda_rl.agents.sb3.environments import (
-        Observations,
         described,
         inner_env,
         item,
@@ -223,7 +222,12 @@ class Algorithm(BaseAlgorithm):
         """Act and learn; return whether an episode has ended, and whether to continue."""
         last_obs = self._last_obs
         assert last_obs is not None
-        actions = self._next_actions(env, last_obs)
+        if env.num_envs == 1:
+            actions = np.array([self.agent.act(item(last_obs, 0))])
+        elif self._next is None or self.agent.n_envs != env.num_envs:
+            actions = self.agent.begin_in_all(last_obs)
+        else:
+            actions = self._next
         self._last_obs = self._next = None  # if the step fails, learning continues with a reset
         new_obs, rewards, dones, infos = env.step(actions)
         assert not isinstance(new_obs, tuple)
@@ -239,43 +243,25 @@ class Algorithm(BaseAlgorithm):
             ends = bool(dones[0] and not truncated[0]), bool(truncated[0])
             self.agent.update(before, actions[0], float(rewards[0]), after, *ends)
         else:
-            self._learn_from_all(rewards, next_obs, new_obs, dones, truncated)
+            interface, every = self.agent.interface, np.ones(len(rewards), dtype=np.bool_)
+            ended = dones.astype(np.bool_)
+            step = VectorStep(
+                matrix(next_obs, interface),
+                matrix(new_obs, interface),
+                rewards.astype(np.float64),
+                ended & ~truncated,
+                truncated,
+                learns=every,
+                acts=every,
+                begins=ended,
+            )
+            self._next = self.agent.advance(step)
         self.num_timesteps += env.num_envs
         self._episode_num += int(dones.sum())
         self._last_obs, self._last_episode_starts = new_obs, dones
         self._update_info_buffer(infos, dones)
         callback.update_locals(locals())
         return bool(dones.any()), callback.on_step()
-
-    def _next_actions(self, env: VecEnv, observations: Observations) -> npt.NDArray[Any]:
-        if env.num_envs == 1:
-            return np.array([self.agent.act(item(observations, 0))])
-        if self._next is None or self.agent.n_envs != env.num_envs:
-            self._next = self.agent.begin_in_all(observations)
-        return self._next
-
-    def _learn_from_all(
-        self,
-        rewards: npt.NDArray[Any],
-        next_obs: Observations,
-        observations: Observations,
-        dones: npt.NDArray[Any],
-        truncated: npt.NDArray[np.bool_],
-    ) -> None:
-        """Learn from a step of several environments, and choose the next actions."""
-        interface = self.agent.interface
-        every, ended = np.ones(len(rewards), dtype=np.bool_), dones.astype(np.bool_)
-        step = VectorStep(
-            matrix(next_obs, interface),
-            matrix(observations, interface),
-            rewards.astype(np.float64),
-            ended & ~truncated,
-            truncated,
-            learns=every,
-            acts=every,
-            begins=ended,
-        )
-        self._next = self.agent.advance(step)
 
     @property
     def gamma(self) -> float:
