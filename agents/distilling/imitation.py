@@ -364,7 +364,11 @@ def imitate(
     Source: S. Ross, G. J. Gordon, J. A. Bagnell (AISTATS 2011).
     """
     end = env.steps + steps
-    teacher = _with_values(env, teacher, _VALUING * steps, rng)
+    if teacher.values is None and env.interface.box is None:
+        env.allow(_VALUING * steps)
+        recorded = env.record(teacher, rng, _RESTLESS)
+        values = evaluated(recorded, teacher.act, env.interface.n_actions, rng)
+        teacher = replace(teacher, values=values)
     share = int(_WATCHING * (end - env.steps) / _ROUNDS)
     seen, taught = _watch(env, [teacher], share, rng)
     n_taught = len(seen)
@@ -374,8 +378,9 @@ def imitate(
         latest = _fits(teacher, _sample(seen, n_taught, rng), coding, rng)
         fits += latest
         if r + 1 < _ROUNDS:
-            players = _players(latest or fits[-1:], teacher, coding) or [teacher]
-            states, _ = _watch(env, players, share, rng)
+            vectors = _vectors(latest or fits[-1:], teacher, coding)
+            players: list[Deciding] = [coding.rule(one) for one in vectors]
+            states, _ = _watch(env, players or [teacher], share, rng)
             seen = np.concatenate([seen, states])
     if not fits:
         fits = _fits(teacher, _sample(seen, n_taught, rng), coding, rng, refuse=False)
@@ -385,7 +390,7 @@ def imitate(
     fits.sort(key=lambda one: mean_cost(one.scores, one.outputs, features, costs, rows))
     rules = [coding.of_rule(one) for one in (teacher.rule, known) if one is not None]
     mastered = [one for one in rules if one is not None]
-    fitted = [_vector(one, teacher, coding) for one in fits]
+    fitted = _vectors(fits, teacher, coding)
     trusted = [*climb_in_world(world, env, coding, mastered + fitted, rng), *mastered]
     vectors = trusted + fitted
     vectors += _random(env, coding, _RANDOM_SHARE * (end - env.steps), rng)
@@ -401,18 +406,6 @@ def imitate(
     top = bool(same and len(taught) > 0 and last.max() >= enough)
     ordered = [vectors[i] for i in raced.order]
     return Imitation(coding, ordered, seen, length, raced, top, enough)
-
-
-def _with_values(
-    env: BudgetedEnv, teacher: Teacher, steps: float, rng: np.random.Generator
-) -> Teacher:
-    """Let a teacher of discrete actions know what these are worth."""
-    if teacher.values is not None or env.interface.box is not None:
-        return teacher
-    env.allow(steps)
-    seen = env.record(teacher, rng, _RESTLESS)
-    values = evaluated(seen, teacher.act, env.interface.n_actions, rng)
-    return replace(teacher, values=values)
 
 
 def _random(
@@ -453,8 +446,8 @@ def _fits(
     fits = [fit(points, one, coding.n_cells, rng) for one in each]
     if not refuse or constant(teacher, states):
         return fits
-    players = _players(fits, teacher, coding)
-    return [one for one, rule in zip(fits, players, strict=True) if not constant(rule, states)]
+    pairs = zip(fits, _vectors(fits, teacher, coding), strict=True)
+    return [one for one, vector in pairs if not constant(coding.rule(vector), states)]
 
 
 def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatArray:
@@ -466,12 +459,8 @@ def _sample(seen: FloatArray, n_taught: int, rng: np.random.Generator) -> FloatA
     return np.asarray(seen[rows])
 
 
-def _players(fits: list[Fitted], teacher: Teacher, coding: Coding) -> list[Deciding]:
-    return [coding.rule(_vector(one, teacher, coding)) for one in fits]
-
-
-def _vector(one: Fitted, teacher: Teacher, coding: Coding) -> FloatArray:
-    return coding.vector(one.scores, teacher.outputs(one.outputs))
+def _vectors(fits: list[Fitted], teacher: Teacher, coding: Coding) -> list[FloatArray]:
+    return [coding.vector(one.scores, teacher.outputs(one.outputs)) for one in fits]
 
 
 def constant(player: Deciding, states: FloatArray) -> bool:

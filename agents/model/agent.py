@@ -278,14 +278,12 @@ class ModelAgent(Simplifiable, Agent):
             If nothing has been learned yet, or the world is a table of discrete states.
         """
         learned, memory = self._engine.planner.learned, self._engine.memory
-        if learned is None and self.distrust is not None:
-            raise ValueError(f"agent.world is None: {self.distrust}")
         if learned is None:
-            raise ValueError(
-                f"agent.world is None: the agent has learned nothing yet after "
-                f"{self.num_timesteps} steps; it begins after {self.config.random_steps} of them, "
-                "when an episode ends"
+            nothing = (
+                f"the agent has learned nothing yet after {self.num_timesteps} steps; it begins "
+                f"after {self.config.random_steps} of them, when an episode ends"
             )
+            raise ValueError(f"agent.world is None: {self.distrust or nothing}")
         return World(learned, self.interface, memory.present, memory.present_first, self.horizon)
 
     @property

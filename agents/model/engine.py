@@ -275,12 +275,9 @@ class ModelEngine(Engine):
     def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
 
-    def _attend(self, events: int) -> None:
-        self._attend_in(self.single, events)
-
-    def _attend_in(self, running: Running, events: int) -> None:
+    def _attend(self, events: int, running: Running | None = None) -> None:
         if events & EPISODE_END:
-            self._end_episode(running)
+            self._end_episode(running or self.single)
         elif events & _PLAN:
             self._plan()
             self._replace_all()
@@ -383,7 +380,7 @@ class ModelEngine(Engine):
             )  # fmt: skip
             if event & EPISODE_END:
                 ended.append((self.state.last_return, float(self.state.last_length)))
-            self._attend_in(running, event)
+            self._attend(event, running)
         actions = np.zeros(self.n_envs, dtype=np.int64)
         for env in step.acts.nonzero()[0].tolist():
             code = self._choose(self._running[env], step.observations[env])

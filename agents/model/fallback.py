@@ -188,7 +188,6 @@ class Fallback:
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
     ) -> Iterator[None]:
-        """Make a rule; yield now and then."""
         master = teacher_of(fitted, budgeted.interface)
         steps = int(budgeted.most * (1.0 - _RACING * (self.rule is not None)))
         confirming = Confirming(master, rng)
@@ -255,10 +254,9 @@ class Fallback:
         parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
         require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
         own, learned, climbed = parts
-        rule, climb, fitted = RulePolicy.from_arrays(own) if own else None, None, None
-        d = interface.n_features
-        if climbed:
-            climb = Climb.from_arrays(climbed, d, interface.n_components)
+        rule, fitted = RulePolicy.from_arrays(own) if own else None, None
+        d, p = interface.n_features, interface.n_components
+        climb = Climb.from_arrays(climbed, d, p) if climbed else None
         if rule is not None:
             n = interface.n_actions
             right = rule.scores.shape[1] == 1 + d and rule.outputs.shape[1:] == (n, 1)

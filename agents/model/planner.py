@@ -30,7 +30,7 @@ from oda_rl.agents.worlds.learning import (
 from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files import schema
-from oda_rl.files.schema import Member, check, require, whole
+from oda_rl.files.schema import check, require, whole
 
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
@@ -48,8 +48,6 @@ _MAX_CELLS = 20
 _MAX_NUMBERS = 700  # of a rule: a search for more is slow
 _N_LATEST = 2000  # states that place a rule's codevectors
 _N_REDUCING = 20_000  # states of which each used cell must have one
-
-_COUNTS: dict[str, Member] = {"searches": whole("1")}
 
 
 def n_cells_for(n_actions: int) -> int:
@@ -165,7 +163,6 @@ class Planner:
         return Candidate(policy.scores, policy.outputs, promised=promised, clauses=policy.clauses)
 
     def _promise(self, where: Imagination, rule: Rule) -> float:
-        """Return the mean imagined return of a rule."""
         return float(where.returns_of(rule, self.draw_starts(_PROMISE_STARTS)).mean())
 
     @property
@@ -203,7 +200,8 @@ class Planner:
         while rule := schema.within(arrays, f"rule{len(known)}_"):
             known.append(Candidate.from_arrays(rule, d, n, boxed))
         parts = "clauses_", "learned_", *(f"rule{k}_" for k in range(len(known)))
-        check({k: arrays[k] for k in arrays if not k.startswith(parts)}, _COUNTS, {})
+        rest = {k: arrays[k] for k in arrays if not k.startswith(parts)}
+        check(rest, {"searches": whole("1")}, {})
         (self.searches,) = arrays["searches"].tolist()
         self.clauses = Clauses.from_arrays(clauses, d, (n, 1 + d * boxed)) if clauses else None
         self.learned = None
@@ -225,7 +223,6 @@ class Planner:
         return starts_between(seen, self.learned.at, n, self.rng)
 
     def _draw_seen(self, n: int) -> FloatArray:
-        """Draw states that were seen, shape (n, d)."""
         seen = self.memory.present.before
         return np.asarray(seen[self.rng.integers(len(seen), size=n)])
 
