@@ -11,21 +11,7 @@ import pytest
 from environments import BARTO, one_by_one
 
 from oda_rl.agents import FittedQAgent, comparison
-from oda_rl.agents.comparison import (
-    COMPETITORS,
-    OWN,
-    Comparison,
-    Own,
-    Plan,
-    Solved,
-    compare,
-    greedy_returns,
-    headline,
-    measure,
-    origin_of_settings,
-    run,
-    solved_at,
-)
+from oda_rl.agents.comparison import COMPETITORS, OWN, Comparison, Plan, Solved, headline, solved_at
 from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
@@ -61,8 +47,8 @@ def by_hand(plan, times, threshold=475.0):
 def measured(algorithm, **setting):
     """Make a run of ours in a process of its own, and of others here, where torch is imported."""
     if algorithm in OWN:
-        return measure(algorithm=algorithm, **setting)
-    return run(algorithm=algorithm, launched=time.time(), **setting)
+        return comparison.measure(algorithm=algorithm, **setting)
+    return comparison.run(algorithm=algorithm, launched=time.time(), **setting)
 
 
 def compare_few(out):
@@ -132,7 +118,9 @@ def test_a_run_is_that_of_the_agent(folder):
     found = read_rows(folder)[0]
     agent = FittedQAgent("CartPole-v1", seed=int(found["seed"])).learn(STEPS)
     envs = [gym.make("CartPole-v1") for _ in range(100)]
-    returns = greedy_returns(lambda seen: agent.predict(seen)[0], envs, int(found["seed"]) + 10**8)
+    returns = comparison.greedy_returns(
+        lambda seen: agent.predict(seen)[0], envs, int(found["seed"]) + 10**8
+    )
     assert float(found["mean"]) == returns.mean()
     assert float(found["least"]) == returns.min()
 
@@ -140,7 +128,7 @@ def test_a_run_is_that_of_the_agent(folder):
 def test_greedy_returns_are_those_of_single_episodes():
     agent = FittedQAgent("CartPole-v1", seed=3).learn(1000)
     envs = [gym.make("CartPole-v1") for _ in range(5)]
-    together = greedy_returns(lambda seen: agent.predict(seen)[0], envs, 40)
+    together = comparison.greedy_returns(lambda seen: agent.predict(seen)[0], envs, 40)
     alone = [agent.evaluate(1, env=envs[0], seed=40 + i)[0] for i in range(5)]
     assert len(set(alone)) > 1
     np.testing.assert_array_equal(together, alone)
@@ -188,9 +176,12 @@ def test_settings():
     assert settings_for("DQN", "Nonsense-v0").parameters == {}
     settings_for("A2C", "CartPole-v1").parameters["n_envs"] = 3
     assert settings_for("A2C", "CartPole-v1").parameters["n_envs"] == 8
-    said = [origin_of_settings("PPO", env) for env in ("CartPole-v1", BARTO, "x:CartPole-v1", "Y")]
+    said = [
+        comparison.origin_of_settings("PPO", env)
+        for env in ("CartPole-v1", BARTO, "x:CartPole-v1", "Y")
+    ]
     assert said == ["rl-zoo's", "rl-zoo's for CartPole-v1", "rl-zoo's", "SB3's defaults"]
-    assert origin_of_settings("FittedQAgent", "Y") == "package defaults"
+    assert comparison.origin_of_settings("FittedQAgent", "Y") == "package defaults"
 
 
 def test_checkpoints():
@@ -269,7 +260,7 @@ def test_runs_that_fail_are_reported(tmp_path):
 
 def test_a_run_says_why_it_failed():
     with pytest.raises(RuntimeError, match="ValueError: env_id is 'Nonsense-v0'"):
-        measure("Nonsense-v0", "FittedQAgent", 0, [100])
+        comparison.measure("Nonsense-v0", "FittedQAgent", 0, [100])
 
 
 @pytest.mark.parametrize(
@@ -298,12 +289,12 @@ def test_bad_input(arguments, message, tmp_path, capsys):
 def test_without_stable_baselines3(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
     with pytest.raises(ImportError, match="pip install 'oda-rl\\[sb3\\]'"):
-        compare(Plan(), tmp_path / "runs.jsonl")
+        comparison.compare(Plan(), tmp_path / "runs.jsonl")
 
 
 def test_policy_files_hold_the_tables(tmp_path):
     for algorithm in OWN:
-        own = Own(algorithm, "CartPole-v1", 0)
+        own = comparison.Own(algorithm, "CartPole-v1", 0)
         own.learn([500 if algorithm == "ModelAgent" else 3000], lambda *_: None)
         assert own.save_policy(tmp_path).stat().st_size == 8 * own.n_parameters
         assert own.n_parameters >= own.agent.q_values.size
@@ -311,7 +302,7 @@ def test_policy_files_hold_the_tables(tmp_path):
 
 
 def test_the_model_agent_trains_step_by_step_with_compiled_dynamics_too():
-    rows = run("CartPole-v1", "ModelAgent", 3, [100, 250], time.time())
+    rows = comparison.run("CartPole-v1", "ModelAgent", 3, [100, 250], time.time())
     assert [one["steps"] for one in rows] == [100, 250]
     assert all(one["loop_seconds"] == one["seconds"] for one in rows)
     assert rows[-1]["mean"] > 400.0

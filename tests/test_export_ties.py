@@ -5,20 +5,11 @@ import re
 import gymnasium as gym
 import numpy as np
 import pytest
+import test_export
 from environments import quick_rule
 from gymnasium import spaces
 from oracles import decide
-from test_export import (
-    DECISIONS,
-    compiled,
-    components_in_c,
-    decisions,
-    document_of,
-    linked,
-    predictions,
-    run_in_c,
-    run_in_onnx,
-)
+from test_export import DECISIONS, decisions, document_of, linked, predictions, run_in_c
 
 from oda_rl.agents import (
     CodevectorAgent,
@@ -70,7 +61,7 @@ def in_all_languages(agent, folder, observations, fixed_point=True):
     return {
         **({"fixed point": in_integers} if fixed_point else {}),
         "C": run_in_c(agent, folder, observations),
-        "ONNX": run_in_onnx(agent, folder, observations),
+        "ONNX": test_export.run_in_onnx(agent, folder, observations),
         "JSON": [decide(document, observation) for observation in observations],
     }
 
@@ -137,7 +128,7 @@ def test_numbers_that_do_not_begin_at_0(kind, tmp_path):
     for actions in in_all_languages(agent, tmp_path, states[:, None].astype(np.float32)).values():
         np.testing.assert_array_equal(actions, expected)
     beyond = np.array([[-np.inf], [np.nan], [0.0], [2.0], [3.4], [9.4], [12.0], [3e38]])
-    found = decisions(compiled(agent, tmp_path, DECISIONS), beyond)
+    found = decisions(test_export.compiled(agent, tmp_path, DECISIONS), beyond)
     np.testing.assert_array_equal(found, expected[[0, 0, 0, 0, 0, 6, 6, 6]])
 
 
@@ -147,8 +138,10 @@ def test_continuous_actions_of_numbered_states(tmp_path):
     states = np.arange(3, 10)
     expected, column = predictions(agent, states), states[:, None].astype(np.float32)
     document = document_of(agent, tmp_path)
-    np.testing.assert_allclose(components_in_c(agent, tmp_path, column), expected, rtol=1e-6)
-    onnx = run_in_onnx(agent, tmp_path, column, np.float32)
+    np.testing.assert_allclose(
+        test_export.components_in_c(agent, tmp_path, column), expected, rtol=1e-6
+    )
+    onnx = test_export.run_in_onnx(agent, tmp_path, column, np.float32)
     np.testing.assert_allclose(onnx, expected, rtol=1e-6)
     np.testing.assert_allclose([decide(document, one) for one in column], expected, rtol=1e-6)
     with pytest.raises(ValueError, match="fixed_point is True: it must be False for continuous"):

@@ -10,18 +10,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import get_tags
 
-from oda_rl import (
-    SOM,
-    ODAClassifier,
-    ODAClusterer,
-    ODARegressor,
-    ODATreeClassifier,
-    ODATreeClusterer,
-    ODATreeRegressor,
-    SGDGaussianMixture,
-    StochasticEMGaussianMixture,
-    StochasticVQ,
-)
+import oda_rl
 from oda_rl.annealing.kernels import learn
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import BregmanDivergence, Mahalanobis, SquaredEuclidean
@@ -30,7 +19,7 @@ from oda_rl.mixtures.kernels import Progress, Room
 from oda_rl.quantization.kernels import Grid, learn_map, lloyd
 
 COVARIANCES = ["diag", "full", "tied_spherical"]
-MIXTURES = [SGDGaussianMixture, StochasticEMGaussianMixture]
+MIXTURES = [oda_rl.SGDGaussianMixture, oda_rl.StochasticEMGaussianMixture]
 CENTRES = np.random.default_rng(40).normal(scale=4.0, size=(6, 5))
 TURN = np.random.default_rng(41).normal(size=(5, 5)) / np.sqrt(5.0)
 METRIC = Mahalanobis(np.linalg.inv(TURN.T @ TURN))
@@ -173,11 +162,11 @@ def test_gradients_are_those_of_what_is_observed():
 @pytest.mark.parametrize(
     ("model", "covariance_type"),
     [
-        (SGDGaussianMixture(6, batch_size=4), "diag"),
-        (SGDGaussianMixture(6), "full"),
-        (StochasticEMGaussianMixture(6), "full"),
-        (StochasticEMGaussianMixture(6), "tied_spherical"),
-        (SGDGaussianMixture(6, forgetting=0.02), "diag"),
+        (oda_rl.SGDGaussianMixture(6, batch_size=4), "diag"),
+        (oda_rl.SGDGaussianMixture(6), "full"),
+        (oda_rl.StochasticEMGaussianMixture(6), "full"),
+        (oda_rl.StochasticEMGaussianMixture(6), "tied_spherical"),
+        (oda_rl.SGDGaussianMixture(6, forgetting=0.02), "diag"),
     ],
     ids=["sgd in batches", "sgd", "em", "em, spherical", "forgetting"],
 )
@@ -196,7 +185,7 @@ def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covari
 def test_the_lower_bound_is_the_mean_log_likelihood_of_what_is_observed():
     points = with_holes(blobs(1000, 19)[0] * 100.0, 0.3, 20)
     for changed in ({}, {"update": "sgd", "max_iter": 30, "learning_rate": 0.01}):
-        model = SGDGaussianMixture(6, random_state=0, **changed).fit(points)
+        model = oda_rl.SGDGaussianMixture(6, random_state=0, **changed).fit(points)
         assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.2)
 
 
@@ -207,7 +196,7 @@ def test_a_stream_with_holes_is_the_same_in_blocks(covariance_type, batch_size):
     points = blobs(2500, 21)[0]
     points[::2] = with_holes(points[::2], 0.3, 22)  # some are whole, some are not
     points[0] = CENTRES[0]
-    once = SGDGaussianMixture(3, covariance_type=covariance_type, batch_size=batch_size)
+    once = oda_rl.SGDGaussianMixture(3, covariance_type=covariance_type, batch_size=batch_size)
     once.set_params(random_state=0)
     parts = clone(once)
     once.partial_fit(points)
@@ -272,7 +261,7 @@ def test_a_map_is_pulled_in_what_is_observed():
 
 @pytest.mark.parametrize(
     "model",
-    [ODAClusterer(6), ODAClusterer(6, refine=False), SOM((2, 3))],
+    [oda_rl.ODAClusterer(6), oda_rl.ODAClusterer(6, refine=False), oda_rl.SOM((2, 3))],
     ids=["annealing", "not refined", "map"],
 )
 def test_codevectors_lose_little_by_holes_and_much_by_means_in_them(model):
@@ -299,7 +288,9 @@ def test_classes_are_told_apart_in_spite_of_holes(fine_tuning):
     holed = with_holes(points, 0.3, 37)
     scores = []
     for one in (points, holed, imputed(holed)):
-        model = ODAClassifier(12, fine_tuning=fine_tuning, random_state=0).fit(one, labels % 2)
+        model = oda_rl.ODAClassifier(12, fine_tuning=fine_tuning, random_state=0).fit(
+            one, labels % 2
+        )
         scores.append(model.score(fresh, wanted % 2))
     assert scores[1] > scores[0] - 0.02
     assert scores[1] >= scores[2]
@@ -316,7 +307,7 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     whole, holes, filled = (
         np.mean(
             [
-                ODARegressor(12, random_state=state).fit(one, targets).score(fresh, truth)
+                oda_rl.ODARegressor(12, random_state=state).fit(one, targets).score(fresh, truth)
                 for state in range(4)
             ]
         )
@@ -326,7 +317,7 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     assert whole - holes < 0.5 * (whole - filled)  # cells lose less than half as much
 
 
-@pytest.mark.parametrize("kind", [ODAClusterer, ODAClassifier, ODARegressor])
+@pytest.mark.parametrize("kind", [oda_rl.ODAClusterer, oda_rl.ODAClassifier, oda_rl.ODARegressor])
 def test_annealing_a_stream_with_holes_is_the_same_in_blocks(kind, tmp_path):
     points, labels = blobs(700, 44)
     points[50:] = with_holes(points[50:], 0.3, 45)
@@ -343,7 +334,7 @@ def test_annealing_a_stream_with_holes_is_the_same_in_blocks(kind, tmp_path):
 
 
 def test_temperatures_of_associations_are_those_of_what_is_observed():
-    model = ODAClusterer(3, refine=False, random_state=0).fit(blobs(300, 46)[0])
+    model = oda_rl.ODAClusterer(3, refine=False, random_state=0).fit(blobs(300, 46)[0])
     x = np.array([[1.0, np.nan, 2.0, np.nan, np.nan]])
     squares = ((x - model.codevectors_)[:, [0, 2]] ** 2).sum(axis=1)
     np.testing.assert_allclose(model.transform(x)[0] ** 2, squares * 5 / 2)
@@ -360,19 +351,19 @@ def named(model):
 
 
 LEARNERS = [
-    SGDGaussianMixture(3, batch_size=5),
-    SGDGaussianMixture(3, covariance_type="full"),
-    StochasticEMGaussianMixture(3, batch_size=5),
-    StochasticEMGaussianMixture(3, init="random", covariance_type="full"),
-    SOM((2, 3)),
-    SOM((2, 3), init="random"),
-    ODAClusterer(3),
-    ODAClassifier(4),
-    ODARegressor(4),
+    oda_rl.SGDGaussianMixture(3, batch_size=5),
+    oda_rl.SGDGaussianMixture(3, covariance_type="full"),
+    oda_rl.StochasticEMGaussianMixture(3, batch_size=5),
+    oda_rl.StochasticEMGaussianMixture(3, init="random", covariance_type="full"),
+    oda_rl.SOM((2, 3)),
+    oda_rl.SOM((2, 3), init="random"),
+    oda_rl.ODAClusterer(3),
+    oda_rl.ODAClassifier(4),
+    oda_rl.ODARegressor(4),
     # Repetition raises the effective number of samples, by which nodes are divided.
-    ODATreeClusterer(3, max_depth=2, min_samples_split=0),
-    ODATreeClassifier(3, max_depth=2, min_samples_split=0),
-    ODATreeRegressor(3, max_depth=2, min_samples_split=0),
+    oda_rl.ODATreeClusterer(3, max_depth=2, min_samples_split=0),
+    oda_rl.ODATreeClassifier(3, max_depth=2, min_samples_split=0),
+    oda_rl.ODATreeRegressor(3, max_depth=2, min_samples_split=0),
 ]
 
 
@@ -434,20 +425,22 @@ def test_features_without_a_value_are_named():
     frame = pandas.DataFrame(blobs(50, 55)[0], columns=["a", "b", "c", "d", "e"])
     frame["d"] = np.nan
     with pytest.raises(ValueError, match=r"X has no value of feature d"):
-        ODAClusterer(2).fit(frame)
+        oda_rl.ODAClusterer(2).fit(frame)
     frame.loc[4, "d"] = 1.0
     with pytest.raises(ValueError, match="feature d"):  # what weighs nothing says nothing
-        ODAClusterer(2).fit(frame, sample_weight=np.arange(50) != 4)
-    ODAClusterer(2, random_state=0).fit(frame)
+        oda_rl.ODAClusterer(2).fit(frame, sample_weight=np.arange(50) != 4)
+    oda_rl.ODAClusterer(2, random_state=0).fit(frame)
 
 
 @pytest.mark.parametrize(
     "model",
     [
-        ODAClusterer(2, divergence="i_divergence"),
-        ODAClusterer(2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)),
-        ODATreeClusterer(divergence=METRIC),
-        StochasticVQ(2),
+        oda_rl.ODAClusterer(2, divergence="i_divergence"),
+        oda_rl.ODAClusterer(
+            2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)
+        ),
+        oda_rl.ODATreeClusterer(divergence=METRIC),
+        oda_rl.StochasticVQ(2),
     ],
     ids=["i-divergence", "own", "tree", "vq"],
 )
@@ -462,10 +455,10 @@ def test_a_metric_that_mixes_features_takes_no_holes():
     points, labels = blobs(60, 56)
     holed = with_holes(points, 0.2, 57)
     for model in (
-        ODAClusterer(2, divergence=METRIC),
-        ODARegressor(2, divergence=METRIC),
-        ODAClassifier(4, divergence=METRIC),
-        ODAClassifier(4, fine_tuning="mrslvq"),
+        oda_rl.ODAClusterer(2, divergence=METRIC),
+        oda_rl.ODARegressor(2, divergence=METRIC),
+        oda_rl.ODAClassifier(4, divergence=METRIC),
+        oda_rl.ODAClassifier(4, fine_tuning="mrslvq"),
     ):
         message = "Input X contains NaN"
         assert not get_tags(model).input_tags.allow_nan
@@ -479,9 +472,9 @@ def test_a_metric_that_mixes_features_takes_no_holes():
 def test_targets_and_histograms_have_no_holes():
     points, labels = blobs(60, 58)
     with pytest.raises(ValueError, match="NaN"):
-        ODARegressor(2).fit(points, np.where(labels == 1, np.nan, 0.0))
-    model = ODAClusterer(2, random_state=0).fit(with_holes(points, 0.2, 59))
+        oda_rl.ODARegressor(2).fit(points, np.where(labels == 1, np.nan, 0.0))
+    model = oda_rl.ODAClusterer(2, random_state=0).fit(with_holes(points, 0.2, 59))
     assert np.isfinite(model.score_samples(points)).any()
-    for one in (model, ODATreeClusterer(random_state=0).fit(points)):
+    for one in (model, oda_rl.ODATreeClusterer(random_state=0).fit(points)):
         with pytest.raises(ValueError, match="X has missing values"):
             one.score_samples(with_holes(points, 0.2, 60))

@@ -7,24 +7,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from oda_rl.agents.model import tables
 from oda_rl.agents.model.agent import ModelAgent
 from oda_rl.agents.model.engine import seen_again
 from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
-from oda_rl.agents.model.tables import (
-    MAX_VISITS,
-    NO,
-    TablePlanner,
-    View,
-    count,
-    empty,
-    greedy,
-    grown,
-    play,
-    predicts,
-    spread,
-    sweep,
-)
 from oda_rl.agents.policies.cells import TablePolicy
 from oda_rl.agents.worlds.learning import CodedSteps
 from oda_rl.envs.sparse import DeepSea, DoorKey, TwoRooms
@@ -34,23 +21,23 @@ from oda_rl.files.schema import InvalidFileError
 def random_world(seed: int, n: int = 7, n_actions: int = 3, steps: int = 400) -> Any:
     """Counts of a random world, and the same as dense arrays."""
     rng = np.random.default_rng(seed)
-    edges = empty(n, n_actions, 4)
+    edges = tables.empty(n, n_actions, 4)
     moves, rewards = np.zeros((n, n_actions, n)), np.zeros((n, n_actions))
     for _ in range(steps):
         s, a, after = rng.integers(n - 1), rng.integers(n_actions), rng.integers(-1, n)
         reward = float(rng.normal())
         if int(edges.size[0]) == len(edges.weights):
-            edges = grown(edges, 0, 2 * len(edges.weights))
-        count(edges, s, a, reward, after)
+            edges = tables.grown(edges, 0, 2 * len(edges.weights))
+        tables.count(edges, s, a, reward, after)
         rewards[s, a] += reward
-        if after != NO:
+        if after != tables.NO:
             moves[s, a, after] += 1.0
     visits = np.maximum(edges.counts, 1.0)
     return edges, moves / visits[..., None], rewards / visits
 
 
-def certain(gamma: float, unknown: float = 0.0) -> View:
-    return View(np.r_[1.0, np.zeros(MAX_VISITS)], unknown, 0.0, gamma)
+def certain(gamma: float, unknown: float = 0.0) -> tables.View:
+    return tables.View(np.r_[1.0, np.zeros(tables.MAX_VISITS)], unknown, 0.0, gamma)
 
 
 def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
@@ -87,7 +74,7 @@ def test_sweeps_find_the_values_that_plain_iteration_finds(seed: int) -> None:
     edges, moves, rewards = random_world(seed)
     unknown = -2.0
     values = np.zeros(7)
-    sweeps = sweep(edges, certain(0.9, unknown), values, 7, False, 1e-12, 10_000)
+    sweeps = tables.sweep(edges, certain(0.9, unknown), values, 7, False, 1e-12, 10_000)
     slow = np.zeros(7)
     for _ in range(2_000):
         q = np.where(edges.counts > 0, rewards + 0.9 * moves @ slow, -np.inf)
@@ -98,29 +85,29 @@ def test_sweeps_find_the_values_that_plain_iteration_finds(seed: int) -> None:
 
 @pytest.mark.parametrize("most", [3, 1_000])
 def test_changes_are_passed_on_to_all_states_or_to_as_many_as_are_allowed(most: int) -> None:
-    edges = empty(20, 1, 20)
+    edges = tables.empty(20, 1, 20)
     values = np.zeros(20)
     for s in range(19):
-        count(edges, s, 0, 0.0, s + 1)
+        tables.count(edges, s, 0, 0.0, s + 1)
     view = certain(0.9)
-    sweep(edges, view, values, 20, True, 1e-12, 100)
+    tables.sweep(edges, view, values, 20, True, 1e-12, 100)
     assert not values.any()
-    count(edges, 19, 0, 1.0, NO)
-    spread(edges, view, values, 19, 1e-12, most)
+    tables.count(edges, 19, 0, 1.0, tables.NO)
+    tables.spread(edges, view, values, 19, 1e-12, most)
     wanted = 0.9 ** np.arange(19, -1, -1)
     wanted[: max(20 - most, 0)] = 0.0
     np.testing.assert_allclose(values, wanted)
 
 
 def test_standard_errors_and_doubt_enter_values() -> None:
-    edges = empty(1, 1, 2)
+    edges = tables.empty(1, 1, 2)
     for reward in (0.0, 2.0, 0.0, 2.0):
-        count(edges, 0, 0, reward, NO)
+        tables.count(edges, 0, 0, reward, tables.NO)
     values = np.zeros(1)
-    doubt = np.full(MAX_VISITS + 1, 0.25)
-    sweep(edges, View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
+    doubt = np.full(tables.MAX_VISITS + 1, 0.25)
+    tables.sweep(edges, tables.View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
     np.testing.assert_allclose(values, 0.75 * (1.0 + 2.0 * 1.0 / 2.0) + 0.25 * 10.0)
-    sweep(edges, View(doubt, 10.0, 100.0, 0.9), values, 1, True, 1e-12, 10)
+    tables.sweep(edges, tables.View(doubt, 10.0, 100.0, 0.9), values, 1, True, 1e-12, 10)
     np.testing.assert_allclose(values, 10.0)  # nothing is better than the unknown
 
 
@@ -133,7 +120,7 @@ def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
     for t in range(steps):
         slow = rewards[rows, actions] + moves[rows, actions] @ slow
         slow[6] = -3.0 * (t + 1)  # nobody has acted there
-    np.testing.assert_allclose(play(edges, actions, -3.0, steps), slow, atol=1e-9)
+    np.testing.assert_allclose(tables.play(edges, actions, -3.0, steps), slow, atol=1e-9)
 
 
 def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) -> Memory:
@@ -145,7 +132,7 @@ def seen(rows: list[tuple[float, int, float, float, bool]], n_actions: int = 2) 
 
 def test_optimism_makes_untried_actions_attractive() -> None:
     memory = seen([(0, 0, 1.0, 1, False), (1, 0, 1.0, 0, False)] * 3)
-    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
+    planner = tables.TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     assert planner.plan([]).decide(np.zeros(1))[0] == 1
     memory.append(0, [0.0, 1.0], 0.0, 0, False, False)
     assert planner.decide(np.zeros(1))[0] == 0  # towards what is untried in the other
@@ -154,13 +141,13 @@ def test_optimism_makes_untried_actions_attractive() -> None:
 
 def test_what_is_delivered_does_only_what_was_tried() -> None:
     memory = seen([(0, 0, -1.0, 1, False), (1, 1, -1.0, 0, False)] * 3)
-    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
+    planner = tables.TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     np.testing.assert_array_equal(planner.policy(None).act(np.array([[0.0], [1.0]])), [0, 1])
 
 
 def test_unseen_states_fall_to_the_nearest() -> None:
-    policy = greedy(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    policy = tables.greedy(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_array_equal(policy.act(np.array([[1.0, 1.0], [2.0, 4.0]])), [0, 1])
 
 
@@ -237,7 +224,7 @@ def in_a_store(rng: np.random.Generator, at: Any, action: int) -> Any:
     ("step", "counted"), [(on_a_ring, True), (in_a_queue, True), (in_a_store, False)]
 )
 def test_numbers_that_are_quantities_are_no_table(step: Any, counted: bool) -> None:
-    assert predicts(log_of(step), np.arange(1000) == 0, np.random.default_rng(0)) == counted
+    assert tables.predicts(log_of(step), np.arange(1000) == 0, np.random.default_rng(0)) == counted
 
 
 def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
@@ -250,14 +237,14 @@ def test_places_that_recur_in_their_own_episode_alone_are_no_table() -> None:
         offsets = np.zeros((1000, 2))
         offsets[:, 0] = rng.random(40)[np.cumsum(first) - 1]
         moved = log._replace(before=log.before + offsets, after=log.after + offsets)
-        assert predicts(log, first, rng)
-        assert not predicts(moved, first, rng)
-        assert predicts(moved, first, rng, counted=True) == too_few_to_leave_a_table
+        assert tables.predicts(log, first, rng)
+        assert not tables.predicts(moved, first, rng)
+        assert tables.predicts(moved, first, rng, counted=True) == too_few_to_leave_a_table
 
 
 def test_a_table_stays_where_none_is_better_and_real_returns_are_noted() -> None:
     memory = seen([(0, 0, 0.0, 1, True), (0, 0, 1.0, 1, True)] * 4 + [(0, 1, 0.0, 1, True)])
-    planner = TablePlanner(memory, 2, Outcomes(10), ModelConfig())
+    planner = tables.TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     first = planner.best()
     planner.note(first, np.zeros(1), (1.0, 1, True))
@@ -284,7 +271,7 @@ def test_random_outcomes_need_many_visits(
     visits: int, random: bool, pays: bool, reliable: bool
 ) -> None:
     rows = [(0, k % 2, pays * float(k), k // 2 % 2 * random, False) for k in range(2 * visits)]
-    planner = TablePlanner(seen(rows), 2, Outcomes(10), ModelConfig())
+    planner = tables.TablePlanner(seen(rows), 2, Outcomes(10), ModelConfig())
     planner.plan([])
     assert planner.is_reliable == reliable
 
@@ -292,7 +279,7 @@ def test_random_outcomes_need_many_visits(
 @pytest.mark.parametrize("planned", [False, True])
 def test_a_planner_goes_through_arrays(planned: bool) -> None:
     memory = seen([(0, 0, 0.0, 1, False), (1, 1, 1.0, 1, True)] * 4)
-    one, other = (TablePlanner(memory, 2, Outcomes(10), ModelConfig()) for _ in range(2))
+    one, other = (tables.TablePlanner(memory, 2, Outcomes(10), ModelConfig()) for _ in range(2))
     if planned:
         one.plan([])
         one.note(one.best(), np.zeros(1), (1.0, 2, True))

@@ -42,15 +42,9 @@ class Paid(gym.Wrapper):
         self.unit, self.steps = unit, 0
 
     def step(self, action):
-        observation, _, terminated, truncated, info = self.env.step(action)
+        observation, _, *rest = self.env.step(action)
         self.steps += 1
-        return (
-            observation,
-            self.unit * (0.7 + 0.3 * np.sin(self.steps)),
-            terminated,
-            truncated,
-            info,
-        )
+        return observation, self.unit * (0.7 + 0.3 * np.sin(self.steps)), *rest
 
 
 def place(kind, unit):

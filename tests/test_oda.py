@@ -516,10 +516,9 @@ def test_values_of_an_early_level_are_those_of_its_cells():
 # Streams.
 
 
-def stream(model, points, labels, width, classes=True):
+def stream(model, points, labels, width):
     for begin in range(0, len(points), width):
-        block = points[begin : begin + width], labels[begin : begin + width]
-        model.partial_fit(*block)
+        model.partial_fit(points[begin : begin + width], labels[begin : begin + width])
     return model
 
 
@@ -587,8 +586,7 @@ def test_forgetting_follows_a_cluster_that_moves():
         for t in range(200):
             moved = places + np.array([[0.0, 0.0], [0.0, 0.05 * t]])
             model.partial_fit(moved[rng.integers(2, size=50)] + rng.normal(0, 0.3, (50, 2)))
-        nearest = np.abs(model.cluster_centers_ - moved[1]).sum(axis=1).min()
-        errors[forgetting] = nearest
+        errors[forgetting] = np.abs(model.cluster_centers_ - moved[1]).sum(axis=1).min()
     # The lag of an average over 1/forgetting own samples: 20 of 25 a block, so under one block.
     assert errors[0.05] < 0.5
     assert errors[0.0] > 2.0

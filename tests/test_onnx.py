@@ -14,28 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 import oda_rl
 import oda_rl.onnx
-from oda_rl import (
-    INFEX,
-    LVQ,
-    SOM,
-    BatchDeterministicAnnealing,
-    ConvexClustering,
-    DensityClassifier,
-    DensityOutlierDetector,
-    DistributedGaussianMixture,
-    DistributedODAClassifier,
-    DistributedODAClusterer,
-    KernelVectorQuantization,
-    ODAClassifier,
-    ODAClusterer,
-    ODARegressor,
-    ODATreeClassifier,
-    ODATreeClusterer,
-    ODATreeRegressor,
-    SGDGaussianMixture,
-    StochasticEMGaussianMixture,
-    StochasticVQ,
-)
 from oda_rl.divergences import BregmanDivergence, Mahalanobis
 from oda_rl.exporting.c_header import whole_numbers
 from oda_rl.exporting.onnx import _CONVERTERS
@@ -48,62 +26,73 @@ DIGITS = load_digits().data[:300]
 CUBES = BregmanDivergence(lambda x: (x**3).sum(axis=1), lambda x: 3.0 * x**2)
 
 CASES = {
-    "annealing": (BatchDeterministicAnnealing(5, random_state=0), IRIS, None),
-    "map": (SOM((3, 3), random_state=0), IRIS, None),
-    "quantizer": (StochasticVQ(6, random_state=0), DIGITS, None),
-    "LVQ": (LVQ(3, random_state=0), IRIS, NAMES),
-    "clusters": (ODAClusterer(6, random_state=0), IRIS, None),
-    "clusters, by sums": (DistributedODAClusterer(6, random_state=0), IRIS, None),
-    "clusters, I": (ODAClusterer(6, divergence="i_divergence", random_state=0), IRIS, None),
+    "annealing": (oda_rl.BatchDeterministicAnnealing(5, random_state=0), IRIS, None),
+    "map": (oda_rl.SOM((3, 3), random_state=0), IRIS, None),
+    "quantizer": (oda_rl.StochasticVQ(6, random_state=0), DIGITS, None),
+    "LVQ": (oda_rl.LVQ(3, random_state=0), IRIS, NAMES),
+    "clusters": (oda_rl.ODAClusterer(6, random_state=0), IRIS, None),
+    "clusters, by sums": (oda_rl.DistributedODAClusterer(6, random_state=0), IRIS, None),
+    "clusters, I": (oda_rl.ODAClusterer(6, divergence="i_divergence", random_state=0), IRIS, None),
     "clusters, Itakura and Saito": (
-        ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
-    "classes": (ODAClassifier(12, random_state=0), MOONS, SIDES),
-    "classes, by sums": (DistributedODAClassifier(9, random_state=0), IRIS, NAMES),
-    "classes, numbers": (ODAClassifier(9, prediction="nearest", random_state=0), IRIS, NUMBERS),
-    "classes, objects": (ODAClassifier(9, random_state=0), IRIS, NAMES.astype(object)),
-    "classes, truths": (ODAClassifier(9, random_state=0), MOONS, SIDES > 0),
+        oda_rl.ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
+    "classes": (oda_rl.ODAClassifier(12, random_state=0), MOONS, SIDES),
+    "classes, by sums": (oda_rl.DistributedODAClassifier(9, random_state=0), IRIS, NAMES),
+    "classes, numbers": (
+        oda_rl.ODAClassifier(9, prediction="nearest", random_state=0), IRIS, NUMBERS),
+    "classes, objects": (oda_rl.ODAClassifier(9, random_state=0), IRIS, NAMES.astype(object)),
+    "classes, truths": (oda_rl.ODAClassifier(9, random_state=0), MOONS, SIDES > 0),
     "classes, Mahalanobis": (
-        ODAClassifier(9, divergence=Mahalanobis(np.linalg.inv(np.cov(IRIS.T))), random_state=0),
+        oda_rl.ODAClassifier(
+            9, divergence=Mahalanobis(np.linalg.inv(np.cov(IRIS.T))), random_state=0),
         IRIS, NAMES),
-    "classes, metric": (ODAClassifier(9, fine_tuning="mrslvq", random_state=0), IRIS, NAMES),
+    "classes, metric": (oda_rl.ODAClassifier(9, fine_tuning="mrslvq", random_state=0), IRIS, NAMES),
     "classes, cubes": (
-        ODAClassifier(4, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
-    "regression": (ODARegressor(8, random_state=0), IRIS[:, 1:], IRIS[:, 0]),
-    "regression, constants": (ODARegressor(8, local_model="constant"), IRIS[:, 1:], IRIS[:, 0]),
-    "tree": (ODATreeClusterer(random_state=0), IRIS, None),
-    "tree, a root": (ODATreeClusterer(min_samples_split=1000), IRIS, None),
-    "tree, classes": (ODATreeClassifier(random_state=0), IRIS, NAMES),
-    "tree, regression": (ODATreeRegressor(random_state=0), IRIS[:, 1:], IRIS[:, 0]),
+        oda_rl.ODAClassifier(4, divergence=CUBES, fine_tuning=None, random_state=0), IRIS, NAMES),
+    "regression": (oda_rl.ODARegressor(8, random_state=0), IRIS[:, 1:], IRIS[:, 0]),
+    "regression, constants": (
+        oda_rl.ODARegressor(8, local_model="constant"), IRIS[:, 1:], IRIS[:, 0]),
+    "tree": (oda_rl.ODATreeClusterer(random_state=0), IRIS, None),
+    "tree, a root": (oda_rl.ODATreeClusterer(min_samples_split=1000), IRIS, None),
+    "tree, classes": (oda_rl.ODATreeClassifier(random_state=0), IRIS, NAMES),
+    "tree, regression": (oda_rl.ODATreeRegressor(random_state=0), IRIS[:, 1:], IRIS[:, 0]),
     "tree, levels": (
-        ODATreeClassifier(resolutions=[[2], [3, 0], range(4)], random_state=0), IRIS, NUMBERS),
+        oda_rl.ODATreeClassifier(resolutions=[[2], [3, 0], range(4)], random_state=0),
+        IRIS, NUMBERS),
     "tree, Itakura and Saito": (
-        ODATreeClusterer(divergence="itakura_saito", random_state=0), IRIS, None),
-    "mixture": (SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS, None),
+        oda_rl.ODATreeClusterer(divergence="itakura_saito", random_state=0), IRIS, None),
+    "mixture": (oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS, None),
     "mixture, full": (
-        SGDGaussianMixture(4, covariance_type="full", tol=1e-2, random_state=0), MOONS, None),
+        oda_rl.SGDGaussianMixture(4, covariance_type="full", tol=1e-2, random_state=0),
+        MOONS, None),
     "mixture, spherical": (
-        SGDGaussianMixture(4, covariance_type="tied_spherical", tol=1e-2, random_state=0),
+        oda_rl.SGDGaussianMixture(4, covariance_type="tied_spherical", tol=1e-2, random_state=0),
         MOONS, None),
     "mixture, single": (
-        SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS.astype(np.float32), None),
-    "mixture, EM": (StochasticEMGaussianMixture(4, random_state=0), MOONS, None),
+        oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0), MOONS.astype(np.float32), None),
+    "mixture, EM": (oda_rl.StochasticEMGaussianMixture(4, random_state=0), MOONS, None),
     "mixture, by sums": (
-        DistributedGaussianMixture(3, covariance_type="full", random_state=0), IRIS, None),
-    "exemplars": (INFEX(bandwidth=0.5, random_state=0), MOONS, None),
+        oda_rl.DistributedGaussianMixture(3, covariance_type="full", random_state=0), IRIS, None),
+    "exemplars": (oda_rl.INFEX(bandwidth=0.5, random_state=0), MOONS, None),
     "exemplars, finite": (
-        INFEX(kernel="epanechnikov", bandwidth=0.5, random_state=0), MOONS, None),
-    "exemplars, convex": (ConvexClustering(bandwidth=1.0), IRIS, None),
-    "exemplars, balls": (KernelVectorQuantization(0.5), MOONS, None),
+        oda_rl.INFEX(kernel="epanechnikov", bandwidth=0.5, random_state=0), MOONS, None),
+    "exemplars, convex": (oda_rl.ConvexClustering(bandwidth=1.0), IRIS, None),
+    "exemplars, balls": (oda_rl.KernelVectorQuantization(0.5), MOONS, None),
     "densities": (
-        DensityClassifier(SGDGaussianMixture(4, tol=1e-2), random_state=0), MOONS, SIDES),
-    "densities, cells": (DensityClassifier(ODAClusterer(4), random_state=0), MOONS, SIDES),
+        oda_rl.DensityClassifier(oda_rl.SGDGaussianMixture(4, tol=1e-2), random_state=0),
+        MOONS, SIDES),
+    "densities, cells": (
+        oda_rl.DensityClassifier(oda_rl.ODAClusterer(4), random_state=0), MOONS, SIDES),
     "densities, exemplars": (
-        DensityClassifier(INFEX(kernel="epanechnikov", bandwidth=0.5), random_state=0), MOONS,
-        SIDES),
+        oda_rl.DensityClassifier(
+            oda_rl.INFEX(kernel="epanechnikov", bandwidth=0.5), random_state=0),
+        MOONS, SIDES),
     "outliers": (
-        DensityOutlierDetector(SGDGaussianMixture(4, tol=1e-2), random_state=0), MOONS, None),
-    "outliers, cells": (DensityOutlierDetector(ODAClusterer(4, random_state=0)), MOONS, None),
-    "outliers, balls": (DensityOutlierDetector(KernelVectorQuantization(0.5)), MOONS, None),
+        oda_rl.DensityOutlierDetector(oda_rl.SGDGaussianMixture(4, tol=1e-2), random_state=0),
+        MOONS, None),
+    "outliers, cells": (
+        oda_rl.DensityOutlierDetector(oda_rl.ODAClusterer(4, random_state=0)), MOONS, None),
+    "outliers, balls": (
+        oda_rl.DensityOutlierDetector(oda_rl.KernelVectorQuantization(0.5)), MOONS, None),
 }  # fmt: skip
 
 
@@ -194,18 +183,18 @@ HOLED[np.isnan(HOLED).all(axis=1), 0] = 5.0
 @pytest.mark.parametrize(
     ("model", "y"),
     [
-        (SOM((2, 3), random_state=0), None),
-        (ODAClusterer(5, random_state=0), None),
-        (ODAClassifier(6, random_state=0), NAMES),
-        (ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
-        (ODARegressor(5, random_state=0), IRIS[:, 0]),
-        (ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
-        (ODATreeClassifier(random_state=0), NAMES),
-        (ODATreeRegressor(random_state=0), IRIS[:, 0]),
-        (SGDGaussianMixture(3, random_state=0), None),
-        (SGDGaussianMixture(3, covariance_type="tied_spherical", random_state=0), None),
-        (DensityOutlierDetector(random_state=0), None),
-        (DensityClassifier(random_state=0), NAMES),
+        (oda_rl.SOM((2, 3), random_state=0), None),
+        (oda_rl.ODAClusterer(5, random_state=0), None),
+        (oda_rl.ODAClassifier(6, random_state=0), NAMES),
+        (oda_rl.ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
+        (oda_rl.ODARegressor(5, random_state=0), IRIS[:, 0]),
+        (oda_rl.ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
+        (oda_rl.ODATreeClassifier(random_state=0), NAMES),
+        (oda_rl.ODATreeRegressor(random_state=0), IRIS[:, 0]),
+        (oda_rl.SGDGaussianMixture(3, random_state=0), None),
+        (oda_rl.SGDGaussianMixture(3, covariance_type="tied_spherical", random_state=0), None),
+        (oda_rl.DensityOutlierDetector(random_state=0), None),
+        (oda_rl.DensityClassifier(random_state=0), NAMES),
     ],
 )
 def test_missing_values_count_as_in_python(model, y):
@@ -213,7 +202,7 @@ def test_missing_values_count_as_in_python(model, y):
 
 
 def test_full_covariances_of_missing_values_are_refused():
-    mixture = SGDGaussianMixture(2, covariance_type="full", random_state=0).fit(HOLED)
+    mixture = oda_rl.SGDGaussianMixture(2, covariance_type="full", random_state=0).fit(HOLED)
     with pytest.raises(ValueError, match="has learned full covariances from missing values"):
         to_onnx(mixture, IRIS[:1])
 
@@ -227,26 +216,28 @@ def test_log_densities_are_an_output_on_demand(name, fitted):
 
 
 def test_distances_go_to_the_next_step_of_a_pipeline():
-    steps = make_union(StandardScaler(), SOM((2, 3), random_state=0), ODAClusterer(3))
+    steps = make_union(StandardScaler(), oda_rl.SOM((2, 3), random_state=0), oda_rl.ODAClusterer(3))
     model = make_pipeline(steps, LogisticRegression()).fit(MOONS, SIDES)
-    options = {SOM: {"transform": True}, ODAClusterer: {"transform": True}}
+    options = {oda_rl.SOM: {"transform": True}, oda_rl.ODAClusterer: {"transform": True}}
     graph = to_onnx(model, MOONS[:1], options={**options, LogisticRegression: {"zipmap": False}})
     found = run(graph, MOONS)[1]
     np.testing.assert_allclose(found, model.predict_proba(MOONS), atol=1e-9)
-    other = ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
+    other = oda_rl.ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
     with pytest.raises(ValueError, match="with transform=True it must be squared Euclidean"):
         to_onnx(other, IRIS[:1], options=options)
 
 
 def test_in_a_pipeline_with_names_of_classes():
-    model = make_pipeline(StandardScaler(), ODAClassifier(9, random_state=0)).fit(IRIS, NAMES)
+    model = make_pipeline(StandardScaler(), oda_rl.ODAClassifier(9, random_state=0)).fit(
+        IRIS, NAMES
+    )
     for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-9)):
         compare(model, IRIS.astype(dtype), tolerance, ties=0.0)
     points = IRIS.astype(np.float32)
     label, shares = run(to_onnx(model, points[:1]), points)  # as skl2onnx does it by default
     assert label.tolist() == model.predict(points).tolist()
     assert shares[0].keys() == set(NAMES)
-    numbered = {ODAClassifier: {"zipmap": False, "nocl": True}}
+    numbered = {oda_rl.ODAClassifier: {"zipmap": False, "nocl": True}}
     label, _ = run(to_onnx(model, points[:1], options=numbered), points)
     np.testing.assert_array_equal(model.classes_[label], model.predict(points))
 
@@ -267,26 +258,26 @@ def test_scale_and_offset_do_not_matter(name, size, offset):
 
 
 def test_integer_input():
-    model = ODAClusterer(6, random_state=0).fit(DIGITS)
+    model = oda_rl.ODAClusterer(6, random_state=0).fit(DIGITS)
     points = DIGITS.astype(np.int64)
     np.testing.assert_array_equal(run(to_onnx(model, points[:1]), points)[0], model.predict(points))
 
 
 def test_models_that_are_still_annealing():
-    mixture = SGDGaussianMixture(4, random_state=0).partial_fit(MOONS)
+    mixture = oda_rl.SGDGaussianMixture(4, random_state=0).partial_fit(MOONS)
     compare(mixture, MOONS, 1e-9, 0.0)
-    tree = ODATreeClassifier(random_state=0)
+    tree = oda_rl.ODATreeClassifier(random_state=0)
     for rows in np.split(np.arange(300), 3):
         tree.partial_fit(MOONS[rows], SIDES[rows])
     compare(tree, MOONS, 1e-9, 0.0)
-    classes = ODAClassifier(8, random_state=0)
+    classes = oda_rl.ODAClassifier(8, random_state=0)
     for label in (1, 0):  # the order in which they are seen is not that of their labels
         classes.partial_fit(MOONS[label == SIDES], SIDES[label == SIDES])
     compare(classes, MOONS, 1e-9, 0.0)
 
 
 def test_responsibilities_far_outside_are_finite():
-    model = SGDGaussianMixture(4, tol=1e-2, random_state=0).fit(MOONS)
+    model = oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0).fit(MOONS)
     far = np.array([[1e30, 0.0], [-3e38, 3e38]], dtype=np.float32)
     _, shares = run(to_onnx(model, far), far)
     np.testing.assert_allclose(shares.sum(axis=1), 1.0, atol=1e-6)
@@ -297,14 +288,14 @@ def test_errors_of_unsupported_models():
         with pytest.raises(ValueError, match=match):
             to_onnx(model, points[:1], **settings)
 
-    tree = ODATreeClusterer(resolutions=[lambda x: x[:, :1]], random_state=0).fit(MOONS)
+    tree = oda_rl.ODATreeClusterer(resolutions=[lambda x: x[:, :1]], random_state=0).fit(MOONS)
     refused(tree, r"resolutions\[0\] is a function: to be exported it must be a sequence")
-    foreign = DensityOutlierDetector(GaussianMixture(2)).fit(MOONS)
+    foreign = oda_rl.DensityOutlierDetector(GaussianMixture(2)).fit(MOONS)
     refused(foreign, "a density is of GaussianMixture: to be exported it must be")
-    clusters = ODAClusterer(3, random_state=0).fit(MOONS)
+    clusters = oda_rl.ODAClusterer(3, random_state=0).fit(MOONS)
     refused(clusters, "target_opset is 12: it must be at least 13", target_opset=12)
     refused(clusters, "the input of ODAClusterer has 4 columns: it must have 2", IRIS)
-    huge = ODAClusterer(3, random_state=0).fit(1e100 * MOONS)
+    huge = oda_rl.ODAClusterer(3, random_state=0).fit(1e100 * MOONS)
     refused(huge, "beyond the range of single precision", MOONS.astype(np.float32))
     with pytest.raises(ValueError, match="they must be strings or integers"):
         whole_numbers(np.array([0.5, 1.0]))

@@ -36,12 +36,9 @@ def problem(n_codevectors=6, d=5, n=80, n_classes=3, seed=0):
 
 def run(kernel, codevectors, labels, points, targets, order, rate=0.2, temperature=2.0):
     """What a kernel, or the oracle of the same name, makes of the codevectors."""
-    extra = ()
+    extra = (labels,)
     if kernel.__name__ == "rslvq":
-        masses = np.linspace(0.5, 1.5, len(labels))
-        extra = (masses, labels, temperature)
-    else:
-        extra = (labels,)
+        extra = (np.linspace(0.5, 1.5, len(labels)), labels, temperature)
     moved = codevectors.copy()
     returned = kernel(moved, *extra, points, targets, order, rate)
     return moved if returned is None else returned

@@ -10,16 +10,8 @@ import pytest
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
 from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
 from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.policies import rules
 from oda_rl.agents.policies.explaining import overview
-from oda_rl.agents.policies.rules import (
-    decide_by_rule,
-    decide_in_box,
-    in_box,
-    number,
-    placed,
-    reduced,
-    shortest,
-)
 from oda_rl.reporting.page import policy_remarks
 
 ONE_HOT = np.eye(3)[:, :, None]
@@ -62,7 +54,7 @@ def test_it_does_what_the_oracle_does(policy):
     values = policy.values(points)
     np.testing.assert_array_equal(policy.choices(points), values.argmax(axis=1))
     if policy.in_loops is not None:
-        one_by_one = [decide_by_rule(policy.in_loops.arrays, point) for point in points]
+        one_by_one = [rules.decide_by_rule(policy.in_loops.arrays, point) for point in points]
         np.testing.assert_array_equal(one_by_one, acts)
 
 
@@ -72,7 +64,7 @@ def test_loops_do_what_it_does_in_a_box():
     room = np.zeros((1, 2))
     for point, units in zip(points, policy.act(points), strict=True):
         arrays = (policy.scores, policy.outputs, low, high, room)
-        assert decide_in_box(arrays, point) == 0
+        assert rules.decide_in_box(arrays, point) == 0
         np.testing.assert_allclose(room[0], [2.0 * units[0], 1.5 + 1.5 * units[1]], atol=1e-12)
 
 
@@ -180,7 +172,7 @@ def test_in_box_they_are_what_the_box_makes_of_units():
     box = ActionBox((-2.0, 0.0), (2.0, 0.5), (2,), "float64")
     policy = continuous(4, 3, 2)
     points = points_of(policy, 20)
-    own = in_box(policy.outputs, box.low, box.high)[policy.cells(points)]
+    own = rules.in_box(policy.outputs, box.low, box.high)[policy.cells(points)]
     sums = own[:, :, 0] + np.einsum("npd,nd->np", own[:, :, 1:], points)
     np.testing.assert_allclose(
         np.clip(sums, box.low, box.high), box.actions(policy.act(points)), atol=1e-12
@@ -263,7 +255,7 @@ def cells_of(rule, pieces):
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_every_cell_that_decides_somewhere_is_described_by_a_point_of_its_own(d, clauses):
     rule, states = cornered(d, clauses)
-    where, cells = placed(rule, states).codevectors, rule.cells(states)
+    where, cells = rules.placed(rule, states).codevectors, rule.cells(states)
     assert len(set(cells)) < rule.n_cells  # some have no state
     somewhere = cells_of(rule, rule.pieces)
     box = states.min(axis=0), states.max(axis=0)
@@ -285,7 +277,7 @@ def test_every_cell_that_decides_somewhere_is_described_by_a_point_of_its_own(d,
 @pytest.mark.parametrize("clauses", [False, True])
 def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_what_decides_nowhere(clauses):
     rule, states = cornered(2, clauses)
-    rule = placed(rule, states)
+    rule = rules.placed(rule, states)
     agent = SimpleNamespace(
         policy=rule, interface=Interface((2,), 3, 0), env=None, env_id=None, num_timesteps=40,
         scale_=np.ones(2), visits=np.zeros((rule.n_cells, 3)),
@@ -300,10 +292,10 @@ def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_what_decide
 
 
 def test_numbers_are_short_and_cells_that_print_alike_are_one():
-    texts = [number(value) for value in (1234567.0, 0.05, -2.0, 1e9)]
+    texts = [rules.number(value) for value in (1234567.0, 0.05, -2.0, 1e9)]
     assert texts == ["1235000", "0.05", "-2", "1e+09"]
-    rows = shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]]))
+    rows = rules.shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]]))
     np.testing.assert_allclose(rows, [[0.0, 0.06, 0.0], [0.0, -1.0, 3.0]], atol=1e-12)
     scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
     rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
-    assert reduced(rule, np.array([[0.5], [2.0]])).scores.tolist() == [[1.0, 1.0]]
+    assert rules.reduced(rule, np.array([[0.5], [2.0]])).scores.tolist() == [[1.0, 1.0]]

@@ -42,13 +42,11 @@ def same(first, second):
 
 
 def test_constants_are_read_from_the_environment():
-    env = gym.make("CartPole-v1")
-    env.unwrapped.gravity, env.unwrapped.force_mag = 15.0, 7.0
-    env.unwrapped.kinematics_integrator = "semi-implicit euler"
+    env, other = gym.make("CartPole-v1"), gym.make("CartPole-v1")
+    for one in (env, other):
+        one.unwrapped.gravity, one.unwrapped.force_mag = 15.0, 7.0
+        one.unwrapped.kinematics_integrator = "semi-implicit euler"
     assert compiled_dynamics(env) is not None
-    other = gym.make("CartPole-v1")
-    other.unwrapped.gravity, other.unwrapped.force_mag = 15.0, 7.0
-    other.unwrapped.kinematics_integrator = "semi-implicit euler"
     changed = TwoTimescaleAgent(env, seed=0).learn(3000)
     same(changed, TwoTimescaleAgent(Plain(other), seed=0).learn(3000))
     usual = TwoTimescaleAgent("CartPole-v1", seed=0).learn(3000)
@@ -224,6 +222,15 @@ def test_what_is_delivered_is_the_snapshot_that_did_best():
     assert agent.evaluate(20, seed=0).mean() >= 475.0
 
 
+def begun(longest, n_constants=0, returns=(1.0, 2.0, 3.0, 4.0)):
+    """A contest whose learner has had some returns, in episodes of at most so many steps."""
+    contest = Contest(n_constants)
+    contest.longest = longest
+    for episode_return in returns:
+        contest.note_learning(episode_return, bold=False)
+    return contest
+
+
 def play(contest, steps, snapshot, constants=(0.0,)):
     """Play the trial that is due, with one return of each policy, and return its kind."""
     kind = contest.begin(steps)
@@ -235,10 +242,7 @@ def play(contest, steps, snapshot, constants=(0.0,)):
 
 
 def test_constant_actions_contend_but_do_not_starve_snapshots():
-    contest = Contest(2)
-    contest.longest = 1000  # of so long episodes a policy is judged by five
-    for episode_return in (1.0, 2.0, 3.0, 4.0):
-        contest.note_learning(episode_return, bold=False)
+    contest = begun(1000, n_constants=2)  # of so long episodes a policy is judged by five
     assert play(contest, 1000, 2.0, [2.0, 9.0]) == SNAPSHOT  # the first one wins
     assert (contest.best.n, contest.best.mean, contest.delivered) == (5, 2.0, -1)
     kinds = [play(contest, steps, 2.0, [2.0, 9.0]) for steps in range(2000, 4000, 1000)]
@@ -257,20 +261,14 @@ def test_constant_actions_contend_but_do_not_starve_snapshots():
 def test_a_policy_is_judged_by_more_episodes_as_steps_grow():
     counts = []
     for steps in (1000, 60_000, 100_000, 10**6):
-        contest = Contest(0)
-        contest.longest = 500
-        for episode_return in (1.0, 2.0, 3.0, 4.0):
-            contest.note_learning(episode_return, bold=False)
+        contest = begun(500)
         play(contest, steps, 2.0)
         counts.append(contest.best.n)
     assert counts == [5, 6, 10, 40]
 
 
 def test_a_snapshot_that_is_clearly_better_wins_early():
-    contest = Contest(0)
-    contest.longest = 100
-    for episode_return in (1.0, 2.0, 3.0, 4.0):
-        contest.note_learning(episode_return, bold=False)
+    contest = begun(100)
     play(contest, 20_000, 2.0)
     assert contest.best.n == 10
     play(contest, 20_100, 50.0)
@@ -278,10 +276,7 @@ def test_a_snapshot_that_is_clearly_better_wins_early():
 
 
 def test_a_lucky_record_does_not_keep_a_better_snapshot_out():
-    contest = Contest(0)
-    contest.longest = 100
-    for episode_return in (2.0, 18.0, 10.0, 6.0, 14.0):
-        contest.note_learning(episode_return, bold=False)
+    contest = begun(100, returns=(2.0, 18.0, 10.0, 6.0, 14.0))
     play(contest, 20_000, 10.0)  # what returns 4 is delivered after ten episodes of 10
     lucky = contest.version
     for steps in range(21_000, 61_000, 1000):
@@ -450,11 +445,6 @@ def test_settings_of_a_partition_are_its_own(tmp_path):
         TwoTimescaleAgent(BARTO, bins=3)
     with pytest.raises(TypeError, match="gamma"):
         GridPartition(gamma=0.9)
-
-
-def test_more_features_than_covariances_can_have_are_refused():
-    with pytest.raises(ValueError, match="its 300 components are too many for TwoTimescaleAgent"):
-        TwoTimescaleAgent(Toy(n_features=300))
 
 
 @pytest.mark.parametrize(
