@@ -5,17 +5,9 @@ import oracles
 import pytest
 import river.datasets
 from scipy.stats import multivariate_normal
+from sklearn import datasets
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import (
-    load_breast_cancer,
-    load_digits,
-    load_iris,
-    load_wine,
-    make_blobs,
-    make_circles,
-    make_moons,
-)
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
@@ -201,7 +193,7 @@ def test_every_component_that_is_likely_is_measured(d, apart, beta, dtype):
 
 @pytest.mark.parametrize("n_features", [2, 64])
 def test_tempering_does_not_merge_separate_clusters(n_features):
-    points, _ = make_blobs(600, n_features=n_features, centers=8, random_state=3)
+    points, _ = datasets.make_blobs(600, n_features=n_features, centers=8, random_state=3)
     model = SGDGaussianMixture(8, random_state=0).fit(points)
     theirs = GaussianMixture(8, covariance_type="diag", n_init=5, random_state=0).fit(points)
     assert model.score(points) > theirs.score(points) - 0.02
@@ -229,7 +221,7 @@ def test_densities_are_those_of_scipy(covariance_type):
 
 @pytest.mark.parametrize("covariance_type", ["diag", "full"])
 def test_numbers_of_scikit_learns_own_class(covariance_type):
-    points, _ = make_blobs(600, centers=3, cluster_std=0.7, random_state=1)
+    points, _ = datasets.make_blobs(600, centers=3, cluster_std=0.7, random_state=1)
     model = SGDGaussianMixture(3, covariance_type=covariance_type, random_state=0).fit(points)
     theirs = GaussianMixture(3, covariance_type=covariance_type)
     for name in ("weights_", "means_", "covariances_", "precisions_"):
@@ -261,7 +253,7 @@ def test_one_by_one_equals_blocks(dtype, batch_size, covariance_type):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_on_digits_it_needs_no_k_means_and_annealing_matters():
-    points = load_digits().data.astype(np.float32) / 16.0
+    points = datasets.load_digits().data.astype(np.float32) / 16.0
     train, test = points[:1297], points[1297:]
     floor = 1.0 / 20.0  # P ≤ 20, as the paper has it
     natural = SGDGaussianMixture(64, random_state=0, batch_size=10, variance_floor=floor).fit(train)
@@ -325,7 +317,7 @@ MIXTURES = [
     ("method", "factor"), [("fit", 2.0**-9), ("fit", 1e120), ("partial_fit", 1e-150)]
 )
 def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
-    points, _ = make_blobs(400, n_features=3, centers=6, random_state=2)
+    points, _ = datasets.make_blobs(400, n_features=3, centers=6, random_state=2)
     one, other = (getattr(clone(learner), method)(data) for data in (points, points * factor))
     np.testing.assert_array_equal(other.predict(points * factor), one.predict(points))
     np.testing.assert_allclose(other.weights_, one.weights_, rtol=1e-6)
@@ -361,7 +353,7 @@ def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
     ],
 )
 def test_no_held_out_digit_lies_far_below_the_others(learner):
-    points = np.random.default_rng(0).permutation(load_digits().data) / 16.0
+    points = np.random.default_rng(0).permutation(datasets.load_digits().data) / 16.0
     model = clone(learner).set_params(random_state=0).fit(points[:1297])
     scores = model.score_samples(points[1297:])
     low, median, high = np.percentile(scores, [25, 50, 75])
@@ -457,7 +449,7 @@ def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
 @pytest.mark.parametrize("learner", [MIXTURES[0], MIXTURES[5], FLOORED[5]])
 def test_constant_features_change_nothing_else(learner):
     centres = [[-10.0, -10.0], [-10.0, 10.0], [10.0, -10.0], [10.0, 10.0]]
-    points, labels = make_blobs(600, centers=centres, random_state=5)
+    points, labels = datasets.make_blobs(600, centers=centres, random_state=5)
     plain = clone(learner).set_params(n_components=4).fit(points)
     padded = np.column_stack([np.full((600, 20), 7.0), points])
     model = clone(plain).fit(padded)
@@ -503,11 +495,11 @@ def test_samples_that_are_all_the_same(learner):
 
 
 TABLES = {
-    "moons": (make_moons(1500, noise=0.05, random_state=0)[0], 16),
-    "iris": (load_iris().data, 3),
-    "wine": (StandardScaler().fit_transform(load_wine().data), 4),
-    "cancer": (StandardScaler().fit_transform(load_breast_cancer().data), 5),
-    "rings": (make_circles(1000, noise=0.05, factor=0.5, random_state=0)[0], 12),
+    "moons": (datasets.make_moons(1500, noise=0.05, random_state=0)[0], 16),
+    "iris": (datasets.load_iris().data, 3),
+    "wine": (StandardScaler().fit_transform(datasets.load_wine().data), 4),
+    "cancer": (StandardScaler().fit_transform(datasets.load_breast_cancer().data), 5),
+    "rings": (datasets.make_circles(1000, noise=0.05, factor=0.5, random_state=0)[0], 12),
 }
 
 
