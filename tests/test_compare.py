@@ -11,7 +11,7 @@ import pytest
 from environments import BARTO, one_by_one
 
 from oda_rl.agents import FittedQAgent, comparison
-from oda_rl.agents.comparison import COMPETITORS, OWN, Comparison, Plan, Solved, headline, solved_at
+from oda_rl.agents.comparison import COMPETITORS, OWN, Plan, Solved, headline, measure, solved_at
 from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
@@ -41,13 +41,13 @@ def by_hand(plan, times, threshold=475.0):
         for seed in range(plan.counts()[name])
         for steps in plan.checkpoints
     ]
-    return Comparison(plan, threshold, rows, [])
+    return comparison.Comparison(plan, threshold, rows, [])
 
 
 def measured(algorithm, **setting):
     """Make a run of ours in a process of its own, and of others here, where torch is imported."""
     if algorithm in OWN:
-        return comparison.measure(algorithm=algorithm, **setting)
+        return measure(algorithm=algorithm, **setting)
     return comparison.run(algorithm=algorithm, launched=time.time(), **setting)
 
 
@@ -248,19 +248,19 @@ def test_without_a_threshold():
 def test_runs_that_fail_are_reported(tmp_path):
     plan = Plan(seeds=1, own_seeds=1, total_timesteps=1000)
     rows = [row(name, 0, 1000, 1.0, 480.0) for name in COMPETITORS if name != "DQN"]
-    found = Comparison(plan, 475.0, rows, ["{'algorithm': 'DQN'}: ValueError: no"])
+    found = comparison.Comparison(plan, 475.0, rows, ["{'algorithm': 'DQN'}: ValueError: no"])
     text = markdown(found)
     assert "| DQN | rl-zoo's | 1 | 1,000 | failed |" in text
     assert "ValueError: no" in text
     assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
-    empty = Comparison(plan, 475.0, [], ["{'algorithm': 'DQN'}: ValueError: no"])
+    empty = comparison.Comparison(plan, 475.0, [], ["{'algorithm': 'DQN'}: ValueError: no"])
     with pytest.raises(ValueError, match="no run succeeded.*ValueError: no"):
         write_comparison(empty, tmp_path)
 
 
 def test_a_run_says_why_it_failed():
     with pytest.raises(RuntimeError, match="ValueError: env_id is 'Nonsense-v0'"):
-        comparison.measure("Nonsense-v0", "FittedQAgent", 0, [100])
+        measure("Nonsense-v0", "FittedQAgent", 0, [100])
 
 
 @pytest.mark.parametrize(
