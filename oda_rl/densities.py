@@ -241,7 +241,8 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
 
     def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Logarithms of :meth:`predict_proba`, shape (n, C)."""
-        logs = _logs(self.densities_, fitted_points(self, X))
+        points = fitted_points(self, X)  # first: it says so where nothing has been fitted
+        logs = _logs(self.densities_, points)
         return _posterior(logs, self.class_prior_, self.temperature_)
 
     def _fitted(self, density: Any, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
@@ -337,7 +338,8 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        return _log_densities(self.density_, fitted_points(self, X))
+        points = fitted_points(self, X)
+        return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density minus ``offset_``, shape (n,); negative for outliers."""
