@@ -421,6 +421,10 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
             one.learn(300)  # values alone
     assert agent.num_timesteps == again.num_timesteps == taken + 300
     assert fitted.num_timesteps == again._real.fitted.num_timesteps
+    agent._real.rule = None
+    agent._engine.rules.candidates.clear()
+    assert agent.policy is fitted.policy
+    assert agent.delivered_return == fitted.delivered_return
 
 
 def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):

@@ -145,6 +145,11 @@ class ModelAgent(Simplifiable, Agent):
             self._latest = policy, self.interface, named
         return named
 
+    @property
+    def delivered_return(self) -> float:
+        """Mean return of what would be delivered now; NaN if unknown."""
+        return self._real.delivered_return(self._engine)
+
     def rules(self) -> str:
         """Return the delivered rule in words; or say that it is a table, or values in cells.
 

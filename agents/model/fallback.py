@@ -31,6 +31,7 @@ from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import Climb, Episodes
+from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
@@ -212,16 +213,30 @@ class Fallback:
             return self.rule
         if self.fitted is None:
             return engine.policy
-        own = self.fitted._engine
-        spread = changes.spread_of(own.records, engine.outcomes.returns)
-        bounds = [record.lower_bound(spread) for record in own.records]
+        rival = self._rival(engine, self.fitted)
+        return self.fitted.policy if rival is None else engine.rules.delivered(rival)
+
+    def delivered_return(self, engine: "ModelEngine") -> float:
+        """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
+        if self.climb is not None or self.rule is not None:
+            return math.nan
+        if self.fitted is None:
+            return engine.delivered_return
+        rival = self._rival(engine, self.fitted)
+        return self.fitted.delivered_return if rival is None else float(np.mean(rival.returns))
+
+    def _rival(self, engine: "ModelEngine", fitted: FittedQAgent) -> Candidate | None:
+        """Return the rule of better real returns than values have; None if there is none."""
+        records = fitted._engine.records
+        spread = changes.spread_of(records, engine.outcomes.returns)
+        bounds = [record.lower_bound(spread) for record in records]
         played = [one for one in engine.rules.candidates if one.returns]
         others = [
             float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
         ]
         if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
-            return self.fitted.policy
-        return engine.rules.delivered(played[int(np.argmax(others))])
+            return None
+        return played[int(np.argmax(others))]
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
         """Return metadata and arrays for a file."""
