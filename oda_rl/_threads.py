@@ -114,7 +114,7 @@ def using(learner: object, learns: bool = False) -> Iterator[None]:
     try:
         if begins:
             with _CHANGE:
-                _CHANGE.wait_for(lambda: all(key[0] != own or key[1] == thread for key in _USING))
+                _CHANGE.wait_for(lambda: all(i != own or t == thread for i, t in _USING))
         yield
     finally:
         with _CHANGE:

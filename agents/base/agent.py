@@ -203,10 +203,7 @@ class Agent(Player):
 
     @property
     def delivered_return(self) -> float:
-        """Mean return of the policy that would be delivered now, in training; NaN if unknown.
-
-        In the model, if no real episode has been played with the rule of a ``ModelAgent``.
-        """
+        """Mean return of the policy that would be delivered now, in training; NaN if unknown."""
         return self._engine.delivered_return
 
     @property

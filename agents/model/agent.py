@@ -147,7 +147,10 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def delivered_return(self) -> float:
-        """Mean return of what would be delivered now; NaN if unknown."""
+        """Mean return of the policy that would be delivered now, in training; NaN if unknown.
+
+        Where no real episode has been played with a rule, it is the return in the model.
+        """
         return self._real.delivered_return(self._engine)
 
     def rules(self) -> str:

@@ -347,13 +347,13 @@ class OnlineEngine(Engine):
         self.recent[: len(points)] = points
         moments = points.mean(axis=0), self.state.seen * points.var(axis=0)
         self.running_moments[:, :n] = np.array(moments)[:, :n]
-        state, horizon = self.state, 1.0 / max(1.0 - self.config.gamma, ql.MIN_RATE)  # steps
+        state = self.state
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
         state.next_slow = state.steps + ROUND
         self._measure()
         if not state.continuing:
-            self.values[ql.LIVE, 0] = max(state.mean_reward, 0.0) * horizon
+            self.values[ql.LIVE, 0] = plain(ql.mean_value)(state)
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)
@@ -404,8 +404,8 @@ class OnlineEngine(Engine):
 
     @property
     def mean_value(self) -> float:
-        """Mean that learned values lack, because they are of centred rewards."""
-        return float(plain(ql.mean_value)(self.state))
+        """Number that learned values lack, because rewards are centred; else 0."""
+        return float(plain(ql.mean_value)(self.state)) if self.state.continuing else 0.0
 
     def _judge(self) -> None:
         """Note the return of the episode that has ended, and what follows from it."""

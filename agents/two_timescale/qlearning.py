@@ -327,11 +327,8 @@ def step_size_of(state: OnlineState) -> float:
 
 @spliced
 def mean_value(state: OnlineState) -> float:
-    """Return ρ / (1 - γ), which centred values lack."""
-    value = 0.0
-    if state.continuing:
-        value = larger(state.mean_reward, 0.0) / larger(1.0 - state.gamma, MIN_RATE)
-    return value
+    """Return ρ / (1 - γ): values begin there, and centred ones lack it."""
+    return larger(state.mean_reward, 0.0) * (1.0 / larger(1.0 - state.gamma, MIN_RATE))
 
 
 @spliced
@@ -378,7 +375,7 @@ def follow(
 
 @spliced
 def add_mean_value(policy: Codebook, value: float, n_actions: int) -> None:
-    """Add it to all values of all cells."""
+    """Add a number to the values of all actions in all cells."""
     first = policy.places.shape[0]
     for k in range(integer(policy.head[N_CELLS])):
         for a in range(first, first + n_actions):
