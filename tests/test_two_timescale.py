@@ -15,7 +15,7 @@ from oda_rl.agents import (
     TwoTimescaleConfig,
 )
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.contest import CONSTANT, SNAPSHOT, Contest
+from oda_rl.agents.two_timescale.contest import CONSTANT, FAILURES, SNAPSHOT, Contest
 from oda_rl.agents.two_timescale.paper import Annealed
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -284,7 +284,8 @@ def test_a_lucky_record_does_not_keep_a_better_snapshot_out():
         while trial := contest.next_episode():
             worse = kind != SNAPSHOT and contest.version == lucky
             contest.note_trial(trial, 4.0 if worse else 5.0, 10, steps)
-    assert (contest.version, contest.changed) == (lucky + 1, 0)
+            assert contest.failures < FAILURES
+    assert contest.version == lucky + 1
     assert contest.best.mean == pytest.approx(5.0)
 
 

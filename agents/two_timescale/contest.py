@@ -87,7 +87,7 @@ class Contest(State):
     quota: Annotated[int, Span(COUNT)]
     """Episodes that end it."""
     last_trial: Annotated[int, Span(COUNT)]
-    """Steps when the last one ended."""
+    """Steps from the contest's beginning to the end of the last one."""
     longest: Annotated[int, Span(COUNT)]
     """Length of the longest episode."""
     trial_steps: Annotated[int, Span(COUNT)]
@@ -96,10 +96,8 @@ class Contest(State):
     """Steps of constant actions."""
     check_steps: Annotated[int, Span(COUNT)]
     """Steps of checks."""
-    failures: Annotated[int, Span("[0, 5]")]
+    failures: Annotated[int, Span("[0, 4]")]
     """Episodes of the incumbent in a row whose return was below ``floor``."""
-    changed: Annotated[int, Span(COUNT)]
-    """Steps when the contest began anew last, as the world had changed."""
     floor: Annotated[float, Span(FINITE)]
     """Four standard deviations below the incumbent's mean return."""
     delivered: Annotated[int, Span("[-1, constants)")]
@@ -130,13 +128,12 @@ class Contest(State):
         (self.bold if bold else self.timid).note(episode_return, BOLD_MEMORY)
         self.learning.note(episode_return, RETURN_MEMORY)
 
-    def begin(self, steps: int) -> int:
-        """Begin a trial if one is due after these steps; return its kind."""
+    def begin(self, elapsed: int) -> int:
+        """Begin a trial if one is due after so many steps of the contest; return its kind."""
         learning, best = self.learning, self.best
         if self.kind:
             return NONE
-        elapsed = steps - self.changed
-        rested = steps - self.last_trial > TRIAL_PAUSE * min(self.longest, MAX_LENGTH)
+        rested = elapsed - self.last_trial > TRIAL_PAUSE * min(self.longest, MAX_LENGTH)
         deviation = math.sqrt(learning.variance)
         low = best.n > 0 and learning.mean + CHECK_BELOW * deviation < best.mean
         if self.failures or (low and rested and self.check_steps < CHECK_SHARE * elapsed):
@@ -191,7 +188,7 @@ class Contest(State):
         self.begun += 1
         return self.trials
 
-    def note_trial(self, trial: int, episode_return: float, length: int, steps: int) -> bool:
+    def note_trial(self, trial: int, episode_return: float, length: int, elapsed: int) -> bool:
         """Note an episode of a trial, and end the trial when it has won or lost.
 
         Returns whether another policy is delivered from now on.
@@ -205,7 +202,7 @@ class Contest(State):
         if contends:
             candidate = self.snapshot if kind == SNAPSHOT else self.constants[self.constant]
         else:  # of the incumbent, older episodes are forgotten
-            candidate.n = min(candidate.n, self._due(steps - self.changed) - 1)
+            candidate.n = min(candidate.n, self._due(elapsed) - 1)
         candidate.note(episode_return)
         self.played += 1
         error = self._error(candidate)
@@ -215,12 +212,12 @@ class Contest(State):
         wins = contends and over and score > self.best_score
         if self.best.n and candidate.mean <= self.best.mean:
             wins = False  # the score may have risen because learning varies less
-        if kind == CONSTANT and candidate.n < self._due(steps - self.changed):
+        if kind == CONSTANT and candidate.n < self._due(elapsed):
             wins = False  # with more episodes, perhaps
         if not contends:
             self.failures = self.failures + 1 if episode_return < self.floor else 0
         if over or (contends and candidate.mean + error < self.best_score):
-            self.end(steps)
+            self.end(elapsed)
         if kind in (SNAPSHOT, REPLAY):
             self.lost = kind == SNAPSHOT and not wins
         if wins:
@@ -229,23 +226,25 @@ class Contest(State):
             self.version += 1
         if wins or not contends:
             self.best_score = score
-        if self.failures == FAILURES:  # deliver what learns, until the next trial
-            for record in (self.best, *self.constants):
-                record.n = 0
-            self.failures = self.trials = 0
-            self.trial_steps = self.constant_steps = self.check_steps = 0
-            self.changed, self.best_score, self.delivered = steps, -math.inf, -1
         return wins
 
-    def give_up(self, episode_return: float, length: int, steps: int) -> None:
+    def begin_anew(self) -> None:
+        """Deliver what learns, until the next trial: the world has changed."""
+        for record in (self.best, *self.constants):
+            record.n = 0
+        self.failures = self.trials = self.last_trial = 0
+        self.trial_steps = self.constant_steps = self.check_steps = 0
+        self.best_score, self.delivered = -math.inf, -1
+
+    def give_up(self, episode_return: float, length: int, elapsed: int) -> None:
         """End the trial, whose running episode is too long, as lost."""
         if self.kind == CONSTANT:
             self.constants[self.constant].note(episode_return)
         self._count_steps(length)
-        self.end(steps)
+        self.end(elapsed)
 
-    def end(self, steps: int) -> None:
-        self.previous, self.kind, self.last_trial = self.kind, NONE, steps
+    def end(self, elapsed: int) -> None:
+        self.previous, self.kind, self.last_trial = self.kind, NONE, elapsed
 
     def _count_steps(self, length: int) -> None:
         if self.kind == CHECK:

@@ -24,6 +24,7 @@ from oda_rl.agents.two_timescale.contest import (
     BOLD,
     CONSTANT,
     ENDLESS,
+    FAILURES,
     NONE,
     SNAPSHOT,
     TIMID_SHARE,
@@ -412,20 +413,22 @@ class OnlineEngine(Engine):
         state, contest, running = self.state, self.contest, self.running[self.state.ended]
         uniform = self._workspace.uniforms[state.next_uniform]
         state.next_uniform += 1
-        outcome = state.last_return, state.last_length, state.steps
+        elapsed = state.steps - state.changed
         contest.longest = max(contest.longest, state.last_length)
         if state.phase == ql.WARMUP or self.config.paper:
             return
         if running.trial == 0:
             contest.note_learning(state.last_return, running.bold)
-            kind = contest.begin(state.steps)
+            kind = contest.begin(elapsed)
             if kind == CONSTANT:
                 self._take_always(contest.actions[contest.constant])
             elif kind != NONE:
                 self._copy(ql.CANDIDATE, ql.LIVE if kind == SNAPSHOT else ql.BEST)
-        elif contest.note_trial(running.trial, *outcome):
+        elif contest.note_trial(running.trial, state.last_return, state.last_length, elapsed):
             self._copy(ql.BEST, ql.CANDIDATE)
-        state.changed = contest.changed
+        if contest.failures == FAILURES:
+            contest.begin_anew()
+            state.changed = state.steps
         bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()
@@ -443,7 +446,8 @@ class OnlineEngine(Engine):
             length = env_state.episode_length
             if running.trial and length > 2 * self.contest.longest + ENDLESS:
                 if running.trial == self.contest.trials:
-                    self.contest.give_up(env_state.episode_return, length, self.state.steps)
+                    elapsed = self.state.steps - self.state.changed
+                    self.contest.give_up(env_state.episode_return, length, elapsed)
                 running.trial = 0
 
     def _note(self, lineage: Lineage | None) -> None:
