@@ -318,11 +318,12 @@ def test_an_agent_has_to_learn_first(kind):
             told(KINDS[kind]("CartPole-v1"))
 
 
-def test_the_overview_is_about_every_cell(agent, visited, kind):
+def test_the_overview_is_about_every_cell_with_a_visited_state(agent, visited, kind):
     table = overview(agent, visited)
-    assert sorted(table.cells) == list(range(agent.n_cells))
-    assert (np.diff(table.shares) <= 0.0).all()
     cells = agent.cell(visited)
+    assert sorted(table.cells) == sorted(set(cells))
+    assert table.nowhere == agent.n_cells - len(table.cells)
+    assert (np.diff(table.shares) <= 0.0).all()
     for i, k in enumerate(table.cells):
         np.testing.assert_array_equal(table.codevectors[i], agent.codevectors[k])
         assert table.shares[i] == (cells == k).mean()
@@ -339,12 +340,12 @@ def test_the_overview_is_about_every_cell(agent, visited, kind):
     assert (np.diff(without.visits) <= 0).all()
 
 
-def test_the_table_has_a_row_for_each_cell(agent, visited, kind):
+def test_the_table_has_a_row_for_each_cell_of_the_overview(agent, visited, kind):
     policy = overview(agent, visited)
     table = policy_table(policy)
     columns = {column.header: list(column.cells) for column in table.columns}
     assert columns["cell"] == [str(k) for k in policy.cells[:40]]
-    assert columns["visited, %"] == [f"{100 * share:.1f}" for share in policy.shares[:40]]
+    assert columns["visited, %"] == [f"{100 * share:.2f}" for share in policy.shares[:40]]
     assert columns["pole angle (rad)"] == [f"{x:.3g}" for x in policy.codevectors[:40, 2]]
     assert columns[f"{agent.policy.value_name} of push left"] == [
         f"{q:.4g}" for q in policy.q_values[:40, 0]
@@ -359,7 +360,7 @@ def many():
     """A policy of many cells, components and actions."""
     agent = FittedQAgent(Toy(n_features=15, n_actions=10), seed=0, cells_per_root=2.0).learn(2_000)
     assert agent.n_cells > 40
-    return overview(agent, agent.visited_states(200, env=Toy(n_features=15, n_actions=10)))
+    return overview(agent, agent.visited_states(2_000, env=Toy(n_features=15, n_actions=10)))
 
 
 def test_of_many_cells_those_visited_most_are_shown(many):
@@ -373,9 +374,10 @@ def test_of_many_cells_those_visited_most_are_shown(many):
     remarks = policy_remarks(many)
     share = 100.0 * many.shares[40:].sum()
     assert remarks[0].startswith(
-        f"{len(many.cells) - 40} more cells are left out, with {share:.1f}"
+        f"{len(many.cells) - 40} more cells are left out, with {share:.2f}"
     )
-    assert remarks[1].startswith("3 more components")
+    assert remarks[1].startswith(f"{many.nowhere} more cells: no visited state")
+    assert remarks[2].startswith("3 more components")
 
 
 @pytest.fixture(scope="module")

@@ -145,12 +145,11 @@ class Overview:
     agreement: float
     """Share of the states visited in which the agent takes the action of the cell's row: 1 unless
     cells are blended. NaN if none were given."""
-    mean: FloatArray  # mean of the states visited, or else of the codevectors, shape (d,)
     scale: FloatArray  # inverse standard deviations of the components, shape (d,); 0 for constants
     names: tuple[str, ...]  # names of the observation's components
     action_names: tuple[str, ...]  # names of the actions
     value_name: str = "value"  # or a score, by which actions are compared
-    nowhere: int = 0  # number of cells without a row: no state is known in which they decide
+    nowhere: int = 0  # number of cells without a row: no visited state is known in them
 
 
 def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
@@ -191,7 +190,9 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
 
 
 def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
-    """Return the policy of a trained agent as a table; ``visited`` states, (n, d), count cells.
+    """Return the policy of a trained agent as a table.
+
+    If ``visited`` states, (n, d), are given, cells without one are left out.
 
     Raises ValueError if the agent has learned nothing yet.
     """
@@ -202,16 +203,16 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     best = values.argmax(axis=1) if policy.exact else policy.choices(codevectors)
     taken = _performed(agent, best if discrete else policy.act(codevectors))
     labels = [_in_words(actions[a], one, not discrete) for a, one in zip(best, taken, strict=True)]
-    states, shares, agreement = codevectors, np.full(policy.n_cells, np.nan), np.nan
+    shares, agreement = np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
+    known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0)
     if visited is not None and len(visited):
-        states = visited
         points = checked_points(visited, interface)
         cells = policy.cells(points)
         shares = np.bincount(cells, minlength=policy.n_cells) / len(cells)
+        known = shares > 0
         agree = (best[cells] == policy.choices(points)).mean()
         agreement = 1.0 if policy.exact else float(agree)
-    known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0) | (shares > 0)
     order = np.lexsort([-visits, -shares])
     order = order[known[order]]
     return Overview(
@@ -224,7 +225,6 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
         visits=visits[order],
         shares=shares[order],
         agreement=agreement,
-        mean=states.mean(axis=0),
         scale=scale,
         names=interface.names,
         action_names=actions,

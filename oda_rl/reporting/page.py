@@ -37,7 +37,7 @@ def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
         row = [
             str(policy.cells[i]),
             policy.labels[i],
-            "" if np.isnan(policy.shares[i]) else f"{100.0 * policy.shares[i]:.1f}",
+            "" if np.isnan(policy.shares[i]) else f"{100.0 * policy.shares[i]:.2f}",
             f"{policy.visits[i]:,.0f}",
             *(_short(policy.codevectors[i, j], policy.scale[j]) for j in components),
             *map(value_text, values),
@@ -57,10 +57,10 @@ def policy_remarks(policy: "Overview") -> list[str]:
     remarks = []
     n, share = len(policy.cells), policy.shares[MAX_ROWS:].sum()
     if n > MAX_ROWS:
-        visits = "" if np.isnan(share) else f", with {100.0 * share:.1f} % of the states visited"
+        visits = "" if np.isnan(share) else f", with {100.0 * share:.2f} % of the states visited"
         remarks.append(f"{n - MAX_ROWS} more cells are left out{visits}")
     if policy.nowhere:
-        remarks.append(f"{policy.nowhere} more cells decide nowhere that is known")
+        remarks.append(f"{policy.nowhere} more cells: no visited state is known in them")
     left_out = len(policy.names) - len(shown_components(policy))
     if left_out:
         remarks.append(f"{left_out} more components differ less between the cells")
