@@ -16,37 +16,36 @@ from oda_rl import plotting
 from oda_rl.agents import ModelAgent, TwoTimescaleAgent
 from oda_rl.command.reporting import evaluation_line, write_figures
 
-RUN = Path("runs/cartpole")
-CELLS = {"oda": {}, "grid": {"bins": 4}, "som": {"map_shape": (16, 16)}}
+ENV, RUN = "CartPole-v1", Path("runs/cartpole")
 
 
 def main() -> None:
+    rule = ModelAgent(ENV, seed=3)
+    agents = {
+        "oda": TwoTimescaleAgent(ENV, seed=0),
+        "grid": TwoTimescaleAgent(ENV, seed=0, partition="grid", bins=4),
+        "som": TwoTimescaleAgent(ENV, seed=0, partition="som", map_shape=(16, 16)),
+        "rule": rule,
+    }
     table = Table("cells", "return over 20 greedy episodes", "steps", "seconds", box=None)
-    figure, axes = plt.subplots(1, 3, figsize=(13.0, 4.0), sharey=True, layout="constrained")
-    for ax, (partition, settings) in zip(axes, CELLS.items(), strict=True):
-        agent = TwoTimescaleAgent("CartPole-v1", partition=partition, seed=0, **settings)
-        agent.learn(30_000, progress_bar=True)
+    figure, axes = plt.subplots(2, 2, figsize=(11.0, 8.0), sharey=True, layout="constrained")
+    for ax, (name, agent) in zip(axes.ravel(), agents.items(), strict=True):
+        agent.learn(250 if agent is rule else 30_000, progress_bar=True)
         returns = agent.evaluate(20, seed=1)
-        agent.save(RUN / partition)
-        if partition == "oda":
-            write_figures(agent, RUN / partition, returns=returns)
+        agent.save(RUN / name)
+        write_figures(agent, RUN / name, returns=returns)
         curve = agent.episodes.curve
         plotting.plot_learning_curve(curve, solved_return=475.0, delivered=returns, ax=ax)
-        ax.set_title(f"{agent.n_cells} cells of {partition}")
+        ax.set_title(f"{name}: {agent.n_cells} cells")
         seconds = f"{agent.training_seconds:.1f}"
-        table.add_row(partition, evaluation_line(returns), f"{agent.num_timesteps:,}", seconds)
+        table.add_row(name, evaluation_line(returns), f"{agent.num_timesteps:,}", seconds)
+    figure.suptitle("Training episodes explore; the star is the policy that is delivered")
     figure.savefig(RUN / "learning_curves.png", dpi=110)
-
-    model = ModelAgent("CartPole-v1", seed=3).learn(250, progress_bar=True)
-    returns = model.evaluate(20, seed=1)
-    seconds = f"{model.training_seconds:.1f}"
-    table.add_row("a rule", evaluation_line(returns), f"{model.num_timesteps:,}", seconds)
-    model.save(RUN / "rule")
 
     console = Console()
     console.print(table)
-    console.print(f"the rule: {model.rules()}", highlight=False)
-    console.print(f"figures: {RUN}/learning_curves.png, and cells and bifurcation in {RUN}/oda")
+    console.print(f"the rule: {rule.rules()}", highlight=False)
+    console.print(f"learning curves and figures of the cells: {RUN}")
 
 
 if __name__ == "__main__":

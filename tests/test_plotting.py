@@ -43,7 +43,7 @@ def test_learning_curve():
     means = [[20, 10], [50, 20], [80, 30], [100, 25], [120, 20]]
     np.testing.assert_allclose(mean.get_xydata(), means)
     assert set(solved.get_ydata()) == {25.0}
-    assert "not ended" not in {text.get_text() for text in ax.get_legend().get_texts()}
+    assert "unfinished episode" not in {text.get_text() for text in ax.get_legend().get_texts()}
     (points,) = plotting.plot_learning_curve(episodes).get_lines()  # too few for a mean
     assert len(points.get_xdata()) == 3
     ax = plotting.plot_learning_curve(episodes, num_timesteps=90)

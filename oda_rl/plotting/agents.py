@@ -79,8 +79,12 @@ def plot_learning_curve(
         Steps of the training; those after the last episode are shown as an unfinished one.
     delivered : ndarray, shape (m,), optional
         Returns of the delivered policy; their mean is marked at the end, with its 95 % interval.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
     """
-    ax = ax or new_axes()[0]
+    if ax is None:
+        ax = new_axes(height=4.8)[0]
+        ax.figure.subplots_adjust(bottom=0.24)
     if len(episodes) == 0:
         ax.text(0.5, 0.5, "no episode was finished", ha="center", transform=ax.transAxes)
     else:
@@ -92,7 +96,7 @@ def plot_learning_curve(
             mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
             ax.plot(steps[width - 1 :], mean, color=COLORS[0], label=f"mean of {width} episodes")
         if num_timesteps is not None and num_timesteps > _VISIBLE * steps[-1]:
-            ax.axvspan(steps[-1], num_timesteps, fc="0.93", ec="0.8", label="not ended")
+            ax.axvspan(steps[-1], num_timesteps, fc="0.93", ec="0.8", label="unfinished episode")
         if solved_return is not None and np.isfinite(solved_return):
             ax.axhline(solved_return, color=COLORS[2], linestyle="--", linewidth=1, label="solved")
         if delivered is not None and len(delivered):
@@ -102,7 +106,8 @@ def plot_learning_curve(
                     clip_on=False, zorder=3)  # fmt: skip
             low, high = mean_interval(delivered)
             ax.vlines(end, low, high, color=COLORS[1], clip_on=False)
-        ax.legend(frameon=False, loc="best")
+        below = (0.0, -0.15)  # where it hides no episode
+        ax.legend(frameon=False, fontsize=8, ncols=2, loc="upper left", bbox_to_anchor=below)
     ax.set(xlabel="environment steps", ylabel="return", title="Training episodes")
     ax.spines[["top", "right"]].set_visible(False)
     return ax
@@ -126,6 +131,8 @@ def plot_partition(
     visited : ndarray, shape (n, d), optional
         Observations to draw on top; the plane goes through their median, and shows all but the
         outermost hundredth of them on each side. By default the codevectors.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -259,6 +266,8 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     agent : FittedQAgent or TwoTimescaleAgent
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -377,6 +386,8 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     Parameters
     ----------
     difference : oda_rl.agents.review.Difference
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
     """
     states, differs = difference.states, difference.differs
     axes = new_axes(6.0, 4.4)[0] if ax is None else ax
