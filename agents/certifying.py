@@ -119,7 +119,15 @@ class CartPole:
     description = "the dynamics of CartPole-v1, exact but for rounding"
 
     def step(self, state: Sequence[Any], output: FloatArray) -> list[Any]:
-        """Return the next state, given d affine forms or arrays; ``output`` is a one-hot column."""
+        """Return the next state.
+
+        Parameters
+        ----------
+        state : sequence of 4 affine forms, or arrays
+            Position, velocity, angle and angular velocity.
+        output : ndarray, shape (2, 1)
+            One for the push that is taken, left or right, and zero for the other.
+        """
         x, speed, angle, turning = state
         force = self.push if output[1, 0] > 0.0 else -self.push
         mass = self.cart_mass + self.pole_mass
@@ -137,7 +145,13 @@ class CartPole:
         ]
 
     def may_end(self, state: Sequence[Affine]) -> BoolArray:
-        """Whether position or angle may be beyond their limits, shape (n,)."""
+        """Whether position or angle may be beyond their limits, shape (n,).
+
+        Parameters
+        ----------
+        state : sequence of 4 affine forms of n sets
+            As for :meth:`step`.
+        """
         beyond = np.zeros(len(state[0].centre), dtype=np.bool_)
         for component, limit in zip((state[0], state[2]), self.limits, strict=True):
             low, high = component.ends

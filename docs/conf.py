@@ -1,5 +1,6 @@
 """The site: ``make docs`` builds it, and takes warnings for errors."""
 
+import inspect
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.addnodes import pending_xref
+from sphinx.util.logging import getLogger
 
 _ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(_ROOT))
@@ -118,6 +120,57 @@ def _link_words(app: Any, page: Any) -> None:
             text.parent.replace(text, [*parts, nodes.Text(text[done:])])
 
 
+_USUAL = {
+    "X": ("array-like, shape (n_samples, n_features)", "Samples."),
+    "y": (
+        "array-like, shape (n_samples,) or (n_samples, n_outputs), optional",
+        "Classes for a classifier, targets for a regressor; others ignore it.",
+    ),
+    "classes": ("array-like, optional", "All classes, if the first samples may not have them all."),
+    "sample_weight": (
+        "array-like, shape (n_samples,), optional",
+        "At least 0, relative to one another; by default 1.",
+    ),
+    "fit_params": ("", "Passed on to :meth:`fit`."),
+    "n_samples": ("int, default=1", "Number of samples to draw."),
+    "random_state": ("int, RandomState instance or None, default=None", "Draws the samples."),
+    "level": ("int, optional", "Index into ``history_``; of a tree the depth at which it is cut."),
+    "n_clusters": ("int, optional", "Instead: the last level with at most this many codevectors."),
+    "path": ("str or Path", "Name of the file."),
+    "seed": ("int, optional", "Random seed; at least 0."),
+    "points": ("ndarray, shape (n, d)", "Points; a policy's are flattened observations."),
+    "point": ("ndarray, shape (d,)", "A flattened observation."),
+    "codevectors": ("ndarray, shape (m, d)", "Points, one for each cell."),
+    "observations": ("ndarray, shape (n, d)", "Flattened observations."),
+    "choice": ("int", "Number of the choice at the point, from 0."),
+    "scale": ("ndarray, shape (d,)", "Inverse standard deviations of the components."),
+    "arrays": ("dict of str to ndarray", "Result of ``arrays``."),
+    "state": ("mapping of str to ndarray", "Result of ``state``."),
+    "n_features": ("int", "Number of components d."),
+    "rng": ("numpy Generator", "Draws what is random."),
+}
+"""Parameters that mean the same in every method; a docstring may leave their description to us."""
+
+
+def _add_parameters(app: Any, kind: str, name: str, what: Any, _: Any, lines: list[str]) -> None:
+    """Add a section of parameters to a docstring without one."""
+    if kind not in ("function", "method") or "Parameters" in lines:
+        return
+    given = inspect.signature(what).parameters.values()
+    section = []
+    for one in given:
+        if one.name == "self":
+            continue
+        if one.name not in _USUAL:
+            getLogger(__name__).warning("%s says nothing of its parameter %s", name, one.name)
+            continue
+        of, text = _USUAL[one.name]
+        stars = "**" if one.kind is one.VAR_KEYWORD else ""
+        section += [f"{stars}{one.name} : {of}" if of else stars + one.name, f"    {text}"]
+    if section:
+        lines += ["", "Parameters", "----------", *section, ""]
+
+
 def _write_report(app: Any) -> None:
     """Learn a cart-pole, and write the page of its policy, which the front page shows."""
     command = [sys.executable, "-m", "oda_rl"]
@@ -129,7 +182,8 @@ def _write_report(app: Any) -> None:
 
 
 def setup(app: Any) -> None:
-    """Write formulas as MathML, link the glossary, and make the policy."""
+    """Write formulas as MathML, describe parameters, link the glossary, and make the policy."""
+    app.connect("autodoc-process-docstring", _add_parameters, priority=400)  # before numpydoc
     app.connect("doctree-read", _link_words)
     app.connect("builder-inited", _write_report)
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math, None))

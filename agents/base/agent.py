@@ -577,13 +577,6 @@ class Agent(Player):
 
         ``print(agent)`` shows the warning until the agent learns again. :meth:`evaluate` calls this
         where ten returns or more are no better than the first ones of training, and warns.
-
-        Parameters
-        ----------
-        returns : ndarray, shape (n,)
-            Returns of the policy, from :meth:`evaluate`.
-        seed : int, optional
-            Seed of the random episodes.
         """
         random = self.evaluate_random(_RANDOM_EPISODES, seed=seed)
         self._doubt = None
@@ -645,11 +638,16 @@ class Agent(Player):
         return explain(self, observation)
 
     def save(self, path: str | Path) -> None:
-        """Save to a file (``*.zip``) or a run folder.
+        """Save to a file or a run folder.
 
         A run folder also holds the configuration (``config.json``) and the training episodes
         (``monitor.csv``, as Stable-Baselines3 reads it); figures and exported policies of an
         earlier agent are removed from it.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file if it ends in ``.zip``, else a folder, which is made if necessary.
         """
         with using(self):
             files.save(self, Path(path))

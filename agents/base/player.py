@@ -219,9 +219,22 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation (int), or those of a batch, shape (n,).
+        """Return the cell of one observation, or of each in a batch.
 
-        Raises ValueError as :meth:`predict` does.
+        Parameters
+        ----------
+        observation
+            One observation of the environment's observation space, or a batch of n.
+
+        Returns
+        -------
+        int, or for a batch ndarray, shape (n,)
+            Rows of ``codevectors``.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`predict`.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -319,9 +332,19 @@ class Player(ABC):
     def visited_states(
         self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily for ``n_steps`` and return the observations, shape (n_steps, d).
+        """Play greedily and return the observations.
 
-        ``env`` and ``seed`` are as in :meth:`evaluate`.
+        Parameters
+        ----------
+        n_steps : int
+            At least 1.
+        env, seed
+            As in :meth:`evaluate`.
+
+        Returns
+        -------
+        ndarray, shape (n_steps, d)
+            Flattened observations.
         """
         count = checked_count("n_steps", n_steps)
         with self._evaluation_env(env) as made:
@@ -380,6 +403,8 @@ class Player(ABC):
 
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Draw random actions in the form and shape of these actions of a policy."""
+        if acts.ndim > 1:
+            return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
         return self._rngs["predict"].integers(self.interface.n_actions, size=len(acts))
 
     def _greedy(self, observation: Any) -> Any:

@@ -346,11 +346,6 @@ class ModelAgent(Simplifiable, Agent):
         self._engine.replace(action)
         return 0  # it is remembered by its components
 
-    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.interface.box is None:
-            return super()._random(acts)
-        return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
-
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         self._engine.outcomes.limit = time_limit(env) or self._engine.outcomes.limit
         if self.interface.box is not None:

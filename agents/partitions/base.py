@@ -31,19 +31,39 @@ class Partition(Protocol):
         """A representative observation of each cell, shape (n_cells, d)."""
 
     def start(self, observations: FloatArray) -> None:
-        """Place the first cells by the observations of random play, shape (n, d)."""
+        """Place the first cells.
+
+        Parameters
+        ----------
+        observations : ndarray, shape (n, d)
+            Flattened observations of random play.
+        """
 
     def observe(self, observations: FloatArray) -> Lineage | None:
-        """Learn from the observations of the last 100 steps, shape (n, d).
+        """Learn from the last 100 steps.
 
-        Returns the lineage if codevectors have moved, been made or removed; else None.
+        Parameters
+        ----------
+        observations : ndarray, shape (n, d)
+            Flattened observations of these steps.
+
+        Returns
+        -------
+        ndarray, shape (new cells, old cells), or None
+            The lineage, if codevectors have moved, been made or removed.
         """
 
     def state(self) -> Mapping[str, Array]:
         """Return all that has to be saved, as arrays."""
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over what ``state`` returned."""
+        """Take over a saved state.
+
+        Parameters
+        ----------
+        state : mapping of str to ndarray
+            Result of :meth:`state`.
+        """
 
 
 class BuiltIn:

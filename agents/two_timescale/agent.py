@@ -213,11 +213,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self._engine.replace(action)
         return 0
 
-    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.interface.box is None:
-            return super()._random(acts)
-        return self._rngs["predict"].uniform(-1.0, 1.0, acts.shape)
-
     @property
     def policy(self) -> CellPolicy | JointPolicy:
         """The policy that is delivered: the snapshot that has done best so far."""
