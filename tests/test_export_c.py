@@ -7,13 +7,15 @@ import pytest
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from test_export import FLAGS
-from test_onnx import CASES, IRIS, MOONS, NAMES, NUMBERS, SIDES, around
+from test_onnx import CASES, HOLED, IRIS, MOONS, NAMES, NUMBERS, SIDES, around
 
 from oda_rl import (
     INFEX,
     LVQ,
+    SOM,
     ODAClassifier,
     ODAClusterer,
+    ODARegressor,
     ODATreeClassifier,
     SGDGaussianMixture,
     StochasticVQ,
@@ -78,13 +80,25 @@ def test_predictions_are_those_of_python(name, tmp_path):
         (ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
         (SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0),
     ],
-    ids=lambda one: type(one).__name__,
 )
 def test_scale_and_offset_do_not_matter(model, size, offset, tmp_path):
     X = (MOONS * size + offset).astype(np.float32)
     predicted, header = run(model.fit(X, SIDES), tmp_path, X)
     assert (predicted == model.predict(X)).mean() > 0.99
     assert ("oda_origin" in header) == (offset > 0.0 or isinstance(model, SGDGaussianMixture))
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0])  # without an origin, and with one
+def test_missing_values_count_as_in_python(offset, tmp_path):
+    points = HOLED + offset
+    for model in (
+        SOM((2, 3)), ODAClusterer(5), ODAClassifier(6), ODAClassifier(6, prediction="nearest"),
+        SGDGaussianMixture(3), SGDGaussianMixture(3, covariance_type="tied_spherical"),
+    ):  # fmt: skip
+        model.set_params(random_state=0).fit(points, NUMBERS)
+        assert "NaN is a missing value." in compare(model, tmp_path, points)
+    predicted, _ = run(ODARegressor(5, random_state=0).fit(IRIS, NUMBERS), tmp_path, points)
+    np.testing.assert_array_equal(np.isnan(predicted), np.isnan(HOLED).any(axis=1))
 
 
 def test_header_explains_labels(tmp_path):

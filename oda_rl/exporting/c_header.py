@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import FloatArray
+from oda_rl._validation import finite
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -148,10 +149,12 @@ class _Header:
 def export_c(estimator: Any, out: str | Path) -> Path:
     """Write a fitted estimator to a C99 header with ``oda_predict(const float obs[])``.
 
-    The header allocates nothing and needs no library, except ``expf`` of ``math.h`` for an
-    ``ODAClassifier`` whose ``prediction`` is ``"density"``. Clusterers return the index of the
+    The header allocates nothing and needs no library, except ``math.h``: ``expf`` for an
+    ``ODAClassifier`` whose ``prediction`` is ``"density"``, ``logf`` for a mixture with a variance
+    for each feature. Clusterers return the index of the
     cluster, classifiers the label (a string's index in ``classes_``), and regressors a float.
     Predictions equal those of ``estimator.predict`` except for ties within single precision.
+    NaN is a missing value if the estimator takes any; regressors return NaN then.
 
     Parameters
     ----------
@@ -195,6 +198,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
 def _text(estimator: Any) -> str:
     header, name = _header(estimator), type(estimator).__name__
     kind = "float" if "oda_models" in header.tables else "int"
+    takes_nan = {"oda_missing", "oda_means"} & header.tables.keys()
     d = int(estimator.n_features_in_)
     names = getattr(estimator, "feature_names_in_", [""] * d)
     constants = {"FEATURES": d, "CELLS": len(next(iter(header.tables.values())))}
@@ -208,6 +212,7 @@ def _text(estimator: Any) -> str:
         f"{kind} oda_predict(const float obs[ODA_FEATURES]) takes a sample:",
         *(f"    obs[{j}]  {name}".rstrip() for j, name in enumerate(names)),
         *header.returns,
+        "NaN is a missing value." if takes_nan else "No value may be NaN.",
         "",
         *header.about,
     ]
@@ -215,7 +220,7 @@ def _text(estimator: Any) -> str:
     parts = [
         as_comment(lines),
         "#ifndef ODA_PREDICT_H\n#define ODA_PREDICT_H\n\n",
-        "#include <math.h>\n" if "CLASSES" in flags else "",
+        "#include <math.h>\n" if {"CLASSES", "MEANS"} & flags else "",
         "#include <stdint.h>\n\n",
         defined(constants),
         *(table(key, array) for key, array in header.tables.items()),
@@ -237,8 +242,13 @@ def _header(estimator: Any) -> _Header:
     )
 
 
-def _of_diagram(diagram: Diagram) -> _Header:
-    """Return a header that finds the nearest cell, without an origin if the centre is near 0."""
+def _of_diagram(diagram: Diagram, quarters: FloatArray | None = None) -> _Header:
+    """Return a header that finds the nearest cell, without an origin if the centre is near 0.
+
+    The part of feature j in the offset of cell k is ``quarters[j]`` slopes[k, j]², if values may be
+    missing.
+    """
+    middle = diagram.centre
     reach = np.abs(diagram.slopes).max(axis=0)
     is_near = (np.abs(diagram.centre) * reach).sum() <= _NEAR * np.abs(diagram.offsets).max()
     if is_near:
@@ -249,8 +259,20 @@ def _of_diagram(diagram: Diagram) -> _Header:
     header.tables["oda_diagram"] = np.column_stack([rounded.offsets, rounded.slopes])
     if not is_near:
         header.tables["oda_origin"] = rounded.centre
+    if quarters is not None:
+        parts = np.column_stack([quarters, rounded.centre.astype(np.float64) - middle])
+        header.tables["oda_missing"] = fitting(parts, np.float32)
     header.returns = ["and returns the index of a cell, from 0."]
     return header
+
+
+def _quarters(model: Any, unit: float) -> FloatArray | None:
+    """Return quarters of the unit, shape (d,), if values may be missing: squares are Euclidean."""
+    return np.full(model.n_features_in_, 0.25 * unit) if finite(model) == "allow-nan" else None
+
+
+def _nearest(model: Any, diagram: Diagram) -> _Header:
+    return _of_diagram(diagram, _quarters(model, diagram.unit))
 
 
 def _lvq(model: LVQ) -> _Header:
@@ -272,11 +294,12 @@ def _classifier(model: ODAClassifier) -> _Header:
     classes = np.argsort(order)[model._codebook.labels]
     diagram = Diagram.annealed(model)
     if model.prediction == "nearest":
-        return _labelled(_of_diagram(diagram), model.classes_, classes)
+        return _labelled(_nearest(model, diagram), model.classes_, classes)
     factor = diagram.unit / model.prediction_temperature_
     offsets = factor * diagram.offsets - log_weights(model.weights_)
     slopes = factor * diagram.slopes
-    header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0))
+    quarters = _quarters(model, model.prediction_temperature_)
+    header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0), quarters)
     numbers, header.returns = numbered(model.classes_)
     header.tables["oda_classes"] = narrowest(classes)
     if (numbers != np.arange(len(numbers))).any():
@@ -317,7 +340,7 @@ def _mixture(model: StreamingMixture) -> _Header:
     precisions = values / model._units**2
     offsets = -2.0 * np.log(model.weights_) - np.log(values).sum(axis=1)
     if (precisions == precisions[0]).all():
-        return _of_powers(means, precisions[0], offsets)
+        return _of_powers(means, precisions[0], offsets, missing=True)
     origin = fitting(means.mean(axis=0), np.float32)
     header = _Header(
         [
@@ -341,20 +364,23 @@ def _exemplars(model: ExemplarMixture) -> _Header:
     return _of_powers(model.exemplars_, precisions, -2.0 * np.log(model.weights_))
 
 
-def _of_powers(places: FloatArray, precisions: FloatArray, offsets: FloatArray) -> _Header:
+def _of_powers(
+    places: FloatArray, precisions: FloatArray, offsets: FloatArray, *, missing: bool = False
+) -> _Header:
     """Expand the scores offset + Σ_j p_j (x_j − place_j)²; the squares of x cancel."""
     centre = places.mean(axis=0)
     gaps = places - centre
     rows = offsets - offsets.min() + (precisions * gaps**2).sum(axis=1)
-    return _of_diagram(Diagram.scaled(centre, rows, -2.0 * precisions * gaps))
+    diagram = Diagram.scaled(centre, rows, -2.0 * precisions * gaps)
+    return _of_diagram(diagram, 0.25 * diagram.unit / precisions if missing else None)
 
 
 _KINDS: dict[type, Callable[[Any], _Header]] = {
-    VectorQuantizer: lambda model: _of_diagram(
-        Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
+    VectorQuantizer: lambda model: _nearest(
+        model, Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
     ),
     LVQ: _lvq,
-    ODAClusterer: lambda model: _of_diagram(Diagram.annealed(model)),
+    ODAClusterer: lambda model: _nearest(model, Diagram.annealed(model)),
     ODAClassifier: _classifier,
     ODARegressor: _regressor,
     StreamingMixture: _mixture,

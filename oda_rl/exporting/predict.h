@@ -4,12 +4,19 @@ static inline float oda_score(const float x[ODA_FEATURES], int k)
     float score = oda_offsets[k];
     for (int j = 0; j < ODA_FEATURES; ++j) {
         const float gap = x[j] - oda_means[k][j];
-        score += oda_precisions[k][j] * gap * gap;
+        score += isnan(gap) ? logf(oda_precisions[k][j]) : oda_precisions[k][j] * gap * gap;
     }
 #else
     float score = oda_diagram[k][0];
     for (int j = 0; j < ODA_FEATURES; ++j) {
-        score += oda_diagram[k][1 + j] * x[j];
+        const float slope = oda_diagram[k][1 + j];
+#ifdef MISSING
+        if (x[j] != x[j]) { /* without its part in the offset */
+            score -= slope * (oda_missing[j][0] * slope + oda_missing[j][1]);
+            continue;
+        }
+#endif
+        score += slope * x[j];
     }
 #endif
     return score;
