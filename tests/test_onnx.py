@@ -216,9 +216,10 @@ def test_log_densities_are_an_output_on_demand(name, fitted):
 
 
 def test_distances_go_to_the_next_step_of_a_pipeline():
-    steps = make_union(StandardScaler(), oda_rl.SOM((2, 3), random_state=0), oda_rl.ODAClusterer(3))
+    kinds = (oda_rl.SOM, oda_rl.ODAClusterer, oda_rl.ODATreeClusterer)
+    steps = make_union(StandardScaler(), *(kind(random_state=0) for kind in kinds))
     model = make_pipeline(steps, LogisticRegression()).fit(MOONS, SIDES)
-    options = {oda_rl.SOM: {"transform": True}, oda_rl.ODAClusterer: {"transform": True}}
+    options = {kind: {"transform": True} for kind in kinds}
     graph = to_onnx(model, MOONS[:1], options={**options, LogisticRegression: {"zipmap": False}})
     found = run(graph, MOONS)[1]
     np.testing.assert_allclose(found, model.predict_proba(MOONS), atol=1e-9)

@@ -19,7 +19,7 @@ from skl2onnx.proto import onnx_proto
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import finite
-from oda_rl.annealing.base import is_wide, log_cell_volumes
+from oda_rl.annealing.base import CellEstimator, is_wide, log_cell_volumes
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
@@ -177,12 +177,12 @@ def lvq(graph: Graph, model: LVQ) -> None:
     put_classes(graph, graph.max(by_class, axis=2, keepdims=0))
 
 
-def distances(graph: Graph, model: VectorQuantizer | ODAClusterer) -> Value:
+def distances(graph: Graph, model: VectorQuantizer | CellEstimator) -> Value:
     """Return distances from the codevectors, shape (n, K)."""
     if isinstance(model, VectorQuantizer):
         diagram = Diagram.nearest(model.cluster_centers_, SquaredEuclidean())
-    elif model._annealer.divergence.kernel == QUADRATIC:
-        diagram = Diagram.annealed(model)
+    elif model._divergence.kernel == QUADRATIC:
+        diagram = Diagram.nearest(model._embedded_codevectors(), model._divergence)
     else:
         raise ValueError(
             f"divergence is {model.divergence!r}: with transform=True it must be squared Euclidean "
@@ -587,7 +587,7 @@ _CONVERTERS: dict[type, _Converter] = {
     DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     ODARegressor: _Converter(regressor, ("variable",)),
     ODATreeClusterer: _Converter(
-        lambda graph, model: graph.put(leaf_of(graph, model)), _LABEL, _SCORED
+        lambda graph, model: graph.put(leaf_of(graph, model)), _LABEL, _BOTH
     ),
     ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
     ODATreeRegressor: _Converter(regressor, ("variable",)),
