@@ -27,6 +27,15 @@ from oda_rl._types import FloatArray
 _KEPT = 1000  # samples that are learned again when a feature appears
 
 
+def _first_samples(estimator: Any) -> int:
+    """Return how many samples an estimator needs to begin with."""
+    if isinstance(estimator, oda_rl.StochasticVQ):
+        return estimator.n_clusters
+    if isinstance(estimator, oda_rl.StochasticEMGaussianMixture):
+        return estimator.n_components
+    return 1
+
+
 class _Streamed(base.Estimator):
     """Adapter: a copy of the estimator that learns, and the order of features.
 
@@ -38,17 +47,21 @@ class _Streamed(base.Estimator):
         self.estimator = estimator
         self._learner = clone(estimator)
         self._features: tuple[Hashable, ...] | None = None
-        self._recent: deque[tuple[dict[Any, Any], tuple[Any, ...]]] = deque(maxlen=_KEPT)
+        self._needed = _first_samples(estimator)
+        kept = max(_KEPT, self._needed)
+        self._recent: deque[tuple[dict[Any, Any], tuple[Any, ...]]] = deque(maxlen=kept)
 
     def _row(self, x: Mapping[Any, Any], names: tuple[Hashable, ...]) -> FloatArray:
         return np.array([[float(x.get(name, 0.0)) for name in names]])
 
     def _partial_fit(self, x: Mapping[Any, Any], *y: Any) -> None:
         self._recent.append((dict(x), y))
-        known = self._features or ()
+        if len(self._recent) < self._needed:
+            return
         rows = list(self._recent)[-1:]
-        if not x.keys() <= set(known):
-            self._features = tuple(sorted({*known, *x}, key=str))
+        if self._features is None or not x.keys() <= set(self._features):
+            named = {name for row, _ in self._recent for name in row}
+            self._features = tuple(sorted({*(self._features or ()), *named}, key=str))
             self._learner, rows = clone(self.estimator), list(self._recent)
         table = np.concatenate([self._row(row, self._features or ()) for row, _ in rows])
         columns = zip(*(targets for _, targets in rows), strict=True)
@@ -83,9 +96,9 @@ class RiverClusterer(_Streamed, base.Clusterer):
 
     @property
     def centers(self) -> dict[int, dict[Hashable, float]]:
-        """Codevector or mean of each cluster; none before the first sample."""
-        means = getattr(self._learner, "means_", ())
-        rows = getattr(self._learner, "codevectors_", means)
+        """Codevector, mean or exemplar of each cluster; none before the first sample."""
+        names = ("codevectors_", "means_", "exemplars_")
+        rows = next((getattr(self._learner, n) for n in names if hasattr(self._learner, n)), ())
         pairs = ((k, zip(self._features or (), row, strict=True)) for k, row in enumerate(rows))
         return {k: {name: float(value) for name, value in pair} for k, pair in pairs}
 

@@ -61,11 +61,14 @@ def test_frames_of_dask_may_have_pandas_own_types():
         "whole": pd.array(rng.integers(0, 9, 60), dtype="Int64"),
         "arrow": pd.array(rng.normal(size=60), dtype="double[pyarrow]"),
         "truth": rng.random(60) > 0.5,
+        "sure": pd.array(rng.random(60) > 0.5, dtype="bool[pyarrow]"),
     })  # fmt: skip
     labels = pd.Series(pd.array(rng.integers(0, 2, 60), dtype="Int64"))
-    blocks = [dask.from_pandas(one, npartitions=2) for one in (frame, frame.astype(float), labels)]
     model = oda_rl.DistributedODAClassifier(4, fine_tuning=None, random_state=0)
-    found, wanted = (clone(model).fit(one, blocks[2]) for one in blocks[:2])
+    found, wanted = (
+        clone(model).fit(*(dask.from_pandas(part, npartitions=2) for part in data))
+        for data in ((frame, labels), (frame.astype(float), labels.astype("category")))
+    )
     np.testing.assert_array_equal(found.codevectors_, wanted.codevectors_)
     assert found.classes_.tolist() == [0, 1]
 

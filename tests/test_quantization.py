@@ -254,12 +254,9 @@ def test_bad_arguments(estimator, message):
         estimator.fit(points, np.arange(20) % 2)
 
 
-def test_partial_fit_wants_enough_to_start_with():
+def test_partial_fit_wants_enough_to_start_with_and_continues_a_fit():
     with pytest.raises(ValueError, match="n_samples=2 should be >= n_clusters=3"):
         StochasticVQ(3).partial_fit([[0.0], [1.0]])
-
-
-def test_partial_fit_continues_a_fit():
     points, _ = make_blobs(100, centers=3, random_state=0)
     quantizer = StochasticVQ(3, max_iter=2, random_state=0).fit(points)
     before = quantizer.codevectors_.copy()

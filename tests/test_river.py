@@ -12,6 +12,8 @@ from oda_rl import (
     ODARegressor,
     ODATreeClassifier,
     SGDGaussianMixture,
+    StochasticEMGaussianMixture,
+    StochasticVQ,
 )
 from oda_rl.river import RiverClassifier, RiverClusterer, RiverRegressor, to_river
 
@@ -47,6 +49,8 @@ def data():
         (ODATreeClassifier(random_state=0), RiverClassifier),
         (SGDGaussianMixture(4, random_state=0), RiverClusterer),
         (SOM((2, 3), random_state=0), RiverClusterer),
+        (StochasticVQ(4, random_state=0), RiverClusterer),  # which wait for their first samples
+        (StochasticEMGaussianMixture(4, random_state=0), RiverClusterer),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -54,15 +58,13 @@ def test_it_learns_what_partial_fit_learns(estimator, kind, data):
     X, y = data
     model = to_river(estimator)
     assert type(model) is kind
-    supervised = kind is not RiverClusterer
-    for row, label in zip(X, y.tolist(), strict=True):
+    targets = () if kind is RiverClusterer else (y,)
+    for i, row in enumerate(X):
         x = {"b": row[0], "c": row[1], "d": row[2]}
-        if supervised:
-            model.learn_one(x, label)
-            estimator.partial_fit(row[None], np.array([label]))
-        else:
-            model.learn_one(x)
-            estimator.partial_fit(row[None])
+        model.learn_one(x, *(column.tolist()[i] for column in targets))
+    first = model._needed
+    for rows in (slice(first), *(slice(i, i + 1) for i in range(first, len(X)))):
+        estimator.partial_fit(X[rows], *(column[rows] for column in targets))
     said = [model.predict_one({"d": row[2], "b": row[0], "c": row[1]}) for row in X[:20]]
     assert said == estimator.predict(X[:20]).tolist()
     assert not hasattr(model.estimator, "n_features_in_") or model.estimator is estimator

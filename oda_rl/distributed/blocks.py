@@ -352,12 +352,14 @@ def _columns(X: Any) -> Any:
     """Return a frame or a series as an array; numbers of pandas' own types become NumPy's."""
     if not hasattr(X, "to_dask_array"):
         return X
-    from pandas.api.types import is_numeric_dtype
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-    kinds = [X.dtype] if X.ndim == 1 else list(X.dtypes)
-    plain = all(isinstance(kind, np.dtype) and kind.kind in "iuf" for kind in kinds)
-    if not plain and all(map(is_numeric_dtype, kinds)):
-        X = X.astype(np.float64 if X.ndim == 2 else getattr(X.dtype, "numpy_dtype", X.dtype))
+    given = [X.dtype] if X.ndim == 1 else list(X.dtypes)
+    kinds = [kind.categories.dtype if hasattr(kind, "categories") else kind for kind in given]
+    if all(is_numeric_dtype(kind) or is_bool_dtype(kind) for kind in kinds):
+        X = X.astype(np.float64 if X.ndim == 2 else getattr(kinds[0], "numpy_dtype", kinds[0]))
+    elif X.ndim == 1:
+        X = X.astype(kinds[0])
     return X.to_dask_array()
 
 
