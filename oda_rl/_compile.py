@@ -10,7 +10,6 @@ import numpy as np
 from oda_rl._cache import keep
 
 F = TypeVar("F", bound=Callable[..., Any])
-N = TypeVar("N", int, float)
 
 _njit: Any = numba.njit  # whose type does not know all of its options
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
@@ -74,18 +73,6 @@ def reordered(function: F) -> F:
     Bits may differ between machines, but not on one.
     """
     return _made(function, forceinline=True, fastmath=_FAST, **_NO_ALLOCATION)
-
-
-@spliced
-def larger(a: N, b: N) -> N:
-    """``max``, which numba compiles anew in every function."""
-    return b if b > a else a
-
-
-@spliced
-def smaller(a: N, b: N) -> N:
-    """``min``, likewise."""
-    return b if b < a else a
 
 
 def bound_copy(function: Any, label: str, **names: Any) -> Any:

@@ -14,7 +14,7 @@ Keep points near the origin (subtract a mean): scores are differences of large n
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, reordered, smaller, spliced
+from oda_rl._compile import compiled, inlined, integer, reordered, spliced
 from oda_rl._types import FloatArray, IntArray
 
 LARGEST = 1e150  # component of a point: squares are summed
@@ -65,11 +65,11 @@ def smallest_of(values: FloatArray) -> float:
     a, b, c, d = np.inf, np.inf, np.inf, np.inf
     rest = values.shape[0] % 4
     for k in range(rest):
-        a = smaller(a, values[k])
+        a = min(a, values[k])
     for k in range(rest, values.shape[0], 4):
-        a, b = smaller(a, values[k]), smaller(b, values[k + 1])
-        c, d = smaller(c, values[k + 2]), smaller(d, values[k + 3])
-    return smaller(smaller(a, b), smaller(c, d))
+        a, b = min(a, values[k]), min(b, values[k + 1])
+        c, d = min(c, values[k + 2]), min(d, values[k + 3])
+    return min(min(a, b), min(c, d))
 
 
 @spliced

@@ -28,6 +28,14 @@ ROOT = Path(__file__).parent.parent
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_loops_from_the_first_step():
+    """Test what trainings of some length run, with few steps."""
+    from oda_rl.agents.two_timescale.engine import OnlineEngine
+
+    OnlineEngine.stepwise = 0
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--one-case-in",

@@ -11,6 +11,7 @@ import test_two_timescale
 from environments import BARTO, ODD_ENVS, Grid, Plain, Toy, play
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.envs.dynamics import compiled_dynamics
 
 SAME = {TwoTimescaleAgent: test_two_timescale.same, FittedQAgent: test_fitted.same}
@@ -34,7 +35,8 @@ all_kinds = pytest.mark.parametrize("kind", [*SAME, ModelAgent])
         (FittedQAgent, CARTPOLE, {"max_transitions": 700, "kept_policies": 3, "exploration": 2.0}),
     ],
 )
-def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config):
+def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypatch):
+    monkeypatch.setattr(OnlineEngine, "stepwise", 777)  # then the compiled loop goes on
     env = gym.make(env_id)
     assert compiled_dynamics(env) is not None
     assert compiled_dynamics(Plain(env)) is None
@@ -44,6 +46,8 @@ def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config):
         SAME[kind](fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) > 20
     assert len(fused.history) >= 3
+    if kind is TwoTimescaleAgent:
+        assert fused._engine.stepwise == 0
 
 
 @kinds

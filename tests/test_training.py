@@ -104,7 +104,7 @@ def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
     run = TrainingRun(4000)
     run.observation = agent.env.reset(seed=0)[0]
     begun, lengths, moments = 0, [], []
-    for steps, rows in train_compiled(agent._engine, agent.env, compiled_dynamics(agent.env), run):
+    for steps, rows in train_compiled(agent._engine, compiled_dynamics(agent.env), run):
         lengths += rows[:, 1].tolist()
         moments += (begun + rows[:, 2]).tolist()
         begun = steps

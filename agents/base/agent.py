@@ -22,8 +22,7 @@ from oda_rl.agents.base.loops import (
     Progress,
     first_step,
     last_episode,
-    train_compiled,
-    train_stepwise,
+    train,
     train_vector,
 )
 from oda_rl.agents.base.player import Player
@@ -37,7 +36,6 @@ from oda_rl.agents.environments.spaces import AnyEnv, Described, Interface, Spac
 from oda_rl.agents.environments.validation import action_index, checked_flag, checked_reward
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.explaining import Explanation, explain
-from oda_rl.envs.dynamics import compiled_dynamics
 from oda_rl.files.schema import Member, check_fields, generator_state, number, require
 
 _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
@@ -555,13 +553,10 @@ class Agent(Player):
         if isinstance(env, VectorEnv):
             run.observation = self._reset_env(env)
             return train_vector(self._engine, env, run, self._performed)
-        dynamics = compiled_dynamics(env)
         if not run.resumed:
             self._engine.leave_envs()
             run.observation, run.chosen = self._reset_env(env), False
-        if dynamics is None or not self.fuses:
-            return train_stepwise(self._engine, env, run)
-        return train_compiled(self._engine, env, dynamics, run)
+        return train(self._engine, env, run)
 
     def _judge(self, returns: FloatArray, seed: int | None) -> None:
         """Warn if returns are no better than those of the first episodes and of random play."""

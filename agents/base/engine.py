@@ -60,6 +60,8 @@ class Engine(ABC):
     rule: ClassVar[Rule]  # its functions for the compiled loop, if it ``fuses``
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
+    stepwise: ClassVar[int] = 0
+    """Steps of this process still to be taken before there is a compiled loop."""
     acts_together: ClassVar[bool] = False
     """Whether it chooses continuous actions in several environments."""
     own_events: ClassVar[int] = UNIFORMS

@@ -41,10 +41,24 @@ _COMPILED_STEPS = 50_000  # maximum in one call of compiled code
 _COMPILED_EPISODES = 1024
 
 
-def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
-    """Train in any environment, from where the run is."""
-    if run.over:
-        return
+def train(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
+    """Train from where the run is, in compiled code where there is some."""
+    while not run.over:
+        compiled = compiled_dynamics(env) if engine.fuses else None
+        if compiled is None:
+            yield from train_stepwise(engine, env, run, run.total)
+        elif engine.stepwise > 0:
+            before = run.steps
+            yield from train_stepwise(engine, env, run, before + engine.stepwise)
+            type(engine).stepwise -= run.steps - before
+        else:
+            yield from train_compiled(engine, compiled, run)
+
+
+def train_stepwise(
+    engine: Engine, env: gym.Env[Any, Any], run: TrainingRun, until: int
+) -> Progress:
+    """Train in any environment, from where the run is to a step, or to its end."""
     observation, interrupt, total = run.observation, run.interrupt, run.total
     interface, step, arrays = engine.interface, engine.step, engine.arrays
     vector, first_action = interface.vector, interface.first_action
@@ -52,8 +66,8 @@ def train_stepwise(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> 
     choose = engine.chosen if run.chosen else engine.act
     action, code, last = choose(vector(observation)), 0, run.steps
     kind = vector(observation).dtype
-    while not run.over:
-        end = run.stop(_STEPS_PER_REPORT)
+    while run.steps < min(until, total):
+        end = min(run.stop(_STEPS_PER_REPORT), until)
         for steps in range(run.steps + 1, end + 1):
             outcome = checked_step(env, first_action + action, steps)
             observation, reward, terminated, truncated = outcome
@@ -101,10 +115,8 @@ def last_episode(engine: Engine, moment: float) -> FloatArray:
     return np.array([[engine.state.last_return, float(engine.state.last_length), moment]])
 
 
-def train_compiled(
-    engine: Engine, env: gym.Env[Any, Any], compiled: Compiled, run: TrainingRun
-) -> Progress:
-    """Train in compiled code, from where the run is, in the compiled dynamics of ``env``."""
+def train_compiled(engine: Engine, compiled: Compiled, run: TrainingRun) -> Progress:
+    """Train in compiled code, from where the run is, unless a callback changes the environment."""
     loop, resets = train_loop(engine.rule, compiled), Resets(compiled)
     arrays = environment_arrays(compiled, run.observation)
     room = np.empty((1 if run.one_by_one else _COMPILED_EPISODES, 3))
@@ -130,16 +142,11 @@ def train_compiled(
         yield steps, room[:written].copy()
         if not run.one_by_one:
             continue
-        # The callback may have changed the environment.
         present = compiled.constants
         if present is None or not np.array_equal(present, compiled.dynamics.parameters):
-            changed = compiled_dynamics(env)
-            if changed is None:
-                space = env.observation_space
-                run.observation = arrays[3].astype(space.dtype).reshape(space.shape)
-                yield from train_stepwise(engine, env, run)
-                return
-            compiled, resets = changed, Resets(changed)
+            space = compiled.env.observation_space
+            run.observation = arrays[3].astype(space.dtype).reshape(space.shape)
+            return
         arrays = environment_arrays(compiled, arrays[3])
 
 

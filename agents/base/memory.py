@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl._compile import compiled, integer, larger, smaller, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray
 from oda_rl.agents.base.state import EnvState, Observations
 from oda_rl.files.schema import Member, real, require
@@ -104,9 +104,9 @@ def discounted_returns(
             continue
         future = steps[i, REWARD] + gamma * future
         weight *= gamma
-        greatest = larger(greatest, future + weight * after_cut)
-        high = larger(high, future / (1.0 - weight))
-        low = smaller(low, future / (1.0 - weight))
+        greatest = max(greatest, future + weight * after_cut)
+        high = max(high, future / (1.0 - weight))
+        low = min(low, future / (1.0 - weight))
     return greatest, high, low
 
 

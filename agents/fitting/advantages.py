@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import compiled, larger, smaller, spliced
+from oda_rl._compile import compiled, spliced
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting import regression
@@ -219,14 +219,14 @@ def go_back(
         if mark == TERMINAL:
             values[i], future = 0.0, 0.0
             continue
-        action = larger(labels[i, 0], 0)  # -1 where no step was taken
+        action = max(labels[i, 0], 0)  # -1 where no step was taken
         taken = blended(advantages, cells, weights, i, action)
         largest = taken
         for a in range(advantages.shape[1]):
-            largest = larger(largest, blended(advantages, cells, weights, i, a))
+            largest = max(largest, blended(advantages, cells, weights, i, a))
         value = values[i]
         if not first:
-            before, value = value, smaller(larger(baseline[i] + largest, reach.low), reach.high)
+            before, value = value, min(max(baseline[i] + largest, reach.low), reach.high)
             change += abs(value - before)
             values[i] = value
         if mark != GOES_ON:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import compiled, larger, smaller, spliced, unlocked
+from oda_rl._compile import compiled, spliced, unlocked
 from oda_rl._threads import in_parts
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.axes import informative
@@ -232,12 +232,12 @@ def write_three(
         squared_distances(columns, point, n_cells, squares)
         bound = 0.0 if i > 0 else np.inf
         for m in range(near.shape[0]):  # what is near the row before bounds what is near this one
-            bound = larger(bound, 1.001 * squares[near[m]] + TINY)
+            bound = max(bound, 1.001 * squares[near[m]] + TINY)
             near[m], scores[m] = 0, np.inf
         for k in range(n_cells):
             if squares[k] < bound:
                 insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
-                bound = smaller(bound, scores[near.shape[0] - 1])
+                bound = min(bound, scores[near.shape[0] - 1])
         total = gibbs_weights(scores, scores.shape[0], width)
         for m in range(near.shape[0]):
             cells[i, m] = near[m]

@@ -35,7 +35,7 @@ related optimization problems", Proceedings of the IEEE 86 (1998): critical temp
 import math
 from typing import NamedTuple
 
-from oda_rl._compile import compiled, integer, larger, smaller, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SMALLEST_TRACE
@@ -89,7 +89,7 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
     n = integer(0)
     for k in range(n_cells):
         if n < n_near or distances[k] < weights[n - 1]:
-            n = smaller(n + 1, n_near)
+            n = min(n + 1, n_near)
             insert_cell(near, weights, n - 1, k, distances[k])
     nearest: float = weights[0]
     while weights[n - 1] - nearest > CUT * temperature:
@@ -144,7 +144,7 @@ def update(
         product += weight * along
         traces[k, LAST] = step
         models[k, n_parameters + action] += weight  # visits
-    alpha /= larger(norm, MIN_NORM)
+    alpha /= max(norm, MIN_NORM)
     fresh, gain = alpha * (1.0 - decay * product), error + change
     max_age = math.log(SMALLEST_TRACE) / math.log(decay) if 0.0 < decay < 1.0 else 1e15 * decay
     for k in range(integer(policy.head[N_CELLS])):  # e ← γλ e, θ ← θ + (δ + Q - Q') e
@@ -191,7 +191,7 @@ def observe(
     masses, counts = moments.statistics[MASS], moments.statistics[COUNT]
     n, d = near[near.shape[0] - 1], offsets.shape[1]
     n_actions = (models.shape[1] - d) // 2
-    rate, total = larger(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
+    rate, total = max(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
     for j in range(n):
         total += sharpened(weights[j])
     for k in range(integer(policy.head[N_CELLS])):
@@ -202,7 +202,7 @@ def observe(
             continue
         masses[k] += rate * share
         counts[k] += share
-        size = share * larger((counts[k] + 1.0) ** -exponent, min_step)
+        size = share * max((counts[k] + 1.0) ** -exponent, min_step)
         for i in range(d):
             offset = offsets[j, i]
             climb += models[k, i] * offset

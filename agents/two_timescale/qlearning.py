@@ -29,7 +29,7 @@ becomes better, by much more than actions differ.
 
 from typing import Annotated, Any, NamedTuple
 
-from oda_rl._compile import boolean, compiled, integer, larger, smaller, spliced
+from oda_rl._compile import boolean, compiled, integer, spliced
 from oda_rl._state import State, reader
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
@@ -270,10 +270,10 @@ def random_action(
 ) -> int:
     """Draw an action; a continuous one is written to the point."""
     if continuous is None:
-        return smaller(integer(draw(state, uniforms) * n_actions), n_actions - 1)
+        return min(integer(draw(state, uniforms) * n_actions), n_actions - 1)
     for i in range(state.n_features, point.shape[0]):
         unit = WIDE * (2.0 * draw(state, uniforms) - 1.0)
-        point[i] = smaller(larger(unit, -1.0), 1.0)
+        point[i] = min(max(unit, -1.0), 1.0)
     return integer(0)
 
 
@@ -294,7 +294,7 @@ def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
         for c in range(low.shape[0]):
             unit = point[first + c]
             action = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
-            room[env, c] = smaller(larger(action, low[c]), high[c])
+            room[env, c] = min(max(action, low[c]), high[c])
 
 
 @spliced
@@ -322,13 +322,13 @@ def step_size_of(state: OnlineState) -> float:
     """Return a_t = max(a_min, a_0 (1 + t/τ)^-p), the step size of the fast timescale."""
     elapsed = state.steps - state.changed
     size: float = state.step_size * (1.0 + elapsed / state.step_size_steps) ** -state.step_exponent
-    return larger(size, state.min_step_size)
+    return max(size, state.min_step_size)
 
 
 @spliced
 def mean_value(state: OnlineState) -> float:
     """Return ρ / (1 - γ): values begin there, and centred ones lack it."""
-    return larger(state.mean_reward, 0.0) * (1.0 / larger(1.0 - state.gamma, MIN_RATE))
+    return max(state.mean_reward, 0.0) * (1.0 / max(1.0 - state.gamma, MIN_RATE))
 
 
 @spliced
@@ -397,7 +397,7 @@ def learn_values(
             state.continuing = False
         else:
             state.mean_reward += CENTRING * (reward - state.mean_reward)
-            reward -= larger(state.mean_reward, 0.0)
+            reward -= max(state.mean_reward, 0.0)
     evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greedy(next_values) if state.paper else env_state.action]
     error = reward - values[action]
@@ -412,7 +412,7 @@ def learn_values(
         live, learner.traces[env_state.number], here, action, error, change,
         step_size_of(state), state.slope_rate, decay, env_state.episode_length,
     )  # fmt: skip
-    rate = larger(1e-4, 1.0 / (state.steps - state.warmup_steps))
+    rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)
     running.value = future
     if together:  # what this step has changed, without the steps of other environments
@@ -524,7 +524,7 @@ def in_loop(arrays: tuple[Any, ...], env: int) -> InLoop:
 def start(agent: InLoop, observation: FloatArray) -> int:
     """Go on from an observation; returns events."""
     no = boolean(False)  # literals would have the function compiled once more
-    return larger(-advance(observation, 0.0, no, no, agent.arrays, integer(0), no), 0)
+    return max(-advance(observation, 0.0, no, no, agent.arrays, integer(0), no), 0)
 
 
 @spliced
@@ -540,7 +540,7 @@ def learn(
     """Learn from what the action led to; returns events."""
     env, yes = integer(0), boolean(True)
     over = boolean(terminated)  # False itself where episodes never terminate
-    return larger(-advance(observation, reward, over, truncated, agent.arrays, env, yes), 0)
+    return max(-advance(observation, reward, over, truncated, agent.arrays, env, yes), 0)
 
 
 RULE = Rule("online", in_loop, start, choose, learn)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from oda_rl._compile import inlined, integer, larger, reordered, smaller, spliced
+from oda_rl._compile import inlined, integer, reordered, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
@@ -88,7 +88,7 @@ def _encode(outputs: FloatArray, k: int, s: FloatArray, code: FloatArray) -> Non
         value = outputs[k, c, 0]
         for j in range(n_features):
             value += outputs[k, c, 1 + j] * s[j]
-        code[1 + c] = smaller(larger(value, -1.0), 1.0)
+        code[1 + c] = min(max(value, -1.0), 1.0)
 
 
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
@@ -163,7 +163,7 @@ def _locally(
     if laws.shape[0] == 0:
         least = np.inf
         for k in range(gaps.shape[0]):
-            least = smaller(least, gaps[k])
+            least = min(least, gaps[k])
         return least
     near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
@@ -200,7 +200,7 @@ def _move(
         after[i] = s[i] * cosine - s[k] * sine
         after[k] = s[i] * sine + s[k] * cosine
     for j in range(n_features):
-        value = smaller(larger(after[j], frame[LOW, j]), frame[HIGH, j])
+        value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
         if frame.shape[0] > LEVELS:
             nearest, found = np.inf, value
             for q in range(LEVELS, frame.shape[0]):
@@ -370,17 +370,17 @@ def imagine(
                 )  # fmt: skip
                 taken += 1
                 if explore:
-                    novelty += weight * smaller(gap, _LONGEST_GAP * far)
+                    novelty += weight * min(gap, _LONGEST_GAP * far)
                     weight *= _NOVELTY_DISCOUNT
                 elif gap > far and t > 0:
-                    lost = smaller(least, 0.0) * (horizon - t)
-                    total = larger(total + lost, smaller(worst, total))
+                    lost = min(least, 0.0) * (horizon - t)
+                    total = max(total + lost, min(worst, total))
                     break
                 if over and remembered.shape[0] > 0:
                     gain = _last_reward(remembered, x)
                 else:
                     gain = _reward(rewards, hinges, frame, circles, code, boxed, s, after)
-                    gain = smaller(larger(gain, least), greatest)
+                    gain = min(max(gain, least), greatest)
                 total += gain
                 if reached.shape[0] > 0:
                     for j in range(n_features):

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl import metric as metrics
-from oda_rl._compile import compiled, integer, larger, spliced
+from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import smallest_of, squared_distance
 from oda_rl.divergences import TINY, quadratic_diagram
@@ -85,7 +85,7 @@ def observe(
             total += weight
             n_near += 1
     for k in range(n_cells):
-        cells[0, k] = larger(cells[0, k] * (1.0 - step_size), SMALLEST_MASS)
+        cells[0, k] = max(cells[0, k] * (1.0 - step_size), SMALLEST_MASS)
     for i in range(n_near):
         k, share = near[i], step_size * (weights[i] / total)
         mass = cells[0, k] + share

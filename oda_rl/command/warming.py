@@ -123,7 +123,7 @@ WORK: dict[str, Callable[[], None]] = {
     "ModelAgent": partial(
         _train, agents.ModelAgent, dict.fromkeys(["CartPole-v1", *_COMPILED], 550), generations=1
     ),
-    "TwoTimescaleAgent": partial(_train, _ONLINE, {"CartPole-v1": 20_000, **_SHORT}),
+    "TwoTimescaleAgent": partial(_train, _ONLINE, {"CartPole-v1": 30_000, **_SHORT}),
     "torques": partial(_train, _ONLINE, {"Pendulum-v1": 2_000}, action_bins=5),
     "FittedQAgent": partial(
         _train, _FITTED, {"CartPole-v1": 5_000, **_SHORT}, max_transitions=1_000

@@ -161,7 +161,7 @@ class Options:
 
 def main(options: Options) -> None:
     few = max(options.repetitions // 4, 1)
-    TwoTimescaleAgent(BARTO, seed=0).learn(3_000)  # compiles, or loads
+    TwoTimescaleAgent(BARTO, seed=0).learn(30_000)  # compiles, or loads
     bare_dynamics(cartpole_parameters(BartoCartPoleEnv()), np.zeros(1, dtype=np.int64), 10)
     command("fitted", 1_000)
     work: list[tuple[str, int, int, Callable[[int, int], Row]]] = [
