@@ -27,6 +27,7 @@ from stable_baselines3.common.callbacks import (
     StopTrainingOnRewardThreshold,
 )
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.envs import IdentityEnvMultiDiscrete
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.monitor import Monitor, load_results
@@ -104,6 +105,13 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
     assert lengths.min() < 30 == lengths.max()
     assert (model.num_timesteps, model.agent.num_timesteps) == (300, first + 301)
     model.get_env().close()
+
+
+def test_each_state_of_a_few_is_learned_by_itself():
+    env = IdentityEnvMultiDiscrete(4)  # pays for the action that equals the observation
+    env.action_space.seed(0)
+    model = FittedQ(env, gamma=0.4, seed=3).learn(1200)
+    evaluate_policy(model, model.get_env(), 5, reward_threshold=90)
 
 
 @pytest.mark.slow

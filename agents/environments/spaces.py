@@ -271,6 +271,21 @@ class Native:
         return shape != self.observation_space.shape and shape in ((n,), (*shape[:1], n))
 
 
+def n_elements(space: spaces.Space[Any]) -> int:
+    """Return the number of elements of a space; 0 if it is not finite.
+
+    >>> n_elements(spaces.Dict(on=spaces.MultiBinary(3), at=spaces.MultiDiscrete([4, 5])))
+    160
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return math.prod(map(n_elements, parts))
+    if isinstance(space, spaces.MultiBinary):
+        return int(2 ** math.prod(space.shape))
+    sizes = np.ravel(getattr(space, "nvec", getattr(space, "n", 0)))
+    return int(math.prod(sizes.tolist()))
+
+
 def vector_of(space: spaces.Space[Any], observation: Any) -> Array:
     """Return an observation as ``gymnasium.spaces.flatten`` does, but a number as it is."""
     vector = _vectors_of(space, observation, "observation")

@@ -38,7 +38,9 @@ class FittedQAgent(Simplifiable, Agent):
     Three schemes of exploration take turns, from 0.4 random decisions an episode, each repeated for
     up to 100 steps, to 20 of one step each; those with lower returns are drawn less often
     (:mod:`oda_rl.agents.fitted.exploration`). While all returns are equal, all decisions are
-    random. With discrete states, one episode in thirty follows a novelty policy.
+    random. With discrete states, one episode in thirty follows a novelty policy. States are
+    discrete where the observation space is Discrete, or finite, with at most ``max_cells`` elements
+    and 10,000 values of actions in them; each is a cell then.
 
     The delivered policy (``policy``, which ``predict`` and ``evaluate`` use) is the one with the
     best lower bound (mean minus standard error) of its own training returns; some of the steps

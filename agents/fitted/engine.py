@@ -34,7 +34,7 @@ from oda_rl.agents.base.state import (
     with_env_states,
 )
 from oda_rl.agents.base.state import ROOM as WORKSPACE
-from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.spaces import Interface, n_elements
 from oda_rl.agents.environments.validation import BAD_STEP, refuse
 from oda_rl.agents.fitted import changes, exploration, steps
 from oda_rl.agents.fitted.changes import Record, Returns
@@ -55,6 +55,7 @@ _CONFIRMING = 0.5  # as many steps as before a refit
 _TOO_NEW = 3  # latest policies, which are not confirmed
 _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
 _STALE = 10  # fits after which an environment gives up an old policy
+_MAX_VALUES = 10_000  # for states of several components, each of which is a cell
 _NEVER = 2**62  # steps
 _FIRST_ROWS = 256  # of each of several environments
 
@@ -151,6 +152,9 @@ class FittedEngine(Engine):
     ) -> None:
         super().__init__(interface, max(interface.n_features, interface.n_actions), explore)
         self.config, self._fitting = config, fitting
+        n = 0 if interface.native is None else n_elements(interface.native.observation_space)
+        few = 0 < n <= config.max_cells and n * interface.n_actions <= _MAX_VALUES
+        self._numbered = few or interface.n_values > 0  # states are discrete: each is a cell
         self.metric: FloatArray | None = None
         self.newest = self._blank()
         self.records: list[Record] = []
@@ -448,8 +452,8 @@ class FittedEngine(Engine):
         """The data in the memory."""
         n = self.memory.rows(self.env_state)
         observations, rows = self.memory.observations[:n], self.memory.steps[:n]
-        numbered = self.interface.n_values > 0
-        return Experience(observations, rows, self.interface.n_actions, numbered, self._taken(n))
+        n_actions = self.interface.n_actions
+        return Experience(observations, rows, n_actions, self._numbered, self._taken(n))
 
     @one_thread()
     def refit(self) -> None:
@@ -474,7 +478,7 @@ class FittedEngine(Engine):
             found = fit_advantages(
                 seen, cells, settled, values, learned, self.config, self._fitting
             )
-        if self.interface.n_values > 0 and self.config.exploration is None:
+        if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
         self._install(found)
@@ -673,7 +677,7 @@ class FittedEngine(Engine):
         max_records = self.config.kept_policies + min(n_actions, _MAX_CONSTANTS)
         require(n_records <= max_records, f"record_n has {n_records} records")
         novelty, fixed = "novelty_codevectors" in arrays, self.config.exploration is not None
-        seeks = self.interface.n_values > 0 and not fixed
+        seeks = self._numbered and not fixed
         require(seeks or not novelty, "novelty_codevectors are of no policy that seeks what is new")
         sizes = {
             "d": self.interface.n_features, "p": self.interface.n_components, "A": n_actions,

@@ -64,13 +64,14 @@ def fit_novelty_policy(
     rng: np.random.Generator,
 ) -> CellPolicy:
     """Fit a policy to rewards 1 / √n of an action taken n times; ``before`` is the last one."""
-    numbers, states = np.unique(seen.observations[:, 0], return_inverse=True)
+    points, states = np.unique(seen.observations, axis=0, return_inverse=True)
+    states = states.ravel()
     going = seen.steps[:, MARK] == GOES_ON
     pairs = states * seen.n_actions + np.where(going, seen.steps[:, ACTION], 0).astype(np.int64)
-    visits = np.bincount(pairs[going], minlength=len(numbers) * seen.n_actions)
+    visits = np.bincount(pairs[going], minlength=len(points) * seen.n_actions)
     steps = seen.steps.copy()
     steps[going, REWARD] = 1.0 / np.sqrt(visits[pairs[going]])
-    values = None if before is None else before.evaluate(numbers[:, None])[2][states]
+    values = None if before is None else before.evaluate(points)[2][states]
     return fit(seen._replace(steps=steps), values, None, config, rng).policy
 
 
