@@ -15,9 +15,17 @@ import test_codevectors
 import test_fitted
 from distributed import LocalCluster
 from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
+from test_climbing import Follow
 from test_run_folders import steps_in
 
-from oda_rl.agents import Actors, CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import (
+    Actors,
+    CodevectorAgent,
+    FittedQAgent,
+    ModelAgent,
+    TwoTimescaleAgent,
+    load_agent,
+)
 from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.command.cli import main
 
@@ -41,6 +49,7 @@ class Endless(Toy):
 
 gym.register("Varied-v0", Varied, max_episode_steps=30)
 gym.register("Endless-v0", Endless)
+gym.register("Follow-v0", Follow)
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +229,17 @@ def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monke
     assert slow_agent().learn(50, actors=Actors(2, cluster.scheduler_address)).num_timesteps == 50
 
 
+def test_a_climb_by_actors_is_the_same_as_without(threads):
+    alone, beside = (ModelAgent("Follow-v0", seed=3) for _ in range(2))
+    alone.learn(1000)
+    beside.learn(1000, actors=threads)
+    assert beside.num_timesteps == alone.num_timesteps
+    np.testing.assert_array_equal(beside.episodes.rows[:, :2], alone.episodes.rows[:, :2])
+    arrays = beside._real.climb.to_arrays()
+    for name, array in alone._real.climb.to_arrays().items():
+        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
+
+
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])
 def test_agents_without_actors(kind):
     with pytest.raises(ValueError, match="workers is 2: .*has no actors; FittedQAgent"):
@@ -258,7 +278,7 @@ def test_bad_arguments():
     [
         (["--workers", "0"], "workers is 0: it must be an integer of at least 1"),
         (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers"),
-        (["--workers", "2", "--algo", "model"], "algo is 'model', which has no actors: leave"),
+        (["--workers", "2", "--algo", "two-timescale"], "'two-timescale', which has no actors"),
     ],
     ids=lambda one: one[-1] if isinstance(one, list) else "",
 )

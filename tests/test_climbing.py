@@ -87,11 +87,12 @@ def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_step
         assert np.abs([angle, speed]).max() < 0.1
 
 
-def climbed(env, steps, seed=0, known=(), longest=10):
+def climbed(env, steps, seed=0, longest=10):
     place = Episodes(env)
     budgeted = BudgetedEnv(place, 1, steps)
-    climb = Climb(env.action_space.shape[0], np.empty((0, env.observation_space.shape[0])))
-    episodes = list(climb.run(budgeted, place, longest, 0, known, np.random.default_rng(seed)))
+    p, d = env.action_space.shape[0], env.observation_space.shape[0]
+    climb = Climb(np.empty((0, p, 1 + d)), np.empty((0, d)))
+    episodes = list(climb.run(budgeted, place, longest, 0, np.random.default_rng(seed)))
     return climb, budgeted, np.concatenate(episodes)
 
 

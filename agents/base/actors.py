@@ -1,12 +1,14 @@
 """Actors: Dask workers that play episodes, from which an agent learns in its own process."""
 
 import signal
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
@@ -95,6 +97,19 @@ class Actors:
             yield client
 
 
+_here = threading.local()  # of an actor: the training's name, its environment and what plays in it
+
+
+def kept_here(name: str, set_up: Callable[[], tuple[gym.Env[Any, Any], Any]]) -> tuple[Any, Any]:
+    """Return what ``set_up`` has made in this thread for the training ``name``."""
+    if getattr(_here, "name", None) != name:
+        if hasattr(_here, "made"):
+            _here.made[0].close()
+        _here.name, _here.made = name, set_up()
+    made: tuple[Any, Any] = _here.made
+    return made
+
+
 @dataclass(frozen=True)
 class Episode:
     """An actor's episode as rows of a memory (:mod:`oda_rl.agents.base.memory`)."""
@@ -140,7 +155,7 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
         request(i)
     while not run.over:
         i, future = requests.popleft()
-        while (found := _result(future)) is None:
+        while (found := result_of(future)) is None:
             if run.interrupt.requested:
                 yield run.steps, NO_EPISODE
         episode = found.cut(run.total - run.steps)
@@ -152,8 +167,8 @@ def train_by_actors(learner: Any, client: Any, n_actors: int, run: TrainingRun) 
         yield run.steps, np.array([row]) if episode.over else NO_EPISODE
 
 
-def _result(future: Any) -> Episode | None:
-    """Wait a little; return the episode if it has ended, or raise the environment's error."""
+def result_of(future: Any) -> Any:
+    """Wait a little; return the task's result, None if there is none yet; or raise its error."""
     import distributed
     from distributed import CancelledError, KilledWorker
 
@@ -165,7 +180,7 @@ def _result(future: Any) -> Episode | None:
     except CancelledError:
         pass  # so that the result says why
     try:
-        episode: Episode = future.result()
+        return future.result()
     except KilledWorker as death:
         raise ChildProcessError(
             f"workers: an episode killed {death.allowed_failures + 1} actors: the environment ends "
@@ -173,7 +188,6 @@ def _result(future: Any) -> Episode | None:
         ) from death
     except CancelledError as loss:
         raise ConnectionError(f"address: the scheduler has been lost: {loss}") from loss
-    return episode
 
 
 def require_copies(env: AnyEnv, actors: Actors, module: str | None) -> Origin:

@@ -593,7 +593,7 @@ class Agent(Player):
         """Return the learner for :func:`train_by_actors`, with its ``modules``, or ValueError."""
         raise ValueError(
             f"workers is {actors.workers}: {type(self).__name__} has no actors; FittedQAgent and "
-            "CodevectorAgent have"
+            "CodevectorAgent have, and a ModelAgent of continuous actions"
         )
 
     @one_thread()

@@ -4,7 +4,6 @@ An actor has an engine of its own, which remembers one episode and never fits. T
 treats running episodes like those of several environments.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from oda_rl._threads import one_thread
-from oda_rl.agents.base.actors import Episode, modules_of
+from oda_rl.agents.base.actors import Episode, kept_here, modules_of
 from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.environments.adaptation import adapted, observed
@@ -48,9 +47,6 @@ class Stage:
         return Performed(observed(env), performer), engine
 
 
-_here = threading.local()  # the stage's name, the environment and the engine of the thread's actor
-
-
 @dataclass(frozen=True)
 class FittedTask:
     """An episode to play."""
@@ -65,11 +61,7 @@ class FittedTask:
     @one_thread()
     def play(self) -> Episode:
         """Play the episode; the environment stays for the next one."""
-        if getattr(_here, "stage", None) != self.stage.name:
-            if hasattr(_here, "env"):
-                _here.env.close()
-            _here.stage, (_here.env, _here.engine) = self.stage.name, self.stage.set_up()
-        env, engine = _here.env, _here.engine
+        env, engine = kept_here(self.stage.name, self.stage.set_up)
         # What Dask hands over is read-only, which numba would compile apart.
         own: dict[str, Any] = {
             name: np.array(value) if isinstance(value, np.ndarray) else value

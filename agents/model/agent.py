@@ -10,6 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.actors import Actors, require_copies
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.loops import Progress
@@ -18,6 +19,7 @@ from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.making import LONGEST, one_of, time_limit
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.model.climbing import ClimbActors
 from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
@@ -351,10 +353,19 @@ class ModelAgent(Simplifiable, Agent):
         if self.interface.box is not None:
             assert isinstance(env, gym.Env)
             env = Performed(env, self._engine)
+        actors, run.actors = run.actors, None  # which play a climb's directions only
         training = super()._train(env, run)
+        run.actors = actors
         if self._engine.constrained:
             return training
         return self._real.train(self, training, run, self._rngs["planning"])
+
+    def _actors_learner(self, actors: Actors) -> ClimbActors:
+        if self.interface.box is None:
+            super()._actors_learner(actors)
+        self._require_env()
+        assert self.env is not None
+        return ClimbActors(require_copies(self.env, actors, self._env_module))
 
     def _interface_of(self, env: AnyEnv) -> Interface:
         boxed = isinstance(spaces_of(env)[1], spaces.Box)

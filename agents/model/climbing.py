@@ -8,12 +8,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
+from uuid import uuid4
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.actors import kept_here, modules_of, result_of
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.distilling.search import race
@@ -23,6 +26,7 @@ from oda_rl.agents.distilling.simplifying import (
     smaller_rules,
     standard_error,
 )
+from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
@@ -44,6 +48,7 @@ _N_LATEST = 2000  # observations that are kept
 
 SCHEMA: dict[str, Member] = {
     "output": real("p, 1+d"),
+    "known": real("known, p, 1+d"),
     "moments": real("2, d"),
     "latest": real("latest, d"),
     "n_observed": whole(),
@@ -87,10 +92,49 @@ class Episodes(gym.Wrapper[Any, Any, Any, Any]):
             self._ended.append((sum(self.rewards), length, self._steps))
         return self.observation, reward, terminated, truncated or length >= self.horizon, info
 
+    def note(self, rewards: list[float], over: bool) -> None:
+        """Count an episode that was played elsewhere."""
+        self.rewards = rewards
+        self._steps += len(rewards)
+        if over:
+            self._ended.append((sum(rewards), len(rewards), self._steps))
+
     def ended(self) -> FloatArray:
         """Return the episodes that have ended since the last call, as training loops do."""
         rows, self._ended, self._steps = self._ended, [], 0
         return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+@one_thread()
+def play_beside(
+    name: str, origin: Origin, rule: RulePolicy, seed: int, horizon: int
+) -> tuple[list[float], FloatArray, bool]:
+    """Play an episode in an actor's own environment, which stays for the training of that name.
+
+    Returns rewards and observations, and whether it has ended by itself.
+    """
+
+    def set_up() -> tuple[Episodes, BudgetedEnv]:
+        place = Episodes(origin.make(learning=True))
+        return place, BudgetedEnv(place, 1, 2**53)
+
+    place, env = kept_here(name, set_up)
+    place.horizon = horizon
+    seen = np.empty((horizon, rule.scores.shape[1] - 1))
+    env.play(rule, [seed], seen)
+    return place.rewards, seen[: len(place.rewards)], len(place.ended()) > 0
+
+
+class ClimbActors:
+    """Starts episodes of a climb that actors play side by side."""
+
+    def __init__(self, origin: Origin) -> None:
+        self.modules = [__name__, *modules_of(origin)]  # that an actor has to import
+        self._there = uuid4().hex, origin
+
+    def start(self, client: Any, rule: RulePolicy, seed: int, horizon: int) -> Any:
+        """Return the future of an episode."""
+        return client.submit(play_beside, *self._there, rule, seed, horizon, pure=False)
 
 
 @dataclass(frozen=True)
@@ -122,10 +166,14 @@ class Climb:
     reinforcement learning", NeurIPS 2018.
     """
 
-    def __init__(self, n_components: int, seen: FloatArray) -> None:
-        """Begin with the rule 0, and the scale of the observations ``seen``, (n, d)."""
-        p, d = n_components, seen.shape[1]
-        self.output = np.zeros((p, 1 + d))  # offsets and slopes of the rule, in units of the box
+    def __init__(self, known: FloatArray, seen: FloatArray) -> None:
+        """Begin with the scale of the observations ``seen``, (n, d), and rules that it has to beat.
+
+        ``known``, (k, p, 1 + d), are their offsets and slopes, in units of the box.
+        """
+        p, d = known.shape[1], seen.shape[1]
+        self.known = known
+        self.output = np.zeros((p, 1 + d))  # the present rule
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
         self.n_observed = 0
@@ -158,19 +206,21 @@ class Climb:
         place: Episodes,
         longest: int,
         begun: int,
-        known: Sequence[RulePolicy],
         rng: np.random.Generator,
+        actors: tuple[ClimbActors, Any, int] | None = None,
     ) -> Iterator[FloatArray]:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the best of the rule 0 and the ``known`` ones, which
-        have one cell, and has to beat them.
+        taken before. A new climb begins with the best of the rule 0 and the known ones. ``actors``,
+        with their Dask client and number, play directions side by side, with the same result.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
+        self._actors = actors
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
-        env.allow((1.0 - _DECIDING - _PRUNING) * total - begun)
+        known = [self._rule(one) for one in self.known]
+        env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
             self._begin(known)
             yield place.ended()
@@ -204,8 +254,7 @@ class Climb:
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
-        self.horizon = min(max(_MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
-        place.horizon = self.horizon
+        self.horizon = place.horizon = first_horizon(self._longest)
         random = _AtRandom(rng, len(self.output))
         seen: list[FloatArray] = []
         rewards: list[float] = []
@@ -225,13 +274,29 @@ class Climb:
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
-    def _halves(self, rule: RulePolicy, seed: int) -> FloatArray:
-        """Return what the halves of an episode return, without the bonus; NaN if steps ran out."""
-        if len(self._env.play(rule, [seed], self._seen)) == 0:
+    def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
+        """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
+
+        It is played here, unless it was ``started`` elsewhere.
+        """
+        here = started is None
+        if not (len(self._env.play(rule, [seed], self._seen)) if here else self._fetch(started)):
             return np.full(2, np.nan)
         middle = self._place.horizon // 2
         paid = np.array(self._place.rewards) - self.bonus
         return np.array([paid[:middle].sum(), paid[middle:].sum()])
+
+    def _fetch(self, started: Any) -> bool:
+        """Wait for an actor's episode; return whether it ended within the steps that are left."""
+        while (found := result_of(started)) is None:
+            pass
+        rewards, seen, over = found
+        n = min(len(rewards), self._env.left)
+        if n > 0:
+            self._env.steps += n
+            self._seen[:n] = seen[:n]
+            self._place.note(rewards[:n], over and n == len(rewards))
+        return n == len(rewards)
 
     def _iterate(self) -> bool:
         """Move the rule along the best directions; return whether steps are left."""
@@ -242,14 +307,23 @@ class Climb:
         coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
         vector = coding.encoded(self.rule.scores, self.rule.outputs)
         directions = rng.standard_normal((self.n_directions, len(vector)))
+        seeds = draw_seeds(rng, len(directions))
+        both = [[coding.rule(vector + s * one) for s in (_NOISE, -_NOISE)] for one in directions]
+        started: list[Any] = [None] * 2 * len(seeds)
+        if self._actors is not None:
+            actors, client, _ = self._actors
+            started = [
+                actors.start(client, rule, seed, self.horizon)
+                for rules, seed in zip(both, seeds, strict=True)
+                for rule in rules
+            ]
         pairs: list[list[FloatArray]] = []
         seen: list[FloatArray] = []
         total = 0.0
-        for direction, seed in zip(directions, draw_seeds(rng, len(directions)), strict=True):
+        for rules, seed in zip(both, seeds, strict=True):
             pair = []
-            for shift in (_NOISE, -_NOISE):
-                rule = coding.rule(vector + shift * direction)
-                pair.append(self._halves(rule, seed))
+            for rule in rules:
+                pair.append(self._halves(rule, seed, started.pop(0)))
                 total += sum(place.rewards)
                 seen.append(self._seen[: len(place.rewards)].copy())
             if np.isnan(pair).any():
@@ -320,10 +394,15 @@ class Climb:
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
         check(arrays, SCHEMA, {"d": d, "p": p})
-        new = cls(p, np.empty((0, d)))
+        new = cls(np.empty((0, p, 1 + d)), np.empty((0, d)))
         for name, array in arrays.items():
             setattr(new, name, array.copy() if array.ndim else array.item())
         return new
+
+
+def first_horizon(longest: int) -> int:
+    """Return the steps after which the first episodes are cut."""
+    return min(max(_MIN_HORIZON, int(_FIRST_HORIZON * longest)), longest)
 
 
 def survival_bonus(idle: FloatArray, rewards: FloatArray) -> float:

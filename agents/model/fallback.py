@@ -30,8 +30,9 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model.climbing import Climb, Episodes
+from oda_rl.agents.model.climbing import Climb, Episodes, first_horizon
 from oda_rl.agents.model.experience import Candidate
+from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
@@ -41,9 +42,10 @@ from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
-    from oda_rl._types import BoolArray
+    from oda_rl._types import BoolArray, FloatArray
     from oda_rl.agents.model.agent import ModelAgent
     from oda_rl.agents.model.engine import ModelEngine
+    from oda_rl.agents.model.planner import Planner
 
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
@@ -56,6 +58,7 @@ _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
+_STARTING = 0.1  # share of the steps to choose the rule that a climb begins with
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
 _UNLIMITED = 1000  # steps of an episode without a time limit
@@ -166,19 +169,18 @@ class Fallback:
     ) -> Progress:
         """Climb in real episodes, from the best rule of the learned world."""
         assert run.part is not None
-        seen, known = engine.memory.transitions.before, []
-        if self.climb is None:
-            self.climb = Climb(engine.interface.n_components, seen)
-        if engine.rules.candidates:
-            rule = engine.rules.policy(None)
-            cell = int(np.bincount(rule.cells(seen)).argmax())  # the most visited one
-            none = np.zeros_like(rule.scores[:1])
-            known = [replace(rule, scores=none, outputs=rule.outputs[[cell]])]
         longest = _UNLIMITED if engine.outcomes.limit is None else engine.outcomes.limit
         begun, before = run.steps, 0
         place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
         budgeted = BudgetedEnv(place, 1, run.total - begun)
-        climbing = self.climb.run(budgeted, place, longest, begun - run.part, known, rng)
+        if self.climb is None:
+            known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
+            if engine.rules.candidates:
+                place.horizon = first_horizon(longest)
+                known = _known(engine.rules, budgeted, rng)
+            self.climb = Climb(known, engine.memory.transitions.before)
+        climbed = begun - run.part
+        climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
         for episodes in climbing:
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
@@ -284,6 +286,25 @@ class Fallback:
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, climb, fitted, judged_at, distrusted)
+
+
+def _known(rules: "Planner", env: BudgetedEnv, rng: np.random.Generator) -> "FloatArray":
+    """Return the output of the best affine rule of the learned world, (1, p, 1 + d).
+
+    It is the most visited cell of the best rule. Where that has survived a whole episode, which can
+    end earlier, it competes with linear-quadratic rules of all steps: from many starts, as failures
+    are rare, and in short episodes, as they are early.
+    """
+    best, seen = rules.best(), rules.memory.transitions.before
+    rule = rules.delivered(best)
+    output = rule.outputs[[np.bincount(rule.cells(seen)).argmax()]]
+    if rules.learned is None or all(best.terminated) or not any(rules.outcomes.terminated):
+        return output
+    none = np.zeros_like(rule.scores[:1])
+    found = linear_quadratic_rules(rules.memory.present, rules.learned.at)
+    rivals = [replace(rule, scores=none, outputs=one) for _, one in [*found, (none, output)]]
+    env.allow(_STARTING * env.most)
+    return rivals[race(env, [*rivals], rng, len(found)).best].outputs
 
 
 def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:

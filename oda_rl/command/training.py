@@ -105,7 +105,8 @@ class TrainFitted:
 
     workers: int | None = None
     """Actors, processes that play episodes while this one learns: for steps of milliseconds.
-    With --algo fitted or codevector only; needs pip install 'oda-rl[cluster]'."""
+    With --algo fitted, codevector, or model with continuous actions, where they play directions of
+    a climb; needs pip install 'oda-rl[cluster]'."""
 
     address: str | None = None
     """Dask scheduler for the actors, tcp://host:port; by default they run on this machine."""
@@ -394,10 +395,10 @@ def train(options: TrainFitted, console: Console) -> int:
         raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
     for name in ("total_timesteps", "n_eval_episodes"):
         checked_count(name, getattr(options, name))
-    if options.actors is not None and options.algo not in ("fitted", "codevector"):
+    if options.actors is not None and options.algo == "two-timescale":
         raise ValueError(
             f"workers is {options.workers}, but algo is {options.algo!r}, which has no actors: "
-            "leave --workers out, or use --algo fitted or codevector"
+            "leave --workers out, or use another --algo"
         )
     earlier = next((file for file in (checkpoint, folder / AGENT_FILE) if file.exists()), None)
     replaces = earlier is not None and not earlier.is_symlink()  # links are refused below
