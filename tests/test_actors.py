@@ -229,15 +229,24 @@ def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monke
     assert slow_agent().learn(50, actors=Actors(2, cluster.scheduler_address)).num_timesteps == 50
 
 
-def test_a_climb_by_actors_is_the_same_as_without(threads):
-    alone, beside = (ModelAgent("Follow-v0", seed=3) for _ in range(2))
-    alone.learn(1000)
-    beside.learn(1000, actors=threads)
-    assert beside.num_timesteps == alone.num_timesteps
-    np.testing.assert_array_equal(beside.episodes.rows[:, :2], alone.episodes.rows[:, :2])
-    arrays = beside._real.climb.to_arrays()
-    for name, array in alone._real.climb.to_arrays().items():
-        np.testing.assert_array_equal(array, arrays[name], err_msg=name)
+@pytest.mark.parametrize("by_actors", [False, True])
+def test_a_climb_resumes_with_the_same_bits_also_by_actors(threads, by_actors, tmp_path):
+    file = tmp_path / "checkpoint.zip"
+    whole = ModelAgent("Follow-v0", seed=3).learn(3000)
+
+    def interrupted(agent):
+        if agent.num_timesteps > 1200:
+            raise InterruptedError
+
+    agent = ModelAgent("Follow-v0", seed=3)
+    with pytest.raises(InterruptedError):
+        agent.learn(3000, interrupted, checkpoint=file, checkpoint_every=500)
+    resumed = ModelAgent.load(file)
+    assert 500 <= resumed.num_timesteps <= 1400
+    resumed.resume(actors=threads if by_actors else None)
+    assert 2850 < resumed.num_timesteps == whole.num_timesteps <= 3000
+    for name, array in whole._real.climb.to_arrays().items():
+        np.testing.assert_array_equal(array, resumed._real.climb.to_arrays()[name], err_msg=name)
 
 
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, quick_rule])

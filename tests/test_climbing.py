@@ -151,24 +151,6 @@ def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_p
     np.testing.assert_array_equal(agent.policy.outputs, again.policy.outputs)
 
 
-def test_a_checkpoint_of_a_climb_resumes_with_the_same_bits(tmp_path):
-    file = tmp_path / "checkpoint.zip"
-    whole = ModelAgent(Follow(), seed=3).learn(4000)
-
-    def interrupted(agent):
-        if agent.num_timesteps > 1500:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        ModelAgent(Follow(), seed=3).learn(4000, interrupted, checkpoint=file, checkpoint_every=500)
-    resumed = ModelAgent.load(file, Follow())
-    assert 500 <= resumed.num_timesteps <= 1700
-    resumed.resume()
-    assert 3800 < resumed.num_timesteps == whole.num_timesteps <= 4000
-    for name, array in whole._real.climb.to_arrays().items():
-        np.testing.assert_array_equal(array, resumed._real.climb.to_arrays()[name], err_msg=name)
-
-
 @pytest.mark.parametrize(
     ("name", "module"),
     [("Hopper-v5", "mujoco"), ("Reacher-v5", "mujoco"), ("LunarLanderContinuous-v3", "Box2D"),
