@@ -230,6 +230,7 @@ def test_a_linear_system_is_recovered(cart, log):
 def test_a_linear_system_with_continuous_actions_is_recovered():
     rng = np.random.default_rng(8)
     points = rng.normal(size=(300, D))
+    points[7] *= 20.0  # when it is held out, it is beyond all bounds of the others
     actions = rng.uniform(-2.0, 2.0, size=(300, 1))
     after = points @ MOVE.T + PUSH * actions
     rewards = -(actions[:, 0] ** 2)
@@ -241,6 +242,7 @@ def test_a_linear_system_with_continuous_actions_is_recovered():
     imagined = world.imagine(lambda state: np.array([2.0]), 3, 10, seed=0)
     assert imagined.actions.shape[2:] == (1,)
     assert np.nanmin(imagined.actions) == np.nanmax(imagined.actions) == 2.0
+    assert (world.report().r2 > 0.999).all()
 
 
 def test_the_same_seed_gives_the_same_world(cart, log):
@@ -279,6 +281,7 @@ def test_what_cannot_be_learned_is_not_trusted(log):
     assert not world.trust
     assert (report.r2 < 0.7).all()
     assert world.trust.reason.startswith("50 steps ahead it is off by")
+    assert "it predicts observation[" in world.trust.reason
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.worlds.coordinates import LEVELS, LOW, WorldArrays
 from oda_rl.agents.worlds.laws import squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
@@ -129,7 +130,7 @@ def judge(
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
         rest = np.setdiff1d(np.arange(n), held)
-        world = refitted(learned, seen, rest, rng).arrays
+        world = _within_bounds_of(learned, refitted(learned, seen, rest, rng))
         expected[held], rewards[held], ended[held] = predict(
             world, seen.before[held], seen.codes[held]
         )[:3]
@@ -149,6 +150,9 @@ def judge(
     off = np.array(misses)
     error = float(np.median(np.sqrt((off**2).mean(axis=1))))
     trust = judged(error, steps, precision, recall, reward_r2)
+    if error > _MAX_ERROR:
+        worst = names[int(np.median(np.abs(off), axis=0).argmax())]
+        trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
     for j in np.flatnonzero(r2 < 0.0).tolist() if trust else ():
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
         missed = float(np.median(np.abs(off[:, j])))
@@ -163,6 +167,14 @@ def judge(
         n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
         steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, trust,
     )  # fmt: skip
+
+
+def _within_bounds_of(learned: Learned, part: Learned) -> WorldArrays:
+    """Return a world of some steps that clips predictions as the world of all steps does."""
+    frame, bounds, ends = part.arrays.frame.copy(), part.arrays.bounds.copy(), slice(LOW, LEVELS)
+    frame[ends] = np.where(part.at.ignored, frame[ends], learned.arrays.frame[ends])
+    bounds[:2] = learned.arrays.bounds[:2]
+    return part.arrays._replace(frame=frame, bounds=bounds)
 
 
 def judged(
