@@ -54,15 +54,14 @@ def test_combinations_are_named_by_their_components(metadata, names):
     for env in (House(**metadata), SyncVectorEnv([lambda: House(**metadata)] * 2)):
         agent = FittedQAgent(env, seed=0)
         assert (agent.action_names[0], agent.action_names[-1]) == names
-    assert (
-        FittedQAgent(House(), action_names=metadata.get("action_names")).action_names[-1]
-        == (names[-1])
-    )
+    given = FittedQAgent(House(), action_names=metadata.get("action_names"))
+    assert given.action_names[-1] == names[-1]
 
 
 def test_names_are_everywhere(tmp_path):
     house = gym.wrappers.TransformObservation(House(**SWITCHES), lambda o: o, None)
     agent = ModelAgent(house, seed=0, generations=2, population=8).learn(500)
+    assert agent.names == ("temperature (°C)", "wind[0]", "wind[1]")
     agent.names = COMPONENTS
     told = str(agent.explain(house.reset(seed=0)[0]))
     assert all(name in told for name in (*COMPONENTS, "heat, shut"))

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, canonical, is_name, spaces_of
 
-_KEY = re.compile(r"\w[\w -]{0,39}")  # of a Dict, if it can be part of a component's name
+_KEY = re.compile(r"\w[\w -]{0,39}(\([\w°%/ .*^-]{1,20}\))?")  # of a Dict, perhaps with a unit
 
 
 def named(interface: Interface, env: AnyEnv) -> Interface:
@@ -133,7 +133,9 @@ def _of_space(space: spaces.Space[Any]) -> Sequence[str] | None:
         return ["state"]
     if not isinstance(space, spaces.Dict):
         return None
-    names = list(_flattened(canonical(space), ""))
+    names = [  # units go to the end
+        re.sub(r"( ?\(.*?\))(.+)", r"\2\1", name) for name in _flattened(canonical(space), "")
+    ]
     return names if len(set(names)) == len(names) and "" not in names else None
 
 
