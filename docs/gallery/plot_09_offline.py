@@ -2,8 +2,8 @@
 From a log alone
 ================
 
-2,000 steps of a noisy rule, and no step in the environment. The agent does not trust what the log
-does not show.
+The agent learns from 2,000 logged steps of a noisy rule, without a step in the environment. It
+distrusts actions that the log does not show.
 """
 
 import gymnasium as gym

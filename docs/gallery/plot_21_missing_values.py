@@ -3,8 +3,8 @@ Missing values
 ==============
 
 A third of the values is missing. If means replace them, samples pile up on two lines, and the
-mixture follows these lines. If they are left missing, each sample counts by its observed values
-(ticks at the sides of the right panel), and the mixture is nearly that of complete data.
+mixture is bent towards these lines. If they are left missing, each sample counts by its observed
+values (ticks at the sides of the right panel), and the mixture is nearly that of complete data.
 """
 
 import matplotlib.pyplot as plt
@@ -29,9 +29,9 @@ complete = ~missing.any(axis=1)
 for ax, data, shown in zip(axes, (filled, X), (filled, X[complete]), strict=True):
     model = StochasticEMGaussianMixture(3, covariance_type="full", random_state=0).fit(data)
     plot_density(model, shown, ax=ax)
-    ax.set_title(f"Log-likelihood of whole samples {model.score(whole):.2f}", loc="left")
-axes[0].set_xlabel("means stand in for what is missing")
-axes[1].set_xlabel("left missing; at the sides, what else is known of a sample")
+    ax.set_title(f"log-likelihood of complete samples {model.score(whole):.2f}", loc="left")
+axes[0].set_xlabel("means in place of missing values")
+axes[1].set_xlabel("values left missing; ticks: samples with one observed value")
 ticks = {"color": "0.25", "alpha": 0.3, "markersize": 7, "linestyle": ""}
 across, up = (X[missing[:, 1 - j], j] for j in range(2))
 axes[1].plot(
@@ -40,3 +40,5 @@ axes[1].plot(
 axes[1].plot(np.full(len(up), 0.015), up, "_", transform=axes[1].get_yaxis_transform(), **ticks)
 axes[1].set(xlim=(-8.0, 8.0), ylim=(-7.0, 5.7))
 figure.tight_layout()
+model = StochasticEMGaussianMixture(3, covariance_type="full", random_state=0).fit(whole)
+print(f"log-likelihood of the mixture of complete samples {model.score(whole):.2f}")

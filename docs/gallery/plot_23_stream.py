@@ -26,8 +26,8 @@ for k in sorted({level.n_clusters for level in model.history_}):
     print(f"{name}: from {max(at):.3g} to {min(at):.3g}, a factor of {max(at) / min(at):.3g}")
 
 # %%
-# Two pairs of clusters far apart, then the pairs split, and four last longest. Eight were asked
-# for, so single clusters split at last, all at about the same temperature.
+# First there are two pairs far apart; then the pairs split, and four clusters last longest. Eight
+# were asked for, so in the end single clusters split, all at about the same temperature.
 plot_bifurcation(model.history_, ax=plt.figure(figsize=(6.4, 4.4)).gca())
 plt.tight_layout()
 
