@@ -145,13 +145,7 @@ class CartPole:
         ]
 
     def may_end(self, state: Sequence[Affine]) -> BoolArray:
-        """Whether position or angle may be beyond their limits, shape (n,).
-
-        Parameters
-        ----------
-        state : sequence of 4 affine forms of n sets
-            As for :meth:`step`.
-        """
+        """Whether position or angle may be beyond their limits, shape (n,)."""
         beyond = np.zeros(len(state[0].centre), dtype=np.bool_)
         for component, limit in zip((state[0], state[2]), self.limits, strict=True):
             low, high = component.ends

@@ -136,6 +136,9 @@ _USUAL = {
     "random_state": ("int, RandomState instance or None, default=None", "Draws the samples."),
     "level": ("int, optional", "Index into ``history_``; of a tree the depth at which it is cut."),
     "n_clusters": ("int, optional", "Instead: the last level with at most this many codevectors."),
+    "ax": ("matplotlib Axes, optional", "Where to draw; by default on a new figure."),
+    "estimator": ("scikit-learn estimator", "With ``partial_fit`` and ``predict``."),
+    "runs": ("sequence of Run", "Result of ``run_all``."),
     "path": ("str or Path", "Name of the file."),
     "seed": ("int, optional", "Random seed; at least 0."),
     "points": ("ndarray, shape (n, d)", "Points; a policy's are flattened observations."),
@@ -153,13 +156,16 @@ _USUAL = {
 
 
 def _add_parameters(app: Any, kind: str, name: str, what: Any, _: Any, lines: list[str]) -> None:
-    """Add a section of parameters to a docstring without one."""
-    if kind not in ("function", "method") or "Parameters" in lines:
+    """Add usual parameters that a docstring does not describe; warn of others."""
+    if kind not in ("function", "method"):
         return
-    given = inspect.signature(what).parameters.values()
+    begin = lines.index("Parameters") + 2 if "Parameters" in lines else len(lines)
+    titles = (k - 1 for k in range(begin, len(lines)) if lines[k] and set(lines[k]) == {"-"})
+    end = next(titles, len(lines))
+    described = " ".join(line for line in lines[begin:end] if line[:1].strip())
     section = []
-    for one in given:
-        if one.name == "self":
+    for one in inspect.signature(what).parameters.values():
+        if one.name == "self" or re.search(rf"\b{one.name}\b", described):
             continue
         if one.name not in _USUAL:
             getLogger(__name__).warning("%s says nothing of its parameter %s", name, one.name)
@@ -167,8 +173,10 @@ def _add_parameters(app: Any, kind: str, name: str, what: Any, _: Any, lines: li
         of, text = _USUAL[one.name]
         stars = "**" if one.kind is one.VAR_KEYWORD else ""
         section += [f"{stars}{one.name} : {of}" if of else stars + one.name, f"    {text}"]
-    if section:
-        lines += ["", "Parameters", "----------", *section, ""]
+    title = ["", "Parameters", "----------"] * (begin == len(lines))
+    while not title and not lines[end - 1]:
+        end -= 1
+    lines[end:end] = [*title, *section, ""] if section else []
 
 
 def _write_report(app: Any) -> None:

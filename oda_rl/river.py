@@ -147,20 +147,8 @@ class RiverRegressor(_Streamed, base.Regressor):
 
 
 def to_river(estimator: BaseEstimator) -> Any:
-    """Wrap a copy of an estimator as one of River's.
+    """Wrap a copy of an estimator with ``partial_fit`` as one of River's; TypeError without it.
 
-    Parameters
-    ----------
-    estimator : scikit-learn estimator
-        With ``partial_fit`` and ``predict``.
-
-    Raises
-    ------
-    TypeError
-        If it lacks one of them.
-
-    Examples
-    --------
     >>> from oda_rl import SGDGaussianMixture
     >>> type(to_river(SGDGaussianMixture(4))).__name__
     'RiverClusterer'

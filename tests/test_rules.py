@@ -278,11 +278,9 @@ def test_every_cell_that_decides_somewhere_is_described_by_a_point_of_its_own(d,
 def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_cells_without_a_state(clauses):
     rule, states = cornered(2, clauses)
     rule = rules.placed(rule, states)
-    agent = SimpleNamespace(
-        policy=rule, interface=Interface((2,), 3, 0), env=None, env_id=None, num_timesteps=40,
-        scale_=np.ones(2), visits=np.zeros((rule.n_cells, 3)),
-    )  # fmt: skip
-    agent.visits[rule.cells(states), 0] += 1.0
+    interface, visits = Interface((2,), 3, 0), np.zeros((rule.n_cells, 3))
+    visits[rule.cells(states), 0] += 1.0
+    agent = SimpleNamespace(policy=rule, interface=interface, scale_=np.ones(2), visits=visits)
     for table, cells in (
         (overview(agent), cells_of(rule, rule.pieces)),
         (overview(agent, states), set(rule.cells(states))),

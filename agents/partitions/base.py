@@ -31,13 +31,7 @@ class Partition(Protocol):
         """A representative observation of each cell, shape (n_cells, d)."""
 
     def start(self, observations: FloatArray) -> None:
-        """Place the first cells.
-
-        Parameters
-        ----------
-        observations : ndarray, shape (n, d)
-            Flattened observations of random play.
-        """
+        """Place the first cells by the observations of random play, shape (n, d)."""
 
     def observe(self, observations: FloatArray) -> Lineage | None:
         """Learn from the last 100 steps.
@@ -57,13 +51,7 @@ class Partition(Protocol):
         """Return all that has to be saved, as arrays."""
 
     def restore(self, state: Mapping[str, Array]) -> None:
-        """Take over a saved state.
-
-        Parameters
-        ----------
-        state : mapping of str to ndarray
-            Result of :meth:`state`.
-        """
+        """Take over what ``state`` returned."""
 
 
 class BuiltIn:

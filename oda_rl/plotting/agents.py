@@ -79,8 +79,6 @@ def plot_learning_curve(
         Steps of the training; those after the last episode are shown as an unfinished one.
     delivered : ndarray, shape (m,), optional
         Returns of the delivered policy; their mean is marked at the end, with its 95 % interval.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     if ax is None:
         ax = new_axes(height=4.8)[0]
@@ -131,8 +129,6 @@ def plot_partition(
     visited : ndarray, shape (n, d), optional
         Observations to draw on top; the plane goes through their median, and shows all but the
         outermost hundredth of them on each side. By default the codevectors.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -266,8 +262,6 @@ def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     agent : FittedQAgent or TwoTimescaleAgent
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
 
     Raises
     ------
@@ -386,8 +380,6 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     Parameters
     ----------
     difference : oda_rl.agents.review.Difference
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     states, differs = difference.states, difference.differs
     axes = new_axes(6.0, 4.4)[0] if ax is None else ax

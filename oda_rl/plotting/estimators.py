@@ -48,8 +48,6 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
     ----------
     history : sequence of Level
         As in ``agent.history``, or in ``history_`` of an estimator.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     ax = ax or new_axes()[0]
     levels = _draw_lineage(history, ax)
@@ -157,8 +155,6 @@ def plot_decision_regions(
         Samples; at most 3,000 are drawn.
     y : array-like, shape (n,)
         Their classes.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
     points, labels = in_plane(X), np.asarray(y)
@@ -187,8 +183,6 @@ def plot_clusters(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Ax
         Any fitted clusterer with ``predict`` and ``cluster_centers_``.
     X : array-like, shape (n, 2)
         Samples; at most 3,000 are drawn.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
     points = in_plane(X)
@@ -221,8 +215,6 @@ def plot_density(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Axe
         Fitted: a mixture, an exemplar model, an annealed estimator, or a density of scikit-learn.
     X : array-like, shape (n, 2)
         Samples, whose range is drawn; at most 3,000 are drawn.
-    ax : matplotlib Axes, optional
-        Where to draw; by default on a new figure.
 
     Raises
     ------

@@ -396,14 +396,11 @@ def _false_parts(text: str, after: str, report: Report) -> list[str]:
     head, tail = frame_of(report)
     if not text.startswith(head):
         pairs = zip_longest(text.split("\n"), head.split("\n"), fillvalue="")
-        shown, right = map(_plain, next(pair for pair in pairs if pair[0] != pair[1]))
+        differing = (one.replace("</dt>", ": ") for one in next(p for p in pairs if p[0] != p[1]))
+        shown, right = (unescape(re.sub(r"<[^>]*>", "", one)) for one in differing)
         return [f"the page says {shown!r:.200}: its data makes {right!r:.200}"]
     said = _OF_FIGURES.sub("", text[len(head) : text.index(_DATA)])
     return ["the page has scripts or styles of its own"] * bool(after != tail or _OWN.search(said))
-
-
-def _plain(line: str) -> str:
-    return unescape(re.sub(r"<[^>]*>", "", line.replace("</dt>", ": ")))
 
 
 def _text_of(path: Path) -> str:

@@ -125,11 +125,6 @@ def run_all(
 def rows_of(runs: Sequence[Run]) -> Rows:
     """Return the rows of all runs, each with its setting and the label of its origin.
 
-    Parameters
-    ----------
-    runs : sequence of Run
-        Result of :func:`run_all`.
-
     Examples
     --------
     >>> rows_of([Run({"seed": 1}, [{"mean": 5.0}], None, 0.1)])
