@@ -219,7 +219,7 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation, or of each in a batch.
+        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
 
         Parameters
         ----------
@@ -230,11 +230,6 @@ class Player(ABC):
         -------
         int, or for a batch ndarray, shape (n,)
             Rows of ``codevectors``.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`predict`.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)

@@ -34,17 +34,9 @@ class Partition(Protocol):
         """Place the first cells by the observations of random play, shape (n, d)."""
 
     def observe(self, observations: FloatArray) -> Lineage | None:
-        """Learn from the last 100 steps.
+        """Learn from the observations of the last 100 steps, shape (n, d).
 
-        Parameters
-        ----------
-        observations : ndarray, shape (n, d)
-            Flattened observations of these steps.
-
-        Returns
-        -------
-        ndarray, shape (new cells, old cells), or None
-            The lineage, if codevectors have moved, been made or removed.
+        Returns the lineage if codevectors have moved, been made or removed; else None.
         """
 
     def state(self) -> Mapping[str, Array]:

@@ -129,7 +129,7 @@ class Contest(State):
         self.learning.note(episode_return, RETURN_MEMORY)
 
     def begin(self, elapsed: int) -> int:
-        """Begin a trial if one is due after so many steps of the contest; return its kind."""
+        """Begin a trial if one is due after ``elapsed`` steps of the contest; return its kind."""
         learning, best = self.learning, self.best
         if self.kind:
             return NONE
