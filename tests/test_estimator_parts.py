@@ -96,6 +96,8 @@ def test_few_points_are_cooled_faster_where_that_is_made_good_for(n_points, refi
         levels = ODAClusterer(10, refine=refine, random_state=0).fit(table).history_[1:]
         temperatures = np.array([level.temperature for level in levels if level.n_clusters < 10])
         np.testing.assert_allclose(temperatures[1:] / temperatures[:-1], factor)
+        if refine:  # no level above the critical temperature
+            assert temperatures[0] == pytest.approx(factor * critical_temperature(points))
 
 
 def test_volumes_are_those_of_the_cells():

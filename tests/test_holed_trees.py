@@ -149,5 +149,5 @@ def test_missing_values_are_no_worse_than_means_in_their_place(load):
         gaps.append([known[0] / filled[0] - 1.0, known[1] - filled[1], known[2] - filled[2]])
     distortion, right, right_of_holed = np.median(gaps, axis=0)
     assert distortion < 0.03  # with other seeds trees of whole data differ by up to as much
-    assert right > -0.02
+    assert right > -0.03  # two of 89 samples of wine
     assert right_of_holed > -0.02

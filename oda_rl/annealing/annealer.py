@@ -20,8 +20,8 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.bifurcation import MAX_POINTS, critical
-from oda_rl.annealing.cells import merge, mixed, ward_merge
+from oda_rl.annealing.bifurcation import MAX_POINTS, SHIFT, critical
+from oda_rl.annealing.cells import merged, mixed, ward_merge
 from oda_rl.annealing.kernels import learn
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
@@ -65,7 +65,8 @@ class AnnealingConstants:
     """
 
     max_temperature: Annotated[float, real("", "(0, inf)")] = 2.0
-    """T_max, over the largest mean divergence of a class from its mean; > 0."""
+    """T_max, over the largest mean divergence of a class from its mean; > 0. A fit that refines
+    begins with the split at the critical temperature, if that is lower."""
     movement: Annotated[float, real("", "[0, inf]")] = np.inf
     """ε_c: a level takes another pass, at most 20, while a codevector moved farther in the last
     one; a divergence, in temperatures. Infinite: one pass."""
@@ -366,6 +367,7 @@ class Annealer:
         self.class_weights, n_classes = class_weights, len(means)
         self.scale = float(spreads @ class_weights / class_weights.sum())
         self.temperature = self.schedule.constants.max_temperature * float(spreads.max())
+        start = self._start(points[:, :d] - means[classes, :d]) if init is None else None
         self.n_samples_seen = len(points)
         per_class = 1 if init is None else len(init) // n_classes
         self.labels = np.repeat(np.arange(n_classes), per_class)
@@ -378,7 +380,7 @@ class Annealer:
         self._record(self.scale, accuracy)
         self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
         if self.active and init is None:
-            self._split(data)
+            self._split(start or self._critical(data))
         self._open()
 
     def _add_class(self, point: FloatArray) -> None:
@@ -584,7 +586,7 @@ class Annealer:
         n_points = np.inf if data is None else len(data.points)
         distortion = self.distortion()
         frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
-        limit = self.schedule.max_codevectors
+        limit, before = self.schedule.max_codevectors, self.history[-1].n_clusters
         if not frozen:
             self._merge_close()
             if full or len(self.labels) >= self.schedule.grown(n_points):
@@ -593,6 +595,8 @@ class Annealer:
                     self._full_at = self.temperature
                 elif distortion > _SETTLED * self.history[-1].distortion:
                     self._frozen_at = self.temperature
+            elif self.schedule.ends_full and len(self.labels) == limit == before:  # it persists
+                self._frozen_at = self.temperature
         accuracy = self._accuracy()
         self.active = not self._is_over(distortion, accuracy)
         if not self.active and len(self.labels) > limit:
@@ -604,7 +608,7 @@ class Annealer:
             if np.isfinite(self._frozen_at):
                 self._parents = np.eye(len(self.labels))
             else:
-                self._split(data)
+                self._split(self._critical(data))
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
@@ -622,11 +626,12 @@ class Annealer:
         )
 
     def _merge_close(self) -> None:
-        constants = self.schedule.constants
+        constants, d, n = self.schedule.constants, self.n_features, len(self.masses)
         alive = self.masses >= constants.min_mass
-        heaviest = np.lexsort((-self.masses, self.labels))  # class by class
-        alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
-        own, n = self.codevectors[:, : self.n_features], len(self.masses)
+        if not alive.all():
+            heaviest = np.lexsort((-self.masses, self.labels))  # class by class
+            alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
+        own = self.codevectors[:, :d]
         below = constants.merge_below * (_MEASURED if self._measured else 1.0)
         near = np.empty((n, n), dtype=np.bool_)
         for begin in range(0, n, _AT_ONCE):
@@ -634,8 +639,10 @@ class Annealer:
             near[rows] = self.divergence.between(own[rows], own) < below * self.temperature
             near[rows] &= self.labels[rows, None] == self.labels
         near |= near.T.copy()
-        cells = np.column_stack([self.masses, self.codevectors])
-        self._follow(merge(cells, n, alive, near))
+        into = merged(alive, near)
+        if into[-1] != n - 1:  # any merged, or dropped
+            self._follow(into)
+        self.masses /= np.bincount(self.labels, self.masses)[self.labels]
 
     def _merge_down(self, n_codevectors: int) -> float:
         """Merge, and return by how much that raises the distortion."""
@@ -655,16 +662,11 @@ class Annealer:
         self.masses, former = np.bincount(into, masses).astype(np.float64), self.labels[kept]
         self.labels = np.empty(len(self.masses), dtype=np.int64)
         self.labels[into] = former
-        totals = np.bincount(self.labels, self.masses)
-        self.masses /= totals[self.labels]
 
-    def _split(self, data: Distribution | None) -> None:
-        """Split codevectors: those below their critical temperatures, or all without data."""
+    def _split(self, measured: tuple[FloatArray, FloatArray] | None) -> None:
+        """Split codevectors: those below their critical temperatures, or all if not measured."""
         n, d = len(self.labels), self.n_features
         shifts, whole = np.zeros_like(self.codevectors), np.zeros(n, dtype=bool)
-        measured = None
-        if data is not None and self.schedule.measures:
-            measured = self._critical(*data.some(MAX_POINTS))
         self._measured = measured is not None
         if measured is None:
             square = self.schedule.constants.shift**2 * self.temperature
@@ -685,10 +687,23 @@ class Annealer:
         self.codevectors, self.masses = codevectors[order], masses[rows][order]
         self.labels = self.labels[rows][order]
 
-    def _critical(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray
-    ) -> tuple[FloatArray, FloatArray] | None:
+    def _start(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+        """Cool below the critical temperature at the mean, where ``fit`` refines; return the split.
+
+        It is that of :func:`critical`, from the gaps of all points.
+        """
+        if not self.schedule.ends_full or self.schedule.measures or holes(gaps) is not None:
+            return None
+        _, sizes, axes = np.linalg.svd(gaps.astype(np.float64), full_matrices=False)
+        variance = sizes[0] ** 2 / len(gaps)
+        self.temperature = min(self.temperature, self.schedule.cooling * 2.0 * float(variance))
+        return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axes[:1]
+
+    def _critical(self, data: Distribution | None) -> tuple[FloatArray, FloatArray] | None:
         """Where the codevectors split, if there are enough points, and no values are missing."""
+        if data is None or not self.schedule.measures:
+            return None
+        points, classes, weights = data.some(MAX_POINTS)
         points = np.asarray(points[:, : self.n_features], dtype=np.float64)
         if holes(points) is not None:
             return None

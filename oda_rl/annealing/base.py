@@ -431,25 +431,20 @@ class BaseODA(TakesSingle, CellEstimator):
             n = LEVEL_SAMPLES - sum(len(block[0]) for block in self._waiting)
             self._waiting.append((points[:n].astype(np.float64), classes[:n], weights[:n]))
             columns = zip(*self._waiting, strict=True)
-            self._begin_stream(*(np.concatenate(column) for column in columns), labelled=labelled)
+            first_points, *marks = (np.concatenate(column) for column in columns)
+            n_classes = int(marks[0].max()) + 1
+            current = self._new_annealer(n_classes, self._stream_seed)
+            embedded = self._embed_all(current.divergence, first_points)
+            current.probe = (embedded, marks[0]) if labelled else None
+            init = self._checked_init(current.divergence, n_classes)
+            current.begin(embedded, *marks, init=init)
+            self._annealer = current
             if len(points) >= n:
                 self._waiting = None
             points, classes, weights = points[n:], classes[n:], weights[n:]
         if len(points) > 0:
             embedded = self._embed_all(self._annealer.divergence, points)
             self._annealer.observe(embedded, classes, weights)
-
-    def _begin_stream(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, labelled: bool
-    ) -> None:
-        n_classes = int(classes.max()) + 1
-        current = self._new_annealer(n_classes, self._stream_seed)
-        embedded = self._embed_all(current.divergence, points)
-        if labelled:
-            current.probe = embedded, classes
-        init = self._checked_init(current.divergence, n_classes)
-        current.begin(embedded, classes, weights, init=init)
-        self._annealer = current
 
 
 def log_cell_volumes(

@@ -25,8 +25,9 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_weights
 from oda_rl.divergences import TINY, Divergence, resolve
 
-_ITERATIONS = 30, 300  # of the power method: at least, and over all codevectors
-_SHIFT = 0.7  # standard deviations along the direction: about where the halves' means are
+_ITERATIONS = 10, 300  # of the power method, at least and at most
+_CONVERGED = 1e-4  # relative change in an iteration
+SHIFT = 0.7  # standard deviations along the direction: about where the halves' means are
 MAX_POINTS = 4000  # give λ_max to about 2 %
 _MIN_PER_CELL = 50  # points: with fewer λ_max says little
 _MAX_WORK = 2_000_000  # points times codevectors times features
@@ -107,15 +108,18 @@ def critical(
         along *= shares
         return np.asarray((along.T @ gaps - along.sum(axis=0)[:, None] * means) / totals)
 
-    steps = spread(rng.normal(size=codevectors.shape))
-    for _ in range(max(_ITERATIONS[0], _ITERATIONS[1] // n_cells)):
+    steps, temperatures = spread(rng.normal(size=codevectors.shape)), np.zeros(n_cells)
+    for i in range(_ITERATIONS[1]):
         steps /= np.maximum(np.abs(steps).max(axis=1, keepdims=True), TINY)
         curved = divergence.curved(means + centre, steps)
         products = spread(curved)
         lengths = np.maximum((curved * steps).sum(axis=1), TINY)
-        temperatures = (curved * products).sum(axis=1) / lengths
+        before, temperatures = temperatures, (curved * products).sum(axis=1) / lengths
         former, steps = steps, products
+        settled = np.abs(temperatures - before) <= _CONVERGED * temperatures
+        if i >= _ITERATIONS[0] and settled.all():
+            break
     # With the length <v, H v> = 1 the variance along v is T_c.
-    sizes = _SHIFT * np.sqrt(temperatures / lengths)
+    sizes = SHIFT * np.sqrt(temperatures / lengths)
     shifts = divergence.inside(codevectors, former * sizes[:, None])
     return (temperatures, shifts) if np.isfinite(shifts).all() else None

@@ -116,25 +116,27 @@ def prune_and_merge(
         rows = slice(i, i + _BLOCK)
         squares = sum((column[rows, None] - column[i:]) ** 2 for column in means.T)
         close[rows, i:] = squares < merge_below
-    return merge(cells, n_cells, alive, close)
+    into = merged(alive, close)
+    firsts = np.flatnonzero(np.diff(np.maximum.accumulate(into), prepend=-1))
+    for k in np.setdiff1d(np.flatnonzero(into >= 0), firsts).tolist():
+        first = firsts[into[k]]
+        mass = masses[first] + masses[k]
+        means[first] += masses[k] / mass * (means[k] - means[first])
+        masses[first] = mass
+    cells[: len(firsts)] = cells[firsts]
+    masses[: len(firsts)] /= masses[: len(firsts)].sum()
+    return into
 
 
-def merge(cells: FloatArray, n_cells: int, alive: BoolArray, close: BoolArray) -> IntArray:
-    """Drop the cells that are not ``alive``, shape (n_cells,), and merge pairs that are ``close``.
+def merged(alive: BoolArray, close: BoolArray) -> IntArray:
+    """Return the new cell of each, shape (n_cells,), if close pairs merge; -1 if not ``alive``.
 
-    ``close``, shape (n_cells, n_cells), is read above the diagonal. Masses are normalised to sum
-    1. Returns the new cells, as :func:`prune_and_merge` does.
+    ``close``, shape (n_cells, n_cells), is read above the diagonal.
     """
-    owners, alive = np.arange(n_cells), alive.copy()
-    for first, second in np.argwhere(np.triu(close, 1)).tolist():
-        if alive[first] and alive[second]:
-            mass = cells[first, 0] + cells[second, 0]
-            share = cells[second, 0] / mass
-            cells[first, 1:] += share * (cells[second, 1:] - cells[first, 1:])
-            cells[first, 0], owners[second], alive[second] = mass, first, False
-    rows = alive.nonzero()[0]
-    cells[: len(rows)] = cells[rows]
-    cells[: len(rows), 0] /= cells[: len(rows), 0].sum()
+    owners, alive = np.arange(len(alive)), alive.copy()
+    for first, second in np.argwhere(close).tolist():
+        if first < second and alive[first] and alive[second]:
+            owners[second], alive[second] = first, False
     return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
 
 

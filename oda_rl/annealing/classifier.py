@@ -1,6 +1,7 @@
 """Classification by online deterministic annealing, with a codebook for each class."""
 
 import copy
+import math
 from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from itertools import product
@@ -33,8 +34,9 @@ _STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
 _SELECTION_PER_CLUSTER = 20
-_RARE = 10  # samples of a class at least, of those
+_RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
+_FIRST_STEPS = 15  # of L-BFGS: which candidates go on
 _FLOOR = 1e-6  # relative ridge that keeps the metric positive definite
 _CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
 _TESTED = 2  # folds, where only that is to be chosen
@@ -147,7 +149,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
     n_clusters : int or "auto", default="auto"
         Maximum number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
         and the rate or penalty of fine-tuning, by cross-validation within the training set, or
-        within 1,500 samples of it.
+        within 1,500 samples of it, of which at least 50 are of each class that has as many.
     prediction : {"density", "nearest"}, default="density"
         Predict the class with the largest density, or that of the nearest codevector.
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
@@ -159,7 +161,8 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
     penalty : float, default=0.01
         Penalty of ``"mrslvq"`` on the squared entries of the metric's root, where each feature has
-        a variance of 1. The larger it is, the fewer directions matter.
+        a variance of 1, times the entropy of the classes over that of equally frequent ones. The
+        larger it is, the fewer directions matter.
     class_competition : bool, default=True
         Whether codevectors compete for a sample with those of their class only. If not, all of
         them do, as algorithm 1 is printed; those among another class become idle and are dropped.
@@ -277,10 +280,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             )
         self._seen: list[Any] = self.classes_.tolist()
         self._promised: list[Any] = []
-        self._check_fine_tuning()
         chosen, caution = self._settings(points, classes, weights)
-        data = self._anneal(points, classes, weights)
-        self._conclude(data, chosen, caution)
+        self._conclude(self._anneal(points, classes, weights), chosen)
+        self.prediction_temperature_ *= caution
         self._publish()
 
     @validated
@@ -352,14 +354,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         promised = getattr(self, "_promised", [])
         return [*self._seen, *(label for label in promised if label not in self._seen)]
 
-    def _check_fine_tuning(self) -> None:
-        kernel = resolve(self.divergence).kernel
-        if self.fine_tuning not in (None, "auto") and kernel != QUADRATIC:
-            raise ValueError(
-                f"fine_tuning={self.fine_tuning!r} takes the squared Euclidean or the Mahalanobis "
-                f"divergence, got divergence={self.divergence!r}: set fine_tuning=None"
-            )
-
     def _takes_missing(self) -> bool:
         # Missing values would be attributed to directions of hardly any weight.
         chosen = getattr(self, "best_params_", {}).get("fine_tuning", self.fine_tuning)
@@ -385,12 +379,17 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
 
     def _algorithm(self, points: FloatArray) -> str | None:
+        fits = resolve(self.divergence).kernel == QUADRATIC
+        if self.fine_tuning not in (None, "auto") and not fits:
+            raise ValueError(
+                f"fine_tuning={self.fine_tuning!r} takes the squared Euclidean or the Mahalanobis "
+                f"divergence, got divergence={self.divergence!r}: set fine_tuning=None"
+            )
         if self.fine_tuning != "auto":
             return self.fine_tuning
-        if resolve(self.divergence).kernel != QUADRATIC:
-            return None
         learns = points.shape[1] <= _MANY_FEATURES and holes(points) is None
-        return MATRIX if self.n_clusters == "auto" and learns else "rslvq"
+        best = MATRIX if self.n_clusters == "auto" and learns else "rslvq"
+        return best if fits else None
 
     def _settings(
         self, points: FloatArray, classes: IntArray, weights: FloatArray
@@ -401,21 +400,23 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         if fixed and len(points) >= _CERTAIN * int(self.n_clusters):
             return Candidate(int(self.n_clusters), algorithm, rate, penalty), 1.0
         data = Distribution(points, classes, weights, np.random.default_rng(0))
-        if not fixed:
-            n = min(len(data.points), _SELECTION_SAMPLES)
-            options = candidates(len(self.classes_), n, algorithm, rate, penalty)
-            self._largest = options[-1].n_clusters
-            chosen, caution = self._select(data, options)
-            self.best_params_ = chosen._asdict()
-            return chosen, caution
-        return self._select(data, [Candidate(int(self.n_clusters), algorithm, rate, penalty)])
+        if fixed:
+            return self._select(data, [Candidate(int(self.n_clusters), algorithm, rate, penalty)])
+        n = min(len(data.points), _SELECTION_SAMPLES)
+        options = candidates(len(self.classes_), n, algorithm, rate, penalty)
+        self._largest = options[-1].n_clusters
+        chosen, caution = self._select(data, options)
+        self.best_params_ = chosen._asdict()
+        return chosen, caution
 
     def _select(self, data: Distribution, options: list[Candidate]) -> tuple[Candidate, float]:
         """Choose one of the options, and a factor of its temperature, by cross-validation.
 
-        After the first fold the best third goes on, after the second the best sixth.
+        After the first fold, with fewer steps of metric learning, the best third goes on; after
+        the second the best sixth.
         """
         points, classes, weights = data.stratified(_SELECTION_SAMPLES, _RARE)
+        counts = weights if len(points) == len(data.points) else np.ones(len(points))
         totals = np.zeros((len(options), len(_CAUTION)))
         remaining = np.arange(len(options))
         for k, (train, test) in enumerate(folds(classes, np.random.default_rng(len(points)))):
@@ -425,34 +426,34 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             model.samples_per_cluster = min(self.samples_per_cluster, _SELECTION_PER_CLUSTER)
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
+            steps = _FIRST_STEPS if k == 0 and len(options) > 1 else _METRIC_STEPS
             for i in remaining:
-                model._annealer = copy.deepcopy(grown)
-                model._conclude(fold, options[i])
+                model._annealer = copy.copy(grown)
+                model._conclude(fold, options[i], steps)
                 model.weights_ = model._codebook.weights
                 embedded = model._annealer.divergence.embed(points[test])
                 temperature = model.prediction_temperature_
                 for j, factor in enumerate(_CAUTION):
                     model.prediction_temperature_ = factor * temperature
                     scores = model._log_scores(embedded)
-                    totals[i, j] += doubts(scores, classes[test]) @ weights[test]
+                    totals[i, j] += doubts(scores, classes[test]) @ counts[test]
             order = np.argsort(totals[remaining].min(axis=1), kind="stable")
             n_best = -(-len(options) // (3 if k == 0 else 6))
             remaining = np.sort(remaining[order[:n_best]])
         best = remaining[int(totals[remaining].min(axis=1).argmin())]  # the simplest of equals
         return options[best], float(_CAUTION[totals[best].argmin()])
 
-    def _conclude(self, data: Distribution, chosen: Candidate, caution: float = 1.0) -> None:
+    def _conclude(self, data: Distribution, chosen: Candidate, steps: int = _METRIC_STEPS) -> None:
         """Merge down to the number chosen, choose the prediction temperature, fine-tune."""
         current = self._annealer
         current.reduce_to(chosen.n_clusters)
         self._choose_temperature(data)
         if chosen.fine_tuning == MATRIX:
-            self._learn_metric(data, chosen.penalty)
+            self._learn_metric(data, chosen.penalty, steps)
         elif chosen.fine_tuning is not None:
             current.replace(self._fine_tuned(chosen, data), current.masses)
             self._choose_temperature(data)
         current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)
-        self.prediction_temperature_ *= caution
 
     def _fine_tuned(self, chosen: Candidate, data: Distribution) -> FloatArray:
         """Return codevectors that have been moved in five passes over the data."""
@@ -477,7 +478,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             self.n_features_in_ * float(np.mean(shares)), weights,
         )  # fmt: skip
 
-    def _learn_metric(self, data: Distribution, penalty: float) -> None:
+    def _learn_metric(self, data: Distribution, penalty: float, steps: int) -> None:
         """Move codevectors and learn a metric; the prediction temperature remains."""
         current, (codevectors, weights, labels) = self._annealer, self._codebook
         rows, shares = np.arange(len(data.points)), data.weights
@@ -486,7 +487,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         points = data.points[rows].astype(np.float64)
         moved, matrix = learn_metric(
             codevectors, weights, labels, self.prediction_temperature_, points, data.classes[rows],
-            shares, penalty,
+            shares, penalty, steps,
         )  # fmt: skip
         root = current.divergence.embed(np.eye(self.n_features_in_))  # of the metric as it was
         current.replace(moved, current.masses)
@@ -522,12 +523,13 @@ def cross_entropy(
     scores -= scores.max(axis=1, keepdims=True)
     parts = np.exp(scores, out=scores)
     parts /= parts.sum(axis=1, keepdims=True)
-    starts = np.flatnonzero(np.diff(labels, prepend=-1))
-    right = np.add.reduceat(parts, starts, axis=1)[np.arange(len(points)), classes]
+    pulls = parts * (labels == classes[:, None])
+    right = pulls.sum(axis=1)
     loss = -float(shares @ np.log(right + _MIN_PROBABILITY))
 
-    pulls = np.where(labels == classes[:, None], 1.0 - right[:, None], -right[:, None])
-    pulls *= parts * (-shares / (right + _MIN_PROBABILITY))[:, None]
+    parts *= right[:, None]
+    pulls -= parts
+    pulls *= (-shares / (right + _MIN_PROBABILITY))[:, None]
     of_slopes, of_offsets = 2.0 * pulls.T @ points, pulls.sum(axis=0)
     of_images = of_slopes @ omega.T - 2.0 * of_offsets[:, None] * images
     of_omega = images.T @ of_slopes + of_images.T @ codevectors + 2.0 * penalty * omega
@@ -548,6 +550,7 @@ def learn_metric(
     classes: IntArray,
     sample_weight: FloatArray,
     penalty: float,
+    steps: int = _METRIC_STEPS,
 ) -> tuple[FloatArray, FloatArray]:
     """Learn a metric and move codevectors, shape (K, d), to separate classes, by L-BFGS.
 
@@ -555,11 +558,13 @@ def learn_metric(
     near the data, as a smaller Ω with codevectors farther away decides alike.
 
     ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
-    that of the densities. The penalty, at least 0, is relative to a variance of 1 of each feature.
-    Returns the codevectors and M, shape (d, d), symmetric and positive definite: a class's density
-    at x is Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as given.
+    that of the densities. The penalty, at least 0, is that of balanced classes and features of
+    variance 1. Returns the codevectors and M, shape (d, d), symmetric and positive definite: a
+    class's density at x is Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as
+    given.
     """
     from scipy.optimize import minimize
+    from scipy.special import entr
 
     d = points.shape[1]
     shares = sample_weight / sample_weight.sum()
@@ -571,9 +576,11 @@ def learn_metric(
     places = (codevectors - centre) / units
     start = np.eye(d) * np.sqrt(variances.mean() / temperature)
     first = np.concatenate([start.ravel(), places.ravel()])
+    # Where a class is rare guessing costs little, and a fixed penalty more than is to be gained.
+    penalty *= float(entr(np.bincount(classes, shares)).sum()) / math.log(labels[-1] + 1)
     fixed = places, weights, labels, gaps, classes, shares, penalty
     best = minimize(
-        cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options={"maxiter": _METRIC_STEPS}
+        cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options={"maxiter": steps}
     ).x
     omega = best[: d * d].reshape(d, d)
     matrix = omega.T @ omega

@@ -153,17 +153,6 @@ def _best(
     return goal, limit
 
 
-@inlined
-def _n_near(cells: _Cells, i: int, limit: float) -> int:
-    """Count cells that may have a rise below ``limit`` by their bounds: a loop without branches."""
-    n_near = integer(0)
-    for k in range(cells.masses.shape[0]):
-        bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)
-        joint = cells.masses[k] + cells.weights[i]
-        n_near += bound * bound * cells.masses[k] < limit * joint
-    return n_near
-
-
 @compiled
 def _exchange(cells: _Cells, passes: int) -> float:
     """Move single points as long as that lowers the error, in at most ``passes`` over all points.
@@ -171,9 +160,8 @@ def _exchange(cells: _Cells, passes: int) -> float:
     Updates all errors and returns their weighted sum.
     """
     for _ in range(passes):
-        n_changed = n_empty = integer(0)
+        n_changed = integer(0)
         for k in range(cells.masses.shape[0]):
-            n_empty += cells.masses[k] == 0.0
             cells.changed[k] >>= 1
             if cells.changed[k] > 0:
                 cells.listed[n_changed] = k
@@ -192,7 +180,7 @@ def _exchange(cells: _Cells, passes: int) -> float:
             goal = home
             if not changed:
                 goal, _ = _best(cells, i, cells.listed, n_changed, fall)
-            elif _n_near(cells, i, fall) > 1 + n_empty:  # not only its own
+            else:
                 goal, _ = _best(cells, i, cells.all, cells.all.shape[0], fall)
             if goal != home:
                 _move(cells, i, goal)

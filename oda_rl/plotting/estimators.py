@@ -109,7 +109,7 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
         ax.legend(loc="lower left", frameon=False, fontsize=7)
     ax.set_ylim(padded_range(np.concatenate(heights)))
     ax.set_xscale("log")
-    ax.set_xlim(2.0 * max(temperatures), 0.5 * min(temperatures))
+    ax.set_xlim(2.0 * max([*temperatures, *critical]), 0.5 * min(temperatures))
     ticks = [temperatures[i] for i in _not_overlapping(levels, ax)]
     ax.set_xticks(ticks, [f"{temperature:.3g}" for temperature in ticks])
     ax.minorticks_off()
