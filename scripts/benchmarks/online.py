@@ -1,4 +1,4 @@
-"""The online agent with all kinds of cells beside Sarsa(λ) with tile coding, on eight tasks.
+"""The online agent with all kinds of cells beside Sarsa(λ) with tile coding.
 
 One setting for all tasks; tile coding is given the state, its bounds and a grid for each task, and
 has no continuous actions. Where actions are continuous, cells are of states and actions.
@@ -33,8 +33,9 @@ CELLS: dict[str, dict[str, Any]] = {
 METHODS = (*CELLS, TILES)
 NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
-    "Pendulum-v1", "MountainCarContinuous-v0", LANDER,
+    "Pendulum-v1", "MountainCarContinuous-v0", "Inventory", "Admission", "DelayedCart", LANDER,
 )  # fmt: skip
+SHARED = NAMES[:5]  # by all methods
 
 
 def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
@@ -105,6 +106,6 @@ def settings(options: MethodSelection) -> list[Row]:
          "checkpoints": [*(LATER if task == LANDER else CHECKPOINTS)], "episodes": EPISODES}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if method == "oda" or not (TASKS[task].boxed or task == LANDER)
+        if method == "oda" or task in SHARED
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip

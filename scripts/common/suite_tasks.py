@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from common.everyday import WORLDS
 from common.summaries import Rows
 from oda_rl.envs.dynamics import ActionChoices  # importing oda_rl.envs registers BartoCartPole
 
@@ -69,6 +70,9 @@ _TASKS = (
          model_steps=MIDDLE, published="SAC -156.9 (20k)", boxed=True),
     Task("MountainCarContinuous-v0", "MountainCarContinuous-v0", 90.0, (), 0,
          baseline_steps=MIDDLE[1:], model_steps=MIDDLE, published="SAC 94.7 (50k)", boxed=True),
+    # Everyday worlds: 0.8 of the way from the best constant action to the rule by hand.
+    *(Task(name, name, solved, (), 0)
+      for name, solved in (("Inventory", 1011.0), ("Admission", 226.0), ("DelayedCart", 250.9))),
 )  # fmt: skip
 TASKS = {task.name: task for task in _TASKS}
 
@@ -79,6 +83,8 @@ def goal(line: Rows) -> str:
 
 
 def make(task: Task) -> gym.Env[Any, Any]:
+    if task.env_id in WORLDS:
+        return WORLDS[task.env_id]()
     env: gym.Env[Any, Any] = gym.make(task.env_id, **task.options)
     if isinstance(env.action_space, gym.spaces.Box) and not task.boxed:
         space = env.action_space
