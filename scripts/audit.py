@@ -64,11 +64,9 @@ def main() -> int:
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             print(f"vulnerabilities: not looked up ({type(error).__name__}: {str(error)[:200]})")
         else:
-            unknown = [p["skip_reason"] for p in packages if "skip_reason" in p]
+            unknown = [p for p in packages if "skip_reason" in p]
             flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
-            print("vulnerabilities:", len(flaws) if len(packages) > len(unknown) else "no data")
-            if unknown:
-                print(f"    {len(unknown)} of {len(packages)} packages not looked up: {unknown[0]}")
+            print(f"vulnerabilities: {len(flaws)}; {len(unknown)} packages were not looked up")
             faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
     print("".join(f"    {fault}\n" for fault in faults), end="")
     return int(bool(faults))

@@ -11,7 +11,7 @@ costly         loading took more than a second, or 100 MB beyond the size of the
 crashed, hung  the process died, or loading or using took too long
 
     python scripts/fuzz_files.py --cases 200              # of each class
-    python scripts/fuzz_files.py --only infex --keep escaped
+    python scripts/fuzz_files.py --only infex
     NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=checked python scripts/fuzz_files.py --cases 20
 """
 
@@ -40,7 +40,7 @@ from numba import config
 
 from oda_rl import InvalidFileError
 
-EXPERIMENT = Experiment("fuzz_files", leave_out=("keep",), timed=True)
+EXPERIMENT = Experiment("fuzz_files", timed=True)
 BATCH = 500  # cases in a child process
 THOROUGHLY = 16  # cases, of which one does what takes long, too
 Case = Callable[[], bytes]  # makes a file
@@ -127,14 +127,14 @@ def _max_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def attack(own: Subject, cases: int, seed: int, keep: Path | None) -> Row:
+def attack(own: Subject, cases: int, seed: int) -> Row:
     """Try cases of a class; return counts of outcomes, and the maximum costs of loading."""
     counts: Counter[str] = Counter()
     seconds = megabytes = 0.0
     own.use(own.load(own.file), True)  # children find all that is compiled
     saved, number = SavedFile(own.file), list(MAKERS).index(own.name)
 
-    def case(k: int) -> tuple[str, bytes]:
+    def case(k: int) -> tuple[str, bytes]:  # which makes the file of a number anew
         return changed(saved, np.random.default_rng([seed, number, k]))
 
     for begin in range(0, cases, BATCH):
@@ -144,19 +144,15 @@ def attack(own: Subject, cases: int, seed: int, keep: Path | None) -> Row:
             counts[result] += 1
             seconds, megabytes = max(seconds, cost[0]), max(megabytes, cost[1])
             if result not in ("refused", "harmless"):
-                kind, content = case(k)
-                print(f"{own.name} case {k} of seed {seed} ({kind}): {result}: {said}", flush=True)
-                if keep is not None:
-                    keep.mkdir(parents=True, exist_ok=True)
-                    (keep / f"{own.name}-{kind}-{seed}-{k}.zip").write_bytes(content)
+                about = f"{own.name} case {k} of seed {seed} ({case(k)[0]})"
+                print(f"{about}: {result}: {said}", flush=True)
     return {**{name: counts[name] for name in OUTCOMES}, "load_s": seconds, "load_mb": megabytes}
 
 
-def run(name: str, cases: int, seed: int, checked: bool, keep: str | None) -> Row:
+def run(name: str, cases: int, seed: int, checked: bool) -> Row:
     assert checked == bool(config.BOUNDSCHECK), "set NUMBA_BOUNDSCHECK for the workers, too"
     with tempfile.TemporaryDirectory() as folder:
-        made = subject(name, Path(folder))
-        return attack(made, cases, seed, None if keep is None else Path(keep))
+        return attack(subject(name, Path(folder)), cases, seed)
 
 
 def _sum(*names: str) -> Text:
@@ -181,15 +177,11 @@ class Options(Selection):
     """Blocks of cases of each class."""
     cases: int = 5000
     """Cases of a block."""
-    keep: Path | None = None
-    """Folder for files that escaped."""
 
 
 def main(options: Options) -> None:
-    keep = None if options.keep is None else str(options.keep.resolve())
     settings = [
-        {"name": name, "cases": options.cases, "seed": seed, "checked": bool(config.BOUNDSCHECK),
-         "keep": keep}
+        {"name": name, "cases": options.cases, "seed": seed, "checked": bool(config.BOUNDSCHECK)}
         for seed in EXPERIMENT.seeds(options)
         for name in chosen(options.only, MAKERS)
     ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Write the tables of README and docs anew, from the rows in results/, and put the figures there.
 
 A table stands between two comments, ``<!-- table: NAME -->`` and ``<!-- end -->``, and is made by
-``tables`` of the script that makes the rows. Figures in results/ are copied to docs/figures/.
+``tables`` of the script that makes the rows. Figures in results/ replace those in docs/figures/.
 
 Run: python scripts/render_tables.py
 """
@@ -31,12 +31,7 @@ TABLES: dict[str, str] = {
     "infex_density": "reproduce_infex.densities",
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
-DRAWN = (
-    "bifurcation", "clusterer", "densities", "difference", "export", "figure5", "learning",
-    "learning_curve", "map_lvq", "metric", "offline", "online_curve", "partition", "regressor_tree",
-    "rule",
-)  # fmt: skip
-FIGURES = {
+RENAMED = {
     "annealing": "reproduce_toys",
     "compare": "compare_sb3",
     "continuous": "benchmark_continuous",
@@ -44,8 +39,7 @@ FIGURES = {
     "mixture_density": "reproduce_sgd_gmm_density",
     "mixture_grid": "reproduce_sgd_gmm_grid",
     "suite": "benchmark_suite",
-    **dict(zip(DRAWN, DRAWN, strict=True)),
-}
+}  # figures of the pages whose files in results/ have other names
 _BLOCK = re.compile(r"(<!-- table: (?P<name>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -80,12 +74,10 @@ def main() -> None:
         if after != before:
             different.append(name)
             (ROOT / name).write_text(after, encoding="utf-8")
-    for name, made in FIGURES.items():
-        for path in (ROOT / f"results/{made}{ending}" for ending in (".png", ".gif")):
-            if path.is_file():
-                shutil.copy(path, ROOT / f"docs/figures/{name}{path.suffix}")
-    if (logo := ROOT / "results/logo.svg").is_file():
-        shutil.copy(logo, ROOT / "docs/_static")
+    for shown in (ROOT / "docs/figures").iterdir():
+        made = ROOT / f"results/{RENAMED.get(shown.stem, shown.stem)}{shown.suffix}"
+        if made.is_file():
+            shutil.copy(made, shown)
     print(f"written: {', '.join(different) or 'nothing'}")
 
 

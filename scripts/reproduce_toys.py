@@ -126,31 +126,20 @@ def figure(rows_of_stages: list[list[Stage]]) -> Axes:
             ax.get_legend().remove()
             ax.set(xticks=[], yticks=[])
             row = stage.row
-            if row["stage"] == "LVQ1":
-                first = f"LVQ1, K = {row['K']}{out_of_sight(ax, stage.model.codevectors_)}"
-            else:
-                ended = "fine-tuned, " if row["stage"] == "fitted" else ""
-                first = f"{ended}T = {row['T']:.2g}, K = {row['K']}"
-            ax.set_title(f"{first}\naccuracy {row['accuracy']:.3f}", fontsize=10)
+            ended = "fine-tuned, " if row["stage"] == "fitted" else ""
+            name = "LVQ1" if row["stage"] == "LVQ1" else f"{ended}T = {row['T']:.2g}"
+            title = f"{name}, K = {row['K']}\naccuracy {row['accuracy']:.3f}"
+            ax.set_title(title, fontsize=10)
         row = stages[0].row
         poorly = ", poor start" if row["start"] == "poorly" else ""
         axes[0].set_ylabel(f"{row['data']}{poorly}", fontsize=12)
     return grid[0, 0]
 
 
-def out_of_sight(ax: Axes, codevectors: FloatArray) -> str:
-    """Return the number of codevectors outside the picture, if any."""
-    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
-    n = int(((codevectors < low) | (codevectors > high)).any(axis=1).sum())
-    return f", {n} not in sight" if n > 0 else ""
-
-
 def draw_figures(runs: list[Run]) -> None:
     """Train again what is shown, each on the first seed of which there is a result."""
-    first: dict[tuple[str, str], Row] = {}
-    for one in runs:
-        if one.error is None:
-            first.setdefault((one.setting["data"], one.setting["start"]), dict(one.setting))
+    settings = [dict(one.setting) for one in runs if one.error is None]
+    first = {(one["data"], one["start"]): one for one in reversed(settings)}
     shown = {panel: train(**first[panel]) for panel in PANELS if panel in first}
     if shown:
         EXPERIMENT.save(figure(list(shown.values())))

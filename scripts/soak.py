@@ -121,10 +121,6 @@ def _warm(line: Rows) -> Rows:
     return Rows(row for row in line if row["stretch"] >= len(line) * WARM / STRETCHES)
 
 
-def swing(line: Rows) -> float:
-    return float(np.ptp(_warm(line).column("megabytes"))) / 2.0
-
-
 def speeds(line: Rows) -> tuple[float, float]:
     """Least time of a step, in ns, in the first and in the last quarter after the warm-up.
 
@@ -148,7 +144,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("run", the("kind")),
         Column("steps", _last("steps", ",")),
         Column("MB after the warm-up", lambda line: f"{_warm(line)[0]['megabytes']:.0f}"),
-        Column("± MB since", lambda line: f"{swing(line):.2f}"),
+        Column("± MB since", lambda line: f"{np.ptp(_warm(line).column('megabytes')) / 2.0:.2f}"),
         Column("ns a step, first", lambda line: f"{speeds(line)[0]:.4g}"),
         Column("last", lambda line: f"{speeds(line)[1]:.4g}"),
         Column("temperature at the end", _last("temperature", ".3g")),

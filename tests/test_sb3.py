@@ -439,10 +439,6 @@ def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_pa
     from_agent = algorithm.load(tmp_path / "run")
     SAME[algorithm](from_agent.agent, model.agent)
     assert from_agent.num_timesteps == 600
-    open_file = io.BytesIO()
-    model.save(open_file)
-    open_file.seek(0)
-    assert algorithm.load(open_file).action_space == model.action_space
 
 
 @of(TwoTimescale, FittedQ)
@@ -494,8 +490,6 @@ def test_bounds_of_another_environment_are_refused():
 def test_environments_that_do_not_fit(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=0).learn(300)
     model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match=r"env has 2 environments: .* as many as the model, 1;"):
-        model.set_env(make_vec_env("CartPole-v1", n_envs=2))
     for give in (algorithm, model.set_env, lambda env: algorithm.load(tmp_path / "m", env=env)):
         with pytest.raises(ValueError, match="vector environment of Gymnasium"):
             give(gym.make_vec("CartPole-v1", num_envs=1))
@@ -540,9 +534,6 @@ def test_files_of_others(tmp_path):
 
 
 def test_partitions_of_ones_own_are_saved(tmp_path):
-    TwoTimescale("CartPole-v1", seed=0, partition="grid").learn(800).save(tmp_path / "grid")
-    grid = TwoTimescale.load(tmp_path / "grid", env="CartPole-v1")
-    assert type(grid.agent.partition).__name__ == "GridPartition"
     first, second = test_partitions.Halves(4), test_partitions.Halves(4)
     model = TwoTimescale("CartPole-v1", seed=0, partition=first).learn(800)
     model.save(tmp_path / "own")

@@ -4,6 +4,7 @@ import csv
 import gzip
 import importlib
 import json
+import subprocess
 import sys
 import warnings
 from functools import partial
@@ -448,4 +449,11 @@ def test_script_of_pictures(load_script, tmp_path):
     load_script("draw_figures").main()
     for name in ("partition", "metric", "bifurcation", "clusterer", "map_lvq", "export", "offline"):
         assert (tmp_path / f"results/{name}.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "results/logo.svg").read_text().count("<polygon") == 6
+
+
+@pytest.mark.slow
+def test_sb3_tests_script(tmp_path):
+    lines = "from stable_baselines3 import DQN", "def test_one():", "    DQN('', 'CartPole-v1')"
+    (tmp_path / "test_one.py").write_text("\n".join(lines))
+    command = [sys.executable, SCRIPTS / "run_sb3_tests.py", tmp_path]
+    assert "1 passed" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
