@@ -43,9 +43,9 @@ def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes:
     if method == TILES:
         returns, cells = tile_coding.train(lambda: make(about), seed, checkpoints, episodes)
     else:
-        env = make(about)
-        d = env.observation_space.shape[0]  # type: ignore[index]
-        bins = {"bins": int(256 ** (1.0 / d) + 1e-9)} if method == "grid" else {}
+        env, bins = make(about), {}
+        if method == "grid":
+            bins = {"bins": int(256 ** (1.0 / env.observation_space.shape[0]) + 1e-9)}  # type: ignore[index]
         partition = "oda" if method == "paper" else method
         agent = TwoTimescaleAgent(env, partition=partition, seed=seed, **CELLS[method], **bins)
         returns = np.empty((len(checkpoints), episodes))
