@@ -36,7 +36,7 @@ _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE, _STEP = 0.05, 0.03  # units of the box for each standard deviation of an observation
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
-_MIN_HORIZON, _FIRST_HORIZON = 50, 0.1  # steps; share of the longest
+MIN_HORIZON, _FIRST_HORIZON = 50, 0.1  # steps; share of the longest
 _LONGER, _MUCH_LONGER, _AGREE = 1.5, 4.0, 0.4  # factors; correlation, below which the second
 _EARLY = 4  # iterations after which that is found
 _EQUAL = 1e-9  # relative difference of returns that is rounding
@@ -254,7 +254,8 @@ class Climb:
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
-        self.horizon = place.horizon = first_horizon(self._longest)
+        self.horizon = min(max(MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
+        place.horizon = self.horizon
         random = _AtRandom(rng, len(self.output))
         seen: list[FloatArray] = []
         rewards: list[float] = []
@@ -398,11 +399,6 @@ class Climb:
         for name, array in arrays.items():
             setattr(new, name, array.copy() if array.ndim else array.item())
         return new
-
-
-def first_horizon(longest: int) -> int:
-    """Return the steps after which the first episodes are cut."""
-    return min(max(_MIN_HORIZON, int(_FIRST_HORIZON * longest)), longest)
 
 
 def survival_bonus(idle: FloatArray, rewards: FloatArray) -> float:

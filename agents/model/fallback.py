@@ -22,7 +22,7 @@ from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, RE
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.imitation import teacher_of
-from oda_rl.agents.distilling.playing import BudgetedEnv
+from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.environments.adaptation import WithOptions
@@ -30,9 +30,9 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model.climbing import Climb, Episodes, first_horizon
+from oda_rl.agents.model.climbing import MIN_HORIZON, Climb, Episodes
 from oda_rl.agents.model.experience import Candidate
-from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
+from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
@@ -58,7 +58,7 @@ _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
-_STARTING = 0.1  # share of the steps to choose the rule that a climb begins with
+_STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
 _UNLIMITED = 1000  # steps of an episode without a time limit
@@ -176,8 +176,7 @@ class Fallback:
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
             if engine.rules.candidates:
-                place.horizon = first_horizon(longest)
-                known = _known(engine.rules, budgeted, rng)
+                known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
         climbed = begun - run.part
         climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
@@ -288,12 +287,14 @@ class Fallback:
         return cls(reason, rule, climb, fitted, judged_at, distrusted)
 
 
-def _known(rules: "Planner", env: BudgetedEnv, rng: np.random.Generator) -> "FloatArray":
+def _known(
+    rules: "Planner", env: BudgetedEnv, place: Episodes, longest: int, rng: np.random.Generator
+) -> "FloatArray":
     """Return the output of the best affine rule of the learned world, (1, p, 1 + d).
 
     It is the most visited cell of the best rule. Where that has survived a whole episode, which can
-    end earlier, it competes with linear-quadratic rules of all steps: from many starts, as failures
-    are rare, and in short episodes, as they are early.
+    end earlier, linear-quadratic rules of all steps compete with it: in short episodes, of which
+    many show rare failures. Their best has to survive a whole one, too.
     """
     best, seen = rules.best(), rules.memory.transitions.before
     rule = rules.delivered(best)
@@ -301,10 +302,18 @@ def _known(rules: "Planner", env: BudgetedEnv, rng: np.random.Generator) -> "Flo
     if rules.learned is None or all(best.terminated) or not any(rules.outcomes.terminated):
         return output
     none = np.zeros_like(rule.scores[:1])
-    found = linear_quadratic_rules(rules.memory.present, rules.learned.at)
+    found = linear_quadratic_rules(rules.memory.present, rules.learned.at, HIGH_COSTS)
     rivals = [replace(rule, scores=none, outputs=one) for _, one in [*found, (none, output)]]
+    place.horizon = min(MIN_HORIZON, longest)
     env.allow(_STARTING * env.most)
-    return rivals[race(env, [*rivals], rng, len(found)).best].outputs
+    winner = rivals[race(env, [*rivals], rng, len(found)).best]
+    place.horizon = longest
+    for seed in draw_seeds(rng, _TRIALS):
+        env.allow(longest)
+        env.play(winner, [seed])
+        if len(place.rewards) == longest:
+            return winner.outputs
+    return output
 
 
 def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:

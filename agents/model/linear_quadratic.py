@@ -1,6 +1,7 @@
 """Linear-quadratic rules, from which a search for rules of continuous actions begins."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,18 +13,22 @@ from oda_rl.agents.worlds.learning import CodedSteps
 _BEST = 0.02  # share of the steps, those with the highest rewards, around which laws are linear
 _WIDTHS = 0.2, 0.5, 1.0  # of their neighbourhood, in standard deviations
 _COSTS = 0.01, 1.0  # of an action, beside a distance of one standard deviation
+HIGH_COSTS = 1.0, 100.0, 1e3, 1e4  # with which bounded actions balance from more states
 _HORIZON, _DISCOUNT = 50, 0.99
 _RIDGE = 1e-6  # relative to the mean square of a column
 _VARIES = 1e-9  # standard deviation of a component that is not constant
 _MAX_COMPONENTS = 50  # of an observation: the time grows with their cube
 
 
-def linear_quadratic_rules(seen: CodedSteps, at: Coordinates) -> list[Rule]:
+def linear_quadratic_rules(
+    seen: CodedSteps, at: Coordinates, costs: Sequence[float] = _COSTS
+) -> list[Rule]:
     """Return affine rules, (scores, outputs), that lead to the states with the highest rewards.
 
     Around their mean the law is linear: least squares with weights that fall with the distance. A
-    step costs the squared distance and the squared action. On a circle, the distance is along the
-    tangent: the radius is no state, and a linear law of it would be unstable.
+    step costs the squared distance and one of the ``costs`` times the squared action. On a circle,
+    the distance is along the tangent: the radius is no state, and a linear law of it would be
+    unstable.
     """
     (n, d), p = seen.before.shape, seen.codes.shape[1] - 1
     centre = seen.before[seen.rewards >= np.quantile(seen.rewards, 1.0 - _BEST)].mean(axis=0)
@@ -44,7 +49,7 @@ def linear_quadratic_rules(seen: CodedSteps, at: Coordinates) -> list[Rule]:
         gram += (_RIDGE * np.trace(gram) / len(gram) + _VARIES) * np.eye(len(gram))
         law = np.eye(m, m + p)
         law[1:] += np.linalg.solve(gram, weighted.T @ (seen.after - seen.before) @ axes.T).T
-        for cost in _COSTS:
+        for cost in costs:
             with np.errstate(over="ignore", invalid="ignore"):  # an unstable law
                 gains = _gains(law[:, :m], law[:, m:], cost)
             output = np.concatenate([gains[:, :1], gains[:, 1:] @ axes], axis=1)
