@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
 OTHERS = (
     "compare_sb3", "fuzz_files", "kill_trainings",
-    "reproduce_classification", "reproduce_sgd_gmm", "soak",
+    "reproduce_classification", "reproduce_sgd_gmm", "reproduce_toys", "soak",
 )  # fmt: skip
 TABLES: dict[str, str] = {
     **{f"benchmark_{name}": f"benchmarks.{name}.tables" for name in BENCHMARKS},
@@ -28,7 +28,7 @@ TABLES: dict[str, str] = {
     "benchmark_vector_actors": "benchmarks.vector.acted",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",
-    "infex_density": "reproduce_infex.densities",
+    "infex_modes": "reproduce_infex.digits",
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
 RENAMED = {

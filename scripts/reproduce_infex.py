@@ -1,4 +1,4 @@
-"""Exemplars anywhere against exemplars among the samples, EM and kernel density estimates.
+"""Exemplars anywhere against exemplars among the samples, and EM.
 
 Parts, each of which can be left out with --only:
 
@@ -7,33 +7,28 @@ table     Table 1 of the paper: mean log-likelihood (kernels of height 1) on 110
           components from 20 random starts.
 codebook  Figures 3 and 4: margin and number of codebook vectors of INFEX and of kernel vector
           quantization.
+modes     Figure 5: exemplars of the Epanechnikov kernel, and the digits that they stand for.
 toy       Figures 1 and 2: a Gaussian and a ring; exemplars among the samples against a grid.
-density   held-out log-density beside KernelDensity of the same bandwidth, and fit times beside
-          GaussianMixture with as many components; mixtures in 4 and in 16 dimensions.
 
 Run: python scripts/reproduce_infex.py --data FOLDER
-Takes zip.train.gz as usps.train.gz from the folder; without it the first two parts are left out.
+Takes zip.train.gz as usps.train.gz from the folder; without it the first three parts are left out.
 """
 
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common.datasets import load, sets
-from common.experiment import Experiment, Selection, chosen, say, seconds, start
+from common.experiment import DataSelection, Experiment, chosen, say, seconds, start
 from common.summaries import Column, Row, Rows, Table, Text, of, the
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import KernelDensity
 from threadpoolctl import threadpool_limits
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl._types import FloatArray
-from oda_rl.exemplars.base import rule_of_thumb
 from oda_rl.exemplars.pricing import squared_distances
 from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.plotting.estimators import plot_density
@@ -43,12 +38,11 @@ PER_DIGIT = 110
 SIGMAS = (440.0, 460.0, 480.0, 500.0, 520.0, 540.0)
 RADII = (800.0, 1000.0, 1200.0, 1400.0, 1600.0, 1800.0, 2000.0)
 EM_RUNS = 20
-NEEDS_DATA = ("table", "codebook")
+NEEDS_DATA = ("table", "codebook", "modes")
+WIDTH = 1500.0  # of the Epanechnikov kernel
 GRID_SIZES = (4, 6, 8, 10, 15, 20, 30)
 TOY_SIGMA = 2.5
 ROUNDS = 40
-FACTORS = (0.5, 0.75, 1.0, 1.5, 2.0)  # of Silverman's bandwidth
-TRAINED = 2000  # samples of a density
 
 
 def images(folder: str, rng: np.random.Generator) -> FloatArray:
@@ -117,6 +111,21 @@ def codebook(folder: str, seed: int, radius: float) -> Row:
     }  # fmt: skip
 
 
+def modes(folder: str, seed: int) -> Row:
+    """Digits that most samples of an exemplar show, and the share of these samples."""
+    points = images(folder, np.random.default_rng(seed))
+    kernels = INFEX(kernel="epanechnikov", bandwidth=WIDTH, init=points, random_state=seed)
+    model, taken = fitted(kernels, points)
+    counts = np.zeros((len(model.weights_), 10))
+    np.add.at(counts, (model.predict(points), np.arange(10).repeat(PER_DIGIT)), 1.0)
+    shown = counts.argmax(axis=1)[counts.sum(axis=1) > 0.0]
+    return {
+        "n": len(counts), "value": model.objective_value_, "gap": model.duality_gap_,
+        "digits": " ".join(map(str, np.unique(shown))),
+        "purity": float(counts.max(axis=1).sum() / len(points)), "seconds": taken,
+    }  # fmt: skip
+
+
 def ring_and_gaussian(rng: np.random.Generator) -> FloatArray:
     """66 points: 33 of a Gaussian at (5, 5), 33 of a ring around (0, 0)."""
     angles = rng.uniform(0.0, 2.0 * np.pi, 33)
@@ -138,28 +147,8 @@ def toy(seed: int, candidates: int) -> Row:
     return {"value": model.objective_value_, "n": len(model.weights_)}
 
 
-def density(seed: int, d: int, factor: float) -> Row:
-    rng = np.random.default_rng(seed)
-    centres = 3.0 * rng.normal(size=(5, d))
-    spreads = rng.uniform(0.5, 1.5, size=(5, d))
-    labels = rng.integers(5, size=2 * TRAINED)
-    points = centres[labels] + spreads[labels] * rng.normal(size=(2 * TRAINED, d))
-    train, held = points[:TRAINED], points[TRAINED:]
-    bandwidth = factor * rule_of_thumb(train, "silverman")
-    kernels = KernelDensity(bandwidth=bandwidth).fit(train)
-    model = INFEX(bandwidth=bandwidth, random_state=seed)
-    infex, taken = fitted(model, train)
-    _, mixture_taken = fitted(GaussianMixture(len(infex.weights_), random_state=seed), train)
-    return {
-        "bandwidth": bandwidth, "infex": infex.score(held),
-        "kernels": float(kernels.score_samples(held).mean()),
-        "share": len(infex.weights_) / len(train), "gap": infex.duality_gap_,
-        "seconds": taken, "mixture_seconds": mixture_taken,
-    }  # fmt: skip
-
-
 PARTS: dict[str, Callable[..., Row]] = {
-    "table": table, "codebook": codebook, "toy": toy, "density": density
+    "table": table, "codebook": codebook, "modes": modes, "toy": toy
 }  # fmt: skip
 
 
@@ -171,11 +160,9 @@ def run(*, part: str, threads: int, **setting: Any) -> Row:
 
 
 @dataclass(frozen=True)
-class Options(Selection):
+class Options(DataSelection):
     seeds: int = 3
     """Subsets of the images, and draws of everything else."""
-    data: Path | None = None
-    """Folder of usps.train.gz."""
 
 
 def settings(options: Options) -> list[Row]:
@@ -184,14 +171,8 @@ def settings(options: Options) -> list[Row]:
     varied: dict[str, list[Row]] = {
         "table": [{"sigma": sigma} for sigma in SIGMAS],
         "codebook": [{"radius": radius} for radius in RADII],
+        "modes": [{}],
         "toy": [{"candidates": n} for n in (-1, 0, *GRID_SIZES)],
-        "density": [
-            {"d": d, "factor": factor}
-            for d in (4, 16)
-            for factor in FACTORS
-            # Every sample is its own exemplar then, which takes a minute.
-            if (d, factor) != (16, 0.5)
-        ],
     }
     return [
         {"part": part, "threads": 1, "seed": seed, **where, **variant}
@@ -236,27 +217,13 @@ def margins(rows: Rows) -> dict[str, Table]:
     return {"infex codebook": Table("margins", columns, rows.groups("radius"))}
 
 
-def densities(rows: Rows) -> dict[str, Table]:
-    def ahead(line: Rows) -> str:
-        return f"{np.median(line.column('infex') - line.column('kernels')):+.2f}"
-
-    def taken_by_both(line: Rows) -> str:
-        infex, mixture = (np.median(line.column(key)) for key in ("seconds", "mixture_seconds"))
-        return f"{infex:.2g}, {mixture:.2g}"
-
-    columns = [
-        Column("dimensions", the("d")),
-        Column("bandwidth / Silverman's", the("factor", "g")),
-        Column("difference", ahead),
-        Column("exemplars / samples", of(np.median, "share", ".2g")),
-        Column("gap", of(np.median, "gap", ".1g")),
-        Column("seconds, `GaussianMixture`", taken_by_both),
-    ]
-    lines = sorted(rows.groups("d", "factor"), key=lambda line: (line[0]["d"], line[0]["factor"]))
-    return {"infex density": Table("densities", columns, lines)}
+def digits(rows: Rows) -> dict[str, Table]:
+    keys = {"n": ".0f", "value": ".3f", "gap": ".1g", "digits": "", "purity": ".2f"}
+    columns = (Column(key, the(key, form)) for key, form in keys.items())
+    return {"infex modes": Table("modes", [*columns], rows.groups("seed"))}
 
 
-TABLES = {"table": likelihoods, "codebook": margins, "density": densities}
+TABLES = {"table": likelihoods, "codebook": margins, "modes": digits}
 
 
 def draw_toy(rows: Rows, seed: int) -> Any:

@@ -21,6 +21,7 @@ Sample = tuple[FloatArray, IntArray]
 _FILES = {
     "WBCD": "wbcd.data", "PIMA": "pima.csv", "Adult": "adult.csv.gz", "USPS": "usps.train.gz"
 }  # fmt: skip
+RARE = "Shuttle, 0.6 % anomalies (F1)"
 _SPREAD = 0.16  # standard deviation; neighbouring centres are 1 apart
 _ADULT_NUMBERS = (0, 2, 4, 10, 11, 12)  # age, weight, education, capital gain and loss, hours
 
@@ -29,6 +30,9 @@ def load(data: str, folder: str | None, n: int | None, rng: np.random.Generator)
     if data == "Gaussians":
         assert n is not None
         return gaussians(n, rng)
+    if data == RARE:
+        assert n is not None
+        return shuttle(n, rng)
     if data in ("WDBC", "digits"):
         return (load_breast_cancer if data == "WDBC" else load_digits)(return_X_y=True)
     assert folder is not None
@@ -66,6 +70,20 @@ def gaussians(n: int, rng: np.random.Generator) -> Sample:
     column, row = centre % 4, centre // 4
     points = np.column_stack([column, row]) + rng.normal(0.0, _SPREAD, (n, 2))
     return points, ((column + 2 * row) % 4).astype(np.int64)
+
+
+def shuttle(n: int, rng: np.random.Generator) -> Sample:
+    """Draw rows of nine sensors of a shuttle, 0.6 % of them anomalies; 7 % are in River's file."""
+    from river.datasets import Shuttle
+
+    table = np.array([[*x.values(), y] for x, y in Shuttle()], dtype=np.float64)
+    n_rare = round(0.006 * n)
+    parts = [
+        rng.choice(np.flatnonzero(table[:, -1] == label), size, replace=False)
+        for label, size in ((0, n - n_rare), (1, n_rare))
+    ]
+    rows = rng.permutation(np.concatenate(parts))
+    return table[rows, :-1], table[rows, -1].astype(np.int64)
 
 
 def wbcd(path: Path) -> Sample:

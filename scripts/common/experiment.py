@@ -80,6 +80,12 @@ class Selection(SharedOptions):
 
 
 @dataclass(frozen=True)
+class DataSelection(Selection):
+    data: Path | None = None
+    """Folder with the files that are read by common/datasets.py."""
+
+
+@dataclass(frozen=True)
 class MethodSelection(Selection):
     methods: tuple[str, ...] = ()
     """Names of the agents or methods; all by default."""
