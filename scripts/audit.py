@@ -64,9 +64,9 @@ def main() -> int:
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             print(f"vulnerabilities: not looked up ({type(error).__name__}: {str(error)[:200]})")
         else:
-            unknown = [p for p in packages if "skip_reason" in p]
+            known = sum("skip_reason" not in p for p in packages)
             flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
-            print(f"vulnerabilities: {len(flaws)}; {len(unknown)} packages were not looked up")
+            print(f"vulnerabilities: {len(flaws)} in {known} of {len(packages)} packages")
             faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
     print("".join(f"    {fault}\n" for fault in faults), end="")
     return int(bool(faults))

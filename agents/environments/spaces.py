@@ -188,13 +188,9 @@ class Native:
     @property
     def n_actions(self) -> int | None:
         """Number of actions offered; None for continuous actions without a grid."""
-        space = self.action_space
-        if isinstance(space, spaces.Discrete):
-            return int(space.n)
-        if isinstance(space, spaces.MultiDiscrete):
-            return int(space.nvec.prod(dtype=object))
-        n = 2 if isinstance(space, spaces.MultiBinary) else self.bins
-        return None if n is None else n ** math.prod(space.shape or ())
+        if isinstance(self.action_space, spaces.Box):
+            return None if self.bins is None else self.bins ** math.prod(self.action_space.shape)
+        return n_elements(self.action_space)
 
     @property
     def sees_vectors(self) -> bool:
