@@ -478,14 +478,6 @@ def test_without_a_seed_the_environment_keeps_its_own():
     np.testing.assert_array_equal(*(model.get_env().reset() for model in first))
 
 
-def test_bounds_of_another_environment_are_refused():
-    model = TwoTimescale("CartPole-v1", seed=0)
-    space = gym.spaces.Box(-9, 9, (4,))
-    other = gym.wrappers.TransformObservation(gym.make("CartPole-v1"), lambda o: o, space)
-    with pytest.raises(ValueError, match="Observation spaces do not match"):
-        model.set_env(other)
-
-
 @of(FittedQ, QuickSearch)
 def test_environments_that_do_not_fit(algorithm, tmp_path):
     model = algorithm("CartPole-v1", seed=0).learn(300)
@@ -525,8 +517,6 @@ def test_files_of_others(tmp_path):
             ):
                 load(tmp_path / name)
     FittedQ("CartPole-v1", seed=0).save(tmp_path / "ours")
-    with pytest.raises(AssertionError, match="No data found"):
-        DQN.load(tmp_path / "ours")
     with pytest.raises(ValueError, match="ours.zip' holds 'FittedQAgent'"):
         TwoTimescale.load(tmp_path / "ours")
     with pytest.raises(TypeError, match="unknown arguments gamma, seed: it takes env, verbose"):
