@@ -25,15 +25,10 @@ import oda_rl
 from oda_rl._types import FloatArray
 
 _KEPT = 1000  # samples that are learned again when a feature appears
-
-
-def _first_samples(estimator: Any) -> int:
-    """Return how many samples an estimator needs to begin with."""
-    if isinstance(estimator, oda_rl.StochasticVQ):
-        return estimator.n_clusters
-    if isinstance(estimator, oda_rl.StochasticEMGaussianMixture):
-        return estimator.n_components
-    return 1
+_BEGIN = {
+    "StochasticVQ": "n_clusters",
+    "StochasticEMGaussianMixture": "n_components",
+}  # with so many
 
 
 class _Streamed(base.Estimator):
@@ -47,7 +42,7 @@ class _Streamed(base.Estimator):
         self.estimator = estimator
         self._learner = clone(estimator)
         self._features: tuple[Hashable, ...] | None = None
-        self._needed = _first_samples(estimator)
+        self._needed = getattr(estimator, _BEGIN.get(type(estimator).__name__, ""), 1)
         kept = max(_KEPT, self._needed)
         self._recent: deque[tuple[dict[Any, Any], tuple[Any, ...]]] = deque(maxlen=kept)
 

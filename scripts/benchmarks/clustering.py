@@ -97,7 +97,9 @@ def beside(name: int | str) -> Text:
 
     def text(line: Rows) -> str:
         usual = {row["seed"]: row["distortion"] for row in line.where(other=1)}
-        found = line.where(other=name)
+        found = Rows(row for row in line.where(other=name) if row["samples"])
+        if not found:
+            return ""
         distortion = np.median([usual[row["seed"]] / row["distortion"] for row in found])
         seen, taken = (np.median(found.column(key)) for key in ("samples", "other_seconds"))
         return f"{distortion:.3g} ({seen:,.0f}; {taken:.2g} s)"
