@@ -212,23 +212,23 @@ class Fallback:
             return self.climb.rule
         if self.rule is not None:
             return self.rule
-        if self.fitted is None:
-            return engine.policy
-        rival = self._rival(engine, self.fitted)
-        return self.fitted.policy if rival is None else engine.rules.delivered(rival)
+        best = self._best(engine)
+        return engine.rules.delivered(best) if isinstance(best, Candidate) else best.policy
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
         if self.climb is not None or self.rule is not None:
             return math.nan
-        if self.fitted is None:
-            return engine.delivered_return
-        rival = self._rival(engine, self.fitted)
-        return self.fitted.delivered_return if rival is None else float(np.mean(rival.returns))
+        best = self._best(engine)
+        if isinstance(best, Candidate):
+            return float(np.mean(best.returns))
+        return best.delivered_return
 
-    def _rival(self, engine: "ModelEngine", fitted: FittedQAgent) -> Candidate | None:
-        """Return the rule of better real returns than values have; None if there is none."""
-        records = fitted._engine.records
+    def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
+        """Return who learns values, or the rule whose real returns are better than theirs."""
+        if self.fitted is None:
+            return engine
+        records = self.fitted._engine.records
         spread = changes.spread_of(records, engine.outcomes.returns)
         bounds = [record.lower_bound(spread) for record in records]
         played = [one for one in engine.rules.candidates if one.returns]
@@ -236,7 +236,7 @@ class Fallback:
             float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
         ]
         if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
-            return None
+            return self.fitted
         return played[int(np.argmax(others))]
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
