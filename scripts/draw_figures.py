@@ -1,15 +1,16 @@
-"""Figures of the pages: policies, how they were learned, and the estimators.
+"""Figures of the pages: policies, how they were learned, the estimators, and the logo.
 
 Run: python scripts/draw_figures.py
-Writes results/NAME.png. All seeds are 0, but for those of rows in results/.
+Writes results/NAME.png and results/logo.svg. All seeds are 0, but for those of rows in results/.
 """
 
 from pathlib import Path
 
 import numpy as np
-from common.experiment import Experiment
+from common.experiment import RESULTS, Experiment
 from common.summaries import Rows
 from matplotlib.axes import Axes
+from scipy.spatial import Voronoi
 from sklearn.datasets import make_blobs, make_circles, make_moons
 
 import oda_rl
@@ -111,6 +112,23 @@ def draw_means(ax: Axes, rows: Rows, places: str, kinds: str, label: str) -> Non
     ax.set(xticks=range(len(names)), xticklabels=names, ylabel=label)
 
 
+def draw_logo() -> None:
+    """Write six clusters of the half moons as a square of polygons."""
+    model = oda_rl.ODAClusterer(6, random_state=0).fit(MOONS[0])
+    places = (model.cluster_centers_ - MOONS[0].min(axis=0)) / np.ptp(MOONS[0], axis=0)
+    mirrored = [places]  # at each side of the square, so that cells end there
+    for axis in range(2):
+        mirrored += [np.where(np.arange(2) == axis, 2.0 * side - places, places) for side in (0, 1)]
+    diagram = Voronoi(np.concatenate(mirrored))
+    shapes = []
+    for cell, color in enumerate(COLORS[:6]):
+        corners = 32.0 * diagram.vertices[diagram.regions[diagram.point_region[cell]]]
+        points = " ".join(f"{x:.1f},{32.0 - y:.1f}" for x, y in corners)
+        shapes.append(f'<polygon points="{points}" fill="{color}" stroke="#fff" stroke-width="1"/>')
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">'
+    (RESULTS / "logo.svg").write_text("\n".join([svg, *shapes, "</svg>\n"]), encoding="utf-8")
+
+
 def main() -> None:
     draw_policies()
     for draw in (
@@ -119,6 +137,7 @@ def main() -> None:
         axes = new_axes(10.0, 4.4, 2)
         draw(*axes)
         Experiment(draw.__name__.removeprefix("draw_")).save(axes[0])
+    draw_logo()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ def main() -> None:
         made = ROOT / f"results/{RENAMED.get(shown.stem, shown.stem)}{shown.suffix}"
         if made.is_file():
             shutil.copy(made, shown)
+    if (logo := ROOT / "results/logo.svg").is_file():
+        shutil.copy(logo, ROOT / "docs/_static")
     print(f"written: {', '.join(different) or 'nothing'}")
 
 

@@ -9,12 +9,11 @@ Run: python scripts/soak.py
      python scripts/soak.py --only mixture
 """
 
-import json
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,13 +90,8 @@ def megabytes() -> float:
 
 
 def measure(**arguments: Any) -> list[Row]:
-    code = f"import json, soak; print(json.dumps(soak.run(**{arguments!r})))"
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(
-        command, cwd=Path(__file__).parent, check=True, stdout=subprocess.PIPE, text=True
-    )
-    rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
-    return rows
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:  # whose memory is the run's
+        return process.submit(run, **arguments).result()
 
 
 def run(kind: str, steps: int, stretches: int) -> list[Row]:
