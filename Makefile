@@ -96,7 +96,7 @@ infex: $(VENV)/developing
 # left out.
 benchmark-oda: $(VENV)/developing
 	$(BIN)/python scripts/benchmark.py clustering $(if $(DATA),--data $(DATA))
-	$(BIN)/python scripts/reproduce_toys.py
+	$(BIN)/python scripts/reproduce_toys.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_classification.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python scripts/reproduce_sgd_gmm.py $(if $(DATA),--data $(DATA))
 
