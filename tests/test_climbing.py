@@ -140,7 +140,9 @@ def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_p
     lines = agent.rules().splitlines()
     assert [line.split(" = ")[0] for line in lines[:-1]] == [f"action[{c}]" for c in range(4)]
     assert lines[-1] == "each at least -2 and at most 2"
-    assert "no state has another action" in str(agent.explain(MEAN))
+    explained = str(agent.explain(MEAN))
+    assert explained.startswith("cell 0 (action[0] ")
+    assert explained.endswith("no state has another action")
     assert agent.visits.sum() == len(agent.recent) > 0
     with pytest.raises(ValueError, match="agent.world is None: an action has 4"):
         _ = agent.world

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.environments.names import without_units
 from oda_rl.agents.environments.validation import checked_points
 from oda_rl.agents.policies.contract import Trained
 
@@ -70,6 +71,8 @@ class Explanation:
     """Quantity by which actions are compared: a value, or a score."""
     choice_name: str = "action"
     """Kind of choice that is numbered: actions, action codevectors, or cells."""
+    component_names: tuple[str, ...] | None = None
+    """Names of the components of a continuous action; None for discrete ones."""
 
     def __str__(self) -> str:
         names, by = self.action_names, ""
@@ -87,7 +90,7 @@ class Explanation:
 
     def _in_words(self, choice: int | None, action: Any) -> str:
         assert choice is not None
-        return _in_words(self.action_names[choice], action, self.choice_name != "action")
+        return _in_words(self.action_names[choice], action, self.component_names)
 
     def _where(self) -> list[str]:
         """Return a table of the components; of too many those that change most."""
@@ -186,6 +189,7 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
         first_action=interface.first_action,
         value_name=policy.value_name,
         choice_name=policy.choice_name,
+        component_names=_component_names(agent),
     )
 
 
@@ -202,7 +206,8 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     values = policy.q_values if policy.exact else policy.values(codevectors)
     best = values.argmax(axis=1) if policy.exact else policy.choices(codevectors)
     taken = _performed(agent, best if discrete else policy.act(codevectors))
-    labels = [_in_words(actions[a], one, not discrete) for a, one in zip(best, taken, strict=True)]
+    parts = _component_names(agent)
+    labels = [_in_words(actions[a], one, parts) for a, one in zip(best, taken, strict=True)]
     shares, agreement = np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0)
@@ -270,6 +275,16 @@ def _performed(agent: Trained, acts: npt.NDArray[Any]) -> list[Any]:
     return [action if np.ndim(action) else action.item() for action in performed]
 
 
-def _in_words(name: str, action: Any, continuous: bool) -> str:
+def _component_names(agent: Trained) -> tuple[str, ...] | None:
+    discrete = agent.policy.choice_name == "action"
+    return None if discrete else tuple(without_units(agent.interface.action_names))
+
+
+def _in_words(name: str, action: Any, components: tuple[str, ...] | None) -> str:
     """Return a choice's name, with the action that it is if that is continuous."""
-    return f"{name} ({', '.join(map('{:.4g}'.format, np.ravel(action)))})" if continuous else name
+    if components is None:
+        return name
+    said = [f"{number:.4g}" for number in np.ravel(action)]
+    if len(components) == len(said) > 1:
+        said = [*map("{} {}".format, components, said)]
+    return f"{name} ({', '.join(said)})"
