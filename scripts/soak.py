@@ -6,7 +6,6 @@ processor time per step, and the state of the schedule. At the end the streams' 
 the last column is the share of the shift that the learners follow in one more stretch.
 
 Run: python scripts/soak.py
-     python scripts/soak.py --only mixture
 """
 
 import math
@@ -20,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from common.experiment import Experiment, Selection, chosen, say, start
 from common.summaries import Column, Row, Rows, Table, the
-from rich.console import Console
 from rich.progress import track
 
 from oda_rl import ODAClusterer, SGDGaussianMixture
@@ -98,7 +96,7 @@ def run(kind: str, steps: int, stretches: int) -> list[Row]:
     learner = KINDS[kind][1]()
     rows: list[Row] = []
     each = max(steps // stretches, 1)
-    for i in track(range(stretches), description=kind, console=Console(stderr=True)):
+    for i in track(range(stretches), description=kind):
         begun = time.process_time()
         learner.show(each)
         used = time.process_time() - begun

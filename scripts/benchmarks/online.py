@@ -35,7 +35,6 @@ NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
     "Pendulum-v1", "MountainCarContinuous-v0", "Inventory", "Admission", "DelayedCart", LANDER,
 )  # fmt: skip
-SHARED = NAMES[:5]  # by all methods
 
 
 def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes: int) -> list[Row]:
@@ -106,6 +105,6 @@ def settings(options: MethodSelection) -> list[Row]:
          "checkpoints": [*(LATER if task == LANDER else CHECKPOINTS)], "episodes": EPISODES}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if method == "oda" or task in SHARED
+        if method == "oda" or task in NAMES[:5]  # of Gymnasium, with discrete actions
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
