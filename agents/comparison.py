@@ -289,17 +289,14 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
 
 def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[int]) -> list[float]:
     """Return the seconds of training at each checkpoint in a Python loop, over the same steps."""
-    OWN[algorithm](_Stepped(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS[algorithm])
-    agent: Agent = OWN[algorithm](_Stepped(make_env(env_id)), seed=seed)
+    # A wrapper that changes nothing hides compiled dynamics.
+    OWN[algorithm](gym.Wrapper(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS[algorithm])
+    agent: Agent = OWN[algorithm](gym.Wrapper(make_env(env_id)), seed=seed)
     seconds = []
     for steps in checkpoints:
         agent.learn(steps - agent.num_timesteps)
         seconds.append(agent.training_seconds)
     return seconds
-
-
-class _Stepped(gym.Wrapper[Any, Any, Any, Any]):
-    """A wrapper that changes nothing but hides compiled dynamics."""
 
 
 def greedy_returns(

@@ -116,8 +116,7 @@ class Compiled:
         if self.dynamics.first_observations is not None:
             seen = self.dynamics.first_observations(states)
         else:
-            space = self.env.observation_space
-            seen = np.zeros((n, int(np.prod(space.shape or ()))))
+            seen = np.zeros((n, self.sizes[1]))
             for state, observation in zip(states, seen, strict=True):
                 plain(self.dynamics.look)(self.dynamics.parameters, state, observation)
         return np.concatenate([states, seen], axis=1)

@@ -47,7 +47,6 @@ def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
 
 
 def _held(path: Path, what: str, wait: bool) -> int:
-    """Lock the file and return its descriptor."""
     while True:
         descriptor = open_unlinked(path, os.O_RDWR | os.O_CREAT)
         try:

@@ -190,6 +190,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--env-kwargs", "{{g: 1}}"], "which is not JSON"),
         (["train", "--env-kwargs", "[1]"], "it must be an object"),
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
+        (["train", "--out", "{run}/monitor.csv"], "which is a file: it must be a folder"),
         (["train", "--config", "{run}/monitor.csv"], "which is not JSON"),
         (["train", "--config", "{run}/nowhere.json"], "nowhere.json"),
         (["train", "--n-eval-episodes", "0"], "n_eval_episodes is 0"),
@@ -208,6 +209,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--total-timesteps", "many"], "many"),
         (["train", "--no-such-option", "1"], "no-such-option"),
         (["evaluate", "nowhere"], "nowhere"),
+        (["evaluate", "{run}/config.json"], "is damaged"),
         (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
         (["export", "nowhere"], "nowhere"),
@@ -227,19 +229,6 @@ def test_bad_input_is_named_and_has_exit_code_2(arguments, message, short_run, t
     assert "Traceback" not in error
     assert message in error
     assert not (tmp_path / "out").exists()
-
-
-def test_damaged_run(tmp_path, capsys):
-    (tmp_path / "agent.zip").write_bytes(b"nonsense")
-    assert main(["evaluate", str(tmp_path)]) == 2
-    assert "damaged" in capsys.readouterr().err
-
-
-def test_out_must_not_be_a_file(tmp_path, capsys):
-    (tmp_path / "file").write_text("mine")
-    assert main(["train", "--out", str(tmp_path / "file")]) == 2
-    assert "must be a folder" in capsys.readouterr().err
-    assert (tmp_path / "file").read_text() == "mine"
 
 
 # Runs the command, and presses Ctrl-C when the agent has learned from episodes.

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Plain
+from environments import Counted, Plain
 
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
@@ -16,7 +16,7 @@ MEAN, SCALE = np.array([100.0, -5.0, 0.0]), np.array([10.0, 0.1, 1.0])
 SLOPES = np.array([[0.4, 0.0, 0.0], [0.0, -0.4, 0.0], [0.3, 0.3, 0.0], [0.0, 0.0, 0.0]])
 
 
-class Follow(gym.Env):
+class Follow(Counted):
     """Pays for actions that are affine functions of the observation; its last component is idle."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
@@ -25,23 +25,18 @@ class Follow(gym.Env):
         self.slopes, self.constant = slopes, constant
         self.action_space = gym.spaces.Box(-2.0, 2.0, (len(slopes),), np.float64)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self._observed(), {}
-
     def step(self, action):
         missed = action / 2.0 - self.slopes @ self.point - 0.2
         reward = 1.0 if self.constant else -float(missed @ missed)
-        self.steps += 1
-        return self._observed(), reward, False, self.steps == 10, {}
+        self.t += 1
+        return self._observe(), reward, False, self.t == 10, {}
 
-    def _observed(self):
+    def _observe(self):
         self.point = self.np_random.normal(size=3)
         return MEAN + SCALE * self.point
 
 
-class Balance(gym.Env):
+class Balance(Counted):
     """Each step pays 1 and the speed, which is the action's; too fast, and it ends."""
 
     observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
@@ -50,16 +45,14 @@ class Balance(gym.Env):
     def __init__(self, fastest=0.5, pays=1.0):
         self.fastest, self.pays = fastest, pays
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.steps = 0
-        return self.np_random.normal(size=2), {}
-
     def step(self, action):
         speed = float(action.mean())
-        self.steps += 1
+        self.t += 1
         reward = 1.0 + self.pays * speed
-        return self.np_random.normal(size=2), reward, speed > self.fastest, self.steps == 50, {}
+        return self._observe(), reward, speed > self.fastest, self.t == 50, {}
+
+    def _observe(self):
+        return self.np_random.normal(size=2)
 
 
 def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_steps():

@@ -8,6 +8,7 @@ import pytest
 import test_export
 from environments import quick_rule
 from gymnasium import spaces
+from gymnasium.wrappers import TransformObservation
 from oracles import decide
 from test_export import DECISIONS, decisions, document_of, linked, predictions, run_in_c
 
@@ -35,17 +36,6 @@ class Spelled(gym.ObservationWrapper):
     def observation(self, observation):
         numbers = list(self.unwrapped.decode(observation))
         return np.array(numbers, dtype=self.observation_space.dtype)
-
-
-class Line(gym.ObservationWrapper):
-    """A taxi whose state is a whole number, but none that is known to number states."""
-
-    def __init__(self):
-        super().__init__(gym.make(TAXI))
-        self.observation_space = spaces.Box(0.0, 499.0, (1,), np.float32)
-
-    def observation(self, observation):
-        return np.array([observation], dtype=np.float32)
 
 
 SPELLED = {
@@ -169,7 +159,9 @@ def test_numbers_that_single_precision_does_not_tell_apart(tmp_path):
 @pytest.fixture(scope="module")
 def coarse():
     """An agent with 400 cells on a line, for which 16 bits are too few."""
-    return ModelAgent(Line(), seed=0).learn(8_000)
+    line = spaces.Box(0.0, 499.0, (1,), np.float32)  # whole numbers, not known to number states
+    env = TransformObservation(gym.make(TAXI), lambda state: np.array([state], np.float32), line)
+    return ModelAgent(env, seed=0).learn(8_000)
 
 
 def test_fixed_point_that_decides_otherwise_is_refused(coarse, tmp_path):

@@ -82,13 +82,6 @@ def test_the_command_on_the_card_makes_it_again(run, text, tmp_path):
     assert again.digest == shown(text, "digest")
 
 
-def test_another_training_in_the_folder_removes_the_report(run, tmp_path):
-    load_agent(run).save(tmp_path)
-    (tmp_path / "report.html").write_text("old")
-    load_agent(run).save(tmp_path)
-    assert not (tmp_path / "report.html").exists()
-
-
 def test_a_report_without_a_command(tmp_path):
     TwoTimescaleAgent("CartPole-v1").learn(1_500).save(tmp_path)  # without a seed
     assert options_of_run(tmp_path) is None

@@ -301,8 +301,8 @@ def test_a_folder_is_of_one_agent(tmp_path):
     for kind in SUFFIXES:
         assert main(["export", str(tmp_path), "--format", kind]) == 0
     assert main(["explain", str(tmp_path), "--steps", "100"]) == 0
-    (tmp_path / "rule.txt").write_text("push left")
-    (tmp_path / "notes.txt").write_text("mine")
+    for name in ("rule.txt", "report.html", "notes.txt"):
+        (tmp_path / name).write_text("mine")
     before = files_in(tmp_path)
     assert before <= {*OF_AGENT, "notes.txt", "tensorboard"}
     assert {"policy.h", "policy.onnx", "metric.png"} <= before

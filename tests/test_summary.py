@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Toy
+from environments import Recording, Toy
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 
@@ -115,13 +115,6 @@ def test_an_odd_reward_is_named_with_its_step(kind, odd, message):
         agent.update(observation, 0, odd, observation, False, False)
 
 
-class Counting(gym.Wrapper):
-    """Has a step of its own, which may do anything with rewards."""
-
-    def step(self, action):
-        return self.env.step(action)
-
-
 def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
     def plain():
         return gym.make("CartPole-v1")
@@ -138,7 +131,7 @@ def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
         assert TwoTimescaleAgent(same).solved_return == 475.0
         assert FittedQAgent(same).solved_return == 475.0
     for other in (wrappers.TransformReward(plain(), lambda reward: 1000.0 * reward),
-                  wrappers.NormalizeReward(plain()), gym.Wrapper(Counting(plain())),
+                  wrappers.NormalizeReward(plain()), gym.Wrapper(Recording(plain())),
                   gym.make_vec("CartPole-v1", 2, wrappers=[wrappers.NormalizeReward],
                                vectorization_mode="sync")):  # fmt: skip
         assert TwoTimescaleAgent(other).solved_return is None

@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -326,19 +327,12 @@ class Simplifiable(Player):
         if env is not None:
             self._check_spaces(env)
         place = self.make_separate_env() if env is None else env
-        if isinstance(place, ActionChoices) and _boxed(place.env):
-            place = place.env
+        if isinstance(place, ActionChoices):
+            with suppress(ValueError):  # which says that actions are not those of a box
+                ActionBox.of(spaces_of(place.env)[1])
+                place = place.env
         text = "simplifying: {task.completed:,.0f}/{task.total:,.0f} steps"
         with live_line(text, steps, progress_bar) as update:
             return distill(
                 self, place, n_cells, steps=steps, seed=seed, callback=lambda done: update(done, "")
             )
-
-
-def _boxed(env: gym.Env[Any, Any]) -> bool:
-    """Whether rules for the continuous actions themselves are possible."""
-    try:
-        ActionBox.of(spaces_of(env)[1])
-    except (TypeError, ValueError):
-        return False
-    return True

@@ -145,7 +145,6 @@ def _alternate(
     turns: int,
     iterations: int,
 ) -> Fitted:
-    """Alternate between fitting scores and choosing outputs."""
     from scipy.optimize import minimize  # loads slowly
 
     own = features[rows]
@@ -392,8 +391,11 @@ def imitate(
     mastered = [one for one in rules if one is not None]
     fitted = _vectors(fits, teacher, coding)
     trusted = [*climb_in_world(world, env, coding, mastered + fitted, rng), *mastered]
-    vectors = trusted + fitted
-    vectors += _random(env, coding, _RANDOM_SHARE * (end - env.steps), rng)
+    env.allow(_RANDOM_SHARE * (end - env.steps))
+    random = [coding.random(rng) for _ in range(_RANDOM)]
+    tried = race(env, [coding.rule(vector) for vector in random], rng)
+    better = [random[i] for i in tried.order[:_BEST_RANDOM] if tried.returns[i]]
+    vectors = [*trusted, *fitted, *better]
     env.allow(end - env.steps)
     begun = env.steps
     incumbent = 0 if trusted else None
@@ -406,15 +408,6 @@ def imitate(
     top = bool(same and len(taught) > 0 and last.max() >= enough)
     ordered = [vectors[i] for i in raced.order]
     return Imitation(coding, ordered, seen, length, raced, top, enough)
-
-
-def _random(
-    env: BudgetedEnv, coding: Coding, steps: float, rng: np.random.Generator
-) -> list[FloatArray]:
-    env.allow(steps)
-    vectors = [coding.random(rng) for _ in range(_RANDOM)]
-    raced = race(env, [coding.rule(vector) for vector in vectors], rng)
-    return [vectors[i] for i in raced.order[:_BEST_RANDOM] if raced.returns[i]]
 
 
 def _watch(

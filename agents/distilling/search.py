@@ -281,7 +281,14 @@ def search(
         by_degrees = search(replace(where, coding=graded), (), explore, True, effort, rng)
         begin, sigma = where.coding.encoded(*by_degrees[:2]), _GRADED_SIGMA
     else:
-        begin = _first(where, old, explore, fresh, effort, rng)
+        new = [where.coding.random(rng, _OFFSET) for _ in range(effort.random)]
+        vectors = np.array([*old, *new, *_constant(where.coding)])
+        first = where.means(vectors, max(effort.starts // 3, 3), explore)
+        top = np.argsort(-first, kind="stable")[: 8 + len(old)]
+        second = where.means(vectors[top], effort.starts, explore)
+        if fresh and (top >= len(old)).any():
+            second = np.where(top >= len(old), second, -np.inf)
+        begin = vectors[top[np.argmax(second)]]
     climber = Climber(begin, sigma, effort.population, rng, where.coding.n_moving)
     before, wide, last = begin, False, _LONGEST * effort.generations
     for generation in range(1, last + 1):
@@ -310,25 +317,6 @@ def search(
         return *known[best - 1], float(final[best])
     scores, outputs = where.coding.decoded(finalists[:1])
     return scores[0], outputs[0], float(final[0])
-
-
-def _first(
-    where: Imagination,
-    old: list[FloatArray],
-    explore: bool,
-    fresh: bool,
-    effort: Effort,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Return the best of the known rules and of random ones; if ``fresh``, of the latter."""
-    new = [where.coding.random(rng, _OFFSET) for _ in range(effort.random)]
-    vectors = np.array([*old, *new, *_constant(where.coding)])
-    first = where.means(vectors, max(effort.starts // 3, 3), explore)
-    top = np.argsort(-first, kind="stable")[: 8 + len(old)]
-    second = where.means(vectors[top], effort.starts, explore)
-    if fresh and (top >= len(old)).any():
-        second = np.where(top >= len(old), second, -np.inf)
-    return np.asarray(vectors[top[np.argmax(second)]])
 
 
 def _constant(coding: Coding) -> list[FloatArray]:

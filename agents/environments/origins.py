@@ -286,7 +286,6 @@ def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def _is_limit_of_make(wrapper: Any) -> bool:
-    """Whether a wrapper is the time limit that ``gymnasium.make`` sets."""
     if not isinstance(wrapper, TimeLimit):
         return False
     inner = wrapper.env
@@ -320,7 +319,6 @@ def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
 
 
 def _running(wrapper: Any) -> Any:
-    """Return the running statistics of a wrapper; None if it has none."""
     if isinstance(wrapper, NormalizeObservation):
         return wrapper.obs_rms
     return wrapper.return_rms if isinstance(wrapper, NormalizeReward) else None

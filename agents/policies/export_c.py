@@ -201,7 +201,6 @@ def _about(export: Export, about: Sequence[str]) -> list[str]:
 
 
 def _interface(export: Export) -> list[str]:
-    """Return the meaning of observations and actions."""
     observed = [f"    obs[{j}]  {name}" for j, name in enumerate(export.interface.names)]
     if export.box is None:
         names = enumerate(export.action_names, export.interface.first_action)

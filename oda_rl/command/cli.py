@@ -490,7 +490,6 @@ def memory_limit(megabytes: int) -> Iterator[None]:
 
 
 def _show_warning(shown: set[str], message: Warning | str, *where: Any) -> None:
-    """Print a warning, unless it has been shown."""
     text = _GYMNASIUMS.sub("", str(message))
     if text not in shown:
         print(f"warning: {_escaped(text)}", file=sys.stderr)

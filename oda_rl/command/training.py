@@ -135,9 +135,16 @@ class TrainFitted:
 
     def env(self) -> str | AnyEnv:
         """Return the environment's id, or the environment if it has arguments."""
-        if self.env_kwargs is None:
+        text = self.env_kwargs
+        if text is None:
             return self.env_id
-        return make_env(self.env_id, **_parsed_kwargs(self.env_kwargs))
+        try:
+            kwargs = json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"env_kwargs is {text!r}, which is not JSON: {error}") from error
+        if not isinstance(kwargs, dict):
+            raise ValueError(f'env_kwargs is {text!r}: it must be an object such as {{"g": 9.81}}')
+        return make_env(self.env_id, **kwargs)
 
     @property
     def common(self) -> dict[str, Any]:
@@ -375,16 +382,6 @@ def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
     if spec and known is not None and limit != known.max_episode_steps:
         given["max_episode_steps"] = -1 if limit is None else limit
     return json.dumps(given) if given else None
-
-
-def _parsed_kwargs(text: str) -> dict[str, Any]:
-    try:
-        kwargs = json.loads(text)
-    except ValueError as error:
-        raise ValueError(f"env_kwargs is {text!r}, which is not JSON: {error}") from error
-    if not isinstance(kwargs, dict):
-        raise ValueError(f'env_kwargs is {text!r}: it must be an object such as {{"g": 9.81}}')
-    return kwargs
 
 
 def train(options: TrainFitted, console: Console) -> int:

@@ -74,13 +74,10 @@ class DaskBlocks:
     """
 
     def __init__(self, points: Any, labels: Any = None, weights: Any = None) -> None:
-        parts = [
-            None if one is None else one.to_delayed().ravel() for one in (points, labels, weights)
-        ]
-        self._blocks = [
-            Rows(*(None if part is None else part[i] for part in parts))
-            for i in range(points.numblocks[0])
-        ]
+        none = [None] * points.numblocks[0]
+        given = (points, labels, weights)
+        parts = (none if one is None else one.to_delayed().ravel() for one in given)
+        self._blocks = [Rows(*row) for row in zip(*parts, strict=True)]
 
     def total(self, question: Question, combine: Combine = added) -> Answer:
         """Evaluate a question on all blocks in one graph, and combine the answers in pairs."""

@@ -98,22 +98,8 @@ def best_proportions(
         solved = _margin(responses, weights, curvature, tolerance)
     else:
         solved = _smooth(responses, weights, objective, penalty, tolerance, masses)
-    return _finished(responses, objective, penalty, solved, masses)
-
-
-# Weights, their costs, the unscaled η of the margins, and whether the method converged.
-_Solved = tuple[FloatArray, FloatArray, FloatArray, bool]
-
-
-def _finished(
-    responses: FloatArray,
-    objective: str,
-    penalty: float,
-    solved: _Solved,
-    masses: FloatArray | None,
-) -> Proportions:
-    """Set weights to 0 that are 0 in the limit, and price at the others."""
     inside, costs, etas, converged = solved
+    # Weights that are 0 in the limit become 0; prices are those at the others.
     weights = np.where((inside * 1e3 > costs) & (inside > 1e-12), inside, 0.0)
     weights /= weights.sum()
     combined = responses @ weights
@@ -134,6 +120,10 @@ def _finished(
             squares = n * np.minimum(prices, 0.0) ** 2
             bound -= float(squares.sum()) / 4.0 / penalty
     return Proportions(weights, value, prices, bound, converged)
+
+
+# Weights, their costs, the unscaled η of the margins, and whether the method converged.
+_Solved = tuple[FloatArray, FloatArray, FloatArray, bool]
 
 
 def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -383,7 +383,12 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     """
     states, differs = difference.states, difference.differs
     axes = new_axes(6.0, 4.4)[0] if ax is None else ax
-    first, second = _differing_plane(difference)
+    gap = np.zeros(states.shape[1])
+    if differs.any() and not differs.all():
+        gap = np.abs(states[differs].mean(axis=0) - states[~differs].mean(axis=0))
+    order = np.argsort(-gap / np.maximum(states.std(axis=0), 1e-300), kind="stable").tolist()
+    named = [j for j, _, _ in difference.region.bounds]  # come before those that differ most
+    first, second, *_ = [*dict.fromkeys(named + order), 0, 0]
     for rows, color, label in (
         (~differs, "0.8", "decide alike"),
         (differs, COLORS[5], f"decide differently ({difference.share:.1%})"),
@@ -414,19 +419,6 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     if ax is None:
         axes.figure.subplots_adjust(top=0.82)
     return axes
-
-
-def _differing_plane(difference: "Difference") -> tuple[int, int]:
-    """Return the two components to draw: those of the region, then those that differ most."""
-    states, differs = difference.states, difference.differs
-    named = [j for j, _, _ in difference.region.bounds]
-    if differs.any() and not differs.all():
-        gap = np.abs(states[differs].mean(axis=0) - states[~differs].mean(axis=0))
-    else:
-        gap = np.zeros(states.shape[1])
-    order = np.argsort(-gap / np.maximum(states.std(axis=0), 1e-300), kind="stable").tolist()
-    first, second, *_ = [*dict.fromkeys(named + order), 0, 0]
-    return first, second
 
 
 def plot_world(
@@ -463,22 +455,18 @@ def plot_world(
         raise ValueError(f"ax has {len(axes)} axes: it must have {len(shown)}, one per component")
     label = "imagined, with the same actions"
     for panel, j in zip(axes, shown, strict=True):
+        low, high = real[:, j].min(), real[:, j].max()
+        near = np.clip(imagined[:, j], low - _AROUND * (high - low), high + _AROUND * (high - low))
+        ends = padded_range(np.append(real[:, j], near))
         panel.plot(real[:, j], color="0.75", linewidth=4.0, label="real")
         panel.plot(imagined[:, j], color=COLORS[0], linewidth=1.2, label=label)
         panel.set_ylabel(textwrap.fill(as_label(world.names[j]), 24), fontsize=9)
-        panel.set(xlim=(0, len(real) - 1), ylim=_range(real[:, j], imagined[:, j]))
+        panel.set(xlim=(0, len(real) - 1), ylim=ends)
         panel.spines[["top", "right"]].set_visible(False)
     for panel in axes[-_COLUMNS:]:
         panel.set_xlabel("steps")
     axes[0].legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)
     return axes
-
-
-def _range(real: FloatArray, imagined: FloatArray) -> tuple[float, float]:
-    """Return a range that shows the real line, and the imagined one as far as it is near."""
-    low, high = float(real.min()), float(real.max())
-    near = np.clip(imagined, low - _AROUND * (high - low), high + _AROUND * (high - low))
-    return padded_range(np.concatenate([real, near]))
 
 
 def _panels(count: int) -> list[Axes]:

@@ -187,8 +187,12 @@ class BatchDeterministicAnnealing(VectorQuantizer):
             if temperature <= self.min_temperature:
                 return masses, codevectors
             temperature = max(self.cooling * temperature, self.min_temperature)
-            if growing:
-                masses, codevectors = _split(masses, codevectors, temperature, rng)
+            if growing:  # each splits into two, shifted both ways in a random direction
+                shifts = rng.normal(size=codevectors.shape)
+                norms = np.sqrt((shifts**2).sum(axis=1, keepdims=True))
+                shifts *= _SHIFT * math.sqrt(temperature) / norms
+                masses = np.concatenate([masses, masses]) / 2.0
+                codevectors = np.concatenate([codevectors + shifts, codevectors - shifts])
 
 
 def _settle(
@@ -248,14 +252,3 @@ def _merge_down(
         codevectors[first] += share * (codevectors[second] - codevectors[first])
         masses, codevectors = np.delete(masses, second), np.delete(codevectors, second, axis=0)
     return masses, codevectors
-
-
-def _split(
-    masses: FloatArray, codevectors: FloatArray, temperature: float, rng: np.random.RandomState
-) -> tuple[FloatArray, FloatArray]:
-    """Split each codevector into two, shifted by 0.1 √T both ways in a random direction."""
-    shifts = rng.normal(size=codevectors.shape)
-    norms = np.sqrt((shifts**2).sum(axis=1, keepdims=True))
-    shifts *= _SHIFT * math.sqrt(temperature) / norms
-    halves = np.concatenate([masses, masses]) / 2.0
-    return halves, np.concatenate([codevectors + shifts, codevectors - shifts])

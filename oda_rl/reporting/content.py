@@ -369,21 +369,18 @@ def frame_of(report: Report) -> tuple[str, str]:
     """Return the page up to the end of its card, which its data makes, and after its data."""
     script, template = page_part("script.js"), page_part("page.html")
     digest = b64encode(hashlib.sha256(script.encode("utf-8")).digest()).decode("ascii")
+    keys = {"return": " id=score", "digest of the policy": " id=digest", "made by*": " id=command"}
+    rows = (
+        f"<div><dt>{escape(name)}</dt><dd{keys.get(name, '')}>{escape(text)}</dd></div>"
+        for name, text in report.card.items()
+    )
     head = Template(template.partition("$rule")[0]).substitute(
         title=escape(report.title),
         policy=f"sha256-{digest}",
         style=page_part("style.css"),
-        card=_card(report),
+        card="\n".join(rows),
     )
     return head, template.partition("$report")[2].replace("$script", script)
-
-
-def _card(report: Report) -> str:
-    keys = {"return": " id=score", "digest of the policy": " id=digest", "made by*": " id=command"}
-    return "\n".join(
-        f"<div><dt>{escape(name)}</dt><dd{keys.get(name, '')}>{escape(text)}</dd></div>"
-        for name, text in report.card.items()
-    )
 
 
 def page_part(name: str) -> str:

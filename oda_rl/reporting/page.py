@@ -161,6 +161,8 @@ def write_page(agent: "Agent", report: Report, out: Path) -> Path:
 
 def page_of(agent: "Agent", report: Report) -> str:
     """Return the HTML that :func:`write_page` writes."""
+    from oda_rl.agents import ModelAgent
+
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
     if report.world is None:  # there is no live view
         drawn["episode"] = plot_episode(agent, seed=report.seed)[0]
@@ -168,19 +170,16 @@ def page_of(agent: "Agent", report: Report) -> str:
         f'<figure class="{name}">{as_html(axes.figure, _TITLES[name])}</figure>'  # type: ignore[arg-type]
         for name, axes in drawn.items()
     ]
+    rule = ""
+    if isinstance(agent, ModelAgent) and not has_state_table(agent):
+        rule = f"<section><h2>The rule</h2><pre>{escape(agent.rules())}</pre></section>"
     head, tail = frame_of(report)
     middle = page_part("page.html").partition("$rule")[2].partition("$report")[0]
     said = Template(middle).substitute(cells=_cells(agent, report), figures="\n".join(figures))
-    return "".join([head, _rule(agent), said, _in_script(report), tail])
-
-
-def _rule(agent: "Agent") -> str:
-    """Return the section with the rule in words, if the agent has one."""
-    from oda_rl.agents import ModelAgent
-
-    if not isinstance(agent, ModelAgent) or has_state_table(agent):
-        return ""
-    return f"<section><h2>The rule</h2><pre>{escape(agent.rules())}</pre></section>"
+    data = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False)
+    for sign in "<>&\u2028\u2029":  # which could end the script element
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    return "".join([head, rule, said, data, tail])
 
 
 def _cells(agent: "Agent", report: Report) -> str:
@@ -195,11 +194,3 @@ def _cells(agent: "Agent", report: Report) -> str:
     remarks = "".join(f"<p>{escape(remark)}</p>" for remark in policy_remarks(policy))
     body = "\n".join(lines)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{remarks}"
-
-
-def _in_script(report: Report) -> str:
-    """Return JSON without characters that could end a script element."""
-    text = json.dumps(report.to_json(), ensure_ascii=False, allow_nan=False)
-    for sign in "<>&\u2028\u2029":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
