@@ -211,7 +211,10 @@ class Search:
             return True
         self._modes = modes
         excess = float(heights[0]) - master.bound
-        self._add(modes[heights > master.bound + _ADDED * excess])
+        added = modes[heights > master.bound + _ADDED * excess]
+        self.responses = np.concatenate([self.responses, samples.responses(added)], axis=1)
+        self.exemplars = np.concatenate([self.exemplars, added])
+        self.weights = np.concatenate([self.weights, np.full(len(added), 1e-3 / len(added))])
         return False
 
     def solution(self) -> Exemplars:
@@ -284,12 +287,6 @@ class Search:
         self.weights = master.weights[used]
         self.exemplars, self.responses = self.exemplars[used], self.responses[:, used]
         return master
-
-    def _add(self, modes: FloatArray) -> None:
-        new = self.samples.responses(modes)
-        self.responses = np.concatenate([self.responses, new], axis=1)
-        self.exemplars = np.concatenate([self.exemplars, modes])
-        self.weights = np.concatenate([self.weights, np.full(len(modes), 1e-3 / len(modes))])
 
     def starts(self, prices: FloatArray | None = None) -> FloatArray:
         """Choose samples to climb from: some at random, and those with the highest prices."""

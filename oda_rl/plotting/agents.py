@@ -152,13 +152,29 @@ def plot_partition(
     ranges = [padded_range(np.quantile(points[:, j], (0.01, 0.99))) for j in (first, second)]
     cells, actions = _plane(agent, np.median(points, axis=0), (first, second), ranges, shaded)
     if shaded:
-        picture = _bar(agent, ax).to_rgba(actions, bytes=True)[:, :, :3].copy()
+        box = agent.interface.box
+        assert box is not None
+        light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
+        shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
+        ax.figure.colorbar(shades, ax=ax, label=as_label(agent.action_names[0]))
+        picture = shades.to_rgba(actions, bytes=True)[:, :, :3].copy()
     else:
         colors = list(COLORS)
         if n_actions > len(COLORS):
             colors = [to_hex(color) for color in colormaps["viridis"](np.linspace(0, 1, n_actions))]
         picture = np.array([tint(color) for color in colors])[actions]
-        _name_actions(ax, choice_names(agent), colors, beside)
+        labels = choice_names(agent)
+        patches = [
+            Patch(color=tuple(tint(color) / 255.0), label=as_label(label))
+            for color, label in zip(colors, labels, strict=False)
+        ]
+        ax.legend(
+            handles=patches,
+            loc="upper left" if beside else "lower right",
+            bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
+            ncols=1 if beside else len(labels),
+            frameon=False,
+        )
     draw_picture(ax, (ranges[0], ranges[1]), bordered(cells, picture))
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color=INK, markersize=1, alpha=0.4)
@@ -221,28 +237,6 @@ def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane
         caption += "\ncolours: the action where all other components are at their median"
     ax.annotate(caption, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
                 textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
-
-
-def _name_actions(ax: Axes, labels: Sequence[str], colors: Sequence[str], beside: bool) -> None:
-    ax.legend(
-        handles=[
-            Patch(color=tuple(tint(color) / 255.0), label=as_label(label))
-            for color, label in zip(colors, labels, strict=False)
-        ],
-        loc="upper left" if beside else "lower right",
-        bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
-        ncols=1 if beside else len(labels),
-        frameon=False,
-    )
-
-
-def _bar(agent: "Agent", ax: Axes) -> ScalarMappable:
-    box = agent.interface.box
-    assert box is not None
-    light = 0.5 + 0.5 * colormaps["RdBu_r"](np.linspace(0.1, 0.9, 256))
-    shades = ScalarMappable(Normalize(box.low[0], box.high[0]), ListedColormap(light))
-    ax.figure.colorbar(shades, ax=ax, label=as_label(agent.action_names[0]))
-    return shades
 
 
 def _draw_places(places: FloatArray, ax: Axes) -> None:

@@ -355,7 +355,12 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
         order = np.concatenate([data.shown(rng) for _ in range(self.max_iter)])
         samples = data.points, data.classes, order, self.rate
         if self.algorithm == "rslvq":
-            temperature = _class_temperature(codevectors, labels, data)
+            error = 0.0  # about the nearest codevector of the class
+            for label in np.unique(data.classes):
+                own = data.classes == label
+                squares = nearest(data.points[own], codevectors[labels == label])[1]
+                error += float(squares @ data.weights[own])
+            temperature = float(2.0 * error / (float(data.weights.sum()) * points.shape[1]))
             rslvq(codevectors, np.ones(len(labels)), labels, temperature, *samples)
         else:
             (lvq1 if self.algorithm == "lvq1" else glvq)(codevectors, labels, *samples)
@@ -392,13 +397,3 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
             rows = np.flatnonzero(targets == label)
             chosen.append(rows[drawn(weights[rows], min(self.n_prototypes, len(rows)), rng)])
         return points[np.concatenate(chosen)], targets[np.concatenate(chosen)]
-
-
-def _class_temperature(codevectors: FloatArray, labels: IntArray, data: Weighted) -> float:
-    """2σ², with σ² the variance per feature about the nearest codevector of the class."""
-    points, targets, weights = data
-    total = 0.0
-    for label in np.unique(targets):
-        rows = targets == label
-        total += float(nearest(points[rows], codevectors[labels == label])[1] @ weights[rows])
-    return float(2.0 * total / (float(weights.sum()) * points.shape[1]))

@@ -81,11 +81,6 @@ class Report:
         )
 
     @property
-    def title(self) -> str:
-        """Heading of the page."""
-        return f"A policy for {self.env_id or 'an environment without a name'}"
-
-    @property
     def environment(self) -> str:
         """The environment that the policy is verified in: its id, arguments, limit and wrappers."""
         spec = self.env_spec or {}
@@ -340,7 +335,12 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
     if path.is_dir():
         raise ValueError(f"run is {str(path)!r}, which is a folder: --verify takes a report")
     with reading(path):
-        text = _text_of(path)
+        size = path.stat().st_size
+        require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
+        text = path.read_text(encoding="utf-8")
+        require(_DATA in text, "it was not written by oda-rl report")
+        once = len(re.findall(r"\bid\s*=\W?report\b", text)) == 1
+        require(once, "its element 'report' is repeated")
         data, *after = text.partition(_DATA)[2].partition("</script>")
         report = Report.from_json(parsed(data, MAX_JSON))
         player = report.player(trusting)
@@ -375,7 +375,7 @@ def frame_of(report: Report) -> tuple[str, str]:
         for name, text in report.card.items()
     )
     head = Template(template.partition("$rule")[0]).substitute(
-        title=escape(report.title),
+        title=escape(f"A policy for {report.env_id or 'an environment without a name'}"),
         policy=f"sha256-{digest}",
         style=page_part("style.css"),
         card="\n".join(rows),
@@ -398,13 +398,3 @@ def _false_parts(text: str, after: str, report: Report) -> list[str]:
         return [f"the page says {shown!r:.200}: its data makes {right!r:.200}"]
     said = _OF_FIGURES.sub("", text[len(head) : text.index(_DATA)])
     return ["the page has scripts or styles of its own"] * bool(after != tail or _OWN.search(said))
-
-
-def _text_of(path: Path) -> str:
-    """Read a page, or raise InvalidFileError."""
-    size = path.stat().st_size
-    require(size <= _MAX_BYTES, f"it has {size:,} bytes: a report has at most {_MAX_BYTES:,}")
-    text = path.read_text(encoding="utf-8")
-    require(_DATA in text, "it was not written by oda-rl report")
-    require(len(re.findall(r"\bid\s*=\W?report\b", text)) == 1, "its element 'report' is repeated")
-    return text
