@@ -112,7 +112,10 @@ def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator
     for _ in range(_RESTARTS):
         chosen = points[rng.choice(n, n_cells, p=importance / importance.sum())]
         codevectors = chosen + _SPREAD * rng.standard_normal(chosen.shape)
-        scores = _nearest(codevectors, points[few[:_NEAR]])
+        squares = ((points[few[:_NEAR], None] - codevectors) ** 2).sum(axis=2)
+        width = squares.min(axis=1).mean() + 1e-6
+        # The highest score is that of the nearest codevector.
+        scores = np.column_stack([-(codevectors**2).sum(axis=1), 2.0 * codevectors]) / width
         tried.append(_alternate(scores, features, costs, few, *_FIRST))
     best = min(tried, key=lambda one: one.cost)
     return _alternate(best.scores, features, costs, np.arange(n), *_LAST)
@@ -121,14 +124,6 @@ def fit(points: FloatArray, costs: Costs, n_cells: int, rng: np.random.Generator
 def with_ones(points: FloatArray) -> FloatArray:
     """Add a first column of ones."""
     return np.column_stack([np.ones(len(points)), points])
-
-
-def _nearest(codevectors: FloatArray, points: FloatArray) -> FloatArray:
-    """Return scores whose maximum is that of the nearest codevector."""
-    squares = ((points[:, None] - codevectors) ** 2).sum(axis=2)
-    width = squares.min(axis=1).mean() + 1e-6
-    scores = np.column_stack([-(codevectors**2).sum(axis=1), 2.0 * codevectors])
-    return np.asarray(scores / width)
 
 
 def _shares(scores: FloatArray, features: FloatArray) -> FloatArray:

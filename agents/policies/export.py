@@ -221,15 +221,14 @@ def json_document(export: Export) -> str:
         first, actions = export.numbered
         document["table"] = {"first": first, "actions": actions.tolist()}
     document["codevectors"] = export.codevectors.tolist()
-    return "{\n" + ",\n".join(f"  {_entry(*item)}" for item in document.items()) + "\n}\n"
-
-
-def _entry(name: str, value: Any) -> str:
-    """Return one entry, with each row of a list on a line of its own."""
-    if isinstance(value, list) and isinstance(value[0], list | str | dict):
-        rows = ",\n".join(f"    {_json(row)}" for row in value)
-        return f"{_json(name)}: [\n{rows}\n  ]"
-    return f"{_json(name)}: {_json(value)}"
+    entries = []
+    for name, value in document.items():
+        text = _json(value)
+        if isinstance(value, list) and isinstance(value[0], list | str | dict):
+            rows = ",\n".join(f"    {_json(row)}" for row in value)
+            text = f"[\n{rows}\n  ]"
+        entries.append(f"  {_json(name)}: {text}")
+    return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def _json(value: Any) -> str:

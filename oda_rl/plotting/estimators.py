@@ -86,18 +86,23 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     temperatures = [level.temperature for level in levels]
     coldest = int(np.nanargmin(temperatures))
     levels, temperatures = levels[: coldest + 1], temperatures[: coldest + 1]
-    heights = _principal_component([level.codevectors for level in levels])
+    points = np.concatenate([level.codevectors for level in levels])
+    spread = points.std(axis=0)
+    scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    direction = np.linalg.svd(scaled, full_matrices=False)[2][0]
+    ends = np.cumsum([len(level.codevectors) for level in levels])[:-1]
+    heights = np.split(scaled @ direction, ends)
     thickness = min(1.0, 12.0 / len(levels), _THIN / max(map(len, heights)) ** 0.5)
     for i, level in enumerate(levels):
         labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
         colors = class_colors(np.asarray(labels))
         if i:
             children, parents = np.nonzero(level.lineage)
-            ends = np.empty((len(children), 2, 2))
-            ends[:, :, 0] = temperatures[i - 1 : i + 1]
-            ends[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
+            lines = np.empty((len(children), 2, 2))
+            lines[:, :, 0] = temperatures[i - 1 : i + 1]
+            lines[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
             ax.add_collection(
-                LineCollection(list(ends), colors=colors[children], linewidths=1.2 * thickness)
+                LineCollection(list(lines), colors=colors[children], linewidths=1.2 * thickness)
             )
         for color in np.unique(colors):
             shown = heights[i][colors == color]
@@ -129,15 +134,6 @@ def _not_overlapping(levels: History, ax: Axes) -> list[int]:
             labelled.insert(0, i)
             free_until = place - width
     return labelled
-
-
-def _principal_component(levels: Sequence[FloatArray]) -> list[FloatArray]:
-    points = np.concatenate(levels)
-    spread = points.std(axis=0)
-    scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    direction = np.linalg.svd(scaled, full_matrices=False)[2][0]
-    bounds = np.cumsum([len(level) for level in levels])[:-1]
-    return np.split(scaled @ direction, bounds)
 
 
 def plot_decision_regions(
