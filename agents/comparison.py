@@ -33,7 +33,7 @@ from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
-from oda_rl.runs.parallel import Rows, Run, failures, origins_of, rows_of, run_all
+from oda_rl.runs.parallel import Rows, failures, origins_of, rows_of, run_all
 from oda_rl.runs.results import Origin, peak_megabytes
 
 OWN: dict[str, type[Agent]] = {
@@ -163,7 +163,13 @@ def compare(
     """Make all runs of a plan that are not in the file, by default one at a time: for timing."""
     threshold = _checked(plan)
     runs = run_all(measure, plan.settings(), path, workers, retry_failed, title=plan.env_id)
-    return Comparison(plan, threshold, _rows(runs, threshold), failures(runs), origins_of(runs))
+    rows = [
+        {**{key: value for key, value in row.items() if key != "checkpoints"},
+         "solved": int(threshold is not None and row["mean"] >= threshold)}
+        for row in rows_of(runs)
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (COMPETITORS.index(row["algorithm"]), row["seed"]))
+    return Comparison(plan, threshold, rows, failures(runs), origins_of(runs))
 
 
 def solved_at(
@@ -314,16 +320,6 @@ def greedy_returns(
             if terminated or truncated:
                 playing.remove(i)
     return returns
-
-
-def _rows(runs: Sequence[Run], threshold: float | None) -> Rows:
-    """Return rows in the order of the table, with whether they are solved."""
-    rows = [
-        {**{key: value for key, value in row.items() if key != "checkpoints"},
-         "solved": int(threshold is not None and row["mean"] >= threshold)}
-        for row in rows_of(runs)
-    ]  # fmt: skip
-    return sorted(rows, key=lambda row: (COMPETITORS.index(row["algorithm"]), row["seed"]))
 
 
 def _checked(plan: Plan) -> float | None:

@@ -20,7 +20,7 @@ from oda_rl.agents.environments.validation import checked_batch, checked_reset, 
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy, decide_in_box
 from oda_rl.diagram import LARGEST
-from oda_rl.envs.dynamics import ActionChoices, Compiled, compiled_dynamics
+from oda_rl.envs.dynamics import ActionChoices, compiled_dynamics
 
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
@@ -120,7 +120,15 @@ class BudgetedEnv:
         self.env = observed(made) if boxed else adapted(made, _BINS)
         interface = Interface.of(self.env, n_cells if boxed else None).of_user(made, _BINS)
         self.interface = named(interface, made)
-        self._compiled = _compiled(self.env, self.interface)
+        if self.interface.box is None:
+            found = compiled_dynamics(self.env)
+        else:  # continuous actions are one choice, which is written before each step
+            p = self.interface.n_components
+            ends = self.interface.box.actions(np.outer([-1.0, 1.0], np.ones(p)))
+            found = compiled_dynamics(ActionChoices(self.env, ends))
+            found = found and replace(found, choices=ends[:1].copy())
+        endless = found is None or found.time_limit is None
+        self._compiled = None if endless else found
         self.steps, self.most, self._callback = 0, steps, callback
         self._until = steps
         self._greatest = -np.inf  # reward
@@ -238,18 +246,6 @@ class BudgetedEnv:
             if over:
                 returns.append(total)
         return Played(np.array(returns), taken, greatest)
-
-
-def _compiled(env: gym.Env[Any, Any], interface: Interface) -> Compiled | None:
-    """Return compiled dynamics whose episodes end; continuous actions are one choice."""
-    box = interface.box
-    if box is None:
-        found = compiled_dynamics(env)
-    else:
-        ends = box.actions(np.outer([-1.0, 1.0], np.ones(interface.n_components)))
-        found = compiled_dynamics(ActionChoices(env, ends))
-        found = found and replace(found, choices=ends[:1].copy())
-    return None if found is None or found.time_limit is None else found
 
 
 def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:

@@ -152,7 +152,12 @@ def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         raise FileNotFoundError(f"there is no file {os.fspath(path)!r}")
     try:
         content = Path(path).read_bytes()
-        _check_directory(content)
+        record = content[-_LAST_RECORD:]  # the directory's size is in it: ZipFile reads all at once
+        valid = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
+        require(valid, "it does not end as a zip does")
+        require(content[-_LAST_RECORD - _LOCATOR :][:4] != b"PK\6\7", "it is a 64-bit zip")
+        size = int.from_bytes(record[12:16], "little")
+        require(size <= _MAX_DIRECTORY, f"its directory has {size:,} bytes")
         archive = zipfile.ZipFile(io.BytesIO(content))
         members = _checked_members(archive, len(content))
         metadata = parsed(archive.read(members.pop(_METADATA)), MAX_JSON)
@@ -170,16 +175,6 @@ def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
 def _max_size(file_size: int) -> int:
     """Return the maximum number of bytes in a file after decompression."""
     return (1 << 24) + 10 * file_size
-
-
-def _check_directory(content: bytes) -> None:
-    """Check the directory's size in a zip's last record: ``ZipFile`` reads it at once."""
-    record = content[-_LAST_RECORD:]
-    valid = len(record) == _LAST_RECORD and record[:4] == b"PK\5\6" and record[20:] == bytes(2)
-    require(valid, "it does not end as a zip does")
-    require(content[-_LAST_RECORD - _LOCATOR :][:4] != b"PK\6\7", "it is a 64-bit zip")
-    size = int.from_bytes(record[12:16], "little")
-    require(size <= _MAX_DIRECTORY, f"its directory has {size:,} bytes")
 
 
 def _checked_members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipfile.ZipInfo]:

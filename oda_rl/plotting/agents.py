@@ -179,12 +179,27 @@ def plot_partition(
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color=INK, markersize=1, alpha=0.4)
     places = codevectors[:, [first, second]]
-    _draw_places(places, ax)
+    numbered = len(places) <= _MAX_NUMBERED
+    disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": INK}
+    for k, (x, y) in enumerate(places.tolist()):
+        if numbered:
+            ax.annotate(str(k), (x, y), ha="center", va="center", fontsize=8, bbox=disc, color=INK)
+        else:
+            ax.plot(x, y, "o", color="white", markersize=3, markeredgecolor=INK,
+                    markeredgewidth=0.5)  # fmt: skip
     ax.set(xlabel=as_label(agent.names[first]), ylabel=as_label(agent.names[second]))
     ax.set_title(f"{len(codevectors)} cell{'s' * (len(codevectors) > 1)}", loc="left")
     low, high = np.array(ranges).T
     beyond = int(((places < low) | (places > high)).any(axis=1).sum())
-    _say_what_is_drawn(ax, len(places), beyond, visited is not None, plane=d > 2)
+    caption = f"{'numbers' if numbered else 'white dots'}: centres of the cells"
+    if beyond:
+        caption += f" ({beyond} beyond the picture)"
+    if visited is not None:
+        caption += "; black: states visited"
+    if d > 2:
+        caption += "\ncolours: the action where all other components are at their median"
+    ax.annotate(caption, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
+                textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
     return ax
 
 
@@ -225,29 +240,6 @@ def _information(first: IntArray, second: IntArray) -> float:
     expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
     some = joint > 0.0
     return float((joint[some] * np.log(joint[some] / expected[some])).sum())
-
-
-def _say_what_is_drawn(ax: Axes, n_cells: int, beyond: int, visited: bool, plane: bool) -> None:
-    outside = f" ({beyond} beyond the picture)" if beyond else ""
-    marks = "white dots" if n_cells > _MAX_NUMBERED else "numbers"
-    caption = f"{marks}: centres of the cells{outside}"
-    if visited:
-        caption += "; black: states visited"
-    if plane:
-        caption += "\ncolours: the action where all other components are at their median"
-    ax.annotate(caption, (0.0, 0.0), xycoords="axes fraction", xytext=(0, -34),
-                textcoords="offset points", fontsize=8, color="0.35", va="top")  # fmt: skip
-
-
-def _draw_places(places: FloatArray, ax: Axes) -> None:
-    for k, place in enumerate(places):
-        if len(places) > _MAX_NUMBERED:
-            ax.plot(*place, "o", color="white", markersize=3, markeredgecolor=INK,
-                    markeredgewidth=0.5)  # fmt: skip
-            continue
-        disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": INK}
-        ax.annotate(str(k), (place[0], place[1]), ha="center", va="center", fontsize=8, bbox=disc,
-                    color=INK)  # fmt: skip
 
 
 def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:
