@@ -364,24 +364,20 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
             f"{str(defaults.config_file or CHECKPOINT_FILE)!r} names the environment {env_id!r}, "
             f"for which the module {foreign!r} would be imported: add --trust-env to allow that"
         )
-    return replace(
-        defaults,
-        env_id=env_id,
-        env_kwargs=_env_kwargs(spec),
-        total_timesteps=config["num_timesteps"],
-        **changes,
-    )
-
-
-def _env_kwargs(spec: Mapping[str, Any]) -> str | None:
-    """Return the arguments of an environment that differ from those of its id, as JSON."""
     known = gym.registry.get(spec.get("id") or "")
-    kwargs, usual = dict(spec.get("kwargs", {})), {} if known is None else known.kwargs
-    given = {key: arg for key, arg in kwargs.items() if key not in usual or usual[key] != arg}
+    usual = {} if known is None else known.kwargs
+    kwargs = dict(spec.get("kwargs", {})).items()
+    given = {key: arg for key, arg in kwargs if key not in usual or usual[key] != arg}
     limit = spec.get("max_episode_steps")
     if spec and known is not None and limit != known.max_episode_steps:
         given["max_episode_steps"] = -1 if limit is None else limit
-    return json.dumps(given) if given else None
+    return replace(
+        defaults,
+        env_id=env_id,
+        env_kwargs=json.dumps(given) if given else None,
+        total_timesteps=config["num_timesteps"],
+        **changes,
+    )
 
 
 def train(options: TrainFitted, console: Console) -> int:

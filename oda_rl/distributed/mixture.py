@@ -269,8 +269,15 @@ class DistributedGaussianMixture(StreamingMixture):
         Parameters, errors and warnings are those of :meth:`oda_rl.SGDGaussianMixture.fit`, but X
         may be a Dask array or frame, and weights a Dask array in its blocks.
         """
-        blocks, d = self._opened(X, sample_weight), self.n_features_in_
-        survey = Survey.of(blocks, _READER, d)
+        blocks: Blocks
+        if is_lazy(X):
+            blocks = blocks_of(self, X, None, sample_weight, reset=True)
+        else:
+            points = self._learnable(X, reset=True)
+            self._check_many(len(points))
+            data = weighted(points, given_weights(sample_weight, points))
+            blocks = OneBlock(Rows(data.points, None, data.weights))
+        survey = Survey.of(blocks, _READER, self.n_features_in_)
         if is_lazy(X):
             self._check_many(survey.n_rows)
         check_columns(self, np.where(survey.known > 0.0, 0.0, np.nan)[None])
@@ -348,12 +355,3 @@ class DistributedGaussianMixture(StreamingMixture):
         check_is_fitted(self)
         blocks = blocks_of(self, X, None, sample_weight, reset=False)
         return blocks.total(partial(scored, model=bare(self)))
-
-    def _opened(self, X: Any, sample_weight: Any) -> Blocks:
-        """Return the blocks of a collection, or checked rows in canonical order."""
-        if is_lazy(X):
-            return blocks_of(self, X, None, sample_weight, reset=True)
-        points = self._learnable(X, reset=True)
-        self._check_many(len(points))
-        data = weighted(points, given_weights(sample_weight, points))
-        return OneBlock(Rows(data.points, None, data.weights))

@@ -51,8 +51,14 @@ class Origin:
 
 
 def origin() -> Origin:
-    """Return the origin of this process's results."""
-    return Origin(_commit(), code_digest(), _command(), versions())
+    """Return the origin of this process's results; folders of this machine are left out."""
+    program = Path(sys.argv[0])
+    script = program.suffix == ".py"
+    words = ["python", "/".join(program.parts[-2:])] if script else [program.name]
+    threads = os.environ.get("OMP_NUM_THREADS")
+    command = f"OMP_NUM_THREADS={threads} " if threads else ""
+    command += shlex.join([*words, *sys.argv[1:]])
+    return Origin(_commit(), code_digest(), command, versions())
 
 
 @functools.cache
@@ -169,16 +175,6 @@ def _git(root: Path, *arguments: str) -> str:
     except OSError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _command() -> str:
-    """Return the command of this process, without the folders of this machine."""
-    program = Path(sys.argv[0])
-    script = program.suffix == ".py"
-    words = ["python", "/".join(program.parts[-2:])] if script else [program.name]
-    words += sys.argv[1:]
-    threads = os.environ.get("OMP_NUM_THREADS")
-    return (f"OMP_NUM_THREADS={threads} " if threads else "") + shlex.join(words)
 
 
 @functools.cache
