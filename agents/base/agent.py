@@ -18,13 +18,7 @@ from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import EpisodeLog, Level
-from oda_rl.agents.base.loops import (
-    Progress,
-    first_step,
-    last_episode,
-    train,
-    train_vector,
-)
+from oda_rl.agents.base.loops import Progress, first_step, last_episode, train, train_vector
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.progress import deferred_interrupt, progress_line
 from oda_rl.agents.base.settings import checked_count, made_settings
