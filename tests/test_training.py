@@ -11,6 +11,7 @@ import pytest
 from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents.base.compiled_loop import is_compiled, train_loop
 from oda_rl.agents.base.history import EpisodeLog
 from oda_rl.agents.base.loops import train_compiled
 from oda_rl.agents.base.training_run import TrainingRun
@@ -110,3 +111,6 @@ def test_compiled_loops_say_after_which_step_an_episode_ended(kind):
         begun = steps
     assert len(moments) > 10  # and random numbers are drawn eight times meanwhile
     np.testing.assert_array_equal(moments, np.cumsum(lengths))
+    rule, compiled = agent._engine.rule, compiled_dynamics(agent.env)
+    assert is_compiled(train_loop(rule, compiled))
+    assert not is_compiled(train_loop(rule._replace(name="another"), compiled))

@@ -354,9 +354,9 @@ class Agent(Player):
         The environment is reset first. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum
         and Acrobot, as ``gymnasium.make`` returns them, and environments that offer their dynamics
         (:class:`oda_rl.envs.Dynamics`) are trained in one compiled loop; all others, step by step,
-        with the same results, as are the first 25,000 steps of two timescales in a process. In a
-        vector environment, training ends with a step of all its environments, so there may be a
-        few more steps.
+        with the same results. (Two timescales take the first 25,000 steps of a process one by one
+        as long as their loop has not been compiled.) In a vector environment, training ends with a
+        step of all its environments, so there may be a few more steps.
 
         Parameters
         ----------

@@ -140,6 +140,12 @@ def train_loop(rule: Rule, environment: Compiled) -> Callable[..., tuple[int, in
     return _compile(_train, rule.name, dynamics.step, dynamics.look, environment.sizes, rule)
 
 
+def is_compiled(loop: Any) -> bool:
+    """Whether a loop has been compiled, by this process or by an earlier one."""
+    kept = loop.stats.cache_path if hasattr(loop, "stats") else None  # none under NUMBA_DISABLE_JIT
+    return kept is not None and any(Path(kept).glob(f"*{loop.__name__}-*.nbi"))
+
+
 @cache
 def _compile(
     loop: FunctionType,

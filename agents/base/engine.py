@@ -61,7 +61,7 @@ class Engine(ABC):
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
     stepwise: ClassVar[int] = 0
-    """Steps of this process still to be taken before there is a compiled loop."""
+    """Steps of this process still to be taken before a loop is compiled."""
     acts_together: ClassVar[bool] = False
     """Whether it chooses continuous actions in several environments."""
     own_events: ClassVar[int] = UNIFORMS

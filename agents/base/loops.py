@@ -14,7 +14,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.compiled_loop import environment_arrays, train_loop
+from oda_rl.agents.base.compiled_loop import environment_arrays, is_compiled, train_loop
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
@@ -47,7 +47,7 @@ def train(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
         compiled = compiled_dynamics(env) if engine.fuses else None
         if compiled is None:
             yield from train_stepwise(engine, env, run, run.total)
-        elif engine.stepwise > 0:
+        elif engine.stepwise > 0 and not is_compiled(train_loop(engine.rule, compiled)):
             before = run.steps
             yield from train_stepwise(engine, env, run, before + engine.stepwise)
             type(engine).stepwise -= run.steps - before

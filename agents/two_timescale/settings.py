@@ -5,14 +5,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from oda_rl.agents.base.settings import (
-    POSITIVE,
-    Checked,
-    Range,
-    at_least,
-    or_none,
-    within,
-)
+from oda_rl.agents.base.settings import POSITIVE, Checked, Range, at_least, or_none, within
 
 
 def _is_metric(value: Any) -> bool:
