@@ -13,7 +13,7 @@ import numpy as np
 from common import tile_coding
 from common.experiment import Experiment, MethodSelection, chosen
 from common.suite_tasks import TASKS, goal, make
-from common.summaries import Column, Row, Rows, Table, among
+from common.summaries import Column, Row, Rows, Table, among, the
 
 from oda_rl.agents import TwoTimescaleAgent
 
@@ -78,22 +78,22 @@ def tables(rows: Rows) -> dict[str, Table]:
         longest = max(own.values("steps"))
         return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
 
-    def table(rows: Rows, names: tuple[str, ...]) -> Table:
-        present = [method for method in METHODS if rows.where(method=method)]
-        columns = [
-            Column("", goal),
-            *(
-                Column(f"{method}, {steps:,} steps", among(outcome, method=method, steps=steps))
-                for method in present
-                for steps in sorted(rows.values("steps"))
-            ),
-            *(Column(f"{name}, µs a step", among(microseconds, method=name)) for name in present),
-        ]
-        title = "share of seeds that solve the task (mean, median and minimum return)"
-        return Table(title, columns, [rows.where(task=name) for name in names])
-
-    lander, others = rows.where(task=LANDER), Rows(row for row in rows if row["task"] != LANDER)
-    return {"online": table(others, NAMES[:-1]), "lander": table(lander, (LANDER,))}
+    present = [method for method in ("oda", TILES) if rows.where(method=method)]
+    columns = [
+        Column("", goal),
+        *(
+            Column(f"{method}, {steps:,} steps", among(outcome, method=method, steps=steps))
+            for method in present
+            for steps in sorted(rows.where(method=method).values("steps"))
+        ),
+        *(Column(f"{name}, µs a step", among(microseconds, method=name)) for name in present),
+    ]
+    title = "share of seeds that solve the task (mean, median and minimum return)"
+    online = Table(title, columns, [rows.where(task=name) for name in NAMES])
+    names = rows.where(method="grid").values("task")
+    kinds = [Column("cells", the("method")), *(Column(n, among(outcome, task=n)) for n in names)]
+    last = [rows.where(method=method, steps=CHECKPOINTS[-1]) for method in CELLS]
+    return {"online": online, "cells": Table(title, kinds, [own for own in last if own])}
 
 
 Options = MethodSelection
