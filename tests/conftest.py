@@ -33,7 +33,7 @@ def compiled_loops_from_the_first_step():
     """Test what trainings of some length run, with few steps."""
     from oda_rl.agents.two_timescale.engine import OnlineEngine
 
-    OnlineEngine.stepwise = 0
+    OnlineEngine.steps_before_loop = 0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -37,7 +37,7 @@ all_kinds = pytest.mark.parametrize("kind", [*SAME, ModelAgent])
     ],
 )
 def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypatch):
-    monkeypatch.setattr(OnlineEngine, "stepwise", 777)  # then the compiled loop goes on
+    monkeypatch.setattr(OnlineEngine, "steps_before_loop", 777)  # then the compiled loop goes on
     monkeypatch.setattr(loops, "is_compiled", lambda loop: False)
     env = gym.make(env_id)
     assert compiled_dynamics(env) is not None
@@ -49,7 +49,7 @@ def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypa
     assert len(fused.episodes.rows) > 20
     assert len(fused.history) >= 3
     if kind is TwoTimescaleAgent:
-        assert fused._engine.stepwise == 0
+        assert fused._engine.steps_before_loop == 0
 
 
 @kinds

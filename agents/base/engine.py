@@ -60,7 +60,7 @@ class Engine(ABC):
     rule: ClassVar[Rule]  # its functions for the compiled loop, if it ``fuses``
     fuses: ClassVar[bool] = True
     """Whether it learns in compiled loops, where the dynamics are compiled."""
-    stepwise: ClassVar[int] = 0
+    steps_before_loop: ClassVar[int] = 0
     """Steps of this process still to be taken before a loop is compiled."""
     acts_together: ClassVar[bool] = False
     """Whether it chooses continuous actions in several environments."""

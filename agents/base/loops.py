@@ -47,10 +47,10 @@ def train(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
         compiled = compiled_dynamics(env) if engine.fuses else None
         if compiled is None:
             yield from train_stepwise(engine, env, run, run.total)
-        elif engine.stepwise > 0 and not is_compiled(train_loop(engine.rule, compiled)):
+        elif engine.steps_before_loop > 0 and not is_compiled(train_loop(engine.rule, compiled)):
             before = run.steps
-            yield from train_stepwise(engine, env, run, before + engine.stepwise)
-            type(engine).stepwise -= run.steps - before
+            yield from train_stepwise(engine, env, run, before + engine.steps_before_loop)
+            type(engine).steps_before_loop -= run.steps - before
         else:
             yield from train_compiled(engine, compiled, run)
 

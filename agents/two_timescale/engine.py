@@ -91,7 +91,7 @@ class OnlineEngine(Engine):
     state: ql.OnlineState
     rule = ql.RULE
     acts_together = True
-    stepwise = 25_000  # compiling a loop takes as long as 200,000 of them
+    steps_before_loop = 25_000  # compiling a loop takes as long as 200,000 of them
     arrays = ()
     own_events = UNIFORMS | ql.WARM | ql.SLOW | ql.JUDGE
 
