@@ -1,19 +1,22 @@
 """The model agent on bodies of several joints: Gymnasium's MuJoCo and Box2D tasks.
 
-Continuous actions and package defaults; each number of steps is a training of its own, because the
-agent divides what it is given. Means are over seeds of 100 greedy episodes each; the seeds, from
-51,450,000 on, tuned nothing.
+Continuous actions; each number of steps is a training of its own, because the agent divides what it
+is given. Stable-Baselines3's PPO has as many, in whole rollouts; both have package defaults. Means
+are over seeds of 100 greedy episodes each; the seeds, from 51,450,000 on, tuned nothing.
 """
 
+import time
 from dataclasses import dataclass
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
-from common.experiment import Experiment, Selection, chosen
-from common.learning import MODEL, learn, side_by_side
-from common.summaries import Column, Row, Rows, Table, count, of, the
+from common.experiment import Experiment, MethodSelection, chosen
+from common.learning import MODEL, learn, sb3_learner, side_by_side
+from common.summaries import Column, Row, Rows, Table, among, count, of, the
 
 EXPERIMENT = Experiment("benchmark_bodies")
+METHODS = MODEL, "PPO"
 
 
 @dataclass(frozen=True)
@@ -38,41 +41,51 @@ TASKS = {
 }
 
 
-def measure(task: str, steps: int, seed: int) -> list[Row]:
+def measure(task: str, method: str, steps: int, seed: int) -> list[Row]:
     from oda_rl.agents import ModelAgent
 
-    agent = ModelAgent(gym.make(task), seed=seed)
-    (row,) = learn(agent, [steps], lambda _: side_by_side(agent, lambda: gym.make(task), seed))
-    numbers = sum(int(np.count_nonzero(one)) for one in agent.policy.parameters)
-    return [{**row, "numbers": numbers, "trusted": int(agent.distrust is None)}]
+    make = partial(gym.make, task)
+    if method == MODEL:
+        agent = ModelAgent(make(), seed=seed)
+        (row,) = learn(agent, [steps], lambda _: side_by_side(agent.predict, make, seed))
+        numbers = sum(int(np.count_nonzero(one)) for one in agent.policy.parameters)
+        return [{**row, "numbers": numbers, "trusted": int(agent.distrust is None)}]
+    begun = time.process_time()
+    model = sb3_learner(method, make(), steps, seed)
+    used = time.process_time() - begun
+    returns = side_by_side(partial(model.predict, deterministic=True), make, seed)
+    numbers = sum(one.numel() for one in model.policy.parameters())
+    return [{"mean": float(returns.mean()), "least": float(returns.min()), "seconds": used,
+             "numbers": numbers, "bytes": 4 * numbers}]  # fmt: skip
 
 
 def tables(rows: Rows) -> dict[str, Table]:
     columns = [
-        Column(f"`{MODEL}`", the("task"), once=True),
+        Column("task", the("task"), once=True),
         Column("aim", lambda line: f"{TASKS[line[0]['task']].aim:g}", once=True),
         Column("steps", the("steps", ",")),
+        Column("learner", the("method")),
         Column("seeds", count),
         Column("reached", lambda line: line.share_from(TASKS[line[0]["task"]].aim)),
-        Column("mean", of(np.mean, "mean", ",.1f")),
-        Column("median", of(np.median, "mean", ",.1f")),
-        Column("min", of(np.min, "mean", ",.1f")),
-        Column("trusts its model", of(np.mean, "trusted", ".2f")),
-        Column("numbers", of(np.median, "numbers", ".0f")),
+        *(Column(f.__name__, of(f, "mean", ",.1f")) for f in (np.mean, np.median, np.min)),
+        Column("trusts its model", among(of(np.mean, "trusted", ".2f"), method=MODEL)),
+        Column("numbers", of(np.median, "numbers", ",.0f")),
         Column("processor s", of(np.median, "seconds", ",.0f")),
         Column("rl-zoo, a million", lambda line: TASKS[line[0]["task"]].published, once=True),
     ]
-    lines = [at for task in TASKS for at in rows.where(task=task).by_steps()]
-    return {"bodies": Table("delivered rule, 100 episodes a seed", columns, lines)}
+    at = [line for task in TASKS for line in rows.where(task=task).by_steps()]
+    lines = [line.where(method=method) for line in at for method in METHODS]
+    return {"bodies": Table("delivered policy, 100 episodes a seed", columns, lines)}
 
 
-Options = Selection
+Options = MethodSelection
 
 
-def settings(options: Selection) -> list[Row]:
+def settings(options: MethodSelection) -> list[Row]:
     return [
-        {"task": task, "steps": steps, "seed": seed}
+        {"task": task, "method": method, "steps": steps, "seed": seed}
         for task in chosen(options.only, TASKS)
+        for method in chosen(options.methods, METHODS)
         for steps in TASKS[task].steps
         for seed in EXPERIMENT.seeds(options)
     ]

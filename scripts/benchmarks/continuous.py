@@ -61,9 +61,7 @@ def tables(rows: Rows) -> dict[str, Table]:
                 Column(f"≥ {level:g}", partial(Rows.share_from, level=level))
                 for level in task.levels
             ),
-            Column("mean", of(np.mean, "mean", ".1f")),
-            Column("median", of(np.median, "mean", ".1f")),
-            Column("min", of(np.min, "mean", ".1f")),
+            *(Column(f.__name__, of(f, "mean", ".1f")) for f in (np.mean, np.median, np.min)),
             Column("numbers", of(np.median, "numbers", ",.0f")),
             Column("bytes", of(np.median, "bytes", ",.0f")),
             Column("seconds", of(np.median, "seconds", ".1f")),

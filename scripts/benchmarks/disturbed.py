@@ -179,9 +179,8 @@ def measure(method: str, task: str, world: str, seed: int) -> list[Row]:
         rows = [{**play(RULES[task], make(n - 1), seed), "steps": n} for n in checkpoints]
     else:
         agent = getattr(agents, method)(make(-1), seed=seed)
-        rows = [
-            *learn(agent, checkpoints, lambda n: side_by_side(agent, lambda: make(n - 1), seed))
-        ]
+        rows = [*learn(agent, checkpoints, lambda n: side_by_side(
+            agent.predict, lambda: make(n - 1), seed))]  # fmt: skip
     return [{**row, "solved": int(row["mean"] >= TASKS[task].solved)} for row in rows]
 
 

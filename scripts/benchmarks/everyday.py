@@ -7,11 +7,10 @@ the mean of 100 greedy episodes.
 
 import time
 
-import gymnasium as gym
 import numpy as np
 from common.everyday import WORLDS
 from common.experiment import Experiment, MethodSelection, chosen
-from common.learning import FITTED, MODEL, ONLINE, play
+from common.learning import FITTED, MODEL, ONLINE, play, sb3_learner
 from common.summaries import Column, Row, Rows, Table, among, the
 
 EXPERIMENT = Experiment("benchmark_everyday")
@@ -26,14 +25,7 @@ def measure(world: str, method: str, seed: int) -> Row:
     elif method == "constant":
         rules = [lambda _, action=action: action for action in range(make().action_space.n)]
     elif method in ("PPO", "DQN"):
-        import stable_baselines3 as sb3
-        import torch
-
-        torch.set_num_threads(1)
-        env = make()
-        several = isinstance(env.observation_space, gym.spaces.Dict)
-        name = "MultiInputPolicy" if several else "MlpPolicy"
-        model = getattr(sb3, method)(name, env, seed=seed, device="cpu").learn(STEPS[method])
+        model = sb3_learner(method, make(), STEPS[method], seed)
         rules = [lambda seen: int(model.predict(seen, deterministic=True)[0])]
     else:
         from oda_rl import agents

@@ -64,7 +64,7 @@ def measure(method: str, world: str, seed: int) -> list[Row]:
     about = WORLDS[world]
     agent = getattr(agents, method)(about.make(seed), seed=seed)
     make = partial(about.make, seed)
-    rows = learn(agent, about.steps_of(method), lambda _: side_by_side(agent, make, seed))
+    rows = learn(agent, about.steps_of(method), lambda _: side_by_side(agent.predict, make, seed))
     return [{**row, "solved": int(row["mean"] >= about.solved)} for row in rows]
 
 

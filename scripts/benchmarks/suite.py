@@ -21,7 +21,7 @@ import numpy as np
 from common.dynamic_programming import KNOWN, best_rule
 from common.experiment import FIRST_SEEDS, RESULTS, Experiment, MethodSelection, chosen, seconds
 from common.hand_rules import RULES
-from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play
+from common.learning import EVALUATION_EPISODES, FITTED, HAND, MODEL, learn, play, side_by_side
 from common.suite_tasks import TASKS, Task, goal, make
 from common.summaries import Column, Row, Rows, Table, Text, count, draw_quartiles, of, the
 
@@ -82,24 +82,19 @@ def run_ours(method: str, task: Task, seed: int) -> Iterator[Row]:
 
 def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
     """Train an algorithm of Stable-Baselines3 with rl-zoo's hyperparameters."""
-    from stable_baselines3.common.env_util import make_vec_env
-    from stable_baselines3.common.evaluation import evaluate_policy
-    from stable_baselines3.common.vec_env import VecNormalize
-
     from oda_rl.agents.sb3.baselines import make_model
 
     model, normalizer = make_model(method, task.env_id, lambda: make(task), seed)
+
+    def predict(seen: Any) -> Any:
+        points = seen if normalizer is None else normalizer.normalize_obs(seen)
+        return model.predict(points, deterministic=True)
+
     taken = 0.0
     for steps in task.baseline_steps:
         further = partial(model.learn, steps - model.num_timesteps, reset_num_timesteps=taken == 0)
         taken += seconds(further)
-        place: Any = make_vec_env(lambda: make(task), n_envs=1, seed=seed + 10**8)
-        if normalizer is not None:
-            place = VecNormalize(place, training=False, norm_reward=False)
-            place.obs_rms = normalizer.obs_rms
-        returns, _ = evaluate_policy(
-            model, place, EVALUATION_EPISODES, return_episode_rewards=True, warn=False
-        )
+        returns = side_by_side(predict, lambda: make(task), seed)
         with TemporaryDirectory() as folder:
             model.policy.save(f"{folder}/policy")
             size = os.path.getsize(f"{folder}/policy")
@@ -152,9 +147,7 @@ outcome = (
     Column("seeds", count, once=True),
     Column("steps", the("steps", ",")),
     Column("solved", of(np.mean, "solved", ".2f")),
-    Column("mean", returns(np.mean)),
-    Column("median", returns(np.median)),
-    Column("min", returns(np.min)),
+    *(Column(f.__name__, returns(f)) for f in (np.mean, np.median, np.min)),
 )
 
 
@@ -244,12 +237,11 @@ def label(line: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
-    bodies = [{**row, "method": MODEL} for row in stored("benchmark_bodies")]
     return {
         "suite fitted": shares(rows),
         "suite model": rules_found(rows),
         "suite baselines": beside(rows),
-        "suite front": front(Rows([*rows, *compared(), *bodies])),
+        "suite front": front(Rows([*rows, *compared(), *stored("benchmark_bodies")])),
     }
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from common.hand_rules import Decide
 from common.summaries import Row
@@ -41,13 +40,21 @@ def learn(
         }
 
 
-def side_by_side(agent: Agent, make: Make, seed: int) -> FloatArray:
-    """Return the returns of greedy episodes, one in each copy of an environment."""
+def side_by_side(predict: Callable[..., Any], make: Make, seed: int) -> FloatArray:
+    """Return the returns of greedy episodes in copies; ``predict(batch)[0]`` are actions."""
+    copies = [make() for _ in range(EVALUATION_EPISODES)]
+    return greedy_returns(lambda batch: predict(batch)[0], copies, seed + 10**8)
 
-    def predict(batch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return agent.predict(batch.reshape(-1, *agent.interface.observation_shape))[0]
 
-    return greedy_returns(predict, [make() for _ in range(EVALUATION_EPISODES)], seed + 10**8)
+def sb3_learner(method: str, env: gym.Env[Any, Any], steps: int, seed: int) -> Any:
+    """Train an algorithm of Stable-Baselines3 with its defaults, on one thread."""
+    import stable_baselines3 as sb3
+    import torch
+
+    torch.set_num_threads(1)
+    several = isinstance(env.observation_space, gym.spaces.Dict)
+    network = "MultiInputPolicy" if several else "MlpPolicy"
+    return getattr(sb3, method)(network, env, seed=seed, device="cpu").learn(steps)
 
 
 def play(decide: Decide, place: gym.Env[Any, Any], seed: int) -> Row:
