@@ -348,7 +348,7 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
         warnings.simplefilter("always")
         agent.learn(3000)
     assert sum("not trusted" in str(one.message) for one in warned) == 1
-    assert agent._real.fitted.num_timesteps == agent.num_timesteps == 3000
+    assert 3000 <= agent._real.fitted.num_timesteps == agent.num_timesteps < 3003  # of three
     assert agent._real.rule is None
     assert agent.visits.shape == agent.q_values.shape
     observation = agent.recent[0].astype(np.float32)

@@ -58,6 +58,7 @@ _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
+_OF_FEW_STEPS = {"cells_per_root": 0.8, "gamma": 0.98}  # of values, where no rule is distilled
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
@@ -137,6 +138,8 @@ class Fallback:
         if self.fitted is None:
             bins = engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
+            if few and not boxed:
+                settings |= _OF_FEW_STEPS
             kind = CodevectorAgent if boxed else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
