@@ -289,6 +289,19 @@ def test_a_lucky_record_does_not_keep_a_better_snapshot_out():
     assert contest.best.mean == pytest.approx(5.0)
 
 
+def test_returns_are_judged_without_the_luck_of_their_starts():
+    rng, contest = np.random.default_rng(0), Contest(0, 3)
+    for slopes, largest in (((50.0, 20.0, 0.0), 0.4), ((0.0, 0.0, 0.0), 1.1)):
+        starts, noise = rng.normal(size=(500, 3)), rng.normal(size=500)
+        returns = starts @ slopes + 10.0 * noise
+        judged = []
+        for start, episode_return in zip(starts, returns, strict=True):
+            judged.append(contest.without_luck(episode_return, start, 0))
+            contest.note_learning(judged[-1], bold=False)
+        assert np.std(judged[200:]) < largest * np.std(returns)
+        assert np.mean(judged[200:]) == pytest.approx(0.0, abs=15.0)  # 5 standard errors
+
+
 def test_algorithm_1_splits_at_critical_temperatures():
     rng = np.random.default_rng(0)
     centres = np.array([[-5.0, 0.0], [5.0, 0.0], [0.0, 8.0]])

@@ -13,6 +13,9 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
+luck           what linear regression on the episode's start explains of a return is not counted,
+               once it explains a quarter of the variance about the policies' means (a control
+               variate: its mean is 0). It remembers about a hundred episodes, and all starts' mean
 score          mean return less a standard error: the highest one wins, if its mean return is the
                greatest, too, and is delivered
 replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
@@ -31,6 +34,7 @@ from typing import Annotated
 import numpy as np
 
 from oda_rl._state import State
+from oda_rl._types import FloatArray
 from oda_rl.files.schema import COUNT, FINITE, Span
 
 BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
@@ -45,6 +49,8 @@ FAILURE, FAILURES = 4.0, 5  # standard deviations below the mean; episodes in a 
 MAX_LENGTH = 1_000.0  # of an episode, in that pause
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 MAX_CONSTANTS = 17
+LUCK_SHARE, LUCK_MEMORY, LUCK_RIDGE = 0.25, 0.01, 0.01
+LUCK_EPISODES = 10  # for each feature, at least
 NONE, SNAPSHOT, CONSTANT, REPLAY, CHECK = range(5)  # what is tried
 
 
@@ -107,7 +113,7 @@ class Contest(State):
     version: Annotated[int, Span(COUNT)]
     """Number of times that the delivered policy has changed."""
 
-    def __init__(self, n_actions: int) -> None:
+    def __init__(self, n_actions: int, n_features: int = 1) -> None:
         """Begin, with a few of the actions as constant candidates."""
         super().__init__(np.zeros(self.size, dtype=np.uint8))
         n = min(n_actions, MAX_CONSTANTS)
@@ -116,6 +122,8 @@ class Contest(State):
         self.returns = Returns.each(self.raw_returns)
         self.learning, self.bold, self.timid, self.snapshot, self.best = self.returns[:5]
         self.constants = self.returns[5:]
+        # Mean products of starts, less their mean, and returns; that mean, and how many there are.
+        self.luck: FloatArray = np.zeros((n_features + 2, n_features + 1))
         self.best_score, self.delivered = -math.inf, -1
 
     @property
@@ -123,6 +131,29 @@ class Contest(State):
         """Whether bold episodes cost little."""
         cost = BOLD_COST * math.sqrt(self.timid.variance)
         return self.bold.mean >= self.timid.mean - cost
+
+    def without_luck(self, episode_return: float, start: FloatArray, trial: int) -> float:
+        """Return what is left of a return without luck, and learn from it what luck is."""
+        d, products, mean, n = len(start), self.luck[:-1], self.luck[-1, :-1], self.luck[-1, -1]
+        offset, explained = start - mean, 0.0
+        if n >= LUCK_EPISODES * d:
+            ridge = LUCK_RIDGE * np.diag(np.diag(products)[:d])
+            slopes = np.linalg.pinv(products[:d, :d] + ridge, hermitian=True) @ products[d, :d]
+            if slopes @ products[d, :d] >= LUCK_SHARE * products[d, d]:
+                explained = float(slopes @ offset)
+        record = self._candidate if trial else self.learning
+        both = np.append(offset, episode_return - record.mean)
+        self.luck[-1, -1] = n = n + 1.0
+        mean += offset / n
+        products += max(LUCK_MEMORY, 1.0 / n) * (np.outer(both, both) - products)
+        return episode_return - explained
+
+    @property
+    def _candidate(self) -> Returns:
+        """Record of the policy that plays."""
+        if self.kind == CONSTANT:
+            return self.constants[self.constant]
+        return self.snapshot if self.kind == SNAPSHOT else self.best
 
     def note_learning(self, episode_return: float, bold: bool) -> None:
         (self.bold if bold else self.timid).note(episode_return, BOLD_MEMORY)
@@ -198,10 +229,8 @@ class Contest(State):
         self._count_steps(length)
         kind = self.kind
         contends = kind in (SNAPSHOT, CONSTANT)
-        candidate = self.best
-        if contends:
-            candidate = self.snapshot if kind == SNAPSHOT else self.constants[self.constant]
-        else:  # of the incumbent, older episodes are forgotten
+        candidate = self._candidate
+        if not contends:  # of the incumbent, older episodes are forgotten
             candidate.n = min(candidate.n, self._due(elapsed) - 1)
         candidate.note(episode_return)
         self.played += 1

@@ -67,6 +67,8 @@ SCHEMA: dict[str, Member] = {
     "traces": real("env_states, K, 1+d+p+A"),
     "vectors": real("7, d+p"),
     "points": real("env_states, d+p"),
+    "starts": real("env_states, d"),
+    "luck": real("d+2, d+1"),
     "recent": real("rows, d+p"),
     "uniforms": real("uniforms", "[0, 1)"),
     "metric": real("m, m"),
@@ -134,7 +136,7 @@ class OnlineEngine(Engine):
             np.zeros((2, self.n_nearest, d)), np.zeros(k), np.zeros((3, a)),
         )  # fmt: skip
         self._search = new_search(d, k, levels_of(p), self.n_nearest) if p else None
-        self.contest = Contest(a if interface.box is None else 0)
+        self.contest = Contest(a if interface.box is None else 0, n)
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
@@ -155,6 +157,7 @@ class OnlineEngine(Engine):
         self.traces[:, :, cells.LAST] = -1.0
         self.trace_slopes = self.traces[:, :, cells.TRACE : cells.TRACE + d]
         self.points: FloatArray = np.zeros((count, d))
+        self.starts: FloatArray = np.zeros((count, self.interface.n_features))
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
@@ -169,7 +172,7 @@ class OnlineEngine(Engine):
         self._views = (
             self.raw, self._workspace.uniforms, self._raw_running, self.places, self.models,
             self.frames, self.heads, *self.moments, self.traces, *self._scratch,
-            self.vectors, self.points, self.recent, continuous,
+            self.vectors, self.points, self.starts, self.recent, continuous,
         )  # fmt: skip
 
     def _refresh_room(self) -> None:
@@ -360,6 +363,7 @@ class OnlineEngine(Engine):
             self.partition.start(raw)
             self._place(None)
         self.points[:] = (self.points - self.units[0]) * self.units[1]
+        self.starts[:] = (self.starts - self.units[0, :n]) * self.units[1, :n]
         for running in self.running:
             running.planned, running.begins = False, True
         self._note(None)
@@ -418,14 +422,16 @@ class OnlineEngine(Engine):
         contest.longest = max(contest.longest, state.last_length)
         if state.phase == ql.WARMUP or self.config.paper:
             return
+        start = self.starts[state.ended]
+        episode_return = contest.without_luck(state.last_return, start, running.trial)
         if running.trial == 0:
-            contest.note_learning(state.last_return, running.bold)
+            contest.note_learning(episode_return, running.bold)
             kind = contest.begin(elapsed)
             if kind == CONSTANT:
                 self._take_always(contest.actions[contest.constant])
             elif kind != NONE:
                 self._copy(ql.CANDIDATE, ql.LIVE if kind == SNAPSHOT else ql.BEST)
-        elif contest.note_trial(running.trial, state.last_return, state.last_length, elapsed):
+        elif contest.note_trial(running.trial, episode_return, state.last_length, elapsed):
             self._copy(ql.BEST, ql.CANDIDATE)
         if contest.failures == FAILURES:
             contest.begin_anew()
@@ -688,6 +694,8 @@ class OnlineEngine(Engine):
             "traces": self.traces[:, :k],
             "vectors": self.vectors,
             "points": self.points,
+            "starts": self.starts,
+            "luck": self.contest.luck,
             "recent": self.recent,
             "uniforms": self._workspace.uniforms,
         }
@@ -743,7 +751,7 @@ class OnlineEngine(Engine):
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
-        bounded = {name: arrays[name] for name in ("places", "models", "frames")}
+        bounded = {name: arrays[name] for name in ("places", "models", "frames", "starts", "luck")}
         bounded["vectors"] = np.delete(arrays["vectors"], ql.SQUARES, axis=0)
         for name, array in bounded.items():
             small = (np.abs(array) <= LARGEST).all()
@@ -752,6 +760,7 @@ class OnlineEngine(Engine):
         require((units > 0.0).all(), "vectors has inverse units that are not positive")
         visits = arrays["models"][:, :, d + p + sizes["A"] :]
         require((visits >= 0.0).all(), "models has visits that are negative")
+        require(arrays["luck"][-1, -1] >= 0.0, "luck has a negative number of episodes")
         state = arrays["state"][0]
         needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
         enough = state["next_uniform"] + needed <= sizes["uniforms"]

@@ -438,7 +438,7 @@ def advance(
     """
     (
         raw, uniforms, raw_running, places, models, frames, heads, statistics, covariances, traces,
-        near, weights, offsets, distances, values, vectors, points, recent, continuous,
+        near, weights, offsets, distances, values, vectors, points, starts, recent, continuous,
     ) = arrays  # fmt: skip
     state, env_state = state_of(raw, 0), env_state_of(raw, env)
     running = running_of(raw_running, env)
@@ -461,6 +461,9 @@ def advance(
             same = same and point[i] == after[i]
         if same:
             return action
+        if env_state.episode_length == 0:
+            for i in range(state.n_features):
+                starts[env, i] = after[i]
         traces[env] = 0.0
         traces[env, :, LAST] = -1.0
         env_state.held = 0
