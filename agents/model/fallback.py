@@ -51,6 +51,7 @@ _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
+_UNINFORMED = 1.0  # standard deviations of a replay: the mean is as good
 _COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
 _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
@@ -87,8 +88,8 @@ class Fallback:
         if self.reason is None:
             if self._judged_at == 0:
                 total = agent.num_timesteps + run.total - run.steps
-                early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
-                self._judged_at = min(_JUDGED_FIRST, early)
+                climbs = n > 0 and total > _MIN_LEFT
+                self._judged_at = _MIN_JUDGED if climbs else _judged_first(total)
             for steps, episodes in training:
                 ended = len(episodes) > 0 or agent.episodes.count == 0
                 doubts = ended and self._doubts(agent, run.total - steps)
@@ -110,9 +111,11 @@ class Fallback:
         world = agent.world if agent.models_laws else None
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
-            self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
+            n, first = agent.num_timesteps, _judged_first(agent.num_timesteps + left)
+            self._judged_at = int(min(_JUDGED_AGAIN * n, first if n < first else math.inf))
             trust = _fulfilled(agent._engine) and world.trust
-            self._distrusted = 0 if trust else self._distrusted + 1
+            fine = trust or (n < first and world.report().replay_error < _UNINFORMED)
+            self._distrusted = 0 if fine else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
         if self.reason is None:
             return False
@@ -181,9 +184,8 @@ class Fallback:
             if engine.rules.candidates:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
-        climbed = begun - run.part
-        climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
-        for episodes in climbing:
+        how = place, longest, begun - run.part, rng, run.actors
+        for episodes in self.climb.run(budgeted, *how):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             run.at(begun + before, place.observation)
@@ -223,9 +225,8 @@ class Fallback:
         if self.climb is not None or self.rule is not None:
             return math.nan
         best = self._best(engine)
-        if isinstance(best, Candidate):
-            return float(np.mean(best.returns))
-        return best.delivered_return
+        real = best.returns if isinstance(best, Candidate) else [best.delivered_return]
+        return float(np.mean(real))
 
     def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
         """Return who learns values, or the rule whose real returns are better than theirs."""
@@ -317,6 +318,11 @@ def _known(
         if len(place.rewards) == longest:
             return winner.outputs
     return output
+
+
+def _judged_first(total: int) -> int:
+    """Return after how many of all steps a world has to be trusted for the first time."""
+    return min(_JUDGED_FIRST, max(int(_JUDGED_SHARE * total), _MIN_JUDGED))
 
 
 def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
