@@ -70,9 +70,8 @@ class Search(NamedTuple):
 def levels_of(n_components: int) -> FloatArray:
     """Return the actions that are always tried, in units, shape (n, p)."""
     if n_components > _MAX_GRID:
-        return np.concatenate([np.zeros((1, n_components)), *(
-            sign * np.eye(n_components) for sign in (-1.0, 1.0)
-        )])  # fmt: skip
+        ends = np.eye(n_components)
+        return np.concatenate([np.zeros((1, n_components)), -ends, ends])
     axis = np.linspace(-1.0, 1.0, 5 if n_components == 1 else 3)
     return np.array(list(itertools.product(axis, repeat=n_components)))
 

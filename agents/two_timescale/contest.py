@@ -13,9 +13,8 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
 constant       each discrete action plays one episode, and more while its mean return plus a
                standard error exceeds that score; for at most a tenth of all steps. It wins after
                n(t) episodes at the earliest
-luck           what linear regression on the episode's start explains of a return is not counted,
-               once it explains a quarter of the variance about the policies' means (a control
-               variate: its mean is 0). It remembers about a hundred episodes, and all starts' mean
+luck           not counted of a return is what its episode's start explains by linear regression
+               over about a hundred episodes, once that is a quarter of the variance (its mean is 0)
 score          mean return less a standard error: the highest one wins, if its mean return is the
                greatest, too, and is delivered
 replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
@@ -37,8 +36,7 @@ from oda_rl._state import State
 from oda_rl._types import FloatArray
 from oda_rl.files.schema import COUNT, FINITE, Span
 
-BOLD, TIMID_SHARE, BOLD_COST, BOLD_MEMORY = 0.9, 0.05, 0.5, 0.1
-RETURN_MEMORY = 0.1
+BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1
 EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
 REPLAYS = 3
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
@@ -49,8 +47,7 @@ FAILURE, FAILURES = 4.0, 5  # standard deviations below the mean; episodes in a 
 MAX_LENGTH = 1_000.0  # of an episode, in that pause
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 MAX_CONSTANTS = 17
-LUCK_SHARE, LUCK_MEMORY, LUCK_RIDGE = 0.25, 0.01, 0.01
-LUCK_EPISODES = 10  # for each feature, at least
+LUCK_SHARE, LUCK_MEMORY, LUCK_RIDGE, LUCK_EPISODES = 0.25, 0.01, 0.01, 10  # for each feature
 NONE, SNAPSHOT, CONSTANT, REPLAY, CHECK = range(5)  # what is tried
 
 
@@ -150,13 +147,12 @@ class Contest(State):
 
     @property
     def _candidate(self) -> Returns:
-        """Record of the policy that plays."""
         if self.kind == CONSTANT:
             return self.constants[self.constant]
         return self.snapshot if self.kind == SNAPSHOT else self.best
 
     def note_learning(self, episode_return: float, bold: bool) -> None:
-        (self.bold if bold else self.timid).note(episode_return, BOLD_MEMORY)
+        (self.bold if bold else self.timid).note(episode_return, RETURN_MEMORY)
         self.learning.note(episode_return, RETURN_MEMORY)
 
     def begin(self, elapsed: int) -> int:

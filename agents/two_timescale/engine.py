@@ -56,6 +56,7 @@ _SETTINGS = (
     "slow_exponent", "min_slow_step", "exploration", "exploration_decay", "hold", "observe_every",
     "warmup_steps",
 )  # fmt: skip
+_WHOLE = ("frames", "heads", "vectors", "points", "starts", "recent")
 
 SCHEMA: dict[str, Member] = {
     "places": real("3, d+p, K"),
@@ -684,19 +685,13 @@ class OnlineEngine(Engine):
     def _saved(self) -> dict[str, FloatArray]:
         """Arrays of cells, by name, as far as they are in use."""
         k = int(self.heads[:, N_CELLS].max())
-        return {
+        return {name: getattr(self, name) for name in _WHOLE} | {
             "places": self.places[:, :, :k],
             "models": self.models[:, :k],
-            "frames": self.frames,
-            "heads": self.heads,
             "statistics": self.statistics[:, :k],
             "covariances": self.covariances[:k],
             "traces": self.traces[:, :k],
-            "vectors": self.vectors,
-            "points": self.points,
-            "starts": self.starts,
             "luck": self.contest.luck,
-            "recent": self.recent,
             "uniforms": self._workspace.uniforms,
         }
 

@@ -363,26 +363,6 @@ def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: 
 
 
 @spliced
-def follow(
-    policy: Codebook, here: Blend, values: FloatArray, continuous: Continuous | None,
-    point: FloatArray,
-) -> int:  # fmt: skip
-    """Return the action of the snapshot that plays."""
-    aim(policy, point, continuous)
-    evaluate(policy, point, here, values)
-    return greedy(values)
-
-
-@spliced
-def add_mean_value(policy: Codebook, value: float, n_actions: int) -> None:
-    """Add a number to the values of all actions in all cells."""
-    first = policy.places.shape[0]
-    for k in range(integer(policy.head[N_CELLS])):
-        for a in range(first, first + n_actions):
-            policy.models[k, a] += value
-
-
-@spliced
 def learn_values(
     agent: Online, learner: Learner, reward: float, terminated: bool, action: int
 ) -> None:
@@ -393,7 +373,10 @@ def learn_values(
     )  # fmt: skip
     if state.continuing:
         if terminated:  # the whole return counts from now on
-            add_mean_value(live, mean_value(state), values.shape[0])
+            value, d = mean_value(state), live.places.shape[0]
+            for k in range(integer(live.head[N_CELLS])):
+                for a in range(d, d + values.shape[0]):
+                    live.models[k, a] += value
             state.continuing = False
         else:
             state.mean_reward += CENTRING * (reward - state.mean_reward)
@@ -500,7 +483,9 @@ def advance(
         if running.trial:
             k = CANDIDATE
             policy = Codebook(places[k], models[k], frames[k], heads[k])
-            env_state.action = follow(policy, here, values[2], continuous, after)
+            aim(policy, after, continuous)
+            evaluate(policy, after, here, values[2])
+            env_state.action = greedy(values[2])
     for i in range(after.shape[0]):
         point[i] = after[i]
     perform(point, env, continuous)
