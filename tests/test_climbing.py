@@ -3,11 +3,14 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Counted, Plain
+from environments import QUICK, Counted, Plain
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
+from oda_rl.agents.model.experience import Candidate
+from oda_rl.agents.model.fallback import _known
 from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.worlds.coordinates import read
 from oda_rl.agents.worlds.learning import CodedSteps
@@ -53,6 +56,32 @@ class Balance(Counted):
 
     def _observe(self):
         return self.np_random.normal(size=2)
+
+
+class Pole(gym.ActionWrapper):
+    """Cart-pole, which is pushed with any force."""
+
+    def __init__(self):
+        super().__init__(CartPoleEnv())
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float64)
+
+    def action(self, action):
+        self.unwrapped.force_mag = 10.0 * float(action[0])
+        return 1
+
+
+@pytest.mark.parametrize("survived", [True, False])
+def test_a_climb_begins_with_a_linear_quadratic_rule_if_its_own_has_survived(survived):
+    rules = ModelAgent(Pole(), seed=0, **QUICK).learn(300)._engine.rules
+    idle = Candidate(np.zeros((1, 5)), np.zeros((1, 1, 5)), imagined=[100.0])
+    idle.note(np.zeros(4), 100.0, 100, not survived, 300)
+    rules.candidates, place = [idle], Episodes(Pole())
+    env = BudgetedEnv(place, 1, 20_000)
+    output = _known(rules, env, place, 100, np.random.default_rng(0))
+    assert output.any() == (env.steps > 0) == survived
+    env.allow(20 * 100)
+    lengths = env.play(rules.delivered(Candidate(idle.scores, output)), range(20))
+    assert (lengths.min() >= 100.0) == survived
 
 
 def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_steps():

@@ -172,18 +172,6 @@ def test_the_car_that_never_saw_the_goal_looks_for_what_is_new(car):
     assert car.evaluate(20, seed=1).mean() > -160.0
 
 
-def test_torque_is_an_affine_function_in_each_cell():
-    agent = ModelAgent("Pendulum-v1", seed=0, **QUICK).learn(800)
-    policy = agent.policy
-    assert policy.continuous
-    observation = agent.env.reset(seed=1)[0]
-    action, _ = agent.predict(observation)
-    assert agent.env.action_space.contains(action)
-    cell = int(np.argmax(policy.scores[:, 0] + policy.scores[:, 1:] @ observation))
-    units = policy.outputs[cell, 0, 0] + policy.outputs[cell, 0, 1:] @ observation
-    assert action[0] == pytest.approx(2.0 * np.clip(units, -1.0, 1.0), abs=1e-6)
-
-
 def test_a_few_torques_can_be_offered_instead():
     agent = ModelAgent("Pendulum-v1", seed=0, action_bins=5, **QUICK).learn(400)
     assert agent.interface.n_actions == 5
@@ -197,8 +185,7 @@ def test_with_the_same_seed_asking_for_the_policy_changes_nothing(driven):
     curious.learn(600, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
     same(driven, curious)
     other = ModelAgent("MountainCar-v0", seed=4, **OFTEN).learn(200)
-    firsts = (agent._engine.memory.before[:200] for agent in (driven, other))
-    assert not np.array_equal(*firsts)
+    assert not np.array_equal(*(one._engine.memory.before[:200] for one in (driven, other)))
 
 
 def test_a_loop_of_ones_own_does_the_same(driven):
@@ -253,15 +240,6 @@ def test_an_action_of_ones_own_is_learned_from_and_gives_the_rule_no_credit():
     last = agent._engine.memory.transitions
     assert last.codes[-1].tolist() == [0.0, 1.0]
     assert last.ended[-1]
-
-
-def test_before_anything_was_learned_it_plays_at_random_and_can_be_asked():
-    agent = ModelAgent("CartPole-v1", seed=0)
-    assert agent.epsilon == 1.0
-    assert agent.predict(np.zeros(4))[0] in (0, 1)
-    assert agent.scale_ is None
-    with pytest.raises(ValueError, match="learned nothing yet"):
-        agent.explain(np.zeros(4))
 
 
 def test_continuous_actions_of_several_environments_need_a_grid():

@@ -60,6 +60,7 @@ class Scratch(NamedTuple):
 
     s: FloatArray
     x: FloatArray
+    z: FloatArray
     after: FloatArray
     gaps: FloatArray
     code: FloatArray
@@ -69,9 +70,8 @@ class Scratch(NamedTuple):
 def scratch_for(world: WorldArrays) -> Scratch:
     """Allocate scratch arrays for a world."""
     d, n_cells = world.codevectors.shape[1:]
-    s, x, after, gaps = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(n_cells)
     waves = np.empty(world.waves.shape[2], np.float32)
-    return Scratch(s, x, after, gaps, np.zeros(world.laws.shape[1]), waves)
+    return Scratch(*np.zeros((4, d)), np.zeros(n_cells), np.zeros(world.laws.shape[1]), waves)
 
 
 _ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1

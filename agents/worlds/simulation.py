@@ -21,7 +21,7 @@ from oda_rl.agents.worlds.coordinates import (
 from oda_rl.diagram import three_least
 
 
-@reordered
+@inlined
 def _decide(
     conditions: FloatArray, clauses: IntArray, clause_outputs: FloatArray, scores: FloatArray,
     outputs: FloatArray, s: FloatArray, code: FloatArray,
@@ -32,6 +32,7 @@ def _decide(
     """
     n_features = s.shape[0]
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
+    cell, chosen = integer(-1), outputs
     for i in range(clauses.shape[0]):
         holds = True
         while row < clauses[i, 0]:
@@ -44,11 +45,10 @@ def _decide(
         if action >= 0:
             barred |= (one if holds else np.int64(0)) << action
             continue
-        if holds and (barred >> _action_of(clause_outputs, said)) & one == 0:
-            _encode(clause_outputs, said, s, code)
-            return
+        if holds and cell < 0 and (barred >> _action_of(clause_outputs, said)) & one == 0:
+            cell, chosen = said, clause_outputs
         said += 1
-    cell, greatest = integer(-1), -np.inf
+    greatest = -np.inf if cell < 0 else np.inf
     for k in range(scores.shape[0]):
         score = scores[k, 0]
         for j in range(n_features):
@@ -56,14 +56,20 @@ def _decide(
         if score > greatest and (barred == 0 or (barred >> _action_of(outputs, k)) & one == 0):
             greatest = score
             cell = k
-    if cell >= 0:
-        _encode(outputs, cell, s, code)
+    if cell < 0:
+        allowed = integer(0)
+        while (barred >> allowed) & one != 0:
+            allowed += 1
+        for c in range(outputs.shape[1]):
+            code[c] = 1.0 if c == allowed else 0.0
         return
-    allowed = integer(0)
-    while (barred >> allowed) & one != 0:
-        allowed += 1
-    for c in range(outputs.shape[1]):
-        code[c] = 1.0 if c == allowed else 0.0
+    code[0] = 1.0
+    first = code.shape[0] - chosen.shape[1]
+    for c in range(chosen.shape[1]):
+        value = chosen[cell, c, 0]
+        for j in range(chosen.shape[2] - 1):
+            value += chosen[cell, c, 1 + j] * s[j]
+        code[first + c] = min(max(value, -1.0), 1.0)
 
 
 @spliced
@@ -75,52 +81,11 @@ def _action_of(outputs: FloatArray, k: int) -> int:
     return action
 
 
-@inlined
-def _encode(outputs: FloatArray, k: int, s: FloatArray, code: FloatArray) -> None:
-    """Write the code of the action that an output stands for."""
-    n_features = s.shape[0]
-    if outputs.shape[2] == 1:
-        for c in range(outputs.shape[1]):
-            code[c] = outputs[k, c, 0]
-        return
-    code[0] = 1.0
-    for c in range(outputs.shape[1]):
-        value = outputs[k, c, 0]
-        for j in range(n_features):
-            value += outputs[k, c, 1 + j] * s[j]
-        code[1 + c] = min(max(value, -1.0), 1.0)
-
-
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
 _LONGEST_GAP = 4.0  # maximum novelty, relative to ``far``
 _NOVELTY_DISCOUNT = 0.99
 _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth
 _HIGH_BITS = np.uint64(33)
-
-
-@spliced
-def _globally(laws: FloatArray, first: int, last: int, room: Scratch, out: FloatArray) -> None:
-    """Write the change by a global law, shape (C, F, d); codes are 0 outside of a range."""
-    n_features = room.x.shape[0]
-    x, code = room.x, room.code
-    for j in range(n_features):
-        out[j] = 0.0
-    for c in range(first, last):
-        weight = code[c]
-        for j in range(n_features):
-            out[j] += weight * laws[c, 0, j]
-        for i in range(n_features):
-            value = weight * x[i]
-            for j in range(n_features):
-                out[j] += laws[c, 1 + i, j] * value
-        if laws.shape[1] > 1 + n_features:
-            f = 1 + n_features
-            for i in range(n_features):
-                for k in range(i, n_features):
-                    value = weight * x[i] * x[k]
-                    for j in range(n_features):
-                        out[j] += laws[c, f, j] * value
-                    f += 1
 
 
 @spliced
@@ -148,39 +113,55 @@ def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
 
 
 @spliced
-def _locally(
-    codevectors: FloatArray, laws: FloatArray, width: float, first: int, last: int, room: Scratch,
-    out: FloatArray,
+def _change(
+    laws: FloatArray, waves: Single, codevectors: FloatArray, local_laws: FloatArray, width: float,
+    first: int, last: int, room: Scratch, out: FloatArray,
 ) -> float:  # fmt: skip
-    """Add the blended laws of the three nearest cells; return the smallest squared distance."""
+    """Write the change by a global law, waves, and the blended laws of the three nearest cells.
+
+    Codes are 0 outside of a range. Returns the smallest squared distance from a cell.
+    """
     n_features = room.x.shape[0]
-    x, gaps, code = room.x, room.gaps, room.code
+    x, gaps, code, z = room.x, room.gaps, room.code, room.z
     for k in range(gaps.shape[0]):
         gaps[k] = 0.0
     for j in range(n_features):
+        out[j] = 0.0
         for k in range(gaps.shape[0]):
             gaps[k] += (x[j] - codevectors[j, k]) ** 2
-    if laws.shape[0] == 0:
-        least = np.inf
-        for k in range(gaps.shape[0]):
-            least = min(least, gaps[k])
-        return least
     near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
     total = 1.0 + share1 + share2
-    for rank in range(3):
-        k = near0 if rank == 0 else (near1 if rank == 1 else near2)
-        share = (1.0 if rank == 0 else (share1 if rank == 1 else share2)) / total
-        if share < _NEGLIGIBLE:
-            continue
+    for rank in range(4 if local_laws.shape[0] > 0 else 1):
+        law, share = laws, 1.0
+        for i in range(n_features):
+            z[i] = x[i]
+        if rank > 0:
+            k = near0 if rank == 1 else (near1 if rank == 2 else near2)
+            share = (1.0 if rank == 1 else (share1 if rank == 2 else share2)) / total
+            if share < _NEGLIGIBLE:
+                continue
+            law = local_laws[k]
+            for i in range(n_features):
+                z[i] -= codevectors[i, k]
         for c in range(first, last):
             weight = share * code[c]
             for j in range(n_features):
-                out[j] += weight * laws[k, c, 0, j]
+                out[j] += weight * law[c, 0, j]
             for i in range(n_features):
-                value = weight * (x[i] - codevectors[i, k])
+                value = weight * z[i]
                 for j in range(n_features):
-                    out[j] += laws[k, c, 1 + i, j] * value
+                    out[j] += law[c, 1 + i, j] * value
+            if law.shape[1] > 1 + n_features:
+                f = 1 + n_features
+                for i in range(n_features):
+                    for k in range(i, n_features):
+                        value = weight * x[i] * x[k]
+                        for j in range(n_features):
+                            out[j] += law[c, f, j] * value
+                        f += 1
+        if rank == 0 and waves.shape[1] > 0:
+            _in_waves(waves, room, out)
     return gap0
 
 
@@ -286,10 +267,7 @@ def _follow(
     Returns the squared distance of the state from the nearest cell, and whether the episode ends.
     Apart from :func:`imagine`, as its sums keep their order.
     """
-    _globally(laws, first, last, room, after)
-    if waves.shape[1] > 0:
-        _in_waves(waves, room, after)
-    gap = _locally(codevectors, local_laws, width, first, last, room, after)
+    gap = _change(laws, waves, codevectors, local_laws, width, first, last, room, after)
     if residuals.shape[0] > 0:
         for j in range(after.shape[0]):
             after[j] += residuals[drawn, j]
