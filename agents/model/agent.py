@@ -59,7 +59,7 @@ class ModelAgent(Simplifiable, Agent):
     steps on where R² of rewards is below 0.99, or a table has random outcomes and few visits. If
     these have 20,000 steps left in one environment, the values are distilled into a rule of at most
     16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise they
-    have twice as many cells and γ = 0.98, and real returns decide between them and the rules.
+    have twice as many cells and γ = 0.985, and real returns decide between them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values; a world that replays episodes no
