@@ -219,7 +219,7 @@ def go_back(
         if mark == TERMINAL:
             values[i], future = 0.0, 0.0
             continue
-        action = max(labels[i, 0], 0)  # -1 where no step was taken
+        action = labels[i, 0] if labels[i, 0] > 0 else 0  # -1 where no step was taken
         taken = blended(advantages, cells, weights, i, action)
         largest = taken
         for a in range(advantages.shape[1]):

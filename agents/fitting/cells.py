@@ -232,12 +232,14 @@ def write_three(
         squared_distances(columns, point, n_cells, squares)
         bound = 0.0 if i > 0 else np.inf
         for m in range(near.shape[0]):  # what is near the row before bounds what is near this one
-            bound = max(bound, 1.001 * squares[near[m]] + TINY)
+            wide = 1.001 * squares[near[m]] + TINY
+            bound = wide if wide > bound else bound
             near[m], scores[m] = 0, np.inf
         for k in range(n_cells):
             if squares[k] < bound:
                 insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
-                bound = min(bound, scores[near.shape[0] - 1])
+                last = scores[near.shape[0] - 1]
+                bound = last if last < bound else bound
         total = gibbs_weights(scores, scores.shape[0], width)
         for m in range(near.shape[0]):
             cells[i, m] = near[m]
