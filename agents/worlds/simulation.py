@@ -133,17 +133,14 @@ def _change(
     share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
     total = 1.0 + share1 + share2
     for rank in range(4 if local_laws.shape[0] > 0 else 1):
-        law, share = laws, 1.0
-        for i in range(n_features):
-            z[i] = x[i]
+        k = near1 if rank == 2 else (near2 if rank == 3 else near0)
+        law, share = laws, share1 if rank == 2 else (share2 if rank == 3 else 1.0)
         if rank > 0:
-            k = near0 if rank == 1 else (near1 if rank == 2 else near2)
-            share = (1.0 if rank == 1 else (share1 if rank == 2 else share2)) / total
-            if share < _NEGLIGIBLE:
-                continue
-            law = local_laws[k]
-            for i in range(n_features):
-                z[i] -= codevectors[i, k]
+            law, share = local_laws[k], share / total
+        if share < _NEGLIGIBLE:
+            continue
+        for i in range(n_features):
+            z[i] = x[i] - codevectors[i, k] if rank > 0 else x[i]
         for c in range(first, last):
             weight = share * code[c]
             for j in range(n_features):
@@ -152,11 +149,11 @@ def _change(
                 value = weight * z[i]
                 for j in range(n_features):
                     out[j] += law[c, 1 + i, j] * value
-            if law.shape[1] > 1 + n_features:
+            if law.shape[1] > 1 + n_features:  # squares and products, in the global law alone
                 f = 1 + n_features
                 for i in range(n_features):
-                    for k in range(i, n_features):
-                        value = weight * x[i] * x[k]
+                    for q in range(i, n_features):
+                        value = weight * x[i] * x[q]
                         for j in range(n_features):
                             out[j] += law[c, f, j] * value
                         f += 1
