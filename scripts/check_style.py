@@ -58,17 +58,15 @@ def in_code(text: str) -> Iterator[Fault]:
     """Faults of names and docstrings."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Name | ast.arg | ast.FunctionDef | ast.ClassDef | ast.Attribute):
-            name = getattr(node, "id", None) or getattr(node, "arg", None)
-            name = name or getattr(node, "name", None) or getattr(node, "attr", "")
+            name = next(getattr(node, a) for a in ("id", "arg", "name", "attr") if hasattr(node, a))
             if NAMES.search(name):
                 yield node.lineno, f"{name}: a plainer name (max, min, env index)"
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             docstring, line = inspect.cleandoc(str(node.value.value)), node.lineno
             if fronted := FRONTED.search(docstring):
                 yield line, f"a description that begins with {fronted[0].strip()!r}"
-            for offset, fault in in_prose(
-                re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)
-            ):
+            prose = re.sub(r"`[^`]*`|^\s*>>>.*$", " ", docstring, flags=re.M)
+            for offset, fault in in_prose(prose):
                 yield line + offset, fault
 
 

@@ -51,10 +51,7 @@ def killed(name: str, file: Path, seconds: float) -> bool:
 
 
 def steps_in(file: Path) -> int:
-    if not file.exists():
-        return -1
-    steps: int = load_archive(file)[0]["training"]["steps"]
-    return steps
+    return int(load_archive(file)[0]["training"]["steps"]) if file.exists() else -1
 
 
 def disturbed(

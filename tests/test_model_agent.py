@@ -172,14 +172,6 @@ def test_the_car_that_never_saw_the_goal_looks_for_what_is_new(car):
     assert car.evaluate(20, seed=1).mean() > -160.0
 
 
-def test_a_few_torques_can_be_offered_instead():
-    agent = ModelAgent("Pendulum-v1", seed=0, action_bins=5, **QUICK).learn(400)
-    assert agent.interface.n_actions == 5
-    taken = {float(agent.act(agent.env.reset()[0])[0]) for _ in range(300)}
-    assert taken <= {-2.0, -1.0, 0.0, 1.0, 2.0}
-    assert not agent.policy.continuous
-
-
 def test_with_the_same_seed_asking_for_the_policy_changes_nothing(driven):
     curious = ModelAgent("MountainCar-v0", seed=3, **OFTEN)
     curious.learn(600, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))

@@ -457,3 +457,5 @@ def test_sb3_tests_script(tmp_path):
     (tmp_path / "test_one.py").write_text("\n".join(lines))
     command = [sys.executable, SCRIPTS / "run_sb3_tests.py", tmp_path]
     assert "1 passed" in subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (tmp_path / "test_two.py").write_text("def test_two(PPO=1): raise ValueError")
+    assert subprocess.run(command, check=False).returncode == 1

@@ -26,6 +26,7 @@ _COPIES = (
     "{0}(envs, seed=0).learn({2})"
 )
 _ESTIMATOR = _POINTS + "from oda_rl import {0}; {0}({1}random_state=0).fit(X{2})"
+PPO = "PPO of Stable-Baselines3, CartPole-v1"
 WORK = {
     "TwoTimescaleAgent, CartPole-v1": _AGENT.format("TwoTimescaleAgent", "CartPole-v1", 20_000),
     "FittedQAgent, CartPole-v1": _AGENT.format("FittedQAgent", "CartPole-v1", 5_000),
@@ -41,9 +42,8 @@ WORK = {
     "ODAClassifier": _ESTIMATOR.format("ODAClassifier", "10, ", ", X[:, 0] > 0"),
     "SGDGaussianMixture": _ESTIMATOR.format("SGDGaussianMixture", "16, ", ""),
     "INFEX": _ESTIMATOR.format("INFEX", "", ""),
+    PPO: "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)",
 }  # fmt: skip
-PPO = "PPO of Stable-Baselines3, CartPole-v1"
-COMPETITOR = "from stable_baselines3 import PPO; PPO('MlpPolicy', 'CartPole-v1').learn(2048)"
 
 
 def seconds(code: str, cache: str) -> float:
@@ -58,11 +58,10 @@ def seconds(code: str, cache: str) -> float:
 
 
 def measure(work: str, repetition: int) -> Row:
-    code = COMPETITOR if work == PPO else WORK[work]
     with TemporaryDirectory() as cache:
-        cold = seconds(code, cache)
+        cold = seconds(WORK[work], cache)
         return {"work": work, "repetition": repetition, "cold": cold,
-                "cached": seconds(code, cache)}  # fmt: skip
+                "cached": seconds(WORK[work], cache)}  # fmt: skip
 
 
 def name(line: Rows) -> str:
@@ -106,7 +105,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    names = chosen(options.only, (*WORK, PPO))
+    names = chosen(options.only, WORK)
     turns = [(work, turn) for turn in range(options.repetitions) for work in names]
     rows = [measure(*turn) for turn in track(turns, "processes", console=CONSOLE)]
     stored = EXPERIMENT.write(rows, ("work",))
