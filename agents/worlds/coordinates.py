@@ -32,7 +32,9 @@ class WorldArrays(NamedTuple):
     widths: FloatArray  # of the blending of cells, shape (E,)
     residuals: FloatArray  # residuals of the laws, to draw noise from, shape (n or 0, d)
     rewards: FloatArray  # weights of the reward's features, shape (n,)
-    hinges: FloatArray  # of the reward, standardised, shape (H, d)
+    hinges: FloatArray | None
+    """Hinges of the reward, standardised, shape (H, d); None in compiled code where it depends on
+    the action alone."""
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""
@@ -47,7 +49,7 @@ class WorldArrays(NamedTuple):
     every step ends an episode: then rewards follow the law."""
     conditions: FloatArray = np.zeros((0, 1))
     """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d)."""
-    clauses: IntArray = np.zeros((0, 2), dtype=np.int64)
+    clauses: IntArray | None = None
     """The end of each clause's rows, and the action that it forbids, or -1, shape (n, 2)."""
     said: FloatArray = np.zeros((0, 1, 1))  # outputs of the clauses that forbid nothing
 
@@ -70,8 +72,9 @@ class Scratch(NamedTuple):
 def scratch_for(world: WorldArrays) -> Scratch:
     """Allocate scratch arrays for a world."""
     d, n_cells = world.codevectors.shape[1:]
+    s, x, z, after = np.zeros((4, d))
     waves = np.empty(world.waves.shape[2], np.float32)
-    return Scratch(*np.zeros((4, d)), np.zeros(n_cells), np.zeros(world.laws.shape[1]), waves)
+    return Scratch(s, x, z, after, np.zeros(n_cells), np.zeros(world.laws.shape[1]), waves)
 
 
 _ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1

@@ -23,8 +23,8 @@ from oda_rl.diagram import three_least
 
 @inlined
 def _decide(
-    conditions: FloatArray, clauses: IntArray, clause_outputs: FloatArray, scores: FloatArray,
-    outputs: FloatArray, s: FloatArray, code: FloatArray,
+    conditions: FloatArray, clauses: IntArray | None, clause_outputs: FloatArray,
+    scores: FloatArray, outputs: FloatArray, s: FloatArray, code: FloatArray,
 ) -> None:  # fmt: skip
     """Write the code of the action by a rule (:mod:`oda_rl.agents.policies.rules`).
 
@@ -33,21 +33,22 @@ def _decide(
     n_features = s.shape[0]
     barred, one, row, said = np.int64(0), np.int64(1), integer(0), integer(0)  # barred: bits
     cell, chosen = integer(-1), outputs
-    for i in range(clauses.shape[0]):
-        holds = True
-        while row < clauses[i, 0]:
-            total = conditions[row, 0]
-            for j in range(n_features):
-                total += conditions[row, 1 + j] * s[j]
-            holds = holds and total > 0.0
-            row += 1
-        action = clauses[i, 1]
-        if action >= 0:
-            barred |= (one if holds else np.int64(0)) << action
-            continue
-        if holds and cell < 0 and (barred >> _action_of(clause_outputs, said)) & one == 0:
-            cell, chosen = said, clause_outputs
-        said += 1
+    if clauses is not None:
+        for i in range(clauses.shape[0]):
+            holds = True
+            while row < clauses[i, 0]:
+                total = conditions[row, 0]
+                for j in range(n_features):
+                    total += conditions[row, 1 + j] * s[j]
+                holds = holds and total > 0.0
+                row += 1
+            action = clauses[i, 1]
+            if action >= 0:
+                barred |= (one if holds else np.int64(0)) << action
+                continue
+            if holds and cell < 0 and (barred >> _action_of(clause_outputs, said)) & one == 0:
+                cell, chosen = said, clause_outputs
+            said += 1
     greatest = -np.inf if cell < 0 else np.inf
     for k in range(scores.shape[0]):
         score = scores[k, 0]
@@ -193,7 +194,7 @@ def _move(
 
 @reordered
 def _reward(
-    weights: FloatArray, hinges: FloatArray, frame: FloatArray, circles: IntArray,
+    weights: FloatArray, hinges: FloatArray | None, frame: FloatArray, circles: IntArray,
     code: FloatArray, boxed: bool, s: FloatArray, after: FloatArray,
 ) -> float:  # fmt: skip
     """Return the reward of a step (:func:`oda_rl.agents.worlds.laws.reward_features`)."""
@@ -202,7 +203,7 @@ def _reward(
     f = code.shape[0]
     for c in range(f):
         total += weights[c] * code[c]
-    if weights.shape[0] == f:
+    if hinges is None:
         return total
     if boxed:
         for c in range(1, code.shape[0]):
@@ -371,6 +372,12 @@ def imagine(
     return taken
 
 
+def typed(world: WorldArrays) -> WorldArrays:
+    """Return a world with None for hinges that its rewards do not have: less is compiled."""
+    constant = len(world.rewards) == world.laws.shape[1]
+    return world._replace(hinges=None) if constant else world
+
+
 def predict(
     world: WorldArrays, observations: FloatArray, codes: FloatArray
 ) -> tuple[FloatArray, FloatArray, BoolArray, FloatArray]:
@@ -381,7 +388,7 @@ def predict(
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
     rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
-    imagine(world, *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
+    imagine(typed(world), *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
             np.empty((1, n)), reached)  # fmt: skip
     return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
 
