@@ -112,9 +112,9 @@ class Fallback:
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
             n, first = agent.num_timesteps, _judged_first(agent.num_timesteps + left)
-            self._judged_at = int(min(_JUDGED_AGAIN * n, first if n < first else math.inf))
             trust = _fulfilled(agent._engine) and world.trust
             fine = trust or (n < first and world.report().replay_error < _UNINFORMED)
+            self._judged_at = first if fine and n < first else int(_JUDGED_AGAIN * n)
             self._distrusted = 0 if fine else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
         if self.reason is None:
