@@ -48,6 +48,7 @@ IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after bi
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
 DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
+NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
 LESS = 1e-3  # of the highest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
 _SETTINGS = (
@@ -129,6 +130,7 @@ class OnlineEngine(Engine):
         self.units = self.vectors[ql.ORIGIN : ql.INVERSE_UNITS + 1]
         self.units[1] = 1.0
         self.metric: FloatArray = np.zeros((0, 0))
+        self._rooted: tuple[FloatArray, FloatArray] = self.metric, np.eye(d)
         self.n_nearest = JOINT_NEAREST if p else NEAREST
         self._scratch = (
             np.zeros((2, self.n_nearest + 1), dtype=np.int64), np.zeros((2, self.n_nearest)),
@@ -373,11 +375,10 @@ class OnlineEngine(Engine):
         state = self.state
         state.next_slow = state.steps + ROUND
         self._end_endless_trials()
-        if state.steps >= state.next_metric:
+        if self.config.metric == "learned" and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
-            if self.config.metric == "learned":
-                self._learn_metric()
-            self._measure()
+            self._learn_metric()
+        self._measure()
         if self.partition is None:
             if self.n_cells < FULL * self.capacity:
                 colder = self.config.cooling * self.live.head[TEMPERATURE]
@@ -483,12 +484,17 @@ class OnlineEngine(Engine):
         if not isinstance(self.config.metric, str):
             matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
             root = metric.root(matrix, 0.5, 0.0) * deviations
-        elif len(self.metric):
-            root = metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
         else:
-            root = np.eye(d)
+            if len(self.metric) and self._rooted[0] is not self.metric:
+                self._rooted = self.metric, metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
+            root = self._rooted[1]
         transform = root * np.sqrt(d / np.sum(root * root)) / deviations
-        change = transform @ np.linalg.pinv(self.transforms[ql.LIVE])
+        moved = np.abs(mean - self.means[ql.LIVE]) > NEGLIGIBLE * deviations
+        old = self.transforms[ql.LIVE]
+        allowed = NEGLIGIBLE * np.abs(transform).max() + NEGLIGIBLE * np.abs(old)
+        if not moved.any() and (np.abs(transform - old) <= allowed).all():
+            return
+        change = transform @ np.linalg.pinv(old)
         placed, slopes = self.live.places[:, :n], self.slopes[ql.LIVE, :n]
         placed[:] = change @ placed + (transform @ (self.means[ql.LIVE] - mean))[:, None]
         slopes[:] = slopes @ np.linalg.pinv(change)

@@ -99,7 +99,7 @@ class OnlineState(Counters):
     next_slow: Annotated[int, Span(COUNT)]
     """Steps at which the next slow step is due."""
     next_metric: Annotated[int, Span(COUNT)]
-    """Steps at which the metric, means and deviations are renewed."""
+    """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
     """Mean reward: of random play, then running."""
     squared_error: Annotated[float, Span("[0, inf)")]
