@@ -63,7 +63,7 @@ class ModelAgent(Simplifiable, Agent):
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values; a world that replays episodes no
-    better than their mean is then distrusted from 300 steps on. Fresh episodes from common starts
+    better than their mean is then distrusted within 1,000 steps. Fresh episodes from common starts
     decide between the rules on its way; numbers and digits that do not matter are dropped. A
     checkpoint resumes with the same bits where a seeded reset restarts everything.
 

@@ -51,7 +51,7 @@ _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
-_UNINFORMED = 1.0  # standard deviations of a replay: the mean is as good
+_EARLY, _UNINFORMED = 1000, 1.0  # steps; standard deviations of a replay: the mean is as good
 _COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
 _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
@@ -113,7 +113,8 @@ class Fallback:
         if self.reason is None and world is not None:
             n, first = agent.num_timesteps, _judged_first(agent.num_timesteps + left)
             trust = _fulfilled(agent._engine) and world.trust
-            fine = trust or (n < first and world.report().replay_error < _UNINFORMED)
+            informed = n >= _EARLY or world.report().replay_error < _UNINFORMED
+            fine = trust or (n < first and informed)
             self._judged_at = first if fine and n < first else int(_JUDGED_AGAIN * n)
             self._distrusted = 0 if fine else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
