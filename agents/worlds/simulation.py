@@ -163,35 +163,6 @@ def _change(
     return gap0
 
 
-@spliced
-def _move(
-    s: FloatArray, frame: FloatArray, circles: IntArray, room: Scratch, after: FloatArray
-) -> None:
-    """Turn the change of a state into the next state, within bounds."""
-    n_features = s.shape[0]
-    x = room.x
-    for j in range(n_features):
-        x[j] = after[j]
-        after[j] = s[j] + x[j] * frame[SCALE, j]
-    for q in range(circles.shape[0]):
-        i, k = circles[q, 0], circles[q, 1]
-        cosine, sine = math.cos(x[i]), math.sin(x[i])
-        after[i] = s[i] * cosine - s[k] * sine
-        after[k] = s[i] * sine + s[k] * cosine
-    for j in range(n_features):
-        value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
-        if frame.shape[0] > LEVELS:
-            nearest, found = np.inf, value
-            for q in range(LEVELS, frame.shape[0]):
-                gap = abs(frame[q, j] - value)
-                if gap < nearest:
-                    nearest, found = gap, frame[q, j]
-            value = found
-        after[j] = value
-    for j in range(n_features):
-        x[j] = (after[j] - frame[MEAN, j]) / frame[SCALE, j]
-
-
 @reordered
 def _reward(
     weights: FloatArray, hinges: FloatArray | None, frame: FloatArray, circles: IntArray,
@@ -266,11 +237,27 @@ def _follow(
     Apart from :func:`imagine`, as its sums keep their order.
     """
     gap = _change(laws, waves, codevectors, local_laws, width, first, last, room, after)
-    if residuals.shape[0] > 0:
-        for j in range(after.shape[0]):
-            after[j] += residuals[drawn, j]
-    _move(s, frame, circles, room, after)
-    return gap, _ends(walls, terms, hazards, room.x)
+    n_features, x, noisy = s.shape[0], room.x, residuals.shape[0] > 0
+    for j in range(n_features):
+        x[j] = after[j] + residuals[drawn, j] if noisy else after[j]
+        after[j] = s[j] + x[j] * frame[SCALE, j]
+    for q in range(circles.shape[0]):
+        i, k = circles[q, 0], circles[q, 1]
+        cosine, sine = math.cos(x[i]), math.sin(x[i])
+        after[i] = s[i] * cosine - s[k] * sine
+        after[k] = s[i] * sine + s[k] * cosine
+    for j in range(n_features):
+        value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
+        if frame.shape[0] > LEVELS:
+            nearest, found = np.inf, value
+            for q in range(LEVELS, frame.shape[0]):
+                gap_to_level = abs(frame[q, j] - value)
+                if gap_to_level < nearest:
+                    nearest, found = gap_to_level, frame[q, j]
+            value = found
+        after[j] = value
+        x[j] = (value - frame[MEAN, j]) / frame[SCALE, j]
+    return gap, _ends(walls, terms, hazards, x)
 
 
 @inlined
