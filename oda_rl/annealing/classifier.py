@@ -413,7 +413,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         """Choose one of the options, and a factor of its temperature, by cross-validation.
 
         After the first fold, with fewer steps of metric learning, the best third goes on; after
-        the second the best sixth.
+        the second the best sixth; after the third the best.
         """
         points, classes, weights = data.stratified(_SELECTION_SAMPLES, _RARE)
         counts = weights if len(points) == len(data.points) else np.ones(len(points))
@@ -438,7 +438,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                     scores = model._log_scores(embedded)
                     totals[i, j] += doubts(scores, classes[test]) @ counts[test]
             order = np.argsort(totals[remaining].min(axis=1), kind="stable")
-            n_best = -(-len(options) // (3 if k == 0 else 6))
+            n_best = -(-len(options) // (3, 6, len(options))[min(k, 2)])
             remaining = np.sort(remaining[order[:n_best]])
         best = remaining[int(totals[remaining].min(axis=1).argmin())]  # the simplest of equals
         return options[best], float(_CAUTION[totals[best].argmin()])
