@@ -19,13 +19,14 @@ from oda_rl.files.estimators import writable
 from oda_rl.files.schema import Optional, printable, real
 from oda_rl.samples import holes, relative, relative_in_stream, repeated
 
-_CHUNK = 4096
+_CHUNK, _MAX_VALUES = 4096, 2**20
 HEAVIEST = 1e100  # weight of a sample
 
 
-def chunks(n: int) -> list[slice]:
-    """Slices of at most 4,096 rows that make up n."""
-    return [slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK)]
+def chunks(n: int, width: int = 1) -> list[slice]:
+    """Slices of at most 4,096 rows, and about a million values, that make up n rows."""
+    size = max(min(_CHUNK, _MAX_VALUES // width), 1)
+    return [slice(begin, begin + size) for begin in range(0, n, size)]
 
 
 class TakesMissing(BaseEstimator):

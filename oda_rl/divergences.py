@@ -138,7 +138,7 @@ class SquaredEuclidean(Divergence):
     kernel = QUADRATIC
 
     def potential(self, points: FloatArray) -> FloatArray:
-        return np.asarray((points**2).sum(axis=1))
+        return np.asarray(np.einsum("ij,ij->i", points, points))
 
     def gradient(self, points: FloatArray) -> FloatArray:
         return 2.0 * points
@@ -155,8 +155,9 @@ class SquaredEuclidean(Divergence):
         return super().between(points - middle, codevectors - middle)
 
     def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
-        gaps = filled(points - codevectors, np.zeros(1))
-        return np.asarray((gaps**2).sum(axis=1) / np.reshape(observed_shares(points), -1))
+        gaps = points - codevectors
+        squares = self.potential(filled(gaps, np.zeros(1)))
+        return np.asarray(squares / np.reshape(observed_shares(gaps), -1))
 
     def shifts(
         self, codevectors: FloatArray, divergence: float, rng: np.random.Generator

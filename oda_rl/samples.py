@@ -111,17 +111,19 @@ def cell_means(
 
     ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
     """
-    known = ~np.isnan(points) * weights[:, None]
-    values = filled(points, np.zeros(1)) * weights[:, None]
+    missing, plain = holes(points), weights[:, None]
+    tables = [filled(points, np.zeros(1)) * plain, plain if missing is None else ~missing * plain]
     sums, counts = (
         np.column_stack([np.bincount(cells, column, len(otherwise)) for column in table.T])
-        for table in (values, known)
+        for table in tables
     )
     return np.asarray(np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise))
 
 
-def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> IntArray:
-    """Order of the rows, shape (n,), by class and then by value.
+def canonical_order(
+    points: FloatArray, classes: IntArray, n_features: int
+) -> tuple[IntArray, BoolArray]:
+    """Order of the rows, by class and then by value, and which differ from the one before; (n,).
 
     The order is that of a random projection of the first ``n_features`` columns, which a common
     factor does not change; ties are ordered column by column. Rows with the same missing features
@@ -136,12 +138,14 @@ def canonical_order(points: FloatArray, classes: IntArray, n_features: int) -> I
     direction[:n_features] = np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
     keys = np.empty(len(points))
     for begin in range(0, len(points), _CHUNK):  # sums row by row: equal rows have equal keys
-        keys[begin : begin + _CHUNK] = (points[begin : begin + _CHUNK] * direction).sum(axis=1)
+        block = points[begin : begin + _CHUNK].astype(np.float64, copy=False)
+        keys[begin : begin + _CHUNK] = np.einsum("ij,j->i", block, direction)
     order = np.lexsort((keys, classes))
-    same_key = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
-    if not (points[order[1:][same_key]] == points[order[:-1][same_key]]).all():
+    equal = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
+    if not (points[order[1:][equal]] == points[order[:-1][equal]]).all():
         order = np.lexsort((*points.T[::-1], keys, classes))
-    return order
+        equal = (np.diff(classes[order]) == 0) & (np.diff(points[order], axis=0) == 0.0).all(axis=1)
+    return order, np.append(True, ~equal)
 
 
 def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, Array, FloatArray]:
@@ -226,17 +230,10 @@ def weighted(
     owners = np.zeros(len(points), dtype=np.int64) if classes is None else classes
     width = points.shape[1] if n_features is None else n_features
     points, owners, weights = counted(points, owners, weights)
-    order = canonical_order(points, owners, width)
-    points, owners = points[order], owners[order]
-    new = np.ones(len(order), dtype=bool)
-    missing = holes(points)
-    marked = points if missing is None else np.where(missing, np.inf, points)  # NaN is not NaN
-    new[1:] = (marked[1:] != marked[:-1]).any(axis=1) | (owners[1:] != owners[:-1])
-    return Weighted(
-        np.ascontiguousarray(points if new.all() else points[new]),
-        owners[new],
-        np.add.reduceat(weights[order], np.flatnonzero(new)),
-    )
+    order, new = canonical_order(points, owners, width)
+    firsts = np.flatnonzero(new)
+    sums = np.add.reduceat(weights[order], firsts)
+    return Weighted(np.ascontiguousarray(points[order[firsts]]), owners[order[firsts]], sums)
 
 
 def repeated(weights: FloatArray, owed: float) -> tuple[IntArray, float]:

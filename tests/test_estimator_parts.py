@@ -79,22 +79,22 @@ def test_constants_are_those_of_the_annealing(tmp_path):
     model = ODAClusterer(
         4, refine=False, constants=constants, min_temperature=0.1, random_state=0
     ).fit(points)
-    scale = model.history_[0].distortion
-    assert model.history_[1].temperature == pytest.approx(0.5 * scale)
+    assert model.history_[1].temperature == pytest.approx(0.5 * model.history_[0].distortion)
     assert len(model.codevectors_) == 1  # all that is nearer than 1000 √T merges
     model.save(tmp_path / "model")
     assert ODAClusterer.load(tmp_path / "model").constants == constants
 
 
 @pytest.mark.parametrize(
-    ("n_points", "refine", "factor"), [(200, True, 0.6), (199, True, 0.5), (199, False, 0.8)]
+    ("k", "n", "refine", "factor"),
+    [(21, 420, 1, 0.6), (21, 419, 1, 0.5), (20, 420, 1, 0.5), (21, 419, 0, 0.8)],
 )
-def test_few_points_are_cooled_faster_where_that_is_made_good_for(n_points, refine, factor):
+def test_few_clusters_are_cooled_faster(k, n, refine, factor):
     # Distinct ones: a table in which each stands three times is the same data.
-    points = np.random.default_rng(0).normal(size=(n_points, 2))
+    points = np.random.default_rng(0).normal(size=(n, 2))
     for table in (points, np.repeat(points, 3, axis=0)):
-        levels = ODAClusterer(10, refine=refine, random_state=0).fit(table).history_[1:]
-        temperatures = np.array([level.temperature for level in levels if level.n_clusters < 10])
+        levels = ODAClusterer(k, refine=bool(refine), random_state=0).fit(table).history_[1:]
+        temperatures = np.array([level.temperature for level in levels if level.n_clusters < k])
         np.testing.assert_allclose(temperatures[1:] / temperatures[:-1], factor)
         if refine:  # no level above the critical temperature
             assert temperatures[0] == pytest.approx(factor * critical_temperature(points))

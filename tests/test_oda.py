@@ -669,9 +669,9 @@ def test_fine_tuning_needs_a_quadratic_divergence():
     assert model.best_params_["fine_tuning"] is None
 
 
-@pytest.mark.parametrize(("n", "d", "k", "seed"), [(4_000, 64, 60, 31), (300, 8, 50, 31)])
-def test_no_well_separated_cluster_is_missed(n, d, k, seed):
-    points, _, centres = make_blobs(n, d, centers=k, random_state=seed, return_centers=True)
+@pytest.mark.parametrize(("n", "d", "k"), [(4_000, 64, 60), (300, 8, 50), (200, 8, 20)])
+def test_no_well_separated_cluster_is_missed(n, d, k):
+    points, _, centres = make_blobs(n, d, centers=k, random_state=31, return_centers=True)
     model = ODAClusterer(k, random_state=0).fit(points)
     gaps = ((centres[:, None] - centres) ** 2).sum(axis=2) + np.diag(np.full(k, np.inf))
     nearest = ((centres[:, None] - model.codevectors_) ** 2).sum(axis=2).min(axis=1)

@@ -9,7 +9,7 @@ below it.
 
 A full codebook still splits at every level, and the cheapest merges bring it back to its size: two
 codevectors in one cluster merge, and two clusters with one codevector come apart. Splitting ends
-when that no longer lowers the distortion.
+when that no longer lowers the distortion; at once, if few codevectors are refined.
 
 Temperatures are relative to the data's scale, the mean divergence from the class mean.
 """
@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl._validation import chunks
 from oda_rl.annealing.bifurcation import MAX_POINTS, SHIFT, critical
 from oda_rl.annealing.cells import merged, mixed, ward_merge
 from oda_rl.annealing.kernels import learn
@@ -41,6 +42,7 @@ from oda_rl.samples import cell_means, filled, first_missing_row, holes, weighte
 LEVEL_SAMPLES = 100  # at least, at each temperature
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
+FEW_CLUSTERS = 20  # at most: a codebook that is refined afterwards needs fewer levels
 FEW_POINTS = 20  # a codevector: with fewer, a codebook that is refined grows in proportion less
 PROBE = 500  # samples that the accuracy of a level is measured on
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
@@ -50,7 +52,6 @@ _FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
-_AT_ONCE = 256  # codevectors that are compared with all
 _LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
 
 
@@ -120,13 +121,17 @@ class Schedule:
     measures: Annotated[bool, flags()] = False
     """Whether codevectors split at measured critical temperatures where that is possible."""
 
+    @property
+    def hastens(self) -> bool:
+        """Whether annealing ends when the codebook has been full once."""
+        return self.ends_full and not self.measures and self.max_codevectors <= FEW_CLUSTERS
+
     def grown(self, n_points: float) -> float:
         """Return the number of codevectors at which a codebook of ``n_points`` points is full."""
-        growth = float(_OVERGROWTH)
-        if self.ends_full:
-            few = min(n_points / (self.max_codevectors * FEW_POINTS), 1.0)
-            growth = max(1.0, few * _OVERGROWTH)
-        return self.max_codevectors * growth
+        limit, growth = self.max_codevectors, float(_OVERGROWTH)
+        if self.ends_full and not self.hastens:
+            growth *= min(n_points / (limit * FEW_POINTS), 1.0)
+        return limit * max(growth, 1.0)
 
 
 @dataclass(frozen=True)
@@ -319,12 +324,13 @@ class Annealer:
         "_passed": real("K, passed"),
         "_clocks": real("classes", "[0, inf)"),
         "_seen": real("2", "[0, inf)"),
-        "_parents": real("K, parents", "[0, inf)"),
+        "_origins": Several(whole("pieces"), whole("pieces", "[0, K)"), real("pieces", "[0, 1]")),
         "_opened": Several(real("K, opened"), real("K", "[0, inf)")),
         "_viewed": Maybe(whole("K", "[0, K)")),
         "_observed": Maybe(real("K, D", "[0, inf)")),
     }
     _passed: FloatArray
+    _origins: tuple[IntArray, IntArray, FloatArray]  # old and new number of each piece, its share
 
     def __init__(
         self, schedule: Schedule, divergence: Divergence, n_features: int, rng: np.random.Generator
@@ -358,9 +364,10 @@ class Annealer:
         whether they split already.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
-        zeros = np.zeros((1, points.shape[1]))
-        common = cell_means(points, weights, np.zeros_like(classes), zeros)  # if a class has none
-        means = cell_means(points, weights, classes, common.repeat(classes.max() + 1, axis=0))
+        common = np.zeros((1, points.shape[1]))
+        if holes(points) is not None:  # a class may have none
+            common = cell_means(points, weights, np.zeros_like(classes), common)
+        means = cell_means(points, weights, classes, common.repeat(len(totals), axis=0))
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
         spreads = np.bincount(classes, weights * spread) / totals
         class_weights = totals if class_weights is None else class_weights.copy()
@@ -375,7 +382,7 @@ class Annealer:
         if init is not None:
             self.codevectors[:, :d] = init
         self.masses = np.full(len(self.labels), 1.0 / per_class)
-        self._parents = np.zeros((len(self.labels), 0))
+        self._keep()
         accuracy = self._accuracy()
         self._record(self.scale, accuracy)
         self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
@@ -396,7 +403,6 @@ class Annealer:
         self.masses = np.append(self.masses, 1.0)
         self.labels = np.append(self.labels, len(self.class_weights))
         self.class_weights = np.append(self.class_weights, 0.0)
-        self._parents = np.concatenate([self._parents, np.zeros((1, self._parents.shape[1]))])
         self._passed = np.concatenate([self._passed, self.codevectors[-1:]])
         self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
         self._clocks = np.append(self._clocks, 0.0)
@@ -452,6 +458,8 @@ class Annealer:
             require(not empty, f"{where}.history[{i}].lineage is of no codevectors")
             require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
         require(len(self.history) > 0, f"{where}.history is empty")
+        highest = self._origins[0].max(initial=0)
+        require(highest < self.history[-1].n_clusters, f"{where}._origins has {highest}")
         hot = not self.active or (self.temperature > 0.0 and self.room > 0)
         require(hot, f"{where} is active, at a level that is over")
 
@@ -489,7 +497,7 @@ class Annealer:
         self.class_weights = np.bincount(level.labels, level.weights) * self.class_weights.sum()
         self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
         self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
-        self._parents = np.eye(len(self.labels))
+        self._keep()
         if self.temperature > self._full_at:
             self._full_at = np.inf
         if self.temperature > self._frozen_at:
@@ -586,16 +594,16 @@ class Annealer:
         n_points = np.inf if data is None else len(data.points)
         distortion = self.distortion()
         frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
-        limit, before = self.schedule.max_codevectors, self.history[-1].n_clusters
+        limit, last = self.schedule.max_codevectors, self.history[-1]
         if not frozen:
             self._merge_close()
             if full or len(self.labels) >= self.schedule.grown(n_points):
                 distortion += self._merge_down(limit)
                 if not full:
                     self._full_at = self.temperature
-                elif distortion > _SETTLED * self.history[-1].distortion:
+                if self.schedule.hastens or (full and distortion > _SETTLED * last.distortion):
                     self._frozen_at = self.temperature
-            elif self.schedule.ends_full and len(self.labels) == limit == before:  # it persists
+            elif self.schedule.ends_full and len(self.labels) == limit == last.n_clusters:
                 self._frozen_at = self.temperature
         accuracy = self._accuracy()
         self.active = not self._is_over(distortion, accuracy)
@@ -603,11 +611,10 @@ class Annealer:
             distortion += self._merge_down(limit)
             accuracy = self._accuracy()
         self._record(distortion, accuracy)
+        self._keep()
         if self.active:
             self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
-            if np.isfinite(self._frozen_at):
-                self._parents = np.eye(len(self.labels))
-            else:
+            if not np.isfinite(self._frozen_at):
                 self._split(self._critical(data))
         self._open()
 
@@ -631,15 +638,14 @@ class Annealer:
         if not alive.all():
             heaviest = np.lexsort((-self.masses, self.labels))  # class by class
             alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
-        own = self.codevectors[:, :d]
+        own, pairs = self.codevectors[:, :d], []
         below = constants.merge_below * (_MEASURED if self._measured else 1.0)
-        near = np.empty((n, n), dtype=np.bool_)
-        for begin in range(0, n, _AT_ONCE):
-            rows = slice(begin, begin + _AT_ONCE)
-            near[rows] = self.divergence.between(own[rows], own) < below * self.temperature
-            near[rows] &= self.labels[rows, None] == self.labels
-        near |= near.T.copy()
-        into = merged(alive, near)
+        for rows in chunks(n, n):
+            near = self.divergence.between(own[rows], own) < below * self.temperature
+            near &= self.labels[rows, None] == self.labels
+            pairs.append(np.argwhere(near) + np.array([rows.start, 0]))
+        ordered = np.sort(np.concatenate(pairs), axis=1)  # either way
+        into = merged(alive, ordered[np.lexsort(ordered.T[::-1])])
         if into[-1] != n - 1:  # any merged, or dropped
             self._follow(into)
         self.masses /= np.bincount(self.labels, self.masses)[self.labels]
@@ -658,7 +664,10 @@ class Annealer:
         kept = into >= 0
         into, masses = into[kept], np.maximum(self.masses[kept], TINY)
         self.codevectors = mixed(into, masses, self.codevectors[kept])
-        self._parents = mixed(into, masses, self._parents[kept])
+        origins, cells, shares = self._origins
+        ends, fractions = np.zeros((2, len(kept)))  # what is dropped has no share
+        ends[kept], fractions[kept] = into, masses / np.bincount(into, masses)[into]
+        self._origins = origins, ends[cells].astype(np.int64), shares * fractions[cells]
         self.masses, former = np.bincount(into, masses).astype(np.float64), self.labels[kept]
         self.labels = np.empty(len(self.masses), dtype=np.int64)
         self.labels[into] = former
@@ -683,7 +692,7 @@ class Annealer:
         order = np.argsort(self.labels[rows], kind="stable")
         codevectors = self.codevectors[rows] + signs * shifts[rows]
         masses = self.masses * np.where(whole, 1.0, 0.5)
-        self._parents = np.eye(n)[rows[order]]
+        self._origins = rows[order], np.arange(len(rows)), np.ones(len(rows))
         self.codevectors, self.masses = codevectors[order], masses[rows][order]
         self.labels = self.labels[rows][order]
 
@@ -694,10 +703,12 @@ class Annealer:
         """
         if not self.schedule.ends_full or self.schedule.measures or holes(gaps) is not None:
             return None
-        _, sizes, axes = np.linalg.svd(gaps.astype(np.float64), full_matrices=False)
-        variance = sizes[0] ** 2 / len(gaps)
+        gaps, tall = gaps.astype(np.float64), len(gaps) >= gaps.shape[1]
+        squares, axes = np.linalg.eigh(gaps.T @ gaps if tall else gaps @ gaps.T)
+        variance, axis = squares[-1] / len(gaps), axes[:, -1:].T
+        axis = axis if tall else axis @ gaps / np.sqrt(max(squares[-1], TINY))
         self.temperature = min(self.temperature, self.schedule.cooling * 2.0 * float(variance))
-        return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axes[:1]
+        return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axis
 
     def _critical(self, data: Distribution | None) -> tuple[FloatArray, FloatArray] | None:
         """Where the codevectors split, if there are enough points, and no values are missing."""
@@ -713,6 +724,11 @@ class Annealer:
                 self.labels, self.temperature, self.divergence, self._rng,
             )  # fmt: skip
 
+    def _keep(self) -> None:
+        """Note that each codevector comes from itself."""
+        n = len(self.labels)
+        self._origins = np.arange(n), np.arange(n), np.ones(n)
+
     def _open(self) -> None:
         """Begin a temperature level."""
         self.codevectors = np.array(self.codevectors, dtype=np.float64, order="C")
@@ -724,6 +740,11 @@ class Annealer:
         self._passed = self._opened[0]
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
+        lineage = None
+        if self.history:
+            lineage = np.zeros((len(self.labels), self.history[-1].n_clusters))
+            origins, cells, shares = self._origins
+            np.add.at(lineage, (cells, origins), shares)
         self.history.append(
             Level(
                 temperature=self.temperature,
@@ -733,7 +754,7 @@ class Annealer:
                 averages=self.codevectors[:, self.n_features :].copy(),
                 weights=self.weights(),
                 labels=self.labels.copy(),
-                lineage=self._parents.copy() if self.history else None,
+                lineage=lineage,
                 accuracy=accuracy,
             )
         )

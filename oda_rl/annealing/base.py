@@ -163,7 +163,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         between, codevectors = self._divergence.between, self._embedded_codevectors()
         values = np.empty((len(points), len(codevectors)), dtype=points.dtype)
         largest = np.finfo(points.dtype).max
-        for rows in chunks(len(points)):
+        for rows in chunks(*values.shape):
             block = function(points[rows], between(points[rows], codevectors))
             values[rows] = np.minimum(block, largest)
         return values
@@ -188,6 +188,7 @@ class BaseODA(TakesSingle, CellEstimator):
     random_state: Seed = None
 
     _stored = _STORED
+    _stream_clusters = 40  # of "auto"
     _single = False  # whether samples came in single precision
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
@@ -272,7 +273,9 @@ class BaseODA(TakesSingle, CellEstimator):
         return float(self.cooling), int(self.samples_per_cluster)
 
     def _max_codevectors(self, n_classes: int) -> int:
-        return max(int(self.n_clusters), n_classes)
+        if self.n_clusters != "auto":
+            return max(int(self.n_clusters), n_classes)
+        return getattr(self, "_largest", self._stream_clusters)
 
     def _publish(self, limit: int | None = None) -> None:
         """Set the public attributes from the annealer's state."""
@@ -322,8 +325,8 @@ class BaseODA(TakesSingle, CellEstimator):
     def _nearest(self, points: FloatArray) -> IntArray:
         """Nearest codevector of embedded points, shape (n,)."""
         between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
-        parts = [between(points[rows], codevectors).argmin(axis=1) for rows in chunks(len(points))]
-        return np.concatenate(parts)
+        blocks = (points[rows] for rows in chunks(len(points), len(codevectors)))
+        return np.concatenate([between(block, codevectors).argmin(axis=1) for block in blocks])
 
     # Learning.
 

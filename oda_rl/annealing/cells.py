@@ -116,7 +116,7 @@ def prune_and_merge(
         rows = slice(i, i + _BLOCK)
         squares = sum((column[rows, None] - column[i:]) ** 2 for column in means.T)
         close[rows, i:] = squares < merge_below
-    into = merged(alive, close)
+    into = merged(alive, np.argwhere(close))
     firsts = np.flatnonzero(np.diff(np.maximum.accumulate(into), prepend=-1))
     for k in np.setdiff1d(np.flatnonzero(into >= 0), firsts).tolist():
         first = firsts[into[k]]
@@ -128,13 +128,13 @@ def prune_and_merge(
     return into
 
 
-def merged(alive: BoolArray, close: BoolArray) -> IntArray:
+def merged(alive: BoolArray, pairs: IntArray) -> IntArray:
     """Return the new cell of each, shape (n_cells,), if close pairs merge; -1 if not ``alive``.
 
-    ``close``, shape (n_cells, n_cells), is read above the diagonal.
+    ``pairs`` have shape (m, 2), and count where the first is below the second.
     """
     owners, alive = np.arange(len(alive)), alive.copy()
-    for first, second in np.argwhere(close).tolist():
+    for first, second in pairs.tolist():
         if first < second and alive[first] and alive[second]:
             owners[second], alive[second] = first, False
     return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
@@ -149,67 +149,52 @@ def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
 
 
 @compiled
-def _write_costs(
-    codevectors: FloatArray, masses: FloatArray, groups: IntArray, costs: FloatArray
-) -> None:
-    """Write by how much the error rises if two cells merge; inf across groups."""
-    m, d = codevectors.shape
-    for i in range(m):
-        for k in range(m):
-            costs[i, k] = np.inf
-            if k != i and groups[k] == groups[i]:
-                squared = squared_distance(codevectors, i, codevectors, k, d)
-                costs[i, k] = squared / (1.0 / masses[i] + 1.0 / masses[k])
-
-
-@compiled
 def _merge_cheapest(
+    codevectors: FloatArray,
     masses: FloatArray,
+    groups: IntArray,
     n_merges: int,
-    costs: FloatArray,
+    owners: IntArray,
     lowest: FloatArray,
     partners: IntArray,
-    owners: IntArray,
+    exact: BoolArray,
 ) -> None:
-    """Merge the cheapest pair ``n_merges`` times; changes ``masses`` and all arrays after it.
+    """Merge the cheapest pair of a group ``n_merges`` times; changes all arrays but ``groups``.
 
-    ``costs``, shape (m, m), are those of :func:`_write_costs`. The cost of merging with a merged
-    pair follows from the costs before it (Lance and Williams, "A general theory of classificatory
-    sorting strategies", Computer Journal 9, 1967) and is not less than the smaller one. So
-    ``lowest`` is a lower bound of each row, made exact only where it is the smallest. Cell i
-    becomes part of ``owners[i]``.
+    Cell i becomes part of ``owners[i]``. The last three arrays begin with zeros. The cost, a rise
+    of the error, of merging with a merged pair is not less than the smaller one before (Lance and
+    Williams, "A general theory of classificatory sorting strategies", Computer Journal 9, 1967). So
+    the lowest cost of a cell is a lower bound later, and is found again where it is the smallest.
     """
-    m = masses.shape[0]
+    m, d = codevectors.shape
     remaining = n_merges
     while remaining > 0:
         i = integer(0)
         for k in range(1, m):
             if lowest[k] < lowest[i]:
                 i = k
-        j, cost = partners[i], lowest[i]
-        if cost == np.inf:
-            return
-        if costs[i, j] == cost:
-            remaining -= 1
-            costs[i, j] = costs[j, i] = np.inf
-            mass_i, mass_j = masses[i], masses[j]
+        if not exact[i]:
+            lowest[i], exact[i] = np.inf, True
             for k in range(m):
-                if costs[i, k] < np.inf:
-                    mass = masses[k]
-                    rise = (mass_i + mass) * costs[i, k]
-                    rise += (mass_j + mass) * costs[j, k] - mass * cost
-                    rise = rise / (mass_i + mass_j + mass) if rise > 0.0 else 0.0
-                    costs[i, k] = costs[k, i] = rise
-                    lowest[k] = rise if rise < lowest[k] else lowest[k]
-                costs[j, k] = costs[k, j] = np.inf
-                owners[k] = i if owners[k] == j else owners[k]
-            masses[i] = mass_i + mass_j
-            lowest[j] = np.inf
-        nearest = partners[i]
+                if k != i and groups[k] == groups[i] and masses[k] > 0.0:
+                    squared = squared_distance(codevectors, i, codevectors, k, d)
+                    cost = squared / (1.0 / masses[i] + 1.0 / masses[k])
+                    if cost < lowest[i]:
+                        partners[i], lowest[i] = k, cost
+            continue
+        if lowest[i] == np.inf:
+            return
+        remaining -= 1
+        j = partners[i]
+        share = masses[j] / (masses[i] + masses[j])
+        for q in range(d):
+            codevectors[i, q] += share * (codevectors[j, q] - codevectors[i, q])
+        masses[i], masses[j] = masses[i] + masses[j], 0.0
+        lowest[j] = np.inf
         for k in range(m):
-            if costs[i, k] < costs[i, nearest]:
-                nearest = k
-        partners[i], lowest[i] = nearest, costs[i, nearest]
+            owners[k] = i if owners[k] == j else owners[k]
+            exact[k] &= partners[k] != i and partners[k] != j
+        exact[i], exact[j] = False, True
 
 
 def ward_merge(
@@ -221,10 +206,11 @@ def ward_merge(
     m_i m_j / (m_i + m_j) |μ_i − μ_j|² (Ward 1963). ``codevectors`` have shape (m, d), ``masses``
     and ``groups`` (m,). Returns the new cell of each, shape (m,), in the order of their first ones.
     """
-    m, masses, costs = len(masses), np.maximum(masses, TINY), np.empty((len(masses), len(masses)))
-    _write_costs(np.ascontiguousarray(codevectors), masses, groups, costs)
-    lowest, partners, owners = np.zeros(m), np.zeros(m, np.int64), np.arange(m)
-    _merge_cheapest(masses, m - n_clusters, costs, lowest, partners, owners)
+    m, owners = len(masses), np.arange(len(masses))
+    _merge_cheapest(
+        np.array(codevectors, order="C"), np.maximum(masses, TINY), groups, m - n_clusters, owners,
+        np.zeros(m), np.zeros(m, np.int64), np.zeros(m, np.bool_),
+    )  # fmt: skip
     return np.asarray(np.unique(owners, return_inverse=True)[1])
 
 

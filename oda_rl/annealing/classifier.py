@@ -30,7 +30,6 @@ from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags,
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.samples import counted, holes, observed_shares
 
-_STREAM_CLUSTERS = 40
 _PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
 _SELECTION_PER_CLUSTER = 20
@@ -358,11 +357,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         # Missing values would be attributed to directions of hardly any weight.
         chosen = getattr(self, "best_params_", {}).get("fine_tuning", self.fine_tuning)
         return super()._takes_missing() and chosen != MATRIX
-
-    def _max_codevectors(self, n_classes: int) -> int:
-        if self.n_clusters != "auto":
-            return max(int(self.n_clusters), n_classes)
-        return self._largest if hasattr(self, "_largest") else _STREAM_CLUSTERS
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)

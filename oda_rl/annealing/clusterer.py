@@ -19,7 +19,7 @@ from oda_rl._validation import (
     fit_weights,
     stream_weights,
 )
-from oda_rl.annealing.annealer import FAST_COOLING, FEW_POINTS, NEGLIGIBLE
+from oda_rl.annealing.annealer import FAST_COOLING, FEW_CLUSTERS, FEW_POINTS, NEGLIGIBLE
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, TINY, resolve
@@ -38,7 +38,6 @@ from oda_rl.samples import observed_shares
 _COOLING, _FASTEST_COOLING = 0.8, 0.5
 _AUTO_COOLING = 0.9  # so that one level adds few codevectors
 _SAMPLES = 20  # of a level for each codevector
-_STREAM_CLUSTERS = 8
 _MAX_CLUSTERS = 33  # of "auto", less one
 _FEWEST_POINTS = 4  # a cluster, of "auto"
 
@@ -54,7 +53,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
     ----------
     n_clusters : int or "auto", default=8
         How many clusters to find. The codebook grows to up to twice as many, which then merge, the
-        cheapest pair first; it splits and merges as long as that lowers the distortion by a tenth.
+        cheapest pair first; it splits and merges as long as that lowers the distortion by a tenth,
+        or only once where ``fit`` refines and they are at most 20.
         Fewer remain if another criterion ends the annealing, or there are fewer distinct points.
         ``"auto"`` takes the number, from 2 to 32, that persists longest as the temperature falls:
         over the longest interval of log T.
@@ -68,8 +68,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Annealing ends after this many samples; one that is drawn twice counts twice.
     cooling : float in (0, 1), optional
         Factor of the temperature from one level to the next. Default: 0.9 with
-        ``n_clusters="auto"``, else 0.8; where ``fit`` refines 0.6, or 0.5 with fewer than 20 points
-        a cluster.
+        ``n_clusters="auto"``, else 0.8; where ``fit`` refines 0.6, or 0.5 with at most 20 clusters
+        or fewer than 20 points a cluster.
     samples_per_cluster : int, optional
         Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
         points n / (2 ``n_clusters``), between 1 and 20.
@@ -134,6 +134,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
     samples_per_cluster: Annotated[int | None, COUNT, None] = None
     refine: Flag = True
 
+    _stream_clusters = 8
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODA._LEARNED, "persistence_": Optional(ANYTHING)}
 
     @validated
@@ -251,9 +252,6 @@ class ODAClusterer(ClusterMixin, BaseODA):
         parts = [rowwise(points[rows], codevectors[cells[rows]]) for rows in chunks(len(points))]
         return np.concatenate(parts)
 
-    def _max_codevectors(self, n_classes: int) -> int:
-        return _STREAM_CLUSTERS if self.n_clusters == "auto" else int(self.n_clusters)
-
     def _warn_of_few(self, distinct: int) -> None:
         if self.n_clusters != "auto" and distinct < int(self.n_clusters):
             warnings.warn(
@@ -271,7 +269,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         if self.n_clusters == "auto":
             cooling = _AUTO_COOLING
         elif refined:
-            few = n_points < FEW_POINTS * n_clusters
+            few = n_clusters <= FEW_CLUSTERS or n_points < FEW_POINTS * n_clusters
             cooling = _FASTEST_COOLING if few else FAST_COOLING
             samples = int(min(max(n_points / (2 * n_clusters), 1), _SAMPLES))
         return (

@@ -8,7 +8,7 @@
   without Voronoi", AISTATS 2010). Its optima are also optima of Lloyd's iteration.
 - Breathing: a few codevectors are added where errors are large, points exchange, as many
   codevectors that are least needed are removed, points exchange again; a step without improvement
-  is undone (Fritzke, "The breathing k-means algorithm", arXiv:2006.15666, 2020).
+  is undone and the last one (Fritzke, "The breathing k-means algorithm", arXiv:2006.15666, 2020).
 
 Lower bounds on all distances, reduced by the way that the codevector has moved since, spare most of
 the distances (Elkan, "Using the triangle inequality to accelerate k-means", ICML 2003).
@@ -37,7 +37,10 @@ _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
 _SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
 _BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
-_PER_CELL = 500  # points: more place codevectors hardly better, before Lloyd's iteration
+_PER_CELL, _MIN_PER_CELL = (
+    500,
+    5,
+)  # points: more place codevectors hardly better, before Lloyd's iteration
 FINISH = 20, 1e-4  # iterations and tolerance of Lloyd's after refining on a sample
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
@@ -297,6 +300,7 @@ def _refine_all(
             cells.drift[:] += np.sqrt(((cells.codevectors - former[0]) ** 2).sum(axis=1))
             for array, values in zip(place, former, strict=True):
                 array[:] = values
+            break
     _exchange(cells, _LIMIT)
     _centre(cells)  # without the rounding errors of many small steps
     if _exchange(cells, 0) >= before:
@@ -316,13 +320,13 @@ def refine(
 
     The result is never worse than the start, and no move of a single point to another cell
     improves it; each codevector is the nearest to some point, or the points are repeated if n ≤ K.
-    With more than 500 K or ``4e6 / K`` points (and more than 10 K), a random sample of these is
+    With more than 500 K or ``4e6 / K`` points (and more than 5 K), a random sample of these is
     refined, and Lloyd's iteration over all points follows.
 
     Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
-    codevectors have shape (K, d). ``effort`` is how many times to breathe; each takes about as long
-    as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from 10
-    on, 2 from 60, 5 from 150 on.
+    codevectors have shape (K, d). ``effort`` is how often to breathe at most; each takes about as
+    long as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from
+    10 on, 2 from 60, 5 from 150 on.
     """
     used = weights > 0.0
     if not used.all():
@@ -335,7 +339,7 @@ def refine(
         return alone.astype(np.float64)
     if effort is None:
         effort = sum(n >= ratio * n_cells for ratio in _BREATHS)
-    size = max(min(_SAMPLE // n_cells, _PER_CELL * n_cells), 10 * n_cells)
+    size = max(min(_SAMPLE // n_cells, _PER_CELL * n_cells), _MIN_PER_CELL * n_cells)
     sample = rng.permutation(n)[:size]  # permuted in any case: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:

@@ -20,7 +20,6 @@ from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
 from oda_rl.samples import deviations_of, filled, holes, weighted
 
-_STREAM_CLUSTERS = 40
 _SIZES = (1, 3, 8, 20, 50)
 _MIN_PER_CELL = 5  # points
 _SELECTION_SAMPLES = 1500
@@ -383,9 +382,6 @@ class ODARegressor(LocalRegressor, BaseODA):
     def _takes_missing(self) -> bool:
         learned = getattr(self, "best_params_", {}).get("metric") == "learned"
         return super()._takes_missing() and not learned
-
-    def _max_codevectors(self, n_classes: int) -> int:
-        return _STREAM_CLUSTERS if self.n_clusters == "auto" else int(self.n_clusters)
 
     def _takes_single(self) -> bool:
         return False  # targets are in the same array as the features

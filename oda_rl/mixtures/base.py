@@ -271,7 +271,7 @@ class StreamingMixture(Filed, DensityMixin, TakesMissing):
         """Learn the units, and return samples in these, in an order independent of them."""
         self._learn_units(data.points, data.weights)
         scaled = data._replace(points=self._scaled(data.points))
-        order = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
+        order, _ = canonical_order(scaled.points, scaled.classes, scaled.points.shape[1])
         return Weighted(scaled.points[order], scaled.classes[order], scaled.weights[order])
 
     def _check_many(self, n_samples: int) -> None:
