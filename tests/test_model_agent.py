@@ -296,9 +296,9 @@ def test_it_learns_where_no_episode_ends():
 # ---------------------------------------------------------------- worlds that are not trusted
 @pytest.fixture
 def distrustful(monkeypatch):
-    monkeypatch.setattr(fallback, "_JUDGED_FIRST", 300)
-    monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
-    monkeypatch.setattr(fallback, "_MIN_DISTILLING", 500)
+    steps = {"_JUDGED_FIRST": 300, "_MIN_LEFT": 1000, "_MIN_DISTILLING": 500, "_EARLY": 0}
+    for name, count in steps.items():
+        monkeypatch.setattr(fallback, name, count)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
 
 

@@ -62,10 +62,10 @@ class ModelAgent(Simplifiable, Agent):
     have twice as many cells and γ = 0.985, and real returns decide between them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
-    real episodes improves one affine rule instead, without values; a world that replays episodes no
-    better than their mean is then distrusted within 1,000 steps. Fresh episodes from common starts
-    decide between the rules on its way; numbers and digits that do not matter are dropped. A
-    checkpoint resumes with the same bits where a seeded reset restarts everything.
+    real episodes improves one affine rule instead, without values. Fresh episodes from common
+    starts decide between the rules on its way; numbers and digits that do not matter are dropped. A
+    checkpoint resumes with the same bits where a seeded reset restarts everything in the
+    environment.
 
     Where the dynamics are far from deterministic, as with hidden state or long contacts, use
     :class:`FittedQAgent`.

@@ -37,7 +37,7 @@ from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
-from oda_rl.agents.worlds.quality import Trust
+from oda_rl.agents.worlds.quality import Trust, judged
 from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import prefixed, require, within
 
@@ -51,7 +51,7 @@ _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _MAX_DISTRUSTED = 2  # times in a row
-_EARLY, _UNINFORMED = 1000, 1.0  # steps; standard deviations of a replay: the mean is as good
+_EARLY = 1000  # steps, before which a world is judged as a whole
 _COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
 _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
@@ -88,8 +88,8 @@ class Fallback:
         if self.reason is None:
             if self._judged_at == 0:
                 total = agent.num_timesteps + run.total - run.steps
-                climbs = n > 0 and total > _MIN_LEFT
-                self._judged_at = _MIN_JUDGED if climbs else _judged_first(total)
+                early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
+                self._judged_at = min(_JUDGED_FIRST, early)
             for steps, episodes in training:
                 ended = len(episodes) > 0 or agent.episodes.count == 0
                 doubts = ended and self._doubts(agent, run.total - steps)
@@ -111,12 +111,12 @@ class Fallback:
         world = agent.world if agent.models_laws else None
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
-            n, first = agent.num_timesteps, _judged_first(agent.num_timesteps + left)
-            trust = _fulfilled(agent._engine) and world.trust
-            informed = n >= _EARLY or world.report().replay_error < _UNINFORMED
-            fine = trust or (n < first and informed)
-            self._judged_at = first if fine and n < first else int(_JUDGED_AGAIN * n)
-            self._distrusted = 0 if fine else self._distrusted + 1
+            self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
+            r, trust = world.report(), world.trust
+            if agent.num_timesteps < _EARLY:  # when walls are too rare to judge each component
+                trust = judged(r.replay_error, r.replay_steps, r.precision, r.recall, r.reward_r2)
+            trust = _fulfilled(agent._engine) and trust
+            self._distrusted = 0 if trust else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
         if self.reason is None:
             return False
@@ -185,8 +185,9 @@ class Fallback:
             if engine.rules.candidates:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
-        how = place, longest, begun - run.part, rng, run.actors
-        for episodes in self.climb.run(budgeted, *how):
+        climbed = begun - run.part
+        climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
+        for episodes in climbing:
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             run.at(begun + before, place.observation)
@@ -226,8 +227,9 @@ class Fallback:
         if self.climb is not None or self.rule is not None:
             return math.nan
         best = self._best(engine)
-        real = best.returns if isinstance(best, Candidate) else [best.delivered_return]
-        return float(np.mean(real))
+        if isinstance(best, Candidate):
+            return float(np.mean(best.returns))
+        return best.delivered_return
 
     def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
         """Return who learns values, or the rule whose real returns are better than theirs."""
@@ -319,11 +321,6 @@ def _known(
         if len(place.rewards) == longest:
             return winner.outputs
     return output
-
-
-def _judged_first(total: int) -> int:
-    """Return after how many of all steps a world has to be trusted for the first time."""
-    return min(_JUDGED_FIRST, max(int(_JUDGED_SHARE * total), _MIN_JUDGED))
 
 
 def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
