@@ -458,8 +458,8 @@ class Annealer:
             require(not empty, f"{where}.history[{i}].lineage is of no codevectors")
             require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
         require(len(self.history) > 0, f"{where}.history is empty")
-        highest = self._origins[0].max(initial=0)
-        require(highest < self.history[-1].n_clusters, f"{where}._origins has {highest}")
+        highest, n = self._origins[0].max(initial=0), self.history[-1].n_clusters
+        require(highest < n, f"{where}._origins has {highest}: it must be below {n}")
         hot = not self.active or (self.temperature > 0.0 and self.room > 0)
         require(hot, f"{where} is active, at a level that is over")
 
