@@ -70,18 +70,20 @@ class Pole(gym.ActionWrapper):
         return 1
 
 
-@pytest.mark.parametrize("survived", [True, False])
-def test_a_climb_begins_with_a_linear_quadratic_rule_if_its_own_has_survived(survived):
+@pytest.mark.parametrize(("survived", "most"), [(True, 1.0), (True, 2.0), (False, 1.0)])
+def test_a_climb_begins_with_a_linear_quadratic_rule_where_survival_is_all(survived, most):
     rules = ModelAgent(Pole(), seed=0, **QUICK).learn(300)._engine.rules
     idle = Candidate(np.zeros((1, 5)), np.zeros((1, 1, 5)), imagined=[100.0])
     idle.note(np.zeros(4), 100.0, 100, not survived, 300)
     rules.candidates, place = [idle], Episodes(Pole())
+    rules.memory.transitions.rewards[0] = most
     env = BudgetedEnv(place, 1, 20_000)
     output = _known(rules, env, place, 100, np.random.default_rng(0))
-    assert output.any() == (env.steps > 0) == survived
+    assert (env.steps > 0) == survived
+    assert output.any() == (survived and most == 1.0)
     env.allow(20 * 100)
     lengths = env.play(rules.delivered(Candidate(idle.scores, output)), range(20))
-    assert (lengths.min() >= 100.0) == survived
+    assert (lengths.min() >= 100.0) == output.any()
 
 
 def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_steps():

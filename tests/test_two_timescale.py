@@ -456,10 +456,7 @@ def test_settings_of_a_partition_are_its_own(tmp_path):
         TwoTimescaleAgent(BARTO, bins=3)
 
 
-@pytest.mark.parametrize(
-    "convert",
-    [lambda o: o.tolist(), lambda o: o.astype(np.float64), lambda o: o.astype(np.float16)],
-)
+@pytest.mark.parametrize("convert", [np.ndarray.tolist, np.float64, np.float16])
 def test_observations_of_other_types(convert):
     env = gym.wrappers.TransformObservation(gym.make(BARTO), convert, None)
     agent = TwoTimescaleAgent(env, seed=0).learn(2000)

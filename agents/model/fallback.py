@@ -30,7 +30,7 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model.climbing import MIN_HORIZON, Climb, Episodes
+from oda_rl.agents.model.climbing import MIN_HORIZON, Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
@@ -301,7 +301,8 @@ def _known(
 
     It is the most visited cell of the best rule. Where that has survived a whole episode, which can
     end earlier, linear-quadratic rules of all steps compete with it: in short episodes, of which
-    many show rare failures. Their best has to survive a whole one, too.
+    many show rare failures. Their best has to survive a whole one, too, and is not taken if it only
+    stands still where moving pays more.
     """
     best, seen = rules.best(), rules.memory.transitions.before
     rule = rules.delivered(best)
@@ -319,7 +320,8 @@ def _known(
         env.allow(longest)
         env.play(winner, [seed])
         if len(place.rewards) == longest:
-            return winner.outputs
+            hidden = survival_bonus(np.array(place.rewards), rules.memory.transitions.rewards)
+            return output if hidden else winner.outputs
     return output
 
 
