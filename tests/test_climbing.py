@@ -79,8 +79,7 @@ def test_a_climb_begins_with_a_linear_quadratic_rule_where_survival_is_all(survi
     rules.memory.transitions.rewards[0] = most
     env = BudgetedEnv(place, 1, 20_000)
     output = _known(rules, env, place, 100, np.random.default_rng(0))
-    assert (env.steps > 0) == survived
-    assert output.any() == (survived and most == 1.0)
+    assert output.any() == (env.steps > 0) == (survived and most == 1.0)
     env.allow(20 * 100)
     lengths = env.play(rules.delivered(Candidate(idle.scores, output)), range(20))
     assert (lengths.min() >= 100.0) == output.any()

@@ -301,13 +301,16 @@ def _known(
 
     It is the most visited cell of the best rule. Where that has survived a whole episode, which can
     end earlier, linear-quadratic rules of all steps compete with it: in short episodes, of which
-    many show rare failures. Their best has to survive a whole one, too, and is not taken if it only
-    stands still where moving pays more.
+    many show rare failures. Their best has to survive a whole one, too. They do not compete where
+    episodes begin with a survival bonus, and moving pays more: they would stand still.
     """
     best, seen = rules.best(), rules.memory.transitions.before
     rule = rules.delivered(best)
     output = rule.outputs[[np.bincount(rule.cells(seen)).argmax()]]
-    if rules.learned is None or all(best.terminated) or not any(rules.outcomes.terminated):
+    rewards = rules.memory.present.rewards
+    hides = survival_bonus(rewards[rules.memory.present_first], rewards) > 0.0
+    ends = any(rules.outcomes.terminated) and not all(best.terminated)
+    if rules.learned is None or hides or not ends:
         return output
     none = np.zeros_like(rule.scores[:1])
     found = linear_quadratic_rules(rules.memory.present, rules.learned.at, HIGH_COSTS)
@@ -320,8 +323,7 @@ def _known(
         env.allow(longest)
         env.play(winner, [seed])
         if len(place.rewards) == longest:
-            hidden = survival_bonus(np.array(place.rewards), rules.memory.transitions.rewards)
-            return output if hidden else winner.outputs
+            return winner.outputs
     return output
 
 
