@@ -76,7 +76,7 @@ def test_a_climb_begins_with_a_linear_quadratic_rule_where_survival_is_all(survi
     idle = Candidate(np.zeros((1, 5)), np.zeros((1, 1, 5)), imagined=[100.0])
     idle.note(np.zeros(4), 100.0, 100, not survived, 300)
     rules.candidates, place = [idle], Episodes(Pole())
-    rules.memory.transitions.rewards[0] = most
+    rules.memory.transitions.rewards[5] = most
     env = BudgetedEnv(place, 1, 20_000)
     output = _known(rules, env, place, 100, np.random.default_rng(0))
     assert output.any() == (env.steps > 0) == (survived and most == 1.0)
