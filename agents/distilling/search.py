@@ -11,7 +11,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.distilling.coding import Coding, GradedCoding
 from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 from oda_rl.agents.worlds.coordinates import WorldArrays, scratch_for
-from oda_rl.agents.worlds.simulation import imagine, typed
+from oda_rl.agents.worlds.simulation import imagine, without_unused_hinges
 
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
@@ -39,8 +39,9 @@ class Imagination:
         """
         found, n_codes = np.empty((len(scores), len(starts))), self.world.laws.shape[1]
         self.steps += imagine(
-            typed(self.world), scores, outputs, np.zeros((0, n_codes)), starts, self.horizon,
-            explore, scratch_for(self.world), found, np.zeros((0, starts.shape[1] + 3)),
+            without_unused_hinges(self.world), scores, outputs, np.zeros((0, n_codes)), starts,
+            self.horizon, explore, scratch_for(self.world), found,
+            np.zeros((0, starts.shape[1] + 3)),
         )  # fmt: skip
         return found
 

@@ -112,9 +112,11 @@ class Fallback:
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
             self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
-            r, trust = world.report(), world.trust
+            trust, report = world.trust, world.report()
             if agent.num_timesteps < _EARLY:  # when walls are too rare to judge each component
-                trust = judged(r.replay_error, r.replay_steps, r.precision, r.recall, r.reward_r2)
+                ends = report.precision, report.recall
+                replay = report.replay_error, report.replay_steps
+                trust = judged(*replay, *ends, report.reward_r2)
             trust = _fulfilled(agent._engine) and trust
             self._distrusted = 0 if trust else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None

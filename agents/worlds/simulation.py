@@ -359,7 +359,7 @@ def imagine(
     return taken
 
 
-def typed(world: WorldArrays) -> WorldArrays:
+def without_unused_hinges(world: WorldArrays) -> WorldArrays:
     """Return a world with None for hinges that its rewards do not have: less is compiled."""
     constant = len(world.rewards) == world.laws.shape[1]
     return world._replace(hinges=None) if constant else world
@@ -375,8 +375,8 @@ def predict(
     n, d = observations.shape
     reached, starts = np.empty((n, d + 3)), np.ascontiguousarray(observations)
     rule = np.zeros((1, 1, 1 + d)), np.zeros((1, 1, codes.shape[1], 1))
-    imagine(typed(world), *rule, np.ascontiguousarray(codes), starts, 1, False, scratch_for(world),
-            np.empty((1, n)), reached)  # fmt: skip
+    imagine(without_unused_hinges(world), *rule, np.ascontiguousarray(codes), starts, 1, False,
+            scratch_for(world), np.empty((1, n)), reached)  # fmt: skip
     return reached[:, :d], reached[:, d + 2], reached[:, d] > 0.0, reached[:, d + 1]
 
 
