@@ -5,6 +5,8 @@ import numpy as np
 import oracles
 import pytest
 from environments import BARTO, Plain, all_but_one, live
+from scipy.special import softmax
+from scipy.stats import multivariate_normal
 from test_two_timescale import same
 
 from oda_rl.agents import (
@@ -109,13 +111,27 @@ def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
 
 
 @pytest.mark.parametrize("partition", ["gmm", "grid", "infex", "som"])
-def test_the_agent_has_the_cells_where_its_partition_places_them(partition):
+def test_cells_are_where_components_at_the_codevectors_have_the_greatest_responsibility(partition):
     agent = TwoTimescaleAgent(BARTO, partition=partition, seed=0).learn(6000)
-    np.testing.assert_allclose(
-        agent.learning_policy.codevectors, agent.partition.codevectors, atol=1e-9
-    )
+    policy, rng = agent.learning_policy, np.random.default_rng(0)
+    np.testing.assert_allclose(policy.codevectors, agent.partition.codevectors, atol=1e-9)
     learned = agent._engine.metric  # all the same
     assert abs(learned / np.trace(learned) - np.eye(4) / 4.0).max() > 0.1
+    transform = agent._engine.transforms[0] * agent._engine.units[1]
+    covariance = 0.5 * policy.width * np.linalg.inv(transform.T @ transform)
+    points = agent.recent[rng.integers(1000, size=5000)]
+    points += 0.5 * points.std(axis=0) * rng.normal(size=points.shape)
+    components = [multivariate_normal(mean, covariance) for mean in policy.codevectors]
+    likelihoods = np.stack([component.logpdf(points) for component in components], axis=1)
+    logs = likelihoods + np.log(getattr(agent.partition, "weights", 1.0))
+    np.testing.assert_array_equal(policy.cells(points), logs.argmax(axis=1))
+    voronoi = np.mean(logs.argmax(axis=1) == likelihoods.argmax(axis=1))
+    assert (voronoi < 0.98) == (partition in ("gmm", "infex"))
+    far = logs < np.sort(logs, axis=1)[:, -policy.n_nearest, None]
+    shares = softmax(np.where(far, -np.inf, logs), axis=1)
+    planes = policy.models[:, :1] + policy.models[:, 1:5] @ (points - policy.origin).T
+    values = shares @ policy.models[:, 5:] + (shares * planes.T).sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(policy.values(points), values, rtol=1e-6, atol=1e-6)
 
 
 def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves():
@@ -166,8 +182,7 @@ def test_exemplars_are_refitted_eight_times():
     def draw():
         return centres[rng.integers(3, size=100)] + 0.1 * DEVIATIONS * rng.normal(size=(100, 3))
 
-    assert cells.observe(draw()) is None
-    assert cells.observe(draw()) is None
+    assert [cells.observe(draw()) for _ in range(2)] == [None, None]
     np.testing.assert_allclose(cells.observe(draw()), 1.0)  # all come from the one there was
     gaps = (centres[:, None] - cells.codevectors) / DEVIATIONS
     assert np.linalg.norm(gaps, axis=2).min(axis=1).max() < 0.1
@@ -261,7 +276,6 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
             {"mixture_components": 5000},
             "mixture_components is 5000: it must be at most 4096",
         ),
-        ("gmm", {"mixture_forgetting": 0.0}, "mixture_forgetting is 0.0: it must be in (0, 1)"),
     ],
 )
 def test_bad_settings(partition, config, message):

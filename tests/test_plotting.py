@@ -63,15 +63,10 @@ def test_partition_shows_greedy_actions(either):
     image = ax.get_images()[0]
     shown = np.asarray(image.get_array())
     left, right, bottom, top = image.get_extent()
-    middle = np.median(visited, axis=0)
     colors = [tint(plotting.COLORS[action]) for action in range(2)]
-    rng = np.random.default_rng(0)
-    lines = 0
-    for _ in range(300):
-        i, j = rng.integers(shown.shape[0]), rng.integers(shown.shape[1])
-        point = middle.copy()
-        point[2] = left + (right - left) * j / (shown.shape[1] - 1)
-        point[3] = bottom + (top - bottom) * i / (shown.shape[0] - 1)
+    point, lines, (n, m) = np.median(visited, axis=0), 0, shown.shape[:2]
+    for i, j in np.random.default_rng(0).integers((n, m), size=(300, 2)):
+        point[2:] = left + (right - left) * j / (m - 1), bottom + (top - bottom) * i / (n - 1)
         if (shown[i, j] == 255).all():
             lines += 1
         else:

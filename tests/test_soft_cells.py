@@ -19,9 +19,8 @@ class Named:
         self.codevectors, self.slopes = policy.places.T, policy.models[:, :D]
         self.values, self.visits = np.split(policy.models[:, D:], 2, axis=1)
         self.transform, self.mean, self.head = policy.frame[:D], policy.frame[D], policy.head
-        self.masses = moments.statistics[cells.MASS]
-        self.born = moments.statistics[cells.BORN]
-        self.covariances = moments.covariances
+        self.masses, _, self.born, _ = moments.statistics
+        self.biases, self.covariances = policy.biases, moments.covariances
         self.traces = traces[:, :, cells.TRACE :]
 
 
@@ -29,7 +28,7 @@ def some_policy(rng, n_cells=20, temperature=0.5):
     """Arrays of a policy, its moments and traces, and the same by name."""
     policy = Codebook(
         rng.normal(size=(D, K)), rng.normal(size=(K, D + 2 * A)), rng.normal(size=(D + 1, D)),
-        np.array([n_cells, temperature]),
+        np.array([n_cells, temperature]), rng.uniform(0.0, temperature, K),
     )  # fmt: skip
     policy.models[:, D + A :] = 0.0
     moments = cells.Moments(np.zeros((4, K)), np.zeros((K, D, D)))
@@ -50,7 +49,7 @@ def features(policy, observation):
     n, temperature = int(policy.head[0]), policy.head[1]
     x = policy.transform @ (observation - policy.mean)
     offsets = x - policy.codevectors[:n]
-    distances = (offsets**2).sum(axis=1)
+    distances = (offsets**2).sum(axis=1) + policy.biases[:n]
     weights = np.exp((distances.min() - distances) / temperature)
     near = np.argsort(distances)[:NEAREST]
     weights[[k for k in range(n) if k not in near]] = 0.0
@@ -80,7 +79,7 @@ def test_values_are_blended_over_the_nearest_cells(n_cells, temperature):
         n = blend.near[-1]
         assert n == (weights > 0.0).sum()
         np.testing.assert_allclose(blend.weights[:n], weights[blend.near[:n]])
-        assert nearest == pytest.approx((offsets**2).sum(axis=1).min())
+        assert nearest == pytest.approx(((offsets**2).sum(axis=1) + policy.biases[:n_cells]).min())
 
 
 def test_values_are_updated_by_true_online_td():
@@ -117,8 +116,7 @@ def test_the_slow_timescale_averages_what_cells_see():
     # One cell, harmonic steps: codevector and covariance are those of the samples.
     rng = np.random.default_rng(2)
     (arrays, moments, _), policy = some_policy(rng, n_cells=1)
-    policy.codevectors[0] = 0.0
-    policy.slopes[0] = 0.0
+    policy.codevectors[0] = policy.slopes[0] = 0.0
     blend, values = no_blend(), np.zeros(A)
     points = rng.normal(size=(3000, D)) * (1.0, 0.5, 0.2) + (0.0, 1.0, 2.0)
     inverse = np.linalg.inv(policy.transform)

@@ -19,8 +19,10 @@ class Partition(Protocol):
     """Places the cells of an agent while it learns.
 
     A cell is a codevector; how values are blended between neighbouring cells, and in which metric,
-    is the agent's part. A partition may have a method ``prepare(n_features, rng)``, in which it
-    makes its arrays: an agent that is made with it calls that with d and with a generator.
+    is the agent's part. A mixture also has ``weights``, positive, shape (n_cells,): its cells are
+    where π_k exp(-|x - m_k|²/T) is greatest. A partition may have a method
+    ``prepare(n_features, rng)``, in which it makes its arrays: an agent that is made with it calls
+    that with d and with a generator.
     """
 
     capacity: int

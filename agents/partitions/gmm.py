@@ -1,4 +1,4 @@
-"""The means of a streaming Gaussian mixture over the visited states."""
+"""A streaming Gaussian mixture of the visited states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from typing import Annotated, ClassVar, Self
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
-from oda_rl.agents.base.settings import Checked, Range, at_least, within
+from oda_rl.agents.base.settings import Checked, Range, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import Member, Sizes, real, require
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Progress, Rules
 
-_RATE = 0.5
+_RATE, _MIN_RATE = 0.5, 0.005  # at which a component follows its states
 _MAX_PRECISION = 1e12  # of no effect: only distances count
 
 _FEW = Range("at most 4096", lambda n_components: n_components <= 4096)
@@ -26,22 +26,23 @@ class GMMSettings(Checked):
     mixture_components: Annotated[int, at_least(1), _FEW] = 16
     """Gaussian mixture: components, on the grid nearest to a square; at most 4096."""
 
-    mixture_forgetting: Annotated[float, within("(0, 1)")] = 0.005
-    """Gaussian mixture: least rate at which a component follows its states, in (0, 1)."""
-
     mixture_samples_per_cell: Annotated[int, at_least(1)] = 50
     """Gaussian mixture: samples for each component until it rests."""
 
 
 class GMMPartition(BuiltIn):
-    """Cells around the means of a Gaussian mixture with equal spherical covariances.
+    """Components of a Gaussian mixture, which share one covariance and have weights.
+
+    Values are blended by responsibilities, and a cell is where its component's is greatest. The
+    covariance is T/2 M⁻¹, for the agent's metric M and the temperature T of blending.
 
     The components stand on a periodic grid and learn as those of
     :class:`oda_rl.SGDGaussianMixture` with ``forgetting``, for the states that the agent visits
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,
     except that the one that is needed least is moved now and then to where states are far from
-    theirs; its values are those of the cell that it comes to divide. After
-    ``mixture_samples_per_cell`` samples for each component the mixture rests.
+    theirs; its values are those of the cell that it comes to divide. Weights are shares of the
+    samples for which a mean was the nearest. After ``mixture_samples_per_cell`` samples for each
+    component the mixture rests.
 
     Parameters
     ----------
@@ -54,6 +55,8 @@ class GMMPartition(BuiltIn):
         Number of components.
     codevectors : ndarray, shape (n_cells, d)
         Means.
+    weights : ndarray, shape (n_cells,)
+        Weights of the components; they sum to 1.
 
     References
     ----------
@@ -73,7 +76,7 @@ class GMMPartition(BuiltIn):
     schema: ClassVar[dict[str, Member]] = {
         "shown": real("1", "[0, inf)"),
         "control": real("controls"),
-        "weights": real("K", "[0, inf)"),
+        "counts": real("K", "[1, inf)"),
         "grid": real("K, K", "[0, inf)"),
         "errors": real("K", "[0, inf)"),
         "savings": real("K", "[0, inf)"),
@@ -88,16 +91,15 @@ class GMMPartition(BuiltIn):
             np.zeros((n, n_features)), "tied_spherical", _MAX_PRECISION, width, _RATE
         )
         self.placed = self._mixture.means
-        self._shown = np.zeros(1)
-        forgetting = min(self.settings.mixture_forgetting, _RATE)
+        self._shown, self._counts = np.zeros(1), np.ones(n)
         self._rules = Rules(
             rate=_RATE,
-            min_rate=forgetting,
+            min_rate=_MIN_RATE,
             period=n,
             max_precision=_MAX_PRECISION,
             periods=-1,
             tempered=0,
-            memory=1.0 - forgetting / _RATE,
+            memory=1.0 - _MIN_RATE / _RATE,
         )
         self._rng = rng
         return self
@@ -119,12 +121,20 @@ class GMMPartition(BuiltIn):
             learning.learn(self._mixture, self._rules, points, np.array([row]), 1, plain=False)
             if progress.moved > moved:
                 lineage[freed] = lineage[crowded]
+                self._counts[[freed, crowded]] = max(0.5 * self._counts[crowded], 1.0)
+            self._counts[((points[row] - self.placed) ** 2).sum(axis=1).argmin()] += 1.0
         return lineage
 
+    @property
+    def weights(self) -> FloatArray:
+        """Weights of the components, shape (n_cells,)."""
+        return np.asarray(self._counts / self._counts.sum())
+
     def _arrays(self) -> dict[str, Array]:
-        names = ("weights", "grid", "errors", "savings")
+        names = ("grid", "errors", "savings")
         return {
             "shown": self._shown,
+            "counts": self._counts,
             "control": self._mixture.progress.view(np.float64),
             **{name: getattr(self._mixture, name) for name in names},
         }

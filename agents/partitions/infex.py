@@ -11,7 +11,7 @@ import numpy.typing as npt
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import MAX, Member, Sizes, real, require, whole_floats
+from oda_rl.files.schema import COUNT, Member, Sizes, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _REFITS = 8  # then the cells rest
@@ -81,9 +81,9 @@ class InfexPartition(BuiltIn):
 
     Settings = InfexSettings
     schema: ClassVar[dict[str, Member]] = {
-        "weights": real("K", "[0, 2]"),
+        "weights": real("K", "(0, 2]"),
         "reservoir": real("n, d"),
-        "counts": whole_floats("3", "[0, inf)"),
+        "counts": whole_floats("3", COUNT),
     }
     settings: InfexSettings
 
@@ -140,7 +140,6 @@ class InfexPartition(BuiltIn):
         require(1 <= n <= self.capacity, f"placed has {n} rows: from 1 to {self.capacity}")
         self.placed, self.weights = np.zeros((n, self.units.shape[1])), np.zeros(n)
         super().restore(state)
-        require(state["counts"].max() < MAX, f"counts is {state['counts']}")
 
 
 def match(

@@ -1,6 +1,5 @@
 """A self-organising map of the states that the agent visits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
@@ -9,7 +8,7 @@ import numpy as np
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least, within
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import Member, require, whole
+from oda_rl.files.schema import Member, whole
 from oda_rl.quantization.kernels import Grid, learn_map
 
 _LAST_RATE, _LAST_WIDTH = 0.01, 0.5
@@ -108,7 +107,3 @@ class SOMPartition(BuiltIn):
 
     def _arrays(self) -> dict[str, Array]:
         return {"shown": self._shown}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        super().restore(state)
-        require(self._shown[0] >= 0, f"shown is {self._shown[0]}")

@@ -339,11 +339,11 @@ class CodevectorPolicy(CellPolicy):
 
 
 @spliced
-def greatest(values: FloatArray, cell: int) -> int:
-    """Return the action of greatest value in a cell; the first of equals."""
+def greatest(values: FloatArray, row: int) -> int:
+    """Return the action of greatest value in a row of values; the first of equals."""
     best = integer(0)
     for action in range(1, values.shape[1]):
-        if values[cell, action] > values[cell, best]:
+        if values[row, action] > values[row, best]:
             best = action
     return best
 

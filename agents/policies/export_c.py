@@ -230,6 +230,11 @@ def learner_header(export: Export, agent: Trained) -> str:
             f"learn is True: it must be False for a {type(agent).__name__}, which does not learn "
             "step by step; TwoTimescaleAgent does"
         )
+    if hasattr(learner.partition, "weights"):
+        raise ValueError(
+            "learn is True: it must be False for cells with weights, which partition='gmm' and "
+            "'infex' have; other partitions can"
+        )
     # In units in which the step size of slopes is that of values.
     metric = learner.metric_ * SLOPE_RATE / cells.width
     units = np.sqrt(np.diag(metric))

@@ -48,6 +48,8 @@ class Codebook(NamedTuple):
     frame: FloatArray
     """Rows of L, the mean, and the pseudo-inverse of L's columns for the action, (d + 1 + p, d)."""
     head: FloatArray  # number of cells, and temperature, shape (2,)
+    biases: FloatArray
+    """Added to squared distances, shape (K,): -T log π_k of cells of a mixture, otherwise 0."""
 
 
 class Search(NamedTuple):
@@ -295,7 +297,7 @@ class JointPolicy(Stored):
         mean[0, :d] = self.origin
         models = np.column_stack([self.slopes, self.worth])
         frame, head = np.concatenate([self.transform, mean, inverse]), np.array([k, self.width])
-        book = Codebook(np.ascontiguousarray(self.places.T), models, frame, head)
+        book = Codebook(np.ascontiguousarray(self.places.T), models, frame, head, np.zeros(k))
         return book, new_search(d + p, k, self.levels, self.n_nearest)
 
     def _decide(self, points: npt.NDArray[Any], n_levels: int) -> tuple[FloatArray, FloatArray]:

@@ -241,7 +241,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
                 placed.copy(), slopes.copy(), values[:, 0].copy(), temperature, engine.n_nearest,
             )  # fmt: skip
         # |x - m|² = |x|² + |m|² - 2 <m, x>, and x = L (o - origin) is what all cells share.
-        diagram = ordered(np.column_stack([(placed**2).sum(axis=1), -2.0 * placed @ transform]))
+        offsets = (placed**2).sum(axis=1) + engine.biases[which, :n]
+        diagram = ordered(np.column_stack([offsets, -2.0 * placed @ transform]))
         common = np.column_stack([-(slopes * placed).sum(axis=1), slopes @ transform])
         models = np.concatenate([common, values], axis=1)
         codevectors = engine._raw(engine.in_units(which))

@@ -9,7 +9,7 @@ Where actions are continuous, x is an observation together with an action, and "
 (:mod:`oda_rl.agents.policies.joint`).
 
 =============  ==================================================================================
-memberships    w_k = exp(-|x - m_k|²/T) / Σ, over the nearest cells: six, or ten of joint ones
+memberships    w_k = π_k exp(-|x - m_k|²/T) / Σ, over the nearest cells: six, or ten of joint ones
 value          Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>), with one slope for all actions
 traces         e ← γλ e + α φ (1 - γλ <e, φ>), φ = (w_k, ρ w_k (x - m_k)) of the action taken
 values         θ ← θ + (δ + Q - Q') e - α (Q - Q') φ, Q' being what the last step led to
@@ -75,7 +75,7 @@ class Blend(NamedTuple):
 
 @compiled
 def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
-    """Write the blend of an observation and Q of all actions; return the least squared distance."""
+    """Write the blend of an observation and Q of all actions; return the nearest cell's score."""
     places, models, frame, near = policy.places, policy.models, policy.frame, blend.near
     weights, point, distances = blend.weights, blend.point, blend.distances
     temperature, n_cells = policy.head[TEMPERATURE], integer(policy.head[N_CELLS])
@@ -88,9 +88,10 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
     squared_distances(places, point, n_cells, distances)
     n = integer(0)
     for k in range(n_cells):
-        if n < n_near or distances[k] < weights[n - 1]:
+        distance = distances[k] + policy.biases[k]
+        if n < n_near or distance < weights[n - 1]:
             n = min(n + 1, n_near)
-            insert_cell(near, weights, n - 1, k, distances[k])
+            insert_cell(near, weights, n - 1, k, distance)
     nearest: float = weights[0]
     while weights[n - 1] - nearest > CUT * temperature:
         n -= 1

@@ -1,5 +1,6 @@
 """The arrays of an online agent, and the slow timescale: splits, cooling, and the metric."""
 
+import math
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -22,6 +23,7 @@ from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import (
     BOLD,
+    BOLD_COST,
     CONSTANT,
     ENDLESS,
     FAILURES,
@@ -57,12 +59,14 @@ _SETTINGS = (
     "warmup_steps",
 )  # fmt: skip
 _WHOLE = ("frames", "heads", "vectors", "points", "starts", "recent")
+_BOUNDED = ("places", "models", "frames", "biases", "starts", "luck")  # by LARGEST
 
 SCHEMA: dict[str, Member] = {
     "places": real("3, d+p, K"),
     "models": real("3, K, d+p+2*A"),
     "frames": real("3, d+1+2*p, d+p"),
     "heads": real("3, 2", "(0, inf)"),
+    "biases": real("3, K"),
     "statistics": real("4, K", "[0, inf)"),
     "covariances": real("K, d+p, d+p"),
     "traces": real("env_states, K, 1+d+p+A"),
@@ -120,6 +124,8 @@ class OnlineEngine(Engine):
         self.inverses = self.frames[:, d + 1 :]
         self.transforms[:], self.inverses[:] = np.eye(d), np.eye(d)[n:]
         self.heads = np.tile([1.0, 0.5 * d], (3, 1))
+        self.biases: FloatArray = np.zeros((3, k))
+        self._books = self.places, self.models, self.frames, self.heads, self.biases
         self.statistics: FloatArray = np.zeros((4, k))
         self.covariances: FloatArray = np.zeros((k, d, d))
         self.moments = cells.Moments(self.statistics, self.covariances)
@@ -162,7 +168,7 @@ class OnlineEngine(Engine):
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
-        self.live = Codebook(self.places[0], self.models[0], self.frames[0], self.heads[0])
+        self.live = Codebook(*(array[ql.LIVE] for array in self._books))
         continuous, box = None, self.interface.box
         self.room: npt.NDArray[Any] = np.zeros(0)  # the environments' next actions
         self._given: FloatArray = np.zeros(self.interface.n_components)  # one done instead
@@ -171,9 +177,9 @@ class OnlineEngine(Engine):
             continuous = ql.Continuous(self._search, box.bounds, self.room)
             self._refresh_room()
         self._views = (
-            self.raw, self._workspace.uniforms, self._raw_running, self.places, self.models,
-            self.frames, self.heads, *self.moments, self.traces, *self._scratch,
-            self.vectors, self.points, self.starts, self.recent, continuous,
+            self.raw, self._workspace.uniforms, self._raw_running, *self._books, *self.moments,
+            self.traces, *self._scratch, self.vectors, self.points, self.starts, self.recent,
+            continuous,
         )  # fmt: skip
 
     def _refresh_room(self) -> None:
@@ -404,7 +410,7 @@ class OnlineEngine(Engine):
         self.contest.version += 1
 
     def _copy(self, target: int, source: int) -> None:
-        for array in (self.places, self.models, self.frames, self.heads):
+        for array in self._books:
             array[target] = array[source]
         if source == ql.LIVE:
             self.values[target, : self.n_cells] += self.mean_value
@@ -437,7 +443,8 @@ class OnlineEngine(Engine):
         if contest.failures == FAILURES:
             contest.begin_anew()
             state.changed = state.steps
-        bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
+        cost = BOLD_COST * math.sqrt(contest.timid.variance)
+        bold = uniform < (BOLD if contest.bold.mean >= contest.timid.mean - cost else TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()
 
@@ -503,7 +510,7 @@ class OnlineEngine(Engine):
         self.transforms[ql.LIVE], self.means[ql.LIVE] = transform, mean
         self.inverses[ql.LIVE] = np.linalg.pinv(transform[:, self.interface.n_features :])
         if self.partition is not None:
-            self.live.head[TEMPERATURE] = self._fixed_temperature(placed.T)
+            self._set_temperature(placed.T)
 
     def _learn_metric(self) -> None:
         """Average the metric with the gradients' outer product at the latest observations.
@@ -522,7 +529,7 @@ class OnlineEngine(Engine):
     def gradients(self, points: FloatArray) -> FloatArray:
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
         placed = self.live.places[:, : self.n_cells].T
-        distances = ((points[:, None] - placed) ** 2).sum(axis=2)
+        distances = ((points[:, None] - placed) ** 2).sum(axis=2) + self.live.biases[: len(placed)]
         order = np.argsort(distances, axis=1)[:, : self.n_nearest]
         distances = np.take_along_axis(distances, order, axis=1)
         temperature = self.live.head[TEMPERATURE]
@@ -664,22 +671,25 @@ class OnlineEngine(Engine):
         self.traces[:, :n] = traces
         live.places[:, :n] = codevectors.T
         self._clear(n, old)
-        live.head[:] = n, self._fixed_temperature(codevectors)
+        live.head[N_CELLS] = n
+        self._set_temperature(codevectors)
 
-    def _fixed_temperature(self, codevectors: FloatArray) -> float:
-        """Return the temperature at which cells of this spacing are critical.
+    def _set_temperature(self, codevectors: FloatArray) -> None:
+        """Set the temperature at which a partition's cells are critical, and a mixture's biases.
 
         Cells that stand for values of a Discrete observation are hard, as those of the paper are.
         """
-        if len(codevectors) == 1:
-            return 0.5 * float(codevectors.shape[1])
-        from scipy.spatial import KDTree
+        temperature = 0.5 * codevectors.shape[1]
+        if len(codevectors) > 1:
+            from scipy.spatial import KDTree
 
-        gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
-        spacing = float(np.median(gaps)) ** 2
-        hard = self.interface.n_values > 0 or self.config.paper
-        share = DISTINCT if hard else cells.BLEND / cells.BIRTH
-        return max(share * spacing, float(np.finfo(float).tiny))
+            gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
+            hard = self.interface.n_values > 0 or self.config.paper
+            share = DISTINCT if hard else cells.BLEND / cells.BIRTH
+            temperature = max(share * float(np.median(gaps)) ** 2, float(np.finfo(float).tiny))
+        self.live.head[TEMPERATURE] = temperature
+        if (weights := getattr(self.partition, "weights", None)) is not None:
+            self.live.biases[: len(weights)] = -temperature * np.log(weights)
 
     @property
     def _saved(self) -> dict[str, FloatArray]:
@@ -688,6 +698,7 @@ class OnlineEngine(Engine):
         return {name: getattr(self, name) for name in _WHOLE} | {
             "places": self.places[:, :, :k],
             "models": self.models[:, :k],
+            "biases": self.biases[:, :k],
             "statistics": self.statistics[:, :k],
             "covariances": self.covariances[:k],
             "traces": self.traces[:, :k],
@@ -746,7 +757,7 @@ class OnlineEngine(Engine):
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
-        bounded = {name: arrays[name] for name in ("places", "models", "frames", "starts", "luck")}
+        bounded = {name: arrays[name] for name in _BOUNDED}
         bounded["vectors"] = np.delete(arrays["vectors"], ql.SQUARES, axis=0)
         for name, array in bounded.items():
             small = (np.abs(array) <= LARGEST).all()

@@ -42,20 +42,9 @@ from oda_rl.agents.base.state import (
 )
 from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies import joint
+from oda_rl.agents.policies.cells import greatest
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook, Search
-from oda_rl.agents.two_timescale.cells import (
-    BIRTH,
-    BLEND,
-    LAST,
-    Blend,
-    Moments,
-    evaluate,
-    give_birth,
-    observe,
-)
-from oda_rl.agents.two_timescale.cells import (
-    update as update_values,
-)
+from oda_rl.agents.two_timescale import cells
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Span
 
@@ -191,11 +180,11 @@ class Learner(NamedTuple):
     """The cells that learn: not in :class:`Online`, as large tuples take long to compile."""
 
     live: Codebook
-    moments: Moments
+    moments: cells.Moments
     traces: FloatArray
     """Eligibility traces of all environments, shape (n, K, 1 + d + A)."""
-    here: Blend
-    there: Blend
+    here: cells.Blend
+    there: cells.Blend
     values: FloatArray
     """Values of all actions here and there; and, third, of the candidate there: shape (3, A)."""
 
@@ -298,16 +287,6 @@ def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
 
 
 @spliced
-def greedy(values: FloatArray) -> int:
-    """Return the action of greatest value, the first of equals."""
-    best = integer(0)
-    for a in range(1, values.shape[0]):
-        if values[a] > values[best]:
-            best = a
-    return best
-
-
-@spliced
 def epsilon_of(state: OnlineState) -> float:
     """Return the present probability of a random decision."""
     epsilon = 1.0
@@ -351,15 +330,15 @@ def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: 
             env_state.held = integer(state.hold ** draw(state, agent.uniforms)) - 1
     else:
         aim(live, point, continuous)
-    distance = evaluate(live, point, there, values)
-    if state.grows and distance > BIRTH / BLEND * live.head[TEMPERATURE]:
+    distance = cells.evaluate(live, point, there, values)
+    if state.grows and distance > cells.BIRTH / cells.BLEND * live.head[TEMPERATURE]:
         if live.head[N_CELLS] == live.models.shape[0]:
             state.refused += 1
         else:
-            give_birth(live, learner.moments, there, values, state.steps)
-            evaluate(live, point, there, values)
+            cells.give_birth(live, learner.moments, there, values, state.steps)
+            cells.evaluate(live, point, there, values)
     if not explores:
-        env_state.action = greedy(values)
+        env_state.action = greatest(learner.values, 1)
 
 
 @spliced
@@ -381,8 +360,8 @@ def learn_values(
         else:
             state.mean_reward += CENTRING * (reward - state.mean_reward)
             reward -= max(state.mean_reward, 0.0)
-    evaluate(live, agent.points[env_state.number], here, values)
-    future = next_values[greedy(next_values) if state.paper else env_state.action]
+    cells.evaluate(live, agent.points[env_state.number], here, values)
+    future = next_values[greatest(learner.values, 1) if state.paper else env_state.action]
     error = reward - values[action]
     if not terminated:
         error += state.gamma * future
@@ -391,7 +370,7 @@ def learn_values(
     if running.begins:
         change = 0.0
     decay = state.gamma * state.trace_decay
-    update_values(
+    cells.update(
         live, learner.traces[env_state.number], here, action, error, change,
         step_size_of(state), state.slope_rate, decay, env_state.episode_length,
     )  # fmt: skip
@@ -399,7 +378,7 @@ def learn_values(
     state.squared_error += rate * (error * error - state.squared_error)
     running.value = future
     if together:  # what this step has changed, without the steps of other environments
-        evaluate(live, agent.vectors[AFTER], learner.there, next_values)
+        cells.evaluate(live, agent.vectors[AFTER], learner.there, next_values)
         running.value = next_values[env_state.action] - future
 
 
@@ -420,8 +399,9 @@ def advance(
     function calls is compiled anew for each caller. A bad value changes nothing.
     """
     (
-        raw, uniforms, raw_running, places, models, frames, heads, statistics, covariances, traces,
-        near, weights, offsets, distances, values, vectors, points, starts, recent, continuous,
+        raw, uniforms, raw_running, places, models, frames, heads, biases, statistics, covariances,
+        traces, near, weights, offsets, distances, values, vectors, points, starts, recent,
+        continuous,
     ) = arrays  # fmt: skip
     state, env_state = state_of(raw, 0), env_state_of(raw, env)
     running = running_of(raw_running, env)
@@ -448,7 +428,7 @@ def advance(
             for i in range(state.n_features):
                 starts[env, i] = after[i]
         traces[env] = 0.0
-        traces[env, :, LAST] = -1.0
+        traces[env, :, cells.LAST] = -1.0
         env_state.held = 0
         running.planned = running.begins = True
     note(agent)
@@ -465,27 +445,27 @@ def advance(
         if learns and state.steps >= state.warmup_steps:
             events = WARM
     else:
-        live = Codebook(places[LIVE], models[LIVE], frames[LIVE], heads[LIVE])
-        moments = Moments(statistics, covariances)
-        here = Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances)
-        there = Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances)
+        live = Codebook(places[LIVE], models[LIVE], frames[LIVE], heads[LIVE], biases[LIVE])
+        moments = cells.Moments(statistics, covariances)
+        here = cells.Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances)
+        there = cells.Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances)
         learner = Learner(live, moments, traces, here, there, values)
         plan(agent, learner, continuous, after)
         if learns:
             learn_values(agent, learner, reward, terminated, action)
             if state.grows and state.steps % state.observe_every == 0:
                 state.observed += 1
-                observe(
+                cells.observe(
                     live, moments, there, state.observed, state.slow_exponent, state.min_slow_step
                 )
             if state.steps >= state.next_slow:
                 events = SLOW
         if running.trial:
             k = CANDIDATE
-            policy = Codebook(places[k], models[k], frames[k], heads[k])
+            policy = Codebook(places[k], models[k], frames[k], heads[k], biases[k])
             aim(policy, after, continuous)
-            evaluate(policy, after, here, values[2])
-            env_state.action = greedy(values[2])
+            cells.evaluate(policy, after, here, values[2])
+            env_state.action = greatest(values, 2)
     for i in range(after.shape[0]):
         point[i] = after[i]
     perform(point, env, continuous)

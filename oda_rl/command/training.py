@@ -205,7 +205,7 @@ class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
 
     partition: str = "oda"
     """Partition of the observations: oda (annealed cells), grid (uniform cells),
-    gmm (nearest mean of a Gaussian mixture), infex (exemplars of a mixture density)
+    gmm (components of a Gaussian mixture), infex (exemplars of a mixture density)
     or som (a self-organising map)."""
 
     config: TwoTimescaleConfig = field(default_factory=TwoTimescaleConfig)  # type: ignore[assignment]
