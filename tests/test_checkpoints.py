@@ -101,7 +101,6 @@ def test_resuming_where_the_world_is_not_trusted(tmp_path, monkeypatch):
     # Learned from: the world, then values, of which a rule is made; the last has no checkpoints.
     monkeypatch.setattr(fallback, "_JUDGED_AGAIN", 1.0)
     monkeypatch.setattr(fallback, "_MIN_LEFT", 1000)
-    monkeypatch.setattr(fallback, "_MIN_DISTILLING", 500)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
     file, out, seen = tmp_path / "checkpoint.zip", tmp_path / "agent.zip", []
 

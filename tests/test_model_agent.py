@@ -296,7 +296,7 @@ def test_it_learns_where_no_episode_ends():
 # ---------------------------------------------------------------- worlds that are not trusted
 @pytest.fixture
 def distrustful(monkeypatch):
-    steps = {"_JUDGED_FIRST": 300, "_MIN_LEFT": 1000, "_MIN_DISTILLING": 500, "_EARLY": 0}
+    steps = {"_JUDGED_FIRST": 300, "_MIN_LEFT": 1000, "_EARLY": 0, "_FEW_EPISODES": 10**6}
     for name, count in steps.items():
         monkeypatch.setattr(fallback, name, count)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))
@@ -320,6 +320,7 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
     assert sum("not trusted" in str(one.message) for one in warned) == 1
     assert 3000 <= agent._real.fitted.num_timesteps == agent.num_timesteps < 3003  # of three
     assert agent._real.rule is None
+    assert (agent._real.fitted.config.longest_hold == 3) == (agent.interface.box is None)
     assert agent.visits.shape == agent.q_values.shape
     observation = agent.recent[0].astype(np.float32)
     assert str(agent.explain(observation))

@@ -57,9 +57,10 @@ _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
-_MIN_DISTILLING = 2000  # steps: with fewer no rule is made
 _CELLS = 16
 _OF_FEW_STEPS = {"cells_per_root": 0.8, "gamma": 0.985}  # of values, where no rule is distilled
+_FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
+_OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
@@ -99,8 +100,7 @@ class Fallback:
         if not run.over:
             boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             climbs = self.climb is not None or (boxed and many and self.fitted is None)
-            if run.part is None:
-                run.part = run.steps
+            run.part = run.steps if run.part is None else run.part
             really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
@@ -137,8 +137,7 @@ class Fallback:
         assert run.part is not None
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
-        boxed = engine.interface.box is not None
-        few = total < _MIN_LEFT or total - learning < _MIN_DISTILLING
+        boxed, few = engine.interface.box is not None, total < _MIN_LEFT
         if boxed or few or not isinstance(env, gym.Env):
             learning = total
         if self.fitted is None:
@@ -146,6 +145,10 @@ class Fallback:
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             if few and not boxed:
                 settings |= _OF_FEW_STEPS
+                lengths, returns = engine.outcomes.lengths, np.array(engine.outcomes.returns)
+                few_episodes = total * len(lengths) < _FEW_EPISODES * sum(lengths)
+                if few_episodes and not is_constant(returns):
+                    settings |= _OF_FEW_EPISODES
             kind = CodevectorAgent if boxed else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
@@ -217,21 +220,18 @@ class Fallback:
 
     def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
         """Return the rule made in the real environment, or what has the best real returns."""
-        if self.climb is not None:
-            return self.climb.rule
-        if self.rule is not None:
-            return self.rule
+        rule = self.rule if self.climb is None else self.climb.rule
+        if rule is not None:
+            return rule
         best = self._best(engine)
         return engine.rules.delivered(best) if isinstance(best, Candidate) else best.policy
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
-        if self.climb is not None or self.rule is not None:
-            return math.nan
-        best = self._best(engine)
+        best = None if self.climb or self.rule else self._best(engine)
         if isinstance(best, Candidate):
             return float(np.mean(best.returns))
-        return best.delivered_return
+        return math.nan if best is None else best.delivered_return
 
     def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
         """Return who learns values, or the rule whose real returns are better than theirs."""
@@ -343,9 +343,9 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
             return f"R² of rewards within episodes is {report.inner_reward_r2:.2g}"
         fine = report.trust or is_constant(steps.rewards[~steps.ended])
         return None if fine else report.trust.reason
-    if engine.planner is engine.tables and not engine.interface.n_values:
-        few = "it is a table of random outcomes, with few visits of each state and action"
-        return None if engine.tables.is_reliable else few
+    counted = engine.planner is engine.tables and not engine.interface.n_values
+    if counted and not engine.tables.is_reliable:
+        return "it is a table of random outcomes, with few visits of each state and action"
     return None
 
 
@@ -375,10 +375,9 @@ def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> Non
     for rows in trajectories(seen, first):
         steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
         steps[:-1, REWARD] = seen.rewards[rows]
+        steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)  # 0 where they are continuous
         if boxed:
             steps[:-1, COMPONENTS:] = seen.codes[rows, 1:]
-        else:
-            steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
         steps[:-1, MARK] = GOES_ON
         steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
         engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)
