@@ -6,6 +6,7 @@ import pytest
 from environments import QUICK, Counted, Plain
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+from oda_rl import InvalidFileError
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
@@ -56,6 +57,24 @@ class Balance(Counted):
 
     def _observe(self):
         return self.np_random.normal(size=2)
+
+
+class Drift(Counted):
+    """Each step pays 1, less the distance from 0, at which it cannot stay; at 1 it ends."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float64)
+
+    def step(self, action):
+        noise, luck = self.np_random.normal(0.0, (0.05, 0.3))
+        reward = 1.0 - 2.0 * min(abs(self.at), 1.0) + luck * (self.t > 0)
+        self.at = 1.05 * self.at + 0.3 * float(action.mean()) + noise
+        self.t += 1
+        return np.array([self.at]), reward, abs(self.at) > 1.0, self.t == 100, {}
+
+    def _observe(self):
+        self.at = 0.0
+        return np.zeros(1)
 
 
 class Pole(gym.ActionWrapper):
@@ -152,6 +171,29 @@ def test_the_bonus_is_left_out_of_the_climb_but_not_of_its_scores():
     speed = climb.rule.act(np.zeros((1, 2))).mean()
     assert 0.1 < speed < 0.5
     assert climb.scores[0][1] > 50.0 * 0.8
+
+
+def test_the_bonus_is_put_back_where_without_it_the_climb_learns_to_end_early():
+    climb, budgeted, _ = climbed(Drift(), 20_000, longest=100)
+    assert climb.bonus == 0.0
+    budgeted.most += 2000
+    budgeted.allow(2000)
+    assert np.mean(budgeted.play(climb.rule, range(20))) > 60.0  # 2 without survival
+
+
+def test_with_many_steps_the_best_of_several_climbs_goes_on(follower):
+    climb = follower[0]
+    values = [float(one["value"]) for one in climb.begun]
+    assert len(values) == 2
+    assert climb.value == max(values)
+    assert climb.n_observed > 0.8 * 8000 - sum(one["n_observed"] for one in climb.begun)
+    arrays = climb.to_arrays()
+    again = Climb.from_arrays(arrays, 3, 4).to_arrays()
+    assert again.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(again[name], array)
+    with pytest.raises(InvalidFileError, match="unknown members"):
+        Climb.from_arrays({**arrays, "begun7_value": np.zeros(())}, 3, 4)
 
 
 def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_path):

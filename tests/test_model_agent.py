@@ -354,6 +354,14 @@ def test_a_world_in_which_rules_return_more_than_in_reality_is_not_trusted(short
     assert bool(fallback._fulfilled(agent._engine)) == (short == 0.0)
 
 
+@pytest.mark.parametrize("better", [0.0, 900.0])
+def test_a_world_in_which_no_rule_beats_random_actions_is_not_trusted(better):
+    agent = ModelAgent("Pendulum-v1", seed=91_007, **QUICK).learn(400)
+    returns = [agent._engine.outcomes.returns[0] + better] * 6
+    agent._engine.rules.candidates = [candidate(100.0, returns, returns)]
+    assert bool(fallback._fulfilled(agent._engine)) == (better > 0.0)
+
+
 @pytest.mark.parametrize(("noise", "trusted"), [(0.0, True), (1.0, False)])
 def test_discrete_actions_need_rewards_that_are_predicted(monkeypatch, noise, trusted):
     monkeypatch.setattr(fallback, "_COMPLETE_FROM", 300)

@@ -30,15 +30,17 @@ from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.files.schema import Member, check, real, whole
+from oda_rl.diagram import LARGEST
+from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE, _STEP = 0.05, 0.03  # units of the box for each standard deviation of an observation
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
-MIN_HORIZON, _FIRST_HORIZON = 50, 0.1  # steps; share of the longest
-_LONGER, _MUCH_LONGER, _AGREE = 1.5, 4.0, 0.4  # factors; correlation, below which the second
-_EARLY = 4  # iterations after which that is found
+MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
+_CLIMB_EPISODES, _MAX_CLIMBS = 300, 4  # of the longest episodes, for each climb that is begun
+_BEGINNING, _TRIED = 0.08, 5  # share of the steps to begin one; episodes to choose among them
+_MISLED = 0.5  # share of a stage's best return, below which the bonus has to be put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
 _IDLE_STARTS, _CONSTANT = 8, 0.1  # to detect a survival bonus
@@ -59,9 +61,9 @@ SCHEMA: dict[str, Member] = {
     "scores": real("stages, 2"),
     "total": real("p, 1+d"),
     "returns": real("returns"),
-    "differences": real("differences, 2"),
+    "value": real(""),
 }
-"""Members of a file: the attributes of a climb."""
+"""Members of a file: the attributes of a climb, and those of climbs that were begun before."""
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):
@@ -155,10 +157,11 @@ class Climb:
     Directions are drawn in standardised observations, with mean and scale of all steps so far. The
     rule is of raw observations, and stays as it is where these change.
 
-    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
-    much longer where the second half of episodes prefers other directions than the first. From then
-    on the number of directions doubles where a stage is worse than the best by a standard error. A
-    constant reward of each step, as for survival, is left out while climbing.
+    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit;
+    from then on the number of directions doubles where a stage is worse than the best by a standard
+    error. A constant reward of each step, as for survival, is left out while climbing, unless that
+    teaches to end episodes early. Climbs end at different optima: where there are steps enough,
+    several are begun, one after the other, and the best goes on.
 
     References
     ----------
@@ -171,8 +174,14 @@ class Climb:
 
         ``known``, (k, p, 1 + d), are their offsets and slopes, in units of the box.
         """
-        p, d = known.shape[1], seen.shape[1]
         self.known = known
+        self.begun: list[dict[str, npt.NDArray[Any]]] = []  # climbs before this one
+        self.decides = False
+        """Whether the climb is over: how far the comparison of its rules has got is not saved."""
+        self._clear(known.shape[1], seen.shape[1])
+        self._observe([seen])
+
+    def _clear(self, p: int, d: int) -> None:
         self.output = np.zeros((p, 1 + d))  # the present rule
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
@@ -182,12 +191,12 @@ class Climb:
         self.bonus = 0.0  # constant reward of a step, which is left out
         self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
-        self.total = np.zeros((p, 1 + d))  # sum of the rules of the present stage,
-        self.returns = np.empty(0)  # mean return of each of its iterations,
-        self.differences = np.empty((0, 2))  # and those of pairs, in each half of their episodes
-        self.decides = False
-        """Whether the climb is over: how far the comparison of its rules has got is not saved."""
-        self._observe([seen])
+        self.value = -LARGEST  # mean return when another climb was begun
+        self._begin_stage()
+
+    def _begin_stage(self) -> None:
+        self.total = np.zeros_like(self.output)  # sum of the rules of the present stage,
+        self.returns = np.empty(0)  # mean return of each of its iterations
 
     @property
     def rule(self) -> RulePolicy:
@@ -224,7 +233,11 @@ class Climb:
         if self.horizon == 0:
             self._begin(known)
             yield place.ended()
+        n_climbs = min(total // (_CLIMB_EPISODES * longest), _MAX_CLIMBS)
         while env.left > 0 and self._iterate():
+            climbed = begun + env.steps - _BEGINNING * total * len(self.begun)
+            if len(self.begun) < n_climbs > 1 and climbed >= _BEGINNING * total:
+                self._begin_another(n_climbs, known)
             yield place.ended()
         if len(self.returns):
             self._end_stage()
@@ -248,14 +261,17 @@ class Climb:
         self.decides = False
         yield place.ended()
 
+    @property
+    def _first_horizon(self) -> int:
+        return min(max(MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
+
     def _rule(self, output: FloatArray) -> RulePolicy:
         return RulePolicy(np.zeros((1, output.shape[1])), output[None], self.moments[:1].copy())
 
     def _begin(self, known: Sequence[RulePolicy]) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
-        self.horizon = min(max(MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
-        place.horizon = self.horizon
+        self.horizon = place.horizon = self._first_horizon
         random = _AtRandom(rng, len(self.output))
         seen: list[FloatArray] = []
         rewards: list[float] = []
@@ -272,20 +288,18 @@ class Climb:
         place.horizon = self.horizon
         rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
         if known:
-            returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
+            returns = [[self._paid(one, seed) for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
-    def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
-        """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
+    def _paid(self, rule: RulePolicy, seed: int, started: Any = None) -> float:
+        """Return what an episode pays, without the bonus; NaN if steps ran out.
 
         It is played here, unless it was ``started`` elsewhere.
         """
         here = started is None
         if not (len(self._env.play(rule, [seed], self._seen)) if here else self._fetch(started)):
-            return np.full(2, np.nan)
-        middle = self._place.horizon // 2
-        paid = np.array(self._place.rewards) - self.bonus
-        return np.array([paid[:middle].sum(), paid[middle:].sum()])
+            return math.nan
+        return float(np.sum(self._place.rewards)) - self.bonus * len(self._place.rewards)
 
     def _fetch(self, started: Any) -> bool:
         """Wait for an actor's episode; return whether it ended within the steps that are left."""
@@ -318,13 +332,13 @@ class Climb:
                 for rules, seed in zip(both, seeds, strict=True)
                 for rule in rules
             ]
-        pairs: list[list[FloatArray]] = []
+        pairs: list[list[float]] = []
         seen: list[FloatArray] = []
         total = 0.0
         for rules, seed in zip(both, seeds, strict=True):
             pair = []
             for rule in rules:
-                pair.append(self._halves(rule, seed, started.pop(0)))
+                pair.append(self._paid(rule, seed, started.pop(0)))
                 total += sum(place.rewards)
                 seen.append(self._seen[: len(place.rewards)].copy())
             if np.isnan(pair).any():
@@ -332,11 +346,9 @@ class Climb:
             pairs.append(pair)
         if len(pairs) < 2:
             return False
-        halves = np.array(pairs)
-        returns = halves.sum(axis=2)
+        returns = np.array(pairs)
         self.total += self.output
         self.returns = np.append(self.returns, total / returns.size)
-        self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         if np.ptp(returns) <= _EQUAL * np.abs(returns).max():
             self._end_stage()
             if place.horizon == longest:  # nothing is learned here
@@ -346,33 +358,39 @@ class Climb:
             slopes = (returns[best, 0] - returns[best, 1]) / returns[best].std()
             vector = vector + _STEP / len(best) * (slopes @ directions[best])
             self.output = coding.rule(vector).outputs[0]
-            n = len(self.returns)
-            early = n == _EARLY and self.horizon < longest and not self._agree
-            if early or n == _STAGE:
+            if len(self.returns) == _STAGE:
                 self._end_stage()
         self._observe(seen)
         return len(returns) == len(directions)
+
+    def _begin_another(self, n_climbs: int, known: Sequence[RulePolicy]) -> None:
+        """Begin another climb; after the last, go on with the best."""
+        self._place.horizon = self._longest
+        returns = self._env.play(self.rule, draw_seeds(self._rng, _TRIED))
+        self.value = float(returns.mean()) if len(returns) else -LARGEST
+        self.begun.append(self._own())
+        if len(self.begun) == n_climbs:
+            self._restore(max(self.begun, key=lambda one: float(one["value"])))
+        else:
+            self._clear(len(self.output), self.moments.shape[1])
+            self._begin(known)
 
     def _end_stage(self) -> None:
         longest = self._longest
         score = float(self.returns.mean())
         best = self.scores[self.scores[:, 0] == longest, 1].max(initial=-np.inf)
+        if self.bonus > 0.0 and score < _MISLED * self.scores[:, 1].max(initial=0.0):
+            self.bonus, self.horizon = 0.0, self._first_horizon
+            self.output = self.stages[self.scores[:, 1].argmax()].copy()
+            self._begin_stage()
+            return
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
         if self.horizon < longest:
-            factor = _LONGER if self._agree else _MUCH_LONGER
-            self.horizon = min(math.ceil(factor * self.horizon), longest)
+            self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
-        self.total, self.returns = np.zeros_like(self.output), np.empty(0)
-        self.differences = np.empty((0, 2))
-
-    @property
-    def _agree(self) -> bool:
-        """Whether the halves of this stage's episodes prefer about the same directions."""
-        first, second = self.differences.T
-        constant = min(first.std(), second.std()) == 0.0
-        return bool(constant or np.corrcoef(first, second)[0, 1] >= _AGREE)
+        self._begin_stage()
 
     def _observe(self, seen: Sequence[FloatArray]) -> None:
         """Update mean and squared deviations of the observations."""
@@ -388,16 +406,30 @@ class Climb:
         self.moments[1] += ((points - mean) ** 2).sum(axis=0)
         self.moments[1] += change**2 * before * n / self.n_observed
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def _own(self) -> dict[str, npt.NDArray[Any]]:
         return {name: np.array(getattr(self, name)) for name in SCHEMA}
+
+    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        for name, array in arrays.items():
+            setattr(self, name, array.copy() if array.ndim else array.item())
+
+    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        arrays = self._own()
+        for k, one in enumerate(self.begun):
+            arrays |= prefixed(f"begun{k}_", one)
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
-        check(arrays, SCHEMA, {"d": d, "p": p})
         new = cls(np.empty((0, p, 1 + d)), np.empty((0, d)))
-        for name, array in arrays.items():
-            setattr(new, name, array.copy() if array.ndim else array.item())
+        own = {name: array for name, array in arrays.items() if not name.startswith("begun")}
+        while one := within(arrays, f"begun{len(new.begun)}_"):
+            new.begun.append(one)
+        for one in (own, *new.begun):
+            check(one, SCHEMA, {"d": d, "p": p})
+        require(len(arrays) == len(SCHEMA) * (1 + len(new.begun)), "climb_ has unknown members")
+        new._restore(own)
         return new
 
 

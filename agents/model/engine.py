@@ -307,6 +307,10 @@ class ModelEngine(Engine):
         self._next = self.planner.best() if self._confirms() else self._newest
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
+    def wait(self, steps: int) -> None:
+        """Take at least ``steps`` more before the next plan."""
+        self._needed = max(self._needed, self._new_steps + steps)
+
     def _choose_planner(self) -> None:
         """Plan over a table where states recur, and counts predict as well as laws."""
         if self.interface.box is not None or self.interface.n_values or self.constrained:

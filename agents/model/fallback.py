@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
+_JUDGED_SOONER = 0.5  # share of those first steps, where a climb could take over
 _MAX_DISTRUSTED = 2  # times in a row
 _EARLY = 1000  # steps, before which a world is judged as a whole
 _COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
@@ -90,7 +91,8 @@ class Fallback:
             if self._judged_at == 0:
                 total = agent.num_timesteps + run.total - run.steps
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
-                self._judged_at = min(_JUDGED_FIRST, early)
+                sooner = _JUDGED_SOONER if n > 0 and total >= _MIN_LEFT else 1.0
+                self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
             for steps, episodes in training:
                 ended = len(episodes) > 0 or agent.episodes.count == 0
                 doubts = ended and self._doubts(agent, run.total - steps)
@@ -120,6 +122,8 @@ class Fallback:
             trust = _fulfilled(agent._engine) and trust
             self._distrusted = 0 if trust else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
+            if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
+                agent._engine.wait(self._judged_at - agent.num_timesteps)
         if self.reason is None:
             return False
         hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
@@ -350,14 +354,21 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
 
 
 def _fulfilled(engine: "ModelEngine") -> Trust:
-    """Return whether real episodes return about what is imagined from the same starts."""
+    """Return whether real episodes return about what is imagined from the same starts.
+
+    Where actions are continuous, the best rule also has to be better than random actions.
+    """
     played, outcomes = engine.rules.candidates, engine.outcomes
     real = np.array([total for one in played for total in one.returns])
     imagined = np.array([total for one in played for total in one.imagined])
     if len(real) < _MIN_EPISODES:
         return Trust(True, "few episodes have been played by rules")
     n_random = int(np.searchsorted(np.cumsum(outcomes.lengths), engine.config.random_steps)) + 1
-    gain = float(imagined.mean() - np.mean(outcomes.returns[:n_random]))
+    random = float(np.mean(outcomes.returns[:n_random]))
+    best = max(float(np.mean(one.returns)) for one in played if one.returns)
+    if engine.interface.box is not None and best - random <= np.std(outcomes.returns):
+        return Trust(False, f"the best rule returns {best:.4g}, random actions {random:.4g}")
+    gain = float(imagined.mean()) - random
     missing = imagined - real
     error = float(missing.std()) / math.sqrt(len(missing))
     return Trust(
