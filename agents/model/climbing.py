@@ -287,7 +287,7 @@ class Climb:
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
         rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
-        if known:
+        if known and self.bonus == 0.0:  # where survival hides what moving pays, they stand or fall
             returns = [[self._paid(one, seed) for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
