@@ -140,7 +140,7 @@ def climbed(env, steps, seed=0, longest=10):
 
 @pytest.fixture(scope="module")
 def follower():
-    return climbed(Follow(), 8000)
+    return climbed(Follow(), 8000, longest=16)
 
 
 def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle(follower):

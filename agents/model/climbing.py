@@ -38,8 +38,9 @@ _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE, _STEP = 0.05, 0.03  # units of the box for each standard deviation of an observation
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
-_CLIMB_EPISODES, _MAX_CLIMBS = 300, 4  # of the longest episodes, for each climb that is begun
-_BEGINNING, _TRIED = 0.08, 5  # share of the steps to begin one; episodes to choose among them
+_AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
+_CLIMB_EPISODES, _MAX_CLIMBS = 250, 3  # of the longest episodes, for each climb that is begun
+_BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
 _MISLED = 0.5  # share of a stage's best return, below which the bonus has to be put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
@@ -61,6 +62,7 @@ SCHEMA: dict[str, Member] = {
     "scores": real("stages, 2"),
     "total": real("p, 1+d"),
     "returns": real("returns"),
+    "differences": real("differences, 2"),
     "value": real(""),
 }
 """Members of a file: the attributes of a climb, and those of climbs that were begun before."""
@@ -157,11 +159,12 @@ class Climb:
     Directions are drawn in standardised observations, with mean and scale of all steps so far. The
     rule is of raw observations, and stays as it is where these change.
 
-    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit;
-    from then on the number of directions doubles where a stage is worse than the best by a standard
-    error. A constant reward of each step, as for survival, is left out while climbing, unless that
-    teaches to end episodes early. Climbs end at different optima: where there are steps enough,
-    several are begun, one after the other, and the best goes on.
+    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
+    at once where the second half of episodes prefers other directions than the first. From then on
+    the number of directions doubles where a stage is worse than the best by a standard error. A
+    constant reward of each step, as for survival, is left out while climbing, unless that teaches
+    to end episodes early. Climbs end at different optima: where there are steps enough, several are
+    begun, one after the other, and the best goes on.
 
     References
     ----------
@@ -196,7 +199,8 @@ class Climb:
 
     def _begin_stage(self) -> None:
         self.total = np.zeros_like(self.output)  # sum of the rules of the present stage,
-        self.returns = np.empty(0)  # mean return of each of its iterations
+        self.returns = np.empty(0)  # mean return of each of its iterations,
+        self.differences = np.empty((0, 2))  # and those of pairs, in each half of their episodes
 
     @property
     def rule(self) -> RulePolicy:
@@ -288,18 +292,20 @@ class Climb:
         place.horizon = self.horizon
         rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
         if known and self.bonus == 0.0:  # where survival hides what moving pays, they stand or fall
-            returns = [[self._paid(one, seed) for seed in seeds] for one in rules]
+            returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
-    def _paid(self, rule: RulePolicy, seed: int, started: Any = None) -> float:
-        """Return what an episode pays, without the bonus; NaN if steps ran out.
+    def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
+        """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
 
         It is played here, unless it was ``started`` elsewhere.
         """
         here = started is None
         if not (len(self._env.play(rule, [seed], self._seen)) if here else self._fetch(started)):
-            return math.nan
-        return float(np.sum(self._place.rewards)) - self.bonus * len(self._place.rewards)
+            return np.full(2, np.nan)
+        middle = self._place.horizon // 2
+        paid = np.array(self._place.rewards) - self.bonus
+        return np.array([paid[:middle].sum(), paid[middle:].sum()])
 
     def _fetch(self, started: Any) -> bool:
         """Wait for an actor's episode; return whether it ended within the steps that are left."""
@@ -332,13 +338,13 @@ class Climb:
                 for rules, seed in zip(both, seeds, strict=True)
                 for rule in rules
             ]
-        pairs: list[list[float]] = []
+        pairs: list[list[FloatArray]] = []
         seen: list[FloatArray] = []
         total = 0.0
         for rules, seed in zip(both, seeds, strict=True):
             pair = []
             for rule in rules:
-                pair.append(self._paid(rule, seed, started.pop(0)))
+                pair.append(self._halves(rule, seed, started.pop(0)))
                 total += sum(place.rewards)
                 seen.append(self._seen[: len(place.rewards)].copy())
             if np.isnan(pair).any():
@@ -346,9 +352,11 @@ class Climb:
             pairs.append(pair)
         if len(pairs) < 2:
             return False
-        returns = np.array(pairs)
+        halves = np.array(pairs)
+        returns = halves.sum(axis=2)
         self.total += self.output
         self.returns = np.append(self.returns, total / returns.size)
+        self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         if np.ptp(returns) <= _EQUAL * np.abs(returns).max():
             self._end_stage()
             if place.horizon == longest:  # nothing is learned here
@@ -384,10 +392,13 @@ class Climb:
             self.output = self.stages[self.scores[:, 1].argmax()].copy()
             self._begin_stage()
             return
+        first, second = self.differences.T
+        constant = min(first.std(), second.std()) == 0.0
+        agree = constant or np.corrcoef(first, second)[0, 1] >= _AGREE
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
         if self.horizon < longest:
-            self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
+            self.horizon = min(math.ceil(_LONGER * self.horizon), longest) if agree else longest
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
         self._begin_stage()
