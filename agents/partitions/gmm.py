@@ -131,12 +131,11 @@ class GMMPartition(BuiltIn):
         return np.asarray(self._counts / self._counts.sum())
 
     def _arrays(self) -> dict[str, Array]:
-        names = ("grid", "errors", "savings")
         return {
             "shown": self._shown,
             "counts": self._counts,
             "control": self._mixture.progress.view(np.float64),
-            **{name: getattr(self._mixture, name) for name in names},
+            **{name: getattr(self._mixture, name) for name in ("grid", "errors", "savings")},
         }
 
     def _sizes(self) -> Sizes:
