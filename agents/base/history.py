@@ -77,7 +77,11 @@ class EpisodeLog:
         self._n_groups += len(rows)
         while self._n_groups > MAX_GROUPS:
             old, latest = np.split(self.groups, [self._n_groups // 4 * 2])
-            self._blocks = [_in_pairs(old), latest]
+            counts, means, best, steps, seconds = old.reshape(-1, 2, 5).transpose(2, 0, 1)
+            totals = counts.sum(axis=1)
+            means = (means * counts).sum(axis=1) / totals
+            pairs = totals, means, best.max(axis=1), steps.sum(axis=1), seconds[:, 1]
+            self._blocks = [np.column_stack(pairs), latest]
             self._n_groups -= len(old) // 2
 
     def recent_return(self) -> float:
@@ -93,13 +97,6 @@ class EpisodeLog:
             for episode_return, length, seconds in self.curve.tolist()
         ]
         return "".join([f"#{header}\nr,l,t\n", *lines])
-
-
-def _in_pairs(groups: FloatArray) -> FloatArray:
-    counts, means, best, steps, seconds = groups.reshape(-1, 2, 5).transpose(2, 0, 1)
-    totals = counts.sum(axis=1)
-    means = (means * counts).sum(axis=1) / totals
-    return np.column_stack([totals, means, best.max(axis=1), steps.sum(axis=1), seconds[:, 1]])
 
 
 @dataclass(frozen=True)

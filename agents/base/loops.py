@@ -18,17 +18,9 @@ from oda_rl.agents.base.compiled_loop import environment_arrays, is_compiled, tr
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import TrainingRun
+from oda_rl.agents.environments import validation
 from oda_rl.agents.environments.adaptation import final_observation
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.environments.validation import (
-    BAD_STEP,
-    BAD_VALUE,
-    check_values,
-    checked_reset,
-    checked_step,
-    five,
-    named,
-)
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]
@@ -69,28 +61,28 @@ def train_stepwise(
     while run.steps < min(until, total):
         end = min(run.stop(_STEPS_PER_REPORT), until)
         for steps in range(run.steps + 1, end + 1):
-            outcome = checked_step(env, first_action + action, steps)
+            outcome = validation.checked_step(env, first_action + action, steps)
             observation, reward, terminated, truncated = outcome
             point = observation
             if type(point) is not np.ndarray or point.dtype is not kind or point.ndim != 1:
                 try:
                     point = vector(point)
                 except ValueError as error:
-                    raise named(error, env, steps) from error
+                    raise validation.named(error, env, steps) from error
             code = step(point, reward, terminated, truncated, *arrays)
             if code >= 0 and not interrupt.requested:
                 action = code
                 continue
             episode = NO_EPISODE
             if code < 0:
-                if -code & BAD_VALUE:
+                if -code & validation.BAD_VALUE:
                     _check_values(observation, reward, engine, env, steps)
-                engine.attend(-code, f"{BAD_STEP} at step {steps}")
+                engine.attend(-code, f"{validation.BAD_STEP} at step {steps}")
                 arrays = engine.arrays
                 if -code & EPISODE_END:
                     episode = last_episode(engine, steps - last)
                     last = steps
-                    observation = checked_reset(env, steps)
+                    observation = validation.checked_reset(env, steps)
                     _check_values(observation, 0.0, engine, env, steps)
             if len(episode) or interrupt.requested:
                 run.at(steps, observation, code >= 0)
@@ -105,9 +97,9 @@ def train_stepwise(
 
 def _check_values(observation: Any, reward: float, engine: Engine, env: AnyEnv, steps: int) -> None:
     try:
-        check_values(observation, reward, engine.interface)
+        validation.check_values(observation, reward, engine.interface)
     except ValueError as error:
-        raise named(error, env, steps) from error
+        raise validation.named(error, env, steps) from error
 
 
 def last_episode(engine: Engine, moment: float) -> FloatArray:
@@ -157,16 +149,16 @@ def play(
     max_episode_steps: int = 2**62,
 ) -> Iterator[Step]:
     """Play forever; cut an episode off after ``max_episode_steps``, with one warning."""
-    observation = checked_reset(env, 0, seed)
+    observation = validation.checked_reset(env, 0, seed)
     length, warned = 0, False
     while True:
         before = observation
         try:
             action = policy(before)
         except ValueError as error:
-            raise named(error, env, length) from error
+            raise validation.named(error, env, length) from error
         length += 1
-        observation, reward, terminated, truncated = checked_step(env, action, length)
+        observation, reward, terminated, truncated = validation.checked_step(env, action, length)
         done = terminated or truncated
         if not done and length == max_episode_steps:
             done = True
@@ -179,7 +171,7 @@ def play(
                 )
         yield before, reward, done
         if done:
-            observation = checked_reset(env, length)
+            observation = validation.checked_reset(env, length)
             length = 0
 
 
@@ -187,7 +179,7 @@ def _vector_step(
     outcome: Any, interface: Interface, before: BoolArray, same_step: bool
 ) -> VectorStep:
     """Convert the outcome of a ``step``; ``before``: which episodes had ended before."""
-    observations, rewards, terminated, truncated, infos = five(outcome)
+    observations, rewards, terminated, truncated, infos = validation.five(outcome)
     ends, cuts = _flags("terminated", terminated), _flags("truncated", truncated)
     points = after = matrix(observations, interface)
     over = ends | cuts
@@ -262,7 +254,7 @@ def train_vector(
             outcome = env.step(perform(actions))
             step = _vector_step(outcome, interface, over, mode == AutoresetMode.SAME_STEP)
         except ValueError as error:
-            raise named(error, env, steps) from error
+            raise validation.named(error, env, steps) from error
         over = step.terminated | step.truncated
         if steps + np.count_nonzero(step.learns) >= total:
             step = step._replace(acts=np.zeros_like(step.acts))

@@ -19,17 +19,6 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.wrappers import (
-    HumanRendering,
-    NormalizeObservation,
-    NormalizeReward,
-    OrderEnforcing,
-    PassiveEnvChecker,
-    RecordEpisodeStatistics,
-    RecordVideo,
-    RenderCollection,
-    TimeLimit,
-)
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
 from oda_rl.agents.environments.making import make_env, spec_of
@@ -40,12 +29,13 @@ Statistics = dict[str, Any]
 """Running statistics of a wrapper that normalises: ``mean`` and ``var``, flat, and ``count``."""
 
 # Wrappers that change nothing an agent observes; some of them write files.
-_TRANSPARENT = (HumanRendering, OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics,
-                RecordVideo, RenderCollection)  # fmt: skip
+_TRANSPARENT = (gym.wrappers.HumanRendering, gym.wrappers.OrderEnforcing,
+                gym.wrappers.PassiveEnvChecker, gym.wrappers.RecordEpisodeStatistics,
+                gym.wrappers.RecordVideo, gym.wrappers.RenderCollection)  # fmt: skip
 _SB3_MONITOR = "stable_baselines3.common.monitor"
 # Arguments of gymnasium.make_vec that an environment does not take.
 _MAKE_VEC = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps")
-_NORMALISING = (NormalizeObservation.__name__, NormalizeReward.__name__)
+_NORMALISING = (gym.wrappers.NormalizeObservation.__name__, gym.wrappers.NormalizeReward.__name__)
 _DIFFER = "whose running statistics differ between its environments"
 _UNKNOWN = "whose running statistics are not in the file"
 _UNRECORDED = "which does not record its arguments"
@@ -208,8 +198,10 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     made_by = replace(
         spec,
         max_episode_steps=limit,
-        order_enforce=any(isinstance(one, OrderEnforcing) for one in around),
-        disable_env_checker=not any(isinstance(one, PassiveEnvChecker) for one in around),
+        order_enforce=any(isinstance(one, gym.wrappers.OrderEnforcing) for one in around),
+        disable_env_checker=not any(
+            isinstance(one, gym.wrappers.PassiveEnvChecker) for one in around
+        ),
         additional_wrappers=(),
     )
     return Origin(spec.id, name, module, dict(spec.kwargs), limit, layers, spec=made_by)
@@ -286,10 +278,10 @@ def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
 
 
 def _is_limit_of_make(wrapper: Any) -> bool:
-    if not isinstance(wrapper, TimeLimit):
+    if not isinstance(wrapper, gym.wrappers.TimeLimit):
         return False
     inner = wrapper.env
-    made = isinstance(inner, OrderEnforcing | PassiveEnvChecker)
+    made = isinstance(inner, gym.wrappers.OrderEnforcing | gym.wrappers.PassiveEnvChecker)
     return made or not isinstance(inner, gym.Wrapper)
 
 
@@ -319,9 +311,9 @@ def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
 
 
 def _running(wrapper: Any) -> Any:
-    if isinstance(wrapper, NormalizeObservation):
+    if isinstance(wrapper, gym.wrappers.NormalizeObservation):
         return wrapper.obs_rms
-    return wrapper.return_rms if isinstance(wrapper, NormalizeReward) else None
+    return wrapper.return_rms if isinstance(wrapper, gym.wrappers.NormalizeReward) else None
 
 
 def _statistics(wrapper: Any) -> Statistics | None:

@@ -399,8 +399,10 @@ class FittedEngine(Engine):
             best = changes.best_of(self.records, spread)
             if self._suspicious(best, spread):
                 doubtful, self._under_review = best, best.returns
-            elif not self._confirming and self._is_doubtful(best):
-                doubtful = best
+            elif not self._confirming and best not in self.records[-_TOO_NEW:]:
+                spent = self._confirmed > self.config.confirm_share * self._steps
+                if best.n < self.config.confirm_episodes and not spent:
+                    doubtful = best
         if doubtful is None:
             self._confirming = None
             self.refit()
@@ -410,12 +412,6 @@ class FittedEngine(Engine):
             self._set_due(_CONFIRMING)
             self._open()
         self._replace_stale()
-
-    def _is_doubtful(self, best: Record) -> bool:
-        """Whether the best policy has been played too little; not while it is one of the latest."""
-        spent = self._confirmed > self.config.confirm_share * self._steps
-        too_few = best.n < self.config.confirm_episodes
-        return not spent and too_few and best not in self.records[-_TOO_NEW:]
 
     def _suspicious(self, best: Record, spread: float) -> bool:
         """Whether the latest returns are far below the best, and new steps contradict old ones."""
@@ -474,10 +470,12 @@ class FittedEngine(Engine):
             found = fit(seen, values, self.metric, self.config, self._fitting)
         else:
             settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
-            cells, learned = self._placed_among(seen), self.metric
-            found = fit_advantages(
-                seen, cells, settled, values, learned, self.config, self._fitting
-            )
+            learned, rng = self.metric, self._fitting
+            if self._placed is None or self._steps - self._placed_at >= self._share(_PLACED_ANEW):
+                self._placed = Placed.among(seen, learned, self.config, rng)
+                self._placed_at = self._steps
+            cells = self._placed
+            found = fit_advantages(seen, cells, settled, values, learned, self.config, rng)
         if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
@@ -501,14 +499,6 @@ class FittedEngine(Engine):
         self._set_due()
         self._open()
         self.note_level(Level(self.state.steps, np.nan, self.newest.codevectors, None))
-
-    def _placed_among(self, seen: Experience) -> Placed:
-        """Return cells for a fit: those of the last one, unless there are many new steps."""
-        steps_since = self._steps - self._placed_at
-        if self._placed is None or steps_since >= self._share(_PLACED_ANEW):
-            self._placed = Placed.among(seen, self.metric, self.config, self._fitting)
-            self._placed_at = self._steps
-        return self._placed
 
     @property
     def _steps(self) -> int:

@@ -42,6 +42,7 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.fitting import regression
 from oda_rl.agents.fitting.cells import (
     Assigned,
     Cells,
@@ -51,14 +52,7 @@ from oda_rl.agents.fitting.cells import (
     label,
     place_cells,
 )
-from oda_rl.agents.fitting.regression import (
-    FIRST_SWEEPS,
-    Belief,
-    Fit,
-    averaged_metric,
-    iterate,
-    policy_of,
-)
+from oda_rl.agents.fitting.regression import FIRST_SWEEPS, Belief, Fit
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.agents.worlds.coordinates import WorldArrays
@@ -176,9 +170,9 @@ def fit_cautiously(
         shares = shares_of(rows, len(at.codevectors), seen.n_actions)
         barred = ((high - low) or 1.0) * np.maximum(1.0 - shares / caution.share, 0.0)
         belief = Belief(low, high, low, caution.weight, barred)
-        done = iterate(rows, at, None, belief, seen.n_actions, FIRST_SWEEPS, own)
-        learned = averaged_metric(seen, rows, at, done, learned, rng)
-        found = Fit(policy_of(at, parts, done), done.values, learned, at.units.scale)
+        done = regression.iterate(rows, at, None, belief, seen.n_actions, FIRST_SWEEPS, own)
+        learned = regression.averaged_metric(seen, rows, at, done, learned, rng)
+        found = Fit(regression.policy_of(at, parts, done), done.values, learned, at.units.scale)
     assert found is not None
     return found
 
@@ -208,7 +202,7 @@ def estimate(
     ends = np.flatnonzero(seen.steps[:, MARK] != GOES_ON) + 1
     begins = np.concatenate([[0], ends[:-1]])
     steps = seen.steps.copy()
-    steps[:, ACTION] = ~_agrees(seen, policy)
+    steps[:, ACTION] = ~_agrees(seen, policy)  # 0 for the policy's actions, 1 for others
     two_actions = seen._replace(steps=steps, n_actions=2, taken=None)
     low, high = bounds_of(steps, config.gamma)
     lowest: list[float] = []
@@ -221,9 +215,13 @@ def estimate(
         again = two_actions._replace(observations=seen.observations[rows], steps=steps[rows])
         at = place_cells(again, learned, config, rng)
         assigned, _ = assign(again, at)
-        for prior, values in ((low, lowest), (high, highest)):
-            if not (roughly and values is highest):
-                values.append(_mean_value(assigned, at, starts, (low, high, prior), config))
+        others = np.zeros((len(at.codevectors), 2))
+        others[:, 1] = 1e3 * max(high - low, 1e-9)  # so that they are never the best
+        for prior, means in ((low, lowest), (high, highest)):
+            if not (roughly and means is highest):
+                belief = Belief(low, high, prior, _UNKNOWN, others)
+                values = regression.iterate(assigned, at, None, belief, 2, _SWEEPS, config).values
+                means.append(float(values[starts].mean()))
     lower, upper = np.array(lowest), np.array(highest or lowest)
     return Estimate(
         float(0.5 * (lower.mean() + upper.mean())),
@@ -242,22 +240,6 @@ def _agrees(seen: Experience, policy: CellPolicy) -> BoolArray:
     labels = np.zeros(cells.shape, dtype=np.int16)
     label(seen.taken.actions, cells, policy.parts, labels)
     return np.asarray(labels[:, 0] == chosen)
-
-
-def _mean_value(
-    rows: Assigned,
-    at: Cells,
-    starts: IntArray,
-    bounds: tuple[float, float, float],
-    config: FittedQConfig,
-) -> float:
-    """Return the mean value at ``starts`` by a policy whose actions have the number 0, others 1."""
-    low, high, prior = bounds
-    others = np.zeros((len(at.codevectors), 2))
-    others[:, 1] = 1e3 * max(high - low, 1e-9)  # so that they are never the best
-    belief = Belief(low, high, prior, _UNKNOWN, others)
-    values = iterate(rows, at, None, belief, 2, _SWEEPS, config).values
-    return float(values[starts].mean())
 
 
 class Behaviour(NamedTuple):

@@ -47,17 +47,7 @@ from oda_rl.agents.fitting.cells import (
     finer,
     place_cells,
 )
-from oda_rl.agents.fitting.regression import (
-    Belief,
-    Fit,
-    Iterated,
-    Reach,
-    Regression,
-    add_moments,
-    averaged_metric,
-    hopes_of,
-    policy_of,
-)
+from oda_rl.agents.fitting.regression import Belief, Fit, Iterated, Reach
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.files.schema import Member, real
 
@@ -157,8 +147,8 @@ class Placed:
         np.add.at(moments.counts.ravel(), counted.ravel(), added)
         coarse, room = own._replace(labels=np.zeros_like(own.labels)), np.empty(len(self.at.origin))
         fine = coarse._replace(cells=near[rows], weights=near_weights[rows])
-        add_moments(coarse, self.at.codevectors, moments.coarse, room)
-        add_moments(fine, self.fine.codevectors, moments.fine, room)
+        regression.add_moments(coarse, self.at.codevectors, moments.coarse, room)
+        regression.add_moments(fine, self.fine.codevectors, moments.fine, room)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -294,13 +284,13 @@ def fit_advantages(
     """
     rows = placed.assign(seen, settled)
     rounds = regression.FIRST_SWEEPS if values is None else regression.SWEEPS
-    hopes = hopes_of(seen.steps, config)
+    hopes = regression.hopes_of(seen.steps, config)
     found = iterate(rows, placed, values, hopes, rounds, config)
     at = placed.at
     if placed.anew:
-        learned = averaged_metric(seen, rows.coarse, at, found, learned, rng)
+        learned = regression.averaged_metric(seen, rows.coarse, at, found, learned, rng)
         placed.anew = False
-    return Fit(policy_of(at, None, found), found.values, learned, at.units.scale)
+    return Fit(regression.policy_of(at, None, found), found.values, learned, at.units.scale)
 
 
 def iterate(
@@ -318,7 +308,7 @@ def iterate(
     reach = Reach(config.gamma, config.trace_decay, hopes.low, hopes.high)
     tolerance = _TOLERANCE * (hopes.prior - hopes.low) * (1.0 - config.gamma) * n
     counts = moments.counts + _SHRINKAGE
-    solver = Regression(moments.fine, placed.fine, hopes)
+    solver = regression.Regression(moments.fine, placed.fine, hopes)
     advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
     sums, added = np.zeros_like(solver.theta), np.zeros_like(counts)
     for i in range(rounds):
@@ -333,7 +323,7 @@ def iterate(
         advantages = added / counts
         if i > 0 and change <= tolerance:
             break
-    level = Regression(moments.coarse, placed.at, hopes)
+    level = regression.Regression(moments.coarse, placed.at, hopes)
     level.solve(sums_of_levels(own, advantages, targets))
     theta = np.column_stack([level.theta[:, :1] + advantages, level.theta[:, 1:]])
     return Iterated(values, targets, theta, level.offsets)

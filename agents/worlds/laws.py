@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._types import BoolArray, FloatArray
+from oda_rl._types import FloatArray
 from oda_rl.agents.worlds.coordinates import Coordinates, Single
 from oda_rl.annealing.cells import anneal
 
@@ -341,7 +341,10 @@ def fit_rewards(
     steps = before[rows], codes[rows], after[rows]
     wanted = rewards[rows]
     size = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
-    bent, of_two = _kinds(d, size, len(at.circles))
+    half = "".join("z" + _HINGES * "h" + "s" + (d - j - 1) * "p" for j in range(d))
+    half += len(at.circles) * "a"
+    kinds = np.array(list((size - 2 * len(half)) * "c" + 2 * half))
+    bent, of_two = kinds == "h", kinds == "p"  # hinges, and products of two components
     kept = ~(of_two & (size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)))
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
@@ -353,14 +356,6 @@ def fit_rewards(
     weights = np.zeros(size)
     weights[kept] = solve(columns.T @ columns, columns.T @ wanted, _REWARD_RIDGE)
     return Rewards(weights, hinges)
-
-
-def _kinds(d: int, size: int, n_circles: int) -> tuple[BoolArray, BoolArray]:
-    """Return which features of rewards are hinges, and which products of two components."""
-    half = "".join("z" + _HINGES * "h" + "s" + (d - j - 1) * "p" for j in range(d))
-    half += n_circles * "a"
-    kinds = np.array(list((size - 2 * len(half)) * "c" + 2 * half))
-    return kinds == "h", kinds == "p"
 
 
 def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.worlds.coordinates import LEVELS, LOW, WorldArrays
+from oda_rl.agents.worlds.coordinates import LEVELS, LOW
 from oda_rl.agents.worlds.laws import squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
@@ -130,7 +130,12 @@ def judge(
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
         rest = np.setdiff1d(np.arange(n), held)
-        world = _within_bounds_of(learned, refitted(learned, seen, rest, rng))
+        part = refitted(learned, seen, rest, rng)
+        frame, bounds = part.arrays.frame.copy(), part.arrays.bounds.copy()
+        ends = slice(LOW, LEVELS)
+        frame[ends] = np.where(part.at.ignored, frame[ends], learned.arrays.frame[ends])
+        bounds[:2] = learned.arrays.bounds[:2]  # predictions are clipped as by all steps
+        world = part.arrays._replace(frame=frame, bounds=bounds)
         expected[held], rewards[held], ended[held] = predict(
             world, seen.before[held], seen.codes[held]
         )[:3]
@@ -167,14 +172,6 @@ def judge(
         n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
         steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, trust,
     )  # fmt: skip
-
-
-def _within_bounds_of(learned: Learned, part: Learned) -> WorldArrays:
-    """Return a world of some steps that clips predictions as the world of all steps does."""
-    frame, bounds, ends = part.arrays.frame.copy(), part.arrays.bounds.copy(), slice(LOW, LEVELS)
-    frame[ends] = np.where(part.at.ignored, frame[ends], learned.arrays.frame[ends])
-    bounds[:2] = learned.arrays.bounds[:2]
-    return part.arrays._replace(frame=frame, bounds=bounds)
 
 
 def judged(

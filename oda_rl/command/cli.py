@@ -26,13 +26,7 @@ from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.agents.videos import show, write_video
-from oda_rl.command.reporting import (
-    evaluated,
-    evaluation_line,
-    policy_table,
-    sizes_table,
-    write_figures,
-)
+from oda_rl.command import reporting
 from oda_rl.command.training import (
     INTERRUPTED,
     TrainFitted,
@@ -56,7 +50,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 
 @dataclass(frozen=True)
 class _Command:
-    """A command: its options; calling it with a console runs it."""
+    """A command: its options; calling it with a console runs it. May return an exit code."""
 
     run: _Run
     """Run folder; evaluate, enjoy, explain and export also take the agent's file."""
@@ -120,14 +114,13 @@ class Evaluate(_Playing):
     episodes: int = _EVALUATION_EPISODES
     """Episodes to play."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         agent, seed = self.load()
-        returns, doubt = evaluated(agent, self.episodes, seed)
+        returns, doubt = reporting.evaluated(agent, self.episodes, seed)
         number = f"{len(returns)} greedy episodes, seed {seed}"
-        console.print(f"return over {number}: {evaluation_line(returns)}")
+        console.print(f"return over {number}: {reporting.evaluation_line(returns)}")
         if doubt is not None:
             console.print(doubt)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -140,27 +133,25 @@ class Enjoy(_Playing):
     video: Path | None = None
     """Folder for films, instead of a window; needs pip install 'oda-rl[video]'."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         agent, seed = self.load()
         if self.video is not None:
             for path in write_video(agent, self.video, self.episodes, seed):
                 console.print(str(path))
-            return 0
-        returns = show(agent, self.episodes, seed)
-        console.print(f"returns: {', '.join(map('{:.1f}'.format, returns))}")
-        return 0
+        else:
+            returns = show(agent, self.episodes, seed)
+            console.print(f"returns: {', '.join(map('{:.1f}'.format, returns))}")
 
 
 @dataclass(frozen=True)
 class Plot(_Playing):
     """Redraw the figures of a run folder."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         folder, (agent, seed) = self.folder(), self.load()
-        returns, _ = evaluated(agent, _EVALUATION_EPISODES, seed)
-        for path in write_figures(agent, folder, seed, returns):
+        returns, _ = reporting.evaluated(agent, _EVALUATION_EPISODES, seed)
+        for path in reporting.write_figures(agent, folder, seed, returns):
             console.print(str(path))
-        return 0
 
 
 @dataclass(frozen=True)
@@ -170,15 +161,14 @@ class Explain(_Playing):
     steps: int = 5_000
     """Greedy steps, from which the share of each cell is estimated."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         agent, seed = self.load()
         policy = overview(agent, agent.visited_states(self.steps, seed=seed))
-        table = policy_table(policy)
+        table = reporting.policy_table(policy)
         needed = Measurement.get(console, console.options, table).minimum
         console.print(table, width=max(console.width, needed))
         for line in policy_remarks(policy):
             console.print(line)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -255,7 +245,7 @@ class Simplify(_Loading):
             write_text(folder / "rule.txt", f"{result}\n")
             console.print(str(folder / "rule.txt"))
         if any(len(size.returns) for size in result.curve):
-            console.print(sizes_table(result))
+            console.print(reporting.sizes_table(result))
         return 1 if refused else 0
 
 
@@ -279,7 +269,7 @@ class Export(_Command):
     out: Path | None = None
     """File to write; by default policy.h, policy.json or policy.onnx in the run folder."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         path = export_policy(
             load_agent(self.run),
             self.out or default_file(self.run, self.format),
@@ -289,7 +279,6 @@ class Export(_Command):
             allow_disagreement=self.allow_disagreement,
         )
         console.print(f"{path}: {path.stat().st_size:,} bytes")
-        return 0
 
 
 @dataclass(frozen=True)
@@ -324,7 +313,7 @@ class Compare:
     retry_failed: _Flag = False
     """Repeat the runs that failed the last time."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         from oda_rl.agents.comparison import Plan, compare, headline
         from oda_rl.command.comparison import FILES, write_comparison
 
@@ -337,7 +326,6 @@ class Compare:
         files = write_comparison(comparison, folder)
         for line in (*headline(comparison), *comparison.failed, *map(str, files)):
             console.print(line)
-        return 0
 
 
 @dataclass(frozen=True)
@@ -347,18 +335,17 @@ class Warm:
     clear: _Flag = False
     """Remove all compiled code instead."""
 
-    def __call__(self, console: Console) -> int:
+    def __call__(self, console: Console) -> None:
         from oda_rl import _cache
         from oda_rl.command import warming
 
         if self.clear:
             _cache.clear()
             console.print(f"removed the compiled code in {_cache.FOLDER}")
-            return 0
-        begun = time.perf_counter()
-        warming.warm(console=console)
-        console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
-        return 0
+        else:
+            begun = time.perf_counter()
+            warming.warm(console=console)
+            console.print(f"compiled in {time.perf_counter() - begun:.0f} s")
 
 
 _COMMANDS = Evaluate, Enjoy, Plot, Explain, Report, Simplify, Export, Compare, Warm
@@ -458,7 +445,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit = memory_limit(options.max_megabytes) if limited else nullcontext()
         with limit, warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, set())
-            return train(options, console) if isinstance(options, TrainFitted) else options(console)
+            code = train(options, console) if isinstance(options, TrainFitted) else options(console)
+            return code or 0
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
         return INTERRUPTED

@@ -14,22 +14,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from oda_rl import (
-    LVQ,
-    SOM,
-    BatchDeterministicAnnealing,
-    ODAClassifier,
-    ODAClusterer,
-    ODARegressor,
-    StochasticVQ,
-    agents,
-)
-from oda_rl.distributed.mixture import DistributedGaussianMixture
-from oda_rl.divergences import Mahalanobis
-from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.mixtures.sgd import SGDGaussianMixture
-from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.trees.estimators import ODATreeClassifier, ODATreeClusterer
+import oda_rl
+from oda_rl import agents
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
 _STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # without compiled dynamics
@@ -68,48 +54,49 @@ def _fit(*models: Any, X: Any = _POINTS, y: Any = _LABELS) -> None:
 
 def _fit_clusterers() -> None:
     names = "squared_euclidean", "i_divergence", "itakura_saito"
-    for divergence in (*names, Mahalanobis(np.eye(3))):
+    for divergence in (*names, oda_rl.Mahalanobis(np.eye(3))):
         settings: Any = {"divergence": divergence, "random_state": 0}
-        _fit(ODAClusterer(6, **settings), ODATreeClusterer(2, **settings))
-    _fit(ODAClusterer(6, random_state=0), X=_TYPES[1])
+        _fit(oda_rl.ODAClusterer(6, **settings), oda_rl.ODATreeClusterer(2, **settings))
+    _fit(oda_rl.ODAClusterer(6, random_state=0), X=_TYPES[1])
 
 
 def _fit_supervised() -> None:
     fine_tuning: Any
     for X, fine_tuning in product(_TYPES, (None, "lvq1", "glvq", "rslvq", "mrslvq")):
-        _fit(ODAClassifier(6, fine_tuning=fine_tuning, random_state=0), X=X)
-    ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])
-    _fit(ODATreeClassifier(2, random_state=0))
+        _fit(oda_rl.ODAClassifier(6, fine_tuning=fine_tuning, random_state=0), X=X)
+    oda_rl.ODAClassifier(6, random_state=0).partial_fit(_POINTS, _LABELS, classes=[0, 1])
+    _fit(oda_rl.ODATreeClassifier(2, random_state=0))
     for kind in ("constant", "linear"):
-        _fit(ODARegressor(6, local_model=kind, random_state=0), y=_POINTS[:, 0])
+        _fit(oda_rl.ODARegressor(6, local_model=kind, random_state=0), y=_POINTS[:, 0])
 
 
 def _fit_mixtures() -> None:
     for X, covariance in product(_TYPES, ("diag", "full", "tied_spherical")):
         settings: Any = {"covariance_type": covariance, "random_state": 0}
-        _fit(*(SGDGaussianMixture(4, batch_size=n, **settings) for n in (1, 20)), X=X)
-        _fit(StochasticEMGaussianMixture(4, **settings), X=X)
+        _fit(*(oda_rl.SGDGaussianMixture(4, batch_size=n, **settings) for n in (1, 20)), X=X)
+        _fit(oda_rl.StochasticEMGaussianMixture(4, **settings), X=X)
         if covariance != "tied_spherical":
-            _fit(DistributedGaussianMixture(3, **settings), X=X)
+            _fit(oda_rl.DistributedGaussianMixture(3, **settings), X=X)
     for X in _TYPES:
-        _fit(SGDGaussianMixture(4, update="sgd", random_state=0), X=X)
-        SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(X)
+        _fit(oda_rl.SGDGaussianMixture(4, update="sgd", random_state=0), X=X)
+        oda_rl.SGDGaussianMixture(4, forgetting=0.01, random_state=0).partial_fit(X)
 
 
 def _fit_exemplars() -> None:
     X = _POINTS[:80]
-    _fit(*(INFEX(kernel=kernel, random_state=0) for kernel in ("gaussian", "epanechnikov")), X=X)
-    _fit(ConvexClustering(), X=X)
-    _fit(INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1), X=X)
-    _fit(KernelVectorQuantization(max_distortion=3.0), X=X)
+    for kernel in ("gaussian", "epanechnikov"):
+        _fit(oda_rl.INFEX(kernel=kernel, random_state=0), X=X)
+    _fit(oda_rl.ConvexClustering(), X=X)
+    _fit(oda_rl.INFEX("margin", kernel="disc", bandwidth=3.0, random_state=0, tol=0.1), X=X)
+    _fit(oda_rl.KernelVectorQuantization(max_distortion=3.0), X=X)
 
 
 def _fit_quantizers() -> None:
-    _fit(*(SOM(shape, random_state=0) for shape in (8, (3, 3))))
+    _fit(*(oda_rl.SOM(shape, random_state=0) for shape in (8, (3, 3))))
     for algorithm in ("lvq1", "glvq", "rslvq"):
-        _fit(LVQ(2, algorithm=algorithm, random_state=0))
-    _fit(StochasticVQ(4, random_state=0))
-    _fit(BatchDeterministicAnnealing(4, random_state=0))
+        _fit(oda_rl.LVQ(2, algorithm=algorithm, random_state=0))
+    _fit(oda_rl.StochasticVQ(4, random_state=0))
+    _fit(oda_rl.BatchDeterministicAnnealing(4, random_state=0))
 
 
 def _train_copies() -> None:

@@ -142,16 +142,14 @@ def _newton_solver(hessian: FloatArray) -> Callable[[FloatArray], FloatArray]:
 def _longest(values: FloatArray, direction: FloatArray) -> float:
     """Longest step, at most 1, at which positive values stay positive."""
     falling = direction < 0.0
-    if not falling.any():
-        return 1.0
-    return min(1.0, _TO_BOUNDARY * float((-values[falling] / direction[falling]).min()))
+    steps = -values[falling] / direction[falling]
+    return min(1.0, _TO_BOUNDARY * float(steps.min(initial=np.inf)))
 
 
 def _is_small(complementarity: float, residual: float, tolerance: float) -> bool:
     """Whether an iterate is good enough, or rounding keeps the residual from falling further."""
-    if complementarity >= tolerance:
-        return False
-    return residual < tolerance or complementarity < _ROUNDED * tolerance
+    enough = residual < tolerance or complementarity < _ROUNDED * tolerance
+    return complementarity < tolerance and enough
 
 
 def _products(rows: FloatArray, masses: FloatArray | None) -> FloatArray:

@@ -8,16 +8,7 @@ from threadpoolctl import threadpool_limits
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures import kernels
-from oda_rl.mixtures.kernels import (
-    ANNEALING,
-    CROWDING,
-    QUANTIZING,
-    RELEASED,
-    Mixture,
-    Progress,
-    Room,
-    Rules,
-)
+from oda_rl.mixtures.kernels import Mixture, Progress, Room, Rules
 from oda_rl.samples import Weighted, filled, holes, means_of
 
 _CHUNK = 1024  # samples that are scored at once
@@ -113,9 +104,9 @@ def learn(
         part, width, periods = order[done:end], progress.width, progress.periods
         if plain:
             done += kernels.ascend(points, part, batch, mixture, rules, logs, room)
-        elif progress.phase == ANNEALING:
+        elif progress.phase == kernels.ANNEALING:
             done += kernels.anneal(points, part, mixture, rules, logs, room)
-        elif progress.phase == QUANTIZING:
+        elif progress.phase == kernels.QUANTIZING:
             done += kernels.quantize(points, part, mixture, rules, room)
             if progress.periods > periods:
                 _end_period(mixture, rules, progress)
@@ -153,7 +144,7 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
     """Choose the relocation of the next period; release covariances after the last one."""
     errors, savings = mixture.errors, mixture.savings
     freed, crowded = savings.argmin(), errors.argmax()
-    if freed != crowded and savings[freed] < CROWDING * errors[crowded]:
+    if freed != crowded and savings[freed] < kernels.CROWDING * errors[crowded]:
         progress.freed, progress.crowded = float(freed), float(crowded)
     errors *= rules.memory
     savings *= rules.memory
@@ -165,7 +156,7 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
         log_odds = max(progress.gap, 1e-9 * variance) / (2.0 * variance)
         beta = max(_FIRST_LOG_ODDS / log_odds, _FIRST_BETA_FEATURES / d)
         progress.first_beta = min(beta, 1.0)
-        progress.phase = RELEASED
+        progress.phase = kernels.RELEASED
         progress.shown = 0.0
 
 
@@ -189,7 +180,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
 def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:
     """Eigenvalues of the precisions, shape (K, d) or (K, 1), and their vectors as rows."""
     progress = Progress(mixture.progress)
-    if mixture.spherical or progress.phase != RELEASED:
+    if mixture.spherical or progress.phase != kernels.RELEASED:
         n, d = mixture.means.shape
         width = 1 if mixture.spherical else d
         values = np.full((n, width), 1.0 / progress.variance)

@@ -249,7 +249,12 @@ class SGDGaussianMixture(StreamingMixture):
         if self._first is not None:
             room = _SCALE_SAMPLES - len(self._first)
             self._first = np.concatenate([self._first, shown[:room]])
-            self._start_stream(self._first if len(self._first) > 0 else points[:1])
+            begin = self._first if len(self._first) > 0 else points[:1]  # which give the scale
+            self._learn_units(begin, None)
+            scaled = self._scaled(begin)
+            centre = filled(scaled[0], means_of(scaled, None))
+            self._start(centre, scaled, np.random.RandomState(self._seed))
+            self._stream(scaled)
             shown = shown[room:]
             if len(self._first) == _SCALE_SAMPLES:
                 self._first = None
@@ -265,14 +270,6 @@ class SGDGaussianMixture(StreamingMixture):
             )
         self._seed = int(random.randint(2**31 - 1))
         self.n_iter_ = 0
-
-    def _start_stream(self, first: Array) -> None:
-        """Start anew from the first samples, which give the scale."""
-        self._learn_units(first, None)
-        scaled = self._scaled(first)
-        centre = filled(scaled[0], means_of(scaled, None))
-        self._start(centre, scaled, np.random.RandomState(self._seed))
-        self._stream(scaled)
 
     def _stream(self, points: Array) -> None:
         """Learn from samples in their order; what does not fill a batch waits."""
