@@ -15,18 +15,13 @@ from common.experiment import SharedOptions, measure, start
 FOLDER = Path(__file__).parent / "benchmarks"
 
 
-def listing() -> str:
-    lines = []
-    for name in NAMES:
-        text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")  # to import it would be slow
-        about = text.splitlines()[0].strip('"')
-        lines.append(f"{name:12}{about}")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(__doc__, listing(), sep="\n")
+        print(__doc__)
+        for name in NAMES:
+            text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")  # to import it would be slow
+            about = text.splitlines()[0].strip('"')
+            print(f"{name:12}{about}")
         return
     name, *options = arguments
     if name not in NAMES:

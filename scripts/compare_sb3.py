@@ -20,7 +20,8 @@ EXPERIMENT = Experiment("compare_sb3")
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    lines = []
+    path, lines = RESULTS / "benchmark_suite.csv", []  # which has further seeds of baselines
+    suite = Rows(read_rows(path)) if path.is_file() else Rows()
     for label, env_id in CART_POLES.items():
         group = rows.where(env_id=env_id)
         steps = max(group.values("steps"))
@@ -33,20 +34,13 @@ def tables(rows: Rows) -> dict[str, str]:
                 found = f"{when.seconds:.3g} ({when.steps:,} steps)"
                 if name in OWN:
                     found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
-            everyone = Rows([*at, *_of_suite(label, name, steps)])
+            more = suite.where(task=label, method=name, steps=steps) if name not in OWN else []
+            everyone = Rows([*at, *more])
             lines.append(["" if i else label, *_line(name, env_id, everyone), found, *_sizes(at)])
     heads = ["after 50,000 steps", "", "seeds", "solved", "median (min)",
              "seconds to 95 % of seeds solved", "seconds", "numbers", "peak MB", "bytes",
              "µs a decision"]  # fmt: skip
     return {"compare": markdown_table(heads, lines)}
-
-
-def _of_suite(task: str, method: str, steps: int) -> Rows:
-    """Return the rows of further seeds of a baseline, which benchmark_suite.csv has."""
-    path = RESULTS / "benchmark_suite.csv"
-    if method in OWN or not path.is_file():
-        return Rows()
-    return Rows(read_rows(path)).where(task=task, method=method, steps=steps)
 
 
 def _line(name: str, env_id: str, at: Rows) -> list[str]:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -123,25 +124,22 @@ def speeds(line: Rows) -> tuple[float, float]:
     return float(times[:n].min()), float(times[-n:].min())
 
 
-def _last(key: str, form: str) -> Callable[[Rows], str]:
-    def text(line: Rows) -> str:
-        value = line[-1].get(key)
-        return "" if value in (None, "") else f"{value:{form}}"
-
-    return text
+def _last(line: Rows, key: str, form: str) -> str:
+    value = line[-1].get(key)
+    return "" if value in (None, "") else f"{value:{form}}"
 
 
 def tables(rows: Rows) -> dict[str, Table]:
     columns = [
         Column("run", the("kind")),
-        Column("steps", _last("steps", ",")),
+        Column("steps", partial(_last, key="steps", form=",")),
         Column("MB after the warm-up", lambda line: f"{_warm(line)[0]['megabytes']:.0f}"),
         Column("± MB since", lambda line: f"{np.ptp(_warm(line).column('megabytes')) / 2.0:.2f}"),
         Column("ns a step, first", lambda line: f"{speeds(line)[0]:.4g}"),
         Column("last", lambda line: f"{speeds(line)[1]:.4g}"),
-        Column("temperature at the end", _last("temperature", ".3g")),
-        Column("cells", _last("cells", ".0f")),
-        Column("share of a shift followed", _last("followed", ".2f")),
+        Column("temperature at the end", partial(_last, key="temperature", form=".3g")),
+        Column("cells", partial(_last, key="cells", form=".0f")),
+        Column("share of a shift followed", partial(_last, key="followed", form=".2f")),
     ]
     return {"soak": Table("of long runs", columns, rows.groups("kind"))}
 

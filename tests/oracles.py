@@ -295,20 +295,6 @@ class Trajectories:
         return np.array(observations), np.array(steps)
 
 
-def watkins_targets(steps, values, greedy, gamma, trace_decay, targets):
-    """Write Watkins' return of each row, backwards; rows without a step keep their value."""
-    future = 0.0
-    for i in reversed(range(len(steps))):
-        targets[i] = 0.0 if steps[i, 2] == 2.0 else values[i]
-        if steps[i, 2] == 1.0:
-            targets[i] = steps[i, 1] + gamma * future
-            future = values[i]
-            if greedy[i] == steps[i, 0]:
-                future = (1.0 - trace_decay) * values[i] + trace_decay * targets[i]
-        else:
-            future = targets[i]
-
-
 def watkins_return(steps, values, greedy, gamma, trace_decay, i):
     """Mean of the n-step returns, weighed by λ, up to where an action was not greedy."""
     total, weight, rewards, power = 0.0, 1.0, 0.0, 1.0

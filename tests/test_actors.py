@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -315,9 +316,10 @@ def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
     words = ["--total-timesteps", "1000000", "--checkpoint-every", "100", "--out", str(folder)]
     words += ["--n-eval-episodes", "1", "--workers", "1"]
     command = [sys.executable, "-m", "oda_rl.command.cli", "train", *words]
+    usual = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with open(said, "w") as file:
         process = subprocess.Popen(
-            command, stdout=file, stderr=file, start_new_session=True, preexec_fn=usual_ctrl_c
+            command, stdout=file, stderr=file, start_new_session=True, preexec_fn=usual
         )
         checkpoint = folder / "checkpoint.zip"
         try:
@@ -334,10 +336,6 @@ def test_ctrl_c_in_a_terminal_ends_the_training_alone(tmp_path):
     assert "Interrupted after" in text
     assert "Traceback" not in text
     assert "distributed" not in text
-
-
-def usual_ctrl_c():
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_a_lost_scheduler_is_reported():

@@ -88,9 +88,10 @@ def test_a_sweep_is_values_then_watkins_returns_then_what_advantages_leave(first
     np.testing.assert_allclose(values, expected, rtol=1e-6)
     assert change == pytest.approx(0.0 if first else np.abs(values - old)[~ended].sum(), rel=1e-6)
     assert first or {-1.0, 1.5} <= set(values)  # some were beyond the bounds
-    returns, decay = np.empty(n), (0.9, 0.0 if first else trace_decay)
-    oracles.watkins_targets(own.steps, values, blended.argmax(axis=1), *decay, returns)
-    np.testing.assert_allclose(targets[going], returns[going], rtol=1e-6)
+    greedy, decay = blended.argmax(axis=1), (0.9, 0.0 if first else trace_decay)
+    for i in np.flatnonzero(going):
+        told = oracles.watkins_return(own.steps, values, greedy, *decay, i)
+        assert targets[i] == pytest.approx(told, rel=1e-6)
     left, added = targets - taken_by(own, models), np.zeros((6, 1 + d))
     for i in np.flatnonzero(going):
         for k, w in zip(near[i], weights[i].astype(float), strict=True):

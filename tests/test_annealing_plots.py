@@ -27,11 +27,6 @@ def clusterer(moons):
     return ODAClusterer(5, refine=False, random_state=0).fit(moons[0])
 
 
-def sizes_drawn(ax):
-    """Return the areas of the codevectors' discs, which lie on top."""
-    return max(ax.collections, key=lambda drawn: drawn.get_zorder()).get_sizes()
-
-
 def test_annealing(classifier):
     ax = annealing_plots.plot_bifurcation(classifier.history_)
     dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
@@ -80,7 +75,8 @@ def test_decision_regions_have_the_colours_of_the_predictions(classifier, moons)
     assert len(colors) == 2
     assert all(len(shades) == 1 for shades in colors.values())
     assert colors[0] != colors[1]
-    assert len(sizes_drawn(ax)) == len(classifier.codevectors_)
+    discs = max(ax.collections, key=lambda drawn: drawn.get_zorder())  # they lie on top
+    assert len(discs.get_sizes()) == len(classifier.codevectors_)
 
 
 def test_decision_regions_of_any_classifier_with_any_labels(moons):

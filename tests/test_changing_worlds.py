@@ -56,15 +56,6 @@ def test_where_nobody_was_before_the_world_has_not_changed():
         assert outdated(learned, seen, np.random.default_rng(1)) == 0
 
 
-def with_noise(seen, n, seed=0):
-    rng = np.random.default_rng(seed)
-    noise = rng.normal(size=(len(seen.before) + 1, n))
-    return seen._replace(
-        before=np.column_stack([seen.before, noise[:-1]]),
-        after=np.column_stack([seen.after, noise[1:]]),
-    )
-
-
 def walking(n, seed=0):
     """A point that is pushed along a line, and keeps to it."""
     rng = np.random.default_rng(seed)
@@ -77,7 +68,9 @@ def walking(n, seed=0):
 
 
 def test_noise_that_matters_is_kept():
-    plain = with_noise(walking(400), 4)
+    walk, noise = walking(400), np.random.default_rng(0).normal(size=(401, 4))
+    before = np.column_stack([walk.before, noise[:-1]])
+    plain = walk._replace(before=before, after=np.column_stack([walk.after, noise[1:]]))
     at = read(plain.before, plain.after)[0]
     after = plain.after.copy()
     after[:, 0] += 0.1 * plain.before[:, 1]  # a wind

@@ -8,15 +8,11 @@ from oda_rl.diagram import assign, assign_batch, smallest_of
 from oda_rl.divergences import quadratic_diagram
 
 
-def random_codevectors(rng, n, d):
-    root = rng.normal(size=(d, d))
-    return rng.normal(size=(n, d)), root.T @ root
-
-
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 1), (5, 3), (40, 2), (17, 9)])
 def test_assignment_is_the_nearest_codevector(n, d):
     rng = np.random.default_rng(n * 10 + d)
-    codevectors, metric = random_codevectors(rng, n, d)
+    root, codevectors = rng.normal(size=(d, d)), rng.normal(size=(n, d))
+    metric = root.T @ root
     diagram = np.full((n + 3, 1 + d), np.nan)  # rows beyond n_cells must not matter
     diagram[:n] = quadratic_diagram(metric, codevectors)
     points = rng.normal(size=(500, d))

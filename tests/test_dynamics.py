@@ -205,11 +205,9 @@ def test_what_a_callback_changes_of_the_environment_counts(kind, name):
     assert not np.array_equal(agents[0].recent, unchanged.recent)
 
 
-def unevenly(env):
-    env.AVAIL_TORQUE = [-1.0, 0.0, 2.0]
-
-
-@pytest.mark.parametrize("change", [windy, unevenly])
+@pytest.mark.parametrize(
+    "change", [windy, lambda env: vars(env).update(AVAIL_TORQUE=[-1.0, 0.0, 2.0])]
+)
 def test_an_acrobot_of_another_kind_takes_its_steps_itself(change):
     env = gym.make("Acrobot-v1")
     assert compiled_dynamics(env) is not None  # and its constants are known from now on

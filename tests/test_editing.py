@@ -9,7 +9,7 @@ import pytest
 from environments import QUICK
 from oracles import decide
 from test_export import by_rule, components_in_c, run_in_c, run_in_onnx
-from test_rules import continuous, discrete
+from test_rules import continuous, discrete, points_of
 
 from oda_rl.agents import ModelAgent, export_policy
 from oda_rl.agents.environments.spaces import ActionBox
@@ -70,13 +70,9 @@ POLICIES = [
 policies = pytest.mark.parametrize("policy", POLICIES)
 
 
-def points_of(policy, n=500):
-    return np.random.default_rng(1).normal(size=(n, policy.codevectors.shape[1]))
-
-
 @policies
 def test_it_does_what_is_said(policy):
-    points = points_of(policy)
+    points = points_of(policy, 500)
     told = np.array([oracle(policy, point) for point in points])
     np.testing.assert_array_equal([policy.act_in(point) for point in points], told)
     np.testing.assert_allclose(policy.act(points), told, rtol=1e-12, atol=1e-12)
@@ -212,7 +208,7 @@ def test_errors_say_what_would_be_right(edit, message):
 def test_continuous_actions_are_said_in_their_own_units():
     rule = continuous(2, 2, 1).named(bounds=np.array([[0.0], [4.0]]))
     after = rule.edit().where("x[0] > 0", do=1.0).done()
-    points = points_of(rule)
+    points = points_of(rule, 500)
     here = points[:, 0] > 0
     np.testing.assert_allclose(after.act(points)[here], -0.5)
     np.testing.assert_array_equal(after.act(points)[~here], rule.act(points)[~here])

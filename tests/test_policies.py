@@ -1,5 +1,7 @@
 """Every kind of policy keeps the contract."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from environments import quick_rule, steps_for
@@ -17,12 +19,8 @@ def table(n_cells, d, n_actions):
     return TablePolicy(cells.origin, cells.diagram, values, cells.codevectors)
 
 
-def blend(n_cells, d, n_actions):
-    return random_policy(n_cells, d, n_actions)[0]
-
-
-def six_blended(n_cells, d, n_actions):
-    return random_policy(n_cells, d, n_actions, n_nearest=6)[0]
+def blend(n_cells, d, n_actions, **options):
+    return random_policy(n_cells, d, n_actions, **options)[0]
 
 
 def codevectors(n_cells, d, n_actions):
@@ -38,15 +36,11 @@ def joint(n_cells, d, n_actions):
     return JointPolicy(rng.normal(size=d), levels, transform, places, slopes, worth, 0.7, 4)
 
 
-def rule(n_cells, d, n_actions):
-    return discrete(n_cells, d, n_actions)
-
-
 def rule_in_box(n_cells, d, n_actions):
     return continuous(n_cells, d, 2)
 
 
-KINDS = (table, blend, six_blended, codevectors, joint, rule, rule_in_box)
+KINDS = (table, blend, partial(blend, n_nearest=6), codevectors, joint, discrete, rule_in_box)
 SIZES = [(1, 1, 2), (2, 3, 4), (12, 2, 3)]
 
 

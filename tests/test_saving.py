@@ -83,18 +83,15 @@ def test_missing_and_damaged_files(agent, tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
             TwoTimescaleAgent.load(file)
-    save_archive(file, {"kind": "Sonata", "format": 1}, {})
-    with pytest.raises(ValueError, match="'Sonata'"):
-        TwoTimescaleAgent.load(file)
-    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 99}, {})
-    with pytest.raises(ValueError, match="format 99"):
-        TwoTimescaleAgent.load(file)
-    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 0}, {})
-    with pytest.raises(ValueError, match="format 0:"):
-        TwoTimescaleAgent.load(file)
-    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
-    with pytest.raises(ValueError, match="is damaged"):
-        TwoTimescaleAgent.load(file)
+    for kind, number, message in [
+        ("Sonata", 1, "'Sonata'"),
+        ("TwoTimescaleAgent", 99, "format 99"),
+        ("TwoTimescaleAgent", 0, "format 0:"),
+        ("TwoTimescaleAgent", 1, "is damaged"),
+    ]:
+        save_archive(file, {"kind": kind, "format": number}, {})
+        with pytest.raises(ValueError, match=message):
+            TwoTimescaleAgent.load(file)
 
 
 def test_no_bit_of_a_file_changes_unnoticed(tmp_path):

@@ -65,11 +65,6 @@ def short():
     return Plain(gym.make("CartPole-v1", max_episode_steps=30))
 
 
-def lambdas():
-    """An environment that cannot be pickled."""
-    return gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 0.5 * reward)
-
-
 def monitored():
     return Monitor(gym.make("CartPole-v1"))
 
@@ -116,8 +111,9 @@ def test_each_state_of_a_few_is_learned_by_itself():
 
 @pytest.mark.slow
 def test_the_threshold_is_known_of_environments_in_other_processes():
-    for make, expected in ((lambdas, 475), (lambda: Toy(), None)):
-        env = forked([make])
+    scaled = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 0.5 * reward)
+    for made, expected in ((scaled, 475), (Toy(), None)):  # the first cannot be pickled
+        env = forked([lambda made=made: made])
         model = TwoTimescale(env, seed=0).learn(20)
         assert model.agent.solved_return == expected
         assert model.agent.env is None

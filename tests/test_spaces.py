@@ -8,14 +8,7 @@ import pytest
 from environments import QUICK, Counted
 from gymnasium import spaces
 
-from oda_rl.agents import (
-    CodevectorAgent,
-    FittedQAgent,
-    ModelAgent,
-    TwoTimescaleAgent,
-    export_policy,
-    load_agent,
-)
+from oda_rl import agents
 from oda_rl.reporting import page
 from oda_rl.reporting.content import report_of
 
@@ -33,10 +26,10 @@ ACTIONS = {
     "Box": spaces.Box(np.float32([-1, 0]), np.float32([1, 4])),
 }
 SETTINGS = {
-    TwoTimescaleAgent: {"action_bins": 2, "warmup_steps": 50},
-    FittedQAgent: {"action_bins": 2},
-    ModelAgent: QUICK,
-    CodevectorAgent: {"action_bins": 2},
+    agents.TwoTimescaleAgent: {"action_bins": 2, "warmup_steps": 50},
+    agents.FittedQAgent: {"action_bins": 2},
+    agents.ModelAgent: QUICK,
+    agents.CodevectorAgent: {"action_bins": 2},
 }
 
 
@@ -57,10 +50,10 @@ gym.register("Sampled-v0", Sampled)
 
 
 PAIRS = {
-    TwoTimescaleAgent: [("Box", "Discrete"), ("Discrete", "Box")],
-    FittedQAgent: [("Tuple", "MultiDiscrete"), ("Dict", "Box")],
-    ModelAgent: [("Box", "MultiBinary"), ("Discrete", "Box"), ("Dict", "Box")],
-    CodevectorAgent: [("Dict", "Box")],
+    agents.TwoTimescaleAgent: [("Box", "Discrete"), ("Discrete", "Box")],
+    agents.FittedQAgent: [("Tuple", "MultiDiscrete"), ("Dict", "Box")],
+    agents.ModelAgent: [("Box", "MultiBinary"), ("Discrete", "Box"), ("Dict", "Box")],
+    agents.CodevectorAgent: [("Dict", "Box")],
 }
 
 
@@ -78,10 +71,10 @@ def test_whatever_trains_can_do_everything_else(kind, seen, done, tmp_path, monk
     assert env.action_space.contains(action)
     assert str(agent.explain(observation))
     for name in ("p.h", "p.json", "p.onnx"):
-        assert export_policy(agent, tmp_path / name).stat().st_size
+        assert agents.export_policy(agent, tmp_path / name).stat().st_size
     report = report_of(agent, episodes=2, seed=0)
     assert page.write_page(agent, report, tmp_path / "page.html").stat().st_size
     agent.save(tmp_path / "a.zip")
-    loaded = load_agent(tmp_path / "a.zip")
+    loaded = agents.load_agent(tmp_path / "a.zip")
     np.testing.assert_array_equal(loaded.predict(observation)[0], action)
     np.testing.assert_array_equal(loaded.evaluate(2, seed=1), agent.evaluate(2, seed=1))

@@ -4,18 +4,12 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from oda_rl import (
-    ODAClassifier,
-    ODAClusterer,
-    ODATreeClassifier,
-    ODATreeClusterer,
-    StochasticEMGaussianMixture,
-)
+import oda_rl
 
 RNG = np.random.default_rng(0)
 POINTS = RNG.normal(size=(120, 2))
 LABELS = (POINTS[:, 0] > 0).astype(int)
-classifiers = pytest.mark.parametrize("kind", [ODAClassifier, ODATreeClassifier])
+classifiers = pytest.mark.parametrize("kind", [oda_rl.ODAClassifier, oda_rl.ODATreeClassifier])
 
 
 @classifiers
@@ -48,8 +42,8 @@ def test_numbers_and_text_do_not_mix(kind):
 @pytest.mark.parametrize(
     "model",
     [
-        ODAClusterer(1, random_state=0),
-        ODATreeClusterer(min_samples_split=1000, random_state=0),
+        oda_rl.ODAClusterer(1, random_state=0),
+        oda_rl.ODATreeClusterer(min_samples_split=1000, random_state=0),
     ],
 )
 def test_the_density_of_many_features_is_normal_about_the_codevectors(model):
@@ -62,7 +56,7 @@ def test_the_density_of_many_features_is_normal_about_the_codevectors(model):
 
 def test_a_mixture_has_the_precision_of_its_samples_and_says_how_it_ended():
     points = POINTS.astype(np.float32)
-    model = StochasticEMGaussianMixture(2, max_iter=30, random_state=0)
+    model = oda_rl.StochasticEMGaussianMixture(2, max_iter=30, random_state=0)
     np.testing.assert_array_equal(model.fit_predict(points), model.predict(points))
     for name in ("weights_", "means_", "covariances_", "precisions_"):
         assert getattr(model, name).dtype == np.float32

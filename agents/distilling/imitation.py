@@ -5,8 +5,8 @@ A teacher assigns costs to mistakes; cells are fitted by cost-sensitive classifi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, NamedTuple
+from itertools import cycle, product, takewhile
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -286,8 +286,7 @@ def world_of(teacher: Any) -> World | None:
     """Return the world that an agent has learned, if it has one and trusts it."""
     if not getattr(teacher, "models_laws", False) or teacher.distrust is not None:
         return None
-    world: World = teacher.world
-    return world
+    return cast(World, teacher.world)
 
 
 def climb_in_world(
@@ -410,12 +409,10 @@ def _watch(
 ) -> tuple[FloatArray, FloatArray]:
     """Let players play in turn; return the visited states, and the returns."""
     env.allow(steps)
-    seen, begin, i = np.empty((env.left, env.interface.n_features)), env.steps, 0
+    seen, begin = np.empty((env.left, env.interface.n_features)), env.steps
     returns = []
-    while env.left > 0:
-        room = seen[env.steps - begin :]
-        returns.append(env.play(players[i % len(players)], draw_seeds(rng, 1), room))
-        i += 1
+    for player in takewhile(lambda _: env.left > 0, cycle(players)):
+        returns.append(env.play(player, draw_seeds(rng, 1), seen[env.steps - begin :]))
     return seen, np.concatenate(returns)
 
 

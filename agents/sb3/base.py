@@ -33,13 +33,8 @@ try:
     from stable_baselines3.common.utils import get_system_info, safe_mean
     from stable_baselines3.common.vec_env import VecEnv
 
-    from oda_rl.agents.sb3.environments import (
-        described,
-        inner_env,
-        item,
-        next_observations,
-        saved_spaces,
-    )
+    from oda_rl.agents.sb3 import environments
+    from oda_rl.agents.sb3.environments import described, item
 except ImportError as error:
     raise ImportError(
         "oda_rl.agents.sb3 needs Stable-Baselines3: pip install 'oda-rl[sb3]'"
@@ -139,7 +134,7 @@ class Algorithm(BaseAlgorithm):
         """Give the environment to the agent, and seed it as the agent's ``learn`` would."""
         if self.env is None:
             return
-        env = inner_env(self.env)
+        env = environments.inner_env(self.env)
         self.agent.env = env
         self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
         if env is None:
@@ -231,7 +226,7 @@ class Algorithm(BaseAlgorithm):
         self._last_obs = self._next = None  # if the step fails, learning continues with a reset
         new_obs, rewards, dones, infos = env.step(actions)
         assert not isinstance(new_obs, tuple)
-        next_obs, truncated = next_observations(last_obs, new_obs, dones, infos)
+        next_obs, truncated = environments.next_observations(last_obs, new_obs, dones, infos)
         if dones.any():
             self.agent.training_seconds = time.perf_counter() - self._started
         normalize = self._vec_normalize_env
@@ -413,7 +408,7 @@ class Algorithm(BaseAlgorithm):
         place = None if model.env is None else described(model.env)
         agent = saving.restored(cls._agent_class, file, metadata, arrays, place, *kwargs.values())
         if model.env is None:
-            model.observation_space, model.action_space = saved_spaces(agent.interface)
+            model.observation_space, model.action_space = environments.saved_spaces(agent.interface)
             model.n_envs = 1
         model.num_timesteps = saved.get("num_timesteps", agent.num_timesteps)
         model._episode_num = saved.get("episodes", agent.episodes.count)

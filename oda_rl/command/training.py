@@ -15,19 +15,9 @@ import gymnasium as gym
 import tyro
 from rich.console import Console
 
+from oda_rl import agents
 from oda_rl._lock import LockedError, locked
-from oda_rl.agents import (
-    Actors,
-    Agent,
-    CodevectorAgent,
-    FittedQAgent,
-    FittedQConfig,
-    ModelAgent,
-    ModelConfig,
-    TwoTimescaleAgent,
-    TwoTimescaleConfig,
-    load_agent,
-)
+from oda_rl.agents import Actors, Agent, TwoTimescaleAgent, TwoTimescaleConfig, load_agent
 from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT
 from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.base.settings import ELSEWHERE, checked_count
@@ -111,7 +101,7 @@ class TrainFitted:
     address: str | None = None
     """Dask scheduler for the actors, tcp://host:port; by default they run on this machine."""
 
-    config: FittedQConfig = field(default_factory=FittedQConfig)
+    config: agents.FittedQConfig = field(default_factory=agents.FittedQConfig)
     """Settings of the agent."""
 
     @property
@@ -152,7 +142,7 @@ class TrainFitted:
         names, action_names = self.names or None, self.action_names or None
         return {"seed": self.seed, "names": names, "action_names": action_names}
 
-    kind: ClassVar[type[Agent]] = FittedQAgent
+    kind: ClassVar[type[Agent]] = agents.FittedQAgent
     """The agent's class."""
 
     def agent(self) -> Agent:
@@ -166,7 +156,7 @@ class TrainCodevector(TrainFitted):
     algo: Algo = "codevector"
     """See 'oda-rl train --help'."""
 
-    kind = CodevectorAgent
+    kind = agents.CodevectorAgent
 
 
 @dataclass(frozen=True)
@@ -179,10 +169,10 @@ class TrainModel(TrainFitted):
     total_timesteps: int = 5_000
     """Environment steps to train for."""
 
-    config: ModelConfig = field(default_factory=ModelConfig)  # type: ignore[assignment]
+    config: agents.ModelConfig = field(default_factory=agents.ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
 
-    kind = ModelAgent
+    kind = agents.ModelAgent
 
 
 _PARTITION_SETTINGS: Any = make_dataclass(
@@ -501,7 +491,7 @@ def _report(
     console.print(summary(agent, returns, options.seed))
     if doubt is not None:
         console.print(doubt)
-    if isinstance(agent, ModelAgent) and agent.scale_ is not None:
+    if isinstance(agent, agents.ModelAgent) and agent.scale_ is not None:
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
         if agent.distrust is not None:

@@ -9,6 +9,7 @@ Every fit has one thread, and runs are made one at a time unless --workers says 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,17 +92,13 @@ def ratio(key: str, other: int | str) -> Text:
     return among(text, other=other)
 
 
-def beside(name: int | str) -> Text:
-    """Make a text of the distortion over that of one start of KMeans, samples and seconds."""
-
-    def text(line: Rows) -> str:
-        usual = {row["seed"]: row["distortion"] for row in line.where(other=1)}
-        found = line.where(other=name)
-        distortion = np.median([usual[row["seed"]] / row["distortion"] for row in found])
-        seen, taken = (np.median(found.column(key)) for key in ("samples", "other_seconds"))
-        return f"{distortion:.3g} ({seen:,.0f}; {taken:.2g} s)"
-
-    return text
+def beside(line: Rows, name: int | str) -> str:
+    """Return the distortion over that of one start of KMeans, samples and seconds."""
+    usual = {row["seed"]: row["distortion"] for row in line.where(other=1)}
+    found = line.where(other=name)
+    distortion = np.median([usual[row["seed"]] / row["distortion"] for row in found])
+    seen, taken = (np.median(found.column(key)) for key in ("samples", "other_seconds"))
+    return f"{distortion:.3g} ({seen:,.0f}; {taken:.2g} s)"
 
 
 def tables(rows: Rows) -> dict[str, Table]:
@@ -118,7 +115,8 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("seconds", of(np.median, "seconds", ".2g")),
     ]
     title, names = "medians, one thread", {"ODA, not refined": 0, "sVQ": 0, "DA": 0, "KMeans": 1}
-    papers = [columns[0], *(Column(name, beside(key or name)) for name, key in names.items())]
+    besides = {name: partial(beside, name=key or name) for name, key in names.items()}
+    papers = [columns[0], *(Column(*column) for column in besides.items())]
     return {
         "clustering": Table(title, columns, lines),
         "clustering papers": Table(title, papers, paper.groups("data")),

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -74,16 +75,12 @@ def times(key: str) -> Text:
     return lambda line: f"{np.median(line.column(key)):.2f} ({max(line.column(key)):.2f})"
 
 
-def share_of(competitor: Rows) -> Text:
-    """Make a text of a first call as a share of the competitor's, which is the same at any call."""
-
-    def text(line: Rows) -> str:
-        if not competitor or line[0]["work"] == PPO:
-            return ""
-        usual = np.median([competitor.column(key) for key in ("cold", "cached")])
-        return f"{np.median(line.column('cold')) / usual:.2f}"
-
-    return text
+def share_of(line: Rows, competitor: Rows) -> str:
+    """Return a first call as a share of the competitor's, which is the same at any call."""
+    if not competitor or line[0]["work"] == PPO:
+        return ""
+    usual = np.median([competitor.column(key) for key in ("cold", "cached")])
+    return f"{np.median(line.column('cold')) / usual:.2f}"
 
 
 def tables(rows: Rows) -> dict[str, Table]:
@@ -91,7 +88,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         Column("", name),
         Column("first call on a machine (max)", times("cold")),
         Column("later ones (max)", times("cached")),
-        Column("first call / PPO's", share_of(rows.where(work=PPO))),
+        Column("first call / PPO's", partial(share_of, competitor=rows.where(work=PPO))),
     ]
     return {"first call": Table("processor seconds", columns, rows.groups("work"))}
 

@@ -152,16 +152,13 @@ outcome = (
 
 
 def rules_found(rows: Rows) -> Table:
-    def played(method: str) -> Text:
-        def text(line: Rows) -> str:
-            other = rows.where(method=method, task=line[0]["task"])
-            return returns(np.mean)(other) if other else "-"
-
-        return text
+    def played(line: Rows, method: str) -> str:
+        other = rows.where(method=method, task=line[0]["task"])
+        return returns(np.mean)(other) if other else "-"
 
     columns = [
         Column(f"`{MODEL}`", goal, once=True),
-        *(Column(method, played(method), once=True) for method in PLAYED),
+        *(Column(method, partial(played, method=method), once=True) for method in PLAYED),
         *outcome,
         Column("cells", of(np.mean, "cells", ".1f")),
         Column("processor s", of(np.median, "seconds", ".2g")),
