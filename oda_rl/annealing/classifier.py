@@ -33,7 +33,6 @@ from oda_rl.samples import counted, holes, observed_shares
 _PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
 _SELECTION_PER_CLUSTER = 20
-_AMPLE, _QUICK = 750, 0.6  # samples from which three folds, cooled quickly, tell enough
 _RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
 _FIRST_STEPS = 15  # of L-BFGS: which candidates go on
@@ -408,17 +407,16 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         """Choose one of the options, and a factor of its temperature, by cross-validation.
 
         After the first fold, with fewer steps of metric learning, the best third goes on; after
-        the second the best sixth; after the third the best, for its factor, if samples are few.
+        the second the best sixth; after the third the best.
         """
         points, classes, weights = data.stratified(_SELECTION_SAMPLES, _RARE)
         counts = weights if len(points) == len(data.points) else np.ones(len(points))
         totals = np.zeros((len(options), len(_CAUTION)))
-        remaining, ample = np.arange(len(options)), len(points) >= _AMPLE
+        remaining = np.arange(len(options))
         for k, (train, test) in enumerate(folds(classes, np.random.default_rng(len(points)))):
-            if (ample and k > _TESTED) or (len(options) == 1 and k == _TESTED):
+            if len(options) == 1 and k == _TESTED:
                 break
             model = copy.copy(self)
-            model.cooling = min(self.cooling, _QUICK) if ample else self.cooling
             model.samples_per_cluster = min(self.samples_per_cluster, _SELECTION_PER_CLUSTER)
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
@@ -428,8 +426,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
                 model._conclude(fold, options[i], steps)
                 model.weights_ = model._codebook.weights
                 embedded = model._annealer.divergence.embed(points[test])
-                for j, temperature in enumerate(model.prediction_temperature_ * _CAUTION):
-                    model.prediction_temperature_ = temperature
+                temperature = model.prediction_temperature_
+                for j, factor in enumerate(_CAUTION):
+                    model.prediction_temperature_ = factor * temperature
                     scores = model._log_scores(embedded)
                     totals[i, j] += doubts(scores, classes[test]) @ counts[test]
             order = np.argsort(totals[remaining].min(axis=1), kind="stable")
