@@ -385,7 +385,7 @@ def test_an_agent_has_a_world():
     world = agent.learn(401).world
     assert world.report().names == ("cos θ", "sin θ", "angular velocity (rad/s)")
     assert world.trust
-    assert world.imagine(agent.policy, 2, seed=0).lengths.tolist() == [200, 200]
+    assert world.imagine(agent.policy, 8, seed=0).lengths.max() == 200  # some leave what was seen
     one, other = (world.imagine(policy, 2, 5, seed=0) for policy in (agent, agent.policy))
     np.testing.assert_array_equal(one.actions, other.actions)
     with pytest.raises(ValueError, match=r"action\[0\] is \[3.0\]: .* and lie between"):
