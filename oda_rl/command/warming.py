@@ -16,6 +16,7 @@ from rich.progress import track
 
 import oda_rl
 from oda_rl import agents
+from oda_rl.divergences import Mahalanobis
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
 _STEPPED = "MountainCarContinuous-v0", "FrozenLake-v1"  # without compiled dynamics
@@ -54,7 +55,7 @@ def _fit(*models: Any, X: Any = _POINTS, y: Any = _LABELS) -> None:
 
 def _fit_clusterers() -> None:
     names = "squared_euclidean", "i_divergence", "itakura_saito"
-    for divergence in (*names, oda_rl.Mahalanobis(np.eye(3))):
+    for divergence in (*names, Mahalanobis(np.eye(3))):
         settings: Any = {"divergence": divergence, "random_state": 0}
         _fit(oda_rl.ODAClusterer(6, **settings), oda_rl.ODATreeClusterer(2, **settings))
     _fit(oda_rl.ODAClusterer(6, random_state=0), X=_TYPES[1])
