@@ -689,6 +689,7 @@ class OnlineEngine(Engine):
             temperature = max(share * float(np.median(gaps)) ** 2, float(np.finfo(float).tiny))
         self.live.head[TEMPERATURE] = temperature
         if (weights := getattr(self.partition, "weights", None)) is not None:
+            self.live.biases[:] = 0.0
             self.live.biases[: len(weights)] = -temperature * np.log(weights)
 
     @property
