@@ -235,7 +235,7 @@ def test_the_pole_stays_up_and_a_push_is_balanced(agents, page):
     page.click("#push-right")
     assert page.run("oda.view.state[3]") == pytest.approx(before + 0.5)
     assert "was pushed right" in page.text("#status")
-    assert page.run("oda.view.run(500)") == 1500
+    assert page.run("oda.view.run(100)") == 1100
     assert not page.run("oda.view.over")
     page.run("oda.view.policy = oda.policy")
 
