@@ -5,7 +5,7 @@ A teacher assigns costs to mistakes; cells are fitted by cost-sensitive classifi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, product, takewhile
+from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -410,8 +410,9 @@ def _watch(
     """Let players play in turn; return the visited states, and the returns."""
     env.allow(steps)
     seen, begin = np.empty((env.left, env.interface.n_features)), env.steps
-    returns = []
-    for player in takewhile(lambda _: env.left > 0, cycle(players)):
+    returns: list[FloatArray] = []
+    while env.left > 0:
+        player = players[len(returns) % len(players)]
         returns.append(env.play(player, draw_seeds(rng, 1), seen[env.steps - begin :]))
     return seen, np.concatenate(returns)
 

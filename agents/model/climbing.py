@@ -41,7 +41,7 @@ MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longe
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
 _CLIMB_EPISODES, _MAX_CLIMBS = 250, 3  # of the longest episodes, for each climb that is begun
 _BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
-_MISLED = 0.5  # share of a stage's best return, below which the bonus has to be put back
+_MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
 _IDLE_STARTS, _CONSTANT = 8, 0.1  # to detect a survival bonus
@@ -160,8 +160,8 @@ class Climb:
     rule is of raw observations, and stays as it is where these change.
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
-    at once where the second half of episodes prefers other directions than the first. From then on
-    the number of directions doubles where a stage is worse than the best by a standard error. A
+    in one step where the second half of episodes prefers other directions than the first. There the
+    number of directions doubles where a stage is worse than the best by a standard error. A
     constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early. Climbs end at different optima: where there are steps enough, several are
     begun, one after the other, and the best goes on.
@@ -239,8 +239,8 @@ class Climb:
             yield place.ended()
         n_climbs = min(total // (_CLIMB_EPISODES * longest), _MAX_CLIMBS)
         while env.left > 0 and self._iterate():
-            climbed = begun + env.steps - _BEGINNING * total * len(self.begun)
-            if len(self.begun) < n_climbs > 1 and climbed >= _BEGINNING * total:
+            over = begun + env.steps >= _BEGINNING * total * (len(self.begun) + 1)
+            if over and n_climbs > 1 and len(self.begun) < n_climbs:
                 self._begin_another(n_climbs, known)
             yield place.ended()
         if len(self.returns):
@@ -291,7 +291,7 @@ class Climb:
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
         rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
-        if known and self.bonus == 0.0:  # where survival hides what moving pays, they stand or fall
+        if known and self.bonus == 0.0:  # known rules stand still or fall where survival pays
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 

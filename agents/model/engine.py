@@ -307,7 +307,7 @@ class ModelEngine(Engine):
         self._next = self.planner.best() if self._confirms() else self._newest
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))
 
-    def wait(self, steps: int) -> None:
+    def postpone(self, steps: int) -> None:
         """Take at least ``steps`` more before the next plan."""
         self._needed = max(self._needed, self._new_steps + steps)
 

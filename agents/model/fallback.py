@@ -123,7 +123,7 @@ class Fallback:
             self._distrusted = 0 if trust else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
             if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
-                agent._engine.wait(self._judged_at - agent.num_timesteps)
+                agent._engine.postpone(self._judged_at - agent.num_timesteps)
         if self.reason is None:
             return False
         hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
@@ -232,10 +232,12 @@ class Fallback:
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
-        best = None if self.climb or self.rule else self._best(engine)
+        if self.climb is not None or self.rule is not None:
+            return math.nan
+        best = self._best(engine)
         if isinstance(best, Candidate):
             return float(np.mean(best.returns))
-        return math.nan if best is None else best.delivered_return
+        return best.delivered_return
 
     def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
         """Return who learns values, or the rule whose real returns are better than theirs."""
@@ -386,9 +388,10 @@ def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> Non
     for rows in trajectories(seen, first):
         steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
         steps[:-1, REWARD] = seen.rewards[rows]
-        steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)  # 0 where they are continuous
         if boxed:
             steps[:-1, COMPONENTS:] = seen.codes[rows, 1:]
+        else:
+            steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
         steps[:-1, MARK] = GOES_ON
         steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
         engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)

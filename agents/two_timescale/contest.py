@@ -123,6 +123,12 @@ class Contest(State):
         self.luck: FloatArray = np.zeros((n_features + 2, n_features + 1))
         self.best_score, self.delivered = -math.inf, -1
 
+    @property
+    def may_be_bold(self) -> bool:
+        """Whether bold episodes cost little."""
+        cost = BOLD_COST * math.sqrt(self.timid.variance)
+        return self.bold.mean >= self.timid.mean - cost
+
     def without_luck(self, episode_return: float, start: FloatArray, trial: int) -> float:
         """Return what is left of a return without luck, and learn from it what luck is."""
         d, products, mean, n = len(start), self.luck[:-1], self.luck[-1, :-1], self.luck[-1, -1]

@@ -1,6 +1,5 @@
 """The arrays of an online agent, and the slow timescale: splits, cooling, and the metric."""
 
-import math
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -23,7 +22,6 @@ from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import (
     BOLD,
-    BOLD_COST,
     CONSTANT,
     ENDLESS,
     FAILURES,
@@ -443,8 +441,7 @@ class OnlineEngine(Engine):
         if contest.failures == FAILURES:
             contest.begin_anew()
             state.changed = state.steps
-        cost = BOLD_COST * math.sqrt(contest.timid.variance)
-        bold = uniform < (BOLD if contest.bold.mean >= contest.timid.mean - cost else TIMID_SHARE)
+        bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()
 
