@@ -196,6 +196,25 @@ def test_with_many_steps_the_best_of_several_climbs_goes_on(follower):
         Climb.from_arrays({**arrays, "begun7_value": np.zeros(())}, 3, 4)
 
 
+@pytest.mark.parametrize("climbs", [False, True])
+def test_many_episodes_are_climbed_beside_a_trusted_world_and_real_returns_decide(climbs):
+    agent = ModelAgent(gym.wrappers.TimeLimit(Follow(SLOPES[:1]), 10), seed=0, **QUICK).learn(300)
+    real, place = agent._real, Episodes(agent.env)
+    assert not real._competes(agent, 30_000)  # it is modelled for 5 %
+    agent._engine.state.steps = 2000
+    assert not real._competes(agent, 19_000)
+    assert real._competes(agent, 30_000)
+    real.climb = Climb(np.empty((0, 1, 4)), np.empty((0, 3)))
+    if climbs:
+        rule = np.array([0.2, *SLOPES[0] / SCALE])
+        real.climb.output = np.array([[rule[0] - rule[1:] @ MEAN, *rule[1:]]])
+        agent._engine.rules.candidates = [Candidate(np.zeros((1, 4)), np.zeros((1, 1, 4)))]
+    env, rng, place.horizon = BudgetedEnv(place, 1, 0), np.random.default_rng(0), 10
+    (episodes,) = real._comparing(agent._engine, env, place, 200, rng)
+    assert episodes[:, 1].sum() == env.steps == 200
+    assert (real.climb is not None) == (agent.distrust is not None) == climbs
+
+
 def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_path):
     env = Plain(Follow())
     agent = ModelAgent(env, seed=0).learn(2000)

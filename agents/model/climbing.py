@@ -39,7 +39,7 @@ _NOISE, _STEP = 0.05, 0.03  # units of the box for each standard deviation of an
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
-_CLIMB_EPISODES, _MAX_CLIMBS = 250, 3  # of the longest episodes, for each climb that is begun
+CLIMB_EPISODES, _MAX_CLIMBS = 250, 3  # of the longest episodes, for each climb that is begun
 _BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
@@ -237,7 +237,7 @@ class Climb:
         if self.horizon == 0:
             self._begin(known)
             yield place.ended()
-        n_climbs = min(total // (_CLIMB_EPISODES * longest), _MAX_CLIMBS)
+        n_climbs = min(total // (CLIMB_EPISODES * longest), _MAX_CLIMBS)
         while env.left > 0 and self._iterate():
             over = begun + env.steps >= _BEGINNING * total * (len(self.begun) + 1)
             if over and n_climbs > 1 and len(self.begun) < n_climbs:

@@ -102,6 +102,7 @@ class ModelEngine(Engine):
         self._confirming = 0  # episodes in a row
         self._confirmed = 0  # steps
         self._new_steps, self._needed = 0, self.planner.wait(0)
+        self.min_wait = 0  # steps between two plans
         self._running = self._begun(env_states)
 
     def _new_rules(self) -> Planner:
@@ -302,7 +303,7 @@ class ModelEngine(Engine):
         """Learn the world anew, and choose what is played next: the new rule, or first the best."""
         self._choose_planner()
         self._newest = self.planner.plan(self.outcomes.comparable)
-        self._needed = self.planner.wait(self.state.steps)
+        self._needed = max(self.planner.wait(self.state.steps), self.min_wait)
         self._new_steps = self._confirming = 0
         self._next = self.planner.best() if self._confirms() else self._newest
         self.note_level(Level(self.state.steps, np.nan, self.planner.codevectors, None))

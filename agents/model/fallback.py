@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -30,7 +31,13 @@ from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model.climbing import MIN_HORIZON, Climb, Episodes, survival_bonus
+from oda_rl.agents.model.climbing import (
+    CLIMB_EPISODES,
+    MIN_HORIZON,
+    Climb,
+    Episodes,
+    survival_bonus,
+)
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
@@ -64,6 +71,9 @@ _FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
 _OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
+_MODELLED = 0.05  # share of the steps, after which a climb competes with a world that is trusted
+_PLANNED = 0.005  # and those between two plans until then
+_COMPETES = "a rule that is climbed in real episodes may return more than its best"
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
 _UNLIMITED = 1000  # steps of an episode without a time limit
 _NOTHING = np.empty((0, 3))
@@ -88,16 +98,19 @@ class Fallback:
         if n > _MAX_COMPONENTS:
             self.reason = f"an action has {n} components: at most {_MAX_COMPONENTS} are modelled"
         if self.reason is None:
+            total = agent.num_timesteps + run.total - run.steps
+            if _has_many(agent, run.total - run.steps):
+                agent._engine.min_wait = int(_PLANNED * total)
             if self._judged_at == 0:
-                total = agent.num_timesteps + run.total - run.steps
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
                 sooner = _JUDGED_SOONER if n > 0 and total >= _MIN_LEFT else 1.0
                 self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
             for steps, episodes in training:
                 ended = len(episodes) > 0 or agent.episodes.count == 0
-                doubts = ended and self._doubts(agent, run.total - steps)
+                left = run.total - steps
+                done = ended and (self._competes(agent, left) or self._doubts(agent, left))
                 yield steps, episodes
-                if doubts:
+                if done:
                     break
         if not run.over:
             boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
@@ -105,6 +118,13 @@ class Fallback:
             run.part = run.steps if run.part is None else run.part
             really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
+
+    def _competes(self, agent: "ModelAgent", left: int) -> bool:
+        """Return whether it is time for a climb beside a trusted world."""
+        modelled = max(_MODELLED * (agent.num_timesteps + left), self._judged_at)
+        if agent.models_laws and agent.num_timesteps >= modelled and _has_many(agent, left):
+            self.reason = _COMPETES
+        return self.reason is not None
 
     def _doubts(self, agent: "ModelAgent", left: int) -> bool:
         """Judge the world if it is time; warn if it is not trusted any more."""
@@ -185,10 +205,11 @@ class Fallback:
     ) -> Progress:
         """Climb in real episodes, from the best rule of the learned world."""
         assert run.part is not None
-        longest = _UNLIMITED if engine.outcomes.limit is None else engine.outcomes.limit
+        longest = _longest(engine)
         begun, before = run.steps, 0
         place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
-        budgeted = BudgetedEnv(place, 1, run.total - begun)
+        racing = int(_RACING * (run.total - run.part)) if self.reason == _COMPETES else 0
+        budgeted = BudgetedEnv(place, 1, max(run.total - begun - racing, 0))
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
             if engine.rules.candidates:
@@ -196,12 +217,31 @@ class Fallback:
             self.climb = Climb(known, engine.memory.transitions.before)
         climbed = begun - run.part
         climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
-        for episodes in climbing:
+        for episodes in chain(climbing, self._comparing(engine, budgeted, place, racing, rng)):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             run.at(begun + before, place.observation)
-            run.can_stop = not self.climb.decides
+            run.can_stop = self.climb is None or not self.climb.decides
             yield run.steps, episodes
+
+    def _comparing(
+        self,
+        engine: "ModelEngine",
+        env: BudgetedEnv,
+        place: Episodes,
+        steps: int,
+        rng: np.random.Generator,
+    ) -> "Iterator[FloatArray]":
+        """Race the climbed rule against the best of a trusted world with further ``steps``."""
+        assert self.climb is not None
+        if steps == 0:
+            return
+        env.most += steps
+        env.allow(env.most - env.steps)
+        rules = [engine.rules.delivered(engine.rules.best()), self.climb.rule]
+        if race(env, [*rules], rng, incumbent=0).best == 0:
+            self.climb = self.reason = None
+        yield place.ended()
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
@@ -300,6 +340,18 @@ class Fallback:
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, climb, fitted, judged_at, distrusted)
+
+
+def _has_many(agent: "ModelAgent", left: int) -> bool:
+    """Return whether actions are continuous, and episodes that are left many enough for climbs."""
+    total = agent.num_timesteps + left
+    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * _longest(agent._engine)
+    return agent.interface.n_components > 0 and many
+
+
+def _longest(engine: "ModelEngine") -> int:
+    """Return the time limit of episodes."""
+    return _UNLIMITED if engine.outcomes.limit is None else engine.outcomes.limit
 
 
 def _known(
