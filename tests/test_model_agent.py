@@ -331,6 +331,14 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
+def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
+    agent = ModelAgent("Pendulum-v1", seed=0, action_bins=3, **QUICK)
+    with pytest.warns(UserWarning, match="it is a test"):
+        agent.learn(3000)
+    assert agent._real.rule is None
+    assert abs(agent.predict(np.array([1.0, 0.0, 8.0]))[0][0]) == 2.0
+
+
 def test_without_trust_real_returns_decide_between_values_and_rules():
     agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
     fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)

@@ -162,7 +162,7 @@ class Fallback:
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
         boxed, few = engine.interface.box is not None, total < _MIN_LEFT
-        if boxed or few or not isinstance(env, gym.Env):
+        if few or not isinstance(env, gym.Env) or isinstance(env.action_space, gym.spaces.Box):
             learning = total
         if self.fitted is None:
             bins = engine.config.action_bins
