@@ -35,11 +35,12 @@ from oda_rl.files.schema import Member, check, prefixed, real, require, whole, w
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
-_NOISE, _STEP = 0.05, 0.03  # units of the box for each standard deviation of an observation
+_NOISES = 0.05, 0.2, 0.8  # of climbs, in units of the box for each standard deviation of an
+_STEP = 0.6  # observation; of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
-CLIMB_EPISODES, _MAX_CLIMBS = 250, 3  # of the longest episodes, for each climb that is begun
+CLIMB_EPISODES = 100  # of the longest episodes, for each climb that is begun
 _BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
@@ -58,6 +59,7 @@ SCHEMA: dict[str, Member] = {
     "horizon": whole(),
     "n_directions": whole("", "[1, 9007199254740992)"),
     "bonus": real("", "[0, inf)"),
+    "noise": real("", "(0, inf)"),
     "stages": real("stages, p, 1+d"),
     "scores": real("stages, 2"),
     "total": real("p, 1+d"),
@@ -164,7 +166,7 @@ class Climb:
     number of directions doubles where a stage is worse than the best by a standard error. A
     constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early. Climbs end at different optima: where there are steps enough, several are
-    begun, one after the other, and the best goes on.
+    begun, one after the other, with more and more noise, and the best goes on.
 
     References
     ----------
@@ -191,6 +193,7 @@ class Climb:
         self.n_observed = 0
         self.horizon = 0  # steps after which episodes are cut; 0 before the first
         self.n_directions = _DIRECTIONS
+        self.noise = _NOISES[len(self.begun)]
         self.bonus = 0.0  # constant reward of a step, which is left out
         self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
@@ -237,7 +240,7 @@ class Climb:
         if self.horizon == 0:
             self._begin(known)
             yield place.ended()
-        n_climbs = min(total // (CLIMB_EPISODES * longest), _MAX_CLIMBS)
+        n_climbs = min(total // (CLIMB_EPISODES * longest), len(_NOISES))
         while env.left > 0 and self._iterate():
             over = begun + env.steps >= _BEGINNING * total * (len(self.begun) + 1)
             if over and n_climbs > 1 and len(self.begun) < n_climbs:
@@ -327,9 +330,9 @@ class Climb:
         deviation[used] /= self.scale[used]
         coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
         vector = coding.encoded(self.rule.scores, self.rule.outputs)
-        directions = rng.standard_normal((self.n_directions, len(vector)))
-        seeds = draw_seeds(rng, len(directions))
-        both = [[coding.rule(vector + s * one) for s in (_NOISE, -_NOISE)] for one in directions]
+        changes = self.noise * rng.standard_normal((self.n_directions, len(vector)))
+        seeds = draw_seeds(rng, len(changes))
+        both = [[coding.rule(vector + one), coding.rule(vector - one)] for one in changes]
         started: list[Any] = [None] * 2 * len(seeds)
         if self._actors is not None:
             actors, client, _ = self._actors
@@ -364,12 +367,12 @@ class Climb:
         else:
             best = np.argsort(-returns.max(axis=1), kind="stable")[: (len(returns) + 1) // 2]
             slopes = (returns[best, 0] - returns[best, 1]) / returns[best].std()
-            vector = vector + _STEP / len(best) * (slopes @ directions[best])
+            vector = vector + _STEP / len(best) * (slopes @ changes[best])
             self.output = coding.rule(vector).outputs[0]
             if len(self.returns) == _STAGE:
                 self._end_stage()
         self._observe(seen)
-        return len(returns) == len(directions)
+        return len(returns) == len(changes)
 
     def _begin_another(self, n_climbs: int, known: Sequence[RulePolicy]) -> None:
         """Begin another climb; after the last, go on with the best."""

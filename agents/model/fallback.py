@@ -72,7 +72,7 @@ _OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.05  # share of the steps, after which a climb competes with a world that is trusted
-_PLANNED = 0.005  # and those between two plans until then
+_PLANNED = 0.1  # and a share of these between two plans
 _COMPETES = "a rule that is climbed in real episodes may return more than its best"
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
 _UNLIMITED = 1000  # steps of an episode without a time limit
@@ -99,18 +99,20 @@ class Fallback:
             self.reason = f"an action has {n} components: at most {_MAX_COMPONENTS} are modelled"
         if self.reason is None:
             total = agent.num_timesteps + run.total - run.steps
-            if _has_many(agent, run.total - run.steps):
-                agent._engine.min_wait = int(_PLANNED * total)
+            modelled = _modelled(agent, run.total - run.steps)
+            agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * modelled)
             if self._judged_at == 0:
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
                 sooner = _JUDGED_SOONER if n > 0 and total >= _MIN_LEFT else 1.0
                 self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
             for steps, episodes in training:
-                ended = len(episodes) > 0 or agent.episodes.count == 0
-                left = run.total - steps
-                done = ended and (self._competes(agent, left) or self._doubts(agent, left))
+                if len(episodes) > 0 or agent.episodes.count == 0:
+                    self._judge(agent, run.total - steps)
+                    enough = agent.models_laws and agent.num_timesteps >= modelled
+                    if self.reason is None and enough:
+                        self.reason = _COMPETES
                 yield steps, episodes
-                if done:
+                if self.reason is not None:
                     break
         if not run.over:
             boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
@@ -119,17 +121,10 @@ class Fallback:
             really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
-    def _competes(self, agent: "ModelAgent", left: int) -> bool:
-        """Return whether it is time for a climb beside a trusted world."""
-        modelled = max(_MODELLED * (agent.num_timesteps + left), self._judged_at)
-        if agent.models_laws and agent.num_timesteps >= modelled and _has_many(agent, left):
-            self.reason = _COMPETES
-        return self.reason is not None
-
-    def _doubts(self, agent: "ModelAgent", left: int) -> bool:
+    def _judge(self, agent: "ModelAgent", left: int) -> None:
         """Judge the world if it is time; warn if it is not trusted any more."""
         if agent.num_timesteps < self._judged_at or left < 1:
-            return False
+            return
         world = agent.world if agent.models_laws else None
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
@@ -145,14 +140,13 @@ class Fallback:
             if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
                 agent._engine.postpone(self._judged_at - agent.num_timesteps)
         if self.reason is None:
-            return False
+            return
         hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
         warnings.warn_explicit(
             f"the learned world is not trusted ({self.reason}): learning goes on in the real "
             f"environment alone{hint}",
             UserWarning, "ModelAgent", 0,
         )  # fmt: skip  # without a line of source code, which would say nothing
-        return True
 
     def _really(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
@@ -342,11 +336,11 @@ class Fallback:
         return cls(reason, rule, climb, fitted, judged_at, distrusted)
 
 
-def _has_many(agent: "ModelAgent", left: int) -> bool:
-    """Return whether actions are continuous, and episodes that are left many enough for climbs."""
+def _modelled(agent: "ModelAgent", left: int) -> float:
+    """Return after how many steps a climb competes with a trusted world, if episodes are many."""
     total = agent.num_timesteps + left
     many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * _longest(agent._engine)
-    return agent.interface.n_components > 0 and many
+    return _MODELLED * total if many and agent.interface.n_components > 0 else math.inf
 
 
 def _longest(engine: "ModelEngine") -> int:
