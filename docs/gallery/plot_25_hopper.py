@@ -3,8 +3,8 @@ A hopper: torques of three joints from one affine rule
 ======================================================
 
 The model agent does not trust what it learns of contacts with the ground, and climbs one affine
-rule in real episodes instead. This one has been climbed for 66,000 steps and falls after a few
-metres; after 500,000 such a rule hops on. Its 36 numbers are all there is.
+rule in real episodes instead. This one has been climbed for 300,000 steps. From most starts it hops
+on until the time limit, from some it falls. Its 36 numbers are all there is.
 """
 
 import gymnasium as gym
@@ -14,9 +14,9 @@ import numpy as np
 from oda_rl.agents import ModelAgent, RulePolicy
 
 output = np.array([
-    [-3.27, 2.29, -4.42, -1.52, -0.682, -0.181, -0.215, 0.0777, -0.411, -0.237, -0.188, 0.0292],
-    [-3.39, 2.9, 0.289, -0.831, -0.993, -0.0406, 0.17, 0.0362, 0.163, 0.0571, -0.0308, 0.0632],
-    [-3.01, 2.86, 2.07, 0.833, 1.35, -0.275, -0.0316, -0.451, -0.324, 0.128, -0.0385, 0.00513],
+    [-3.55, 2.62, -7.17, -1.01, 0.173, -0.00294, -0.105, 0.0416, -0.675, -0.0729, 0.0742, -0.0795],
+    [-0.914, 1.33, 1.2, -0.431, -2.15, 0.578, -0.248, -0.396, -0.0585, 0.022, -0.0625, 0.0632],
+    [-2.92, 3.6, 0.723, 2.11, -0.791, 0.771, -0.516, 0.162, 0.134, 0.088, 0.156, 0.0467],
 ])  # fmt: skip  # offset and slopes of each torque
 env = gym.make("Hopper-v5")
 agent = ModelAgent(env)  # it has learned nothing, but knows the names
@@ -48,10 +48,10 @@ def joints(x, height, torso, thigh, leg, foot):
 
 
 figure, ax = plt.subplots(figsize=(9.6, 2.6))
-state, _ = env.reset(seed=2)
+state, _ = env.reset(seed=3)
 x, total, over, step = 0.0, 0.0, False, 0
 while not over:
-    if step % 10 == 0 and x < 6.0:
+    if step % 12 == 0 and x < 6.0:
         color = plt.colormaps["viridis"](x / 6.0)
         ax.plot(*joints(x, *state[:5]).T, color=color, linewidth=1.5)
     state, reward, terminated, truncated, _ = env.step(rule.act(state[None])[0])
