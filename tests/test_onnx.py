@@ -221,17 +221,12 @@ def test_distances_go_to_the_next_step_of_a_pipeline():
     model = make_pipeline(steps, LogisticRegression()).fit(MOONS, SIDES)
     options = {kind: {"transform": True} for kind in kinds}
     graph = to_onnx(model, MOONS[:1], options={**options, LogisticRegression: {"zipmap": False}})
-    found = run(graph, MOONS)[1]
-    np.testing.assert_allclose(found, model.predict_proba(MOONS), atol=1e-9)
-    other = oda_rl.ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
-    with pytest.raises(ValueError, match="with transform=True it must be squared Euclidean"):
-        to_onnx(other, IRIS[:1], options=options)
+    np.testing.assert_allclose(run(graph, MOONS)[1], model.predict_proba(MOONS), atol=1e-9)
 
 
 def test_in_a_pipeline_with_names_of_classes():
-    model = make_pipeline(StandardScaler(), oda_rl.ODAClassifier(9, random_state=0)).fit(
-        IRIS, NAMES
-    )
+    steps = StandardScaler(), oda_rl.ODAClassifier(9, random_state=0)
+    model = make_pipeline(*steps).fit(IRIS, NAMES)
     for dtype, tolerance in ((np.float32, 1e-4), (np.float64, 1e-9)):
         compare(model, IRIS.astype(dtype), tolerance, ties=0.0)
     points = IRIS.astype(np.float32)
@@ -298,6 +293,11 @@ def test_errors_of_unsupported_models():
     refused(clusters, "the input of ODAClusterer has 4 columns: it must have 2", IRIS)
     huge = oda_rl.ODAClusterer(3, random_state=0).fit(1e100 * MOONS)
     refused(huge, "beyond the range of single precision", MOONS.astype(np.float32))
+    other = oda_rl.ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
+    options = {oda_rl.ODAClusterer: {"transform": True}}
+    refused(other, "with transform=True it must be squared Euclidean", IRIS, options=options)
+    for kind in (oda_rl.ODAClusterer, oda_rl.ODAClassifier, oda_rl.ODARegressor):
+        refused(make_union(kind(4)).fit(MOONS, SIDES), f"{kind.__name__} comes before another step")
     with pytest.raises(ValueError, match="they must be strings or integers"):
         whole_numbers(np.array([0.5, 1.0]))
 

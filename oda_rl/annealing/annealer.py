@@ -643,11 +643,12 @@ class Annealer:
         for rows in chunks(n, n):
             near = self.divergence.between(own[rows], own) < below * self.temperature
             near &= self.labels[rows, None] == self.labels
-            pairs.append(np.argwhere(near) + np.array([rows.start, 0]))
-        ordered = np.sort(np.concatenate(pairs), axis=1)  # either way
-        into = merged(alive, ordered[np.lexsort(ordered.T[::-1])])
-        if into[-1] != n - 1:  # any merged, or dropped
-            self._follow(into)
+            firsts, seconds = near.nonzero()
+            pairs.append(np.array([firsts + rows.start, seconds]))
+        close = np.concatenate(pairs, axis=1)
+        close = np.sort(close[:, close[0] != close[1]], axis=0)  # either way
+        if close.size > 0 or not alive.all():
+            self._follow(merged(alive, close.T[np.lexsort(close[::-1])]))
         self.masses /= np.bincount(self.labels, self.masses)[self.labels]
 
     def _merge_down(self, n_codevectors: int) -> float:

@@ -25,6 +25,7 @@ from oda_rl._validation import (
     fitted_points,
 )
 from oda_rl.annealing.annealer import (
+    FEW_CLUSTERS,
     LEVEL_SAMPLES,
     PROBE,
     Annealer,
@@ -51,6 +52,7 @@ from oda_rl.files.schema import (
     require,
     whole,
 )
+from oda_rl.quantization.kernels import nearest
 from oda_rl.samples import counted, holes
 
 _FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
@@ -58,17 +60,9 @@ _FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16
 
+_PARTS = Annealer, AnnealingConstants, Codebook, Level, Schedule
 _STORED: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        Annealer,
-        AnnealingConstants,
-        Codebook,
-        Level,
-        Schedule,
-        divergences.Mahalanobis,
-        *NAMED.values(),
-    )
+    kind.__name__: kind for kind in (*_PARTS, divergences.Mahalanobis, *NAMED.values())
 }
 
 
@@ -324,9 +318,12 @@ class BaseODA(TakesSingle, CellEstimator):
 
     def _nearest(self, points: FloatArray) -> IntArray:
         """Nearest codevector of embedded points, shape (n,)."""
-        between, codevectors = self._annealer.divergence.between, self._embedded_codevectors()
-        blocks = (points[rows] for rows in chunks(len(points), len(codevectors)))
-        return np.concatenate([between(block, codevectors).argmin(axis=1) for block in blocks])
+        divergence, codevectors = self._annealer.divergence, self._embedded_codevectors()
+        if divergence.kernel == QUADRATIC and len(codevectors) <= FEW_CLUSTERS:
+            return nearest(points, np.array(codevectors, order="C"))[0]  # sooner than matrices
+        parts = (points[rows] for rows in chunks(len(points), len(codevectors)))
+        cells = [divergence.between(part, codevectors).argmin(axis=1) for part in parts]
+        return np.concatenate(cells)
 
     # Learning.
 
@@ -350,7 +347,7 @@ class BaseODA(TakesSingle, CellEstimator):
             target_error=float(getattr(self, "target_error", 0.0)) or -1.0,
             ends_full=refined,
             forgetting=float(self.forgetting),
-            constants=self.constants or AnnealingConstants(),
+            constants=self.constants or Schedule.constants,
             class_competition=getattr(self, "class_competition", True),
             measures=cooling >= _FINE,
         )
@@ -405,8 +402,8 @@ class BaseODA(TakesSingle, CellEstimator):
 
     def _see(self, points: FloatArray) -> None:
         """Extend the bounding box of the data; NaN does not count."""
-        points = points[:, : self.n_features_in_]
-        corners = [np.fmin.reduce(points, axis=0), np.fmax.reduce(points, axis=0)]
+        columns = points.T[: self.n_features_in_].copy()  # of which extremes take less time
+        corners = [np.fmin.reduce(columns, axis=1), np.fmax.reduce(columns, axis=1)]
         if hasattr(self, "_low"):
             corners += [self._low, self._high]
         box = np.array(corners, dtype=np.float64)

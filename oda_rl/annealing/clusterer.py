@@ -35,7 +35,7 @@ from oda_rl.files.estimators import (
 from oda_rl.files.schema import ANYTHING, Optional
 from oda_rl.samples import observed_shares
 
-_COOLING, _FASTEST_COOLING = 0.8, 0.5
+_COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
 _AUTO_COOLING = 0.9  # so that one level adds few codevectors
 _SAMPLES = 20  # of a level for each codevector
 _MAX_CLUSTERS = 33  # of "auto", less one
@@ -68,8 +68,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         Annealing ends after this many samples; one that is drawn twice counts twice.
     cooling : float in (0, 1), optional
         Factor of the temperature from one level to the next. Default: 0.9 with
-        ``n_clusters="auto"``, else 0.8; where ``fit`` refines 0.6, or 0.5 with at most 20 clusters
-        or fewer than 20 points a cluster.
+        ``n_clusters="auto"``, else 0.8; where ``fit`` refines 0.6, or 0.5 with fewer than 20 points
+        a cluster, or 0.25 with at most 20 clusters.
     samples_per_cluster : int, optional
         Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
         points n / (2 ``n_clusters``), between 1 and 20.
@@ -78,8 +78,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         samples of a temperature have the same weight.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
-        distortion (in the observed features), or with more than 500 points a cluster with those of
-        a sample and Lloyd's iteration. For squared Euclidean and Mahalanobis divergences.
+        distortion (in the observed features), or where there are many points with those of a
+        sample and Lloyd's iteration. For squared Euclidean and Mahalanobis divergences.
     init : array-like, shape (k, d), optional
         Codevectors to start from, instead of the mean.
     constants : :class:`oda_rl.annealing.AnnealingConstants`, optional
@@ -248,8 +248,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     def _distances(self, points: FloatArray, cells: IntArray) -> FloatArray:
         """Divergence of each embedded point from the codevector of its cell, shape (n,)."""
-        codevectors, rowwise = self._embedded_codevectors(), self._annealer.divergence.rowwise
-        parts = [rowwise(points[rows], codevectors[cells[rows]]) for rows in chunks(len(points))]
+        own, rowwise = self._embedded_codevectors(), self._annealer.divergence.rowwise
+        parts = [rowwise(points[i], own.take(cells[i], axis=0)) for i in chunks(len(points))]
         return np.concatenate(parts)
 
     def _warn_of_few(self, distinct: int) -> None:
@@ -269,8 +269,8 @@ class ODAClusterer(ClusterMixin, BaseODA):
         if self.n_clusters == "auto":
             cooling = _AUTO_COOLING
         elif refined:
-            few = n_clusters <= FEW_CLUSTERS or n_points < FEW_POINTS * n_clusters
-            cooling = _FASTEST_COOLING if few else FAST_COOLING
+            cooling = FAST_COOLING if n_points >= FEW_POINTS * n_clusters else _SPARSE_COOLING
+            cooling = _FASTEST_COOLING if n_clusters <= FEW_CLUSTERS else cooling
             samples = int(min(max(n_points / (2 * n_clusters), 1), _SAMPLES))
         return (
             cooling if self.cooling is None else float(self.cooling),

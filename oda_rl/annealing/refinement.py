@@ -32,16 +32,14 @@ from oda_rl.quantization import kernels
 from oda_rl.samples import filled, holes, observed_shares
 
 _BREATH = 20  # one in 20 codevectors is added and removed at a time
-_BREATHS = 10, 60, 150, 150, 150  # points a codevector: one more breath from each on
+_BREATHS = 10, 20, 60, 150, 150  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
 _SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
 _BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
-_PER_CELL, _MIN_PER_CELL = (
-    500,
-    5,
-)  # points: more place codevectors hardly better, before Lloyd's iteration
-FINISH = 20, 1e-4  # iterations and tolerance of Lloyd's after refining on a sample
+_PER_CELL, _MIN_PER_CELL = 500, 5  # points: more place codevectors hardly better, before Lloyd's
+_FEW, _MIN_POINTS = 20, 1000  # codevectors, of which fewer points are enough, in proportion
+FINISH = 100, 3e-5  # iterations and tolerance of Lloyd's after refining on a sample
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
 _GAIN = 1.0 - 1e-12  # an exchange must be an improvement in spite of rounding
@@ -320,13 +318,13 @@ def refine(
 
     The result is never worse than the start, and no move of a single point to another cell
     improves it; each codevector is the nearest to some point, or the points are repeated if n ≤ K.
-    With more than 500 K or ``4e6 / K`` points (and more than 5 K), a random sample of these is
-    refined, and Lloyd's iteration over all points follows.
+    With more than 500 K (25 K² if K < 20) or ``4e6 / K`` points, and more than 5 K and 1,000, a
+    random sample of these is refined, and Lloyd's iteration over all points follows.
 
     Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
     codevectors have shape (K, d). ``effort`` is how often to breathe at most; each takes about as
     long as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from
-    10 on, 2 from 60, 5 from 150 on.
+    10 on, 2 from 20, 3 from 60, 5 from 150 on.
     """
     used = weights > 0.0
     if not used.all():
@@ -339,8 +337,9 @@ def refine(
         return alone.astype(np.float64)
     if effort is None:
         effort = sum(n >= ratio * n_cells for ratio in _BREATHS)
-    size = max(min(_SAMPLE // n_cells, _PER_CELL * n_cells), _MIN_PER_CELL * n_cells)
-    sample = rng.permutation(n)[:size]  # permuted in any case: sorted points end up worse
+    size = min(_SAMPLE // n_cells, _PER_CELL * n_cells * min(n_cells, _FEW) // _FEW)
+    size = max(size, _MIN_PER_CELL * n_cells, _MIN_POINTS)
+    sample = rng.choice(n, min(n, size), replace=False)  # shuffled: sorted points end up worse
     refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:
         return refined

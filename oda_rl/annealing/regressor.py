@@ -295,22 +295,14 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     def _select(self, pairs: FloatArray, weights: FloatArray) -> Candidate:
         """Choose among candidates by cross-validation: the best, or a single cell if as good."""
-        distinct = Distribution(
-            pairs,
-            np.zeros(len(pairs), np.int64),
-            weights,
-            np.random.default_rng(0),
-            self.n_features_in_,
-        )
+        d, classes, rng = self.n_features_in_, np.zeros(len(pairs), int), np.random.default_rng(0)
+        distinct = Distribution(pairs, classes, weights, rng, d)
         pairs, classes, weights = distinct.stratified(_SELECTION_SAMPLES, 1)
-        n, d = len(pairs), self.n_features_in_
+        n = len(pairs)
         learns = is_euclidean(self.divergence) and holes(pairs) is None and d <= _MANY_FEATURES
         sizes = [size for size in _SIZES if size == 1 or _MIN_PER_CELL * size <= n]
-        options = [
-            Candidate(size, metric)
-            for metric in ("given", "learned")[: 1 + learns]
-            for size in sizes
-        ]
+        metrics = ("given", "learned")[: 1 + learns]
+        options = [Candidate(size, metric) for metric in metrics for size in sizes]
         errors, targets = np.zeros((len(options), n)), pairs[:, d:]
         spreads = _deviations(targets, weights)
         for train, test in folds(classes, np.random.default_rng(n)):

@@ -661,6 +661,11 @@ def _set_shapes(operator: Any) -> None:
         raise ValueError(
             f"the input of {name} has {columns} columns: it must have {model.n_features_in_}"
         )
+    if _outputs(operator.scope_inst, model) != ("distances",) and not _is_last(operator):
+        raise ValueError(
+            f"{name} comes before another step, which takes its distances: clusterers give them "
+            f"with options={{{name}: {{'transform': True}}}}, others must be the last step"
+        )
     n = inputs[0].get_first_dimension()
     width = len(getattr(model, "classes_", getattr(model, "weights_", ())))
     for output, role in zip(operator.outputs, _outputs(operator.scope_inst, model), strict=True):
@@ -673,6 +678,15 @@ def _set_shapes(operator: Any) -> None:
             output.set_type(StringTensorType([n]))
         else:
             output.set_type(Int64TensorType([n]))
+
+
+def _is_last(operator: Any) -> bool:
+    """Whether no other operator takes the outputs, except to name the classes."""
+    names = {output.onnx_name for output in operator.outputs}
+    for other in operator.scope_inst.operators.values():
+        if not names.isdisjoint(variable.onnx_name for variable in other.inputs):
+            return other.type == "SklearnZipMap" and _is_last(other)
+    return True
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
