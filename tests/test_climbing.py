@@ -13,8 +13,9 @@ from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
-from oda_rl.agents.model.fallback import _COMPETES, _known, _modelled
+from oda_rl.agents.model.fallback import _known, _modelled, _valued
 from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
+from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.coordinates import read
 from oda_rl.agents.worlds.learning import CodedSteps
 
@@ -131,12 +132,12 @@ def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_step
         assert np.abs([angle, speed]).max() < 0.1
 
 
-def climbed(env, steps, seed=0, longest=10):
+def climbed(env, steps, longest=10, rival=None):
     place = Episodes(env)
     budgeted = BudgetedEnv(place, 1, steps)
     p, d = env.action_space.shape[0], env.observation_space.shape[0]
     climb = Climb(np.empty((0, p, 1 + d)), np.empty((0, d)))
-    episodes = list(climb.run(budgeted, place, longest, 0, np.random.default_rng(seed)))
+    episodes = list(climb.run(budgeted, place, longest, 0, np.random.default_rng(0), rival))
     return climb, budgeted, np.concatenate(episodes)
 
 
@@ -198,22 +199,26 @@ def test_with_many_steps_the_best_of_several_climbs_goes_on(follower):
         Climb.from_arrays({**arrays, "begun7_value": np.zeros(())}, 3, 4)
 
 
-@pytest.mark.parametrize("climbs", [False, True])
-def test_many_episodes_are_climbed_beside_a_trusted_world_and_real_returns_decide(climbs):
+def test_with_many_episodes_a_climb_competes_with_a_trusted_world():
     agent = ModelAgent(gym.wrappers.TimeLimit(Follow(SLOPES[:1]), 10), seed=0, **QUICK).learn(300)
-    real, place = agent._real, Episodes(agent.env)
     assert _modelled(agent, 19_000) == math.inf
     assert _modelled(agent, 29_700) == 0.05 * 30_000
-    real.reason = _COMPETES
-    real.climb = Climb(np.empty((0, 1, 4)), np.empty((0, 3)))
-    if climbs:
-        rule = np.array([0.2, *SLOPES[0] / SCALE])
-        real.climb.output = np.array([[rule[0] - rule[1:] @ MEAN, *rule[1:]]])
-        agent._engine.rules.candidates = [Candidate(np.zeros((1, 4)), np.zeros((1, 1, 4)))]
-    env, rng, place.horizon = BudgetedEnv(place, 1, 0), np.random.default_rng(0), 10
-    (episodes,) = real._comparing(agent._engine, env, place, 200, rng)
-    assert episodes[:, 1].sum() == env.steps == 200
-    assert (real.climb is not None) == (agent.distrust is not None) == climbs
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_a_climb_loses_if_its_rival_is_better(share):
+    slopes = share * SLOPES[:1] / SCALE
+    output = np.concatenate([[share * 0.2 - slopes @ MEAN], slopes.T]).T
+    rival = RulePolicy(np.zeros((1, 4)), output[None], np.zeros((1, 3)))
+    climb, budgeted, _ = climbed(Follow(SLOPES[:1]), 3000, rival=rival)
+    assert climb.loses == (share == 1.0)
+    assert budgeted.steps <= 3000
+
+
+@pytest.mark.parametrize("pays", [0.0, 1.0])
+def test_values_are_learned_where_episodes_end_though_survival_does_not_pay(pays):
+    env = gym.wrappers.TransformReward(Pole(), lambda reward: pays * reward)
+    assert _valued(ModelAgent(env, seed=0, **QUICK).learn(300)._engine) == (pays == 0.0)
 
 
 def test_more_components_than_are_modelled_are_climbed_from_the_first_step(tmp_path):

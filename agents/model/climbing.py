@@ -183,6 +183,7 @@ class Climb:
         self.begun: list[dict[str, npt.NDArray[Any]]] = []  # climbs before this one
         self.decides = False
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
+        self.loses = False
         self._clear(known.shape[1], seen.shape[1])
         self._observe([seen])
 
@@ -223,13 +224,15 @@ class Climb:
         longest: int,
         begun: int,
         rng: np.random.Generator,
+        rival: RulePolicy | None = None,
         actors: tuple[ClimbActors, Any, int] | None = None,
     ) -> Iterator[FloatArray]:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the best of the rule 0 and the known ones. ``actors``,
-        with their Dask client and number, play directions side by side, with the same result.
+        taken before. A new climb begins with the best of the rule 0 and the known ones. At last it
+        loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
+        directions side by side, with the same result.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
@@ -253,7 +256,13 @@ class Climb:
         order = np.lexsort(self.scores.T[::-1])[::-1]
         best = [self.rule, *(self._rule(self.stages[k]) for k in order[:_FINALISTS]), *known]
         before = env.steps
-        raced = race(env, [*best], rng, len(best) - 1 if known else None)
+        rivals = [] if rival is None else [rival]
+        incumbent = len(best) + len(rivals) - 1 if known or rivals else None
+        raced = race(env, [*best, *rivals], rng, incumbent)
+        self.loses = raced.best == len(best)
+        if self.loses:
+            yield place.ended()
+            return
         length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
         self.output = best[raced.best].outputs[0]
         self.stages = self.output[None]

@@ -4,14 +4,14 @@ A fitted agent learns there, from the remembered steps and further ones; its act
 where they are continuous. If discrete actions have many steps left in one environment, its policy
 is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
 Else real returns decide between its policy and the rules of the learned world. Where continuous
-actions have many steps left, one affine rule is climbed instead (``climbing``).
+actions have many steps left, one affine rule is climbed instead (``climbing``), unless episodes end
+early though survival does not pay.
 """
 
 import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -108,15 +108,16 @@ class Fallback:
             for steps, episodes in training:
                 if len(episodes) > 0 or agent.episodes.count == 0:
                     self._judge(agent, run.total - steps)
-                    enough = agent.models_laws and agent.num_timesteps >= modelled
-                    if self.reason is None and enough:
+                    enough = agent.num_timesteps >= modelled and self.reason is None
+                    if enough and agent.models_laws and not _valued(agent._engine):
                         self.reason = _COMPETES
                 yield steps, episodes
                 if self.reason is not None:
                     break
         if not run.over:
-            boxed, many = n > 0, run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
-            climbs = self.climb is not None or (boxed and many and self.fitted is None)
+            many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
+            new = n > 0 and many and self.fitted is None and not _valued(agent._engine)
+            climbs = self.climb is not None or new
             run.part = run.steps if run.part is None else run.part
             really = self._climbing if climbs else self._really
             yield from really(agent.env, agent._engine, run, rng)
@@ -202,40 +203,23 @@ class Fallback:
         longest = _longest(engine)
         begun, before = run.steps, 0
         place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
-        racing = int(_RACING * (run.total - run.part)) if self.reason == _COMPETES else 0
-        budgeted = BudgetedEnv(place, 1, max(run.total - begun - racing, 0))
+        budgeted = BudgetedEnv(place, 1, run.total - begun)
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
             if engine.rules.candidates:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
-        climbed = begun - run.part
-        climbing = self.climb.run(budgeted, place, longest, climbed, rng, run.actors)
-        for episodes in chain(climbing, self._comparing(engine, budgeted, place, racing, rng)):
+        climb, climbed = self.climb, begun - run.part
+        trusted = self.reason == _COMPETES
+        rival = engine.rules.delivered(engine.rules.best()) if trusted else None
+        for episodes in climb.run(budgeted, place, longest, climbed, rng, rival, run.actors):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             run.at(begun + before, place.observation)
-            run.can_stop = self.climb is None or not self.climb.decides
+            run.can_stop = not climb.decides
+            if climb.loses:
+                self.climb = self.reason = None
             yield run.steps, episodes
-
-    def _comparing(
-        self,
-        engine: "ModelEngine",
-        env: BudgetedEnv,
-        place: Episodes,
-        steps: int,
-        rng: np.random.Generator,
-    ) -> "Iterator[FloatArray]":
-        """Race the climbed rule against the best of a trusted world with further ``steps``."""
-        assert self.climb is not None
-        if steps == 0:
-            return
-        env.most += steps
-        env.allow(env.most - env.steps)
-        rules = [engine.rules.delivered(engine.rules.best()), self.climb.rule]
-        if race(env, [*rules], rng, incumbent=0).best == 0:
-            self.climb = self.reason = None
-        yield place.ended()
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
@@ -399,6 +383,16 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
     if counted and not engine.tables.is_reliable:
         return "it is a table of random outcomes, with few visits of each state and action"
     return None
+
+
+def _valued(engine: "ModelEngine") -> bool:
+    """Return whether episodes end early, though it is not survival that pays: values are learned.
+
+    One affine rule seldom is enough to land, or to reach a goal.
+    """
+    seen, first = engine.memory.present, engine.memory.present_first
+    survival = survival_bonus(seen.rewards[first], np.array([np.inf]))
+    return survival == 0.0 and any(engine.outcomes.terminated)
 
 
 def _fulfilled(engine: "ModelEngine") -> Trust:
