@@ -87,7 +87,7 @@ def test_constants_are_those_of_the_annealing(tmp_path):
 
 @pytest.mark.parametrize(
     ("k", "n", "refine", "factor"),
-    [(21, 420, 1, 0.6), (21, 419, 1, 0.5), (20, 420, 1, 0.5), (21, 419, 0, 0.8)],
+    [(21, 420, 1, 0.6), (21, 419, 1, 0.5), (20, 420, 1, 0.25), (21, 419, 0, 0.8)],
 )
 def test_few_clusters_are_cooled_faster(k, n, refine, factor):
     # Distinct ones: a table in which each stands three times is the same data.
