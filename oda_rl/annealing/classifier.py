@@ -445,7 +445,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         best = remaining[int(totals[remaining].min(axis=1).argmin())]  # the simplest of equals
         return options[best], float(_CAUTION[totals[best].argmin()])
 
-    def _conclude(self, data: Distribution, chosen: Candidate, steps: int = _METRIC_STEPS) -> None:
+    def _conclude(self, data: Distribution, chosen: Candidate, steps: int | None = None) -> None:
         """Merge down to the number chosen, choose the prediction temperature, fine-tune."""
         current = self._annealer
         current.reduce_to(chosen.n_clusters)
@@ -480,7 +480,7 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             self.n_features_in_ * float(np.mean(shares)), weights,
         )  # fmt: skip
 
-    def _learn_metric(self, data: Distribution, penalty: float, steps: int) -> None:
+    def _learn_metric(self, data: Distribution, penalty: float, steps: int | None) -> None:
         """Move codevectors and learn a metric; the prediction temperature remains."""
         current, (codevectors, weights, labels) = self._annealer, self._codebook
         points, classes, shares = data.some(_METRIC_SAMPLES)
@@ -549,7 +549,7 @@ def learn_metric(
     classes: IntArray,
     sample_weight: FloatArray,
     penalty: float,
-    steps: int = _METRIC_STEPS,
+    steps: int | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Learn a metric and move codevectors, shape (K, d), to separate classes, by L-BFGS.
 
@@ -560,7 +560,8 @@ def learn_metric(
     that of the densities. The penalty, at least 0, is that of balanced classes and features of
     variance 1. Returns the codevectors and M, shape (d, d), symmetric and positive definite: a
     class's density at x is Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as
-    given.
+    given. A number of ``steps`` is taken in single precision, in half the time; None are 60 in
+    double precision, whose results for equal data agree.
     """
     from scipy.optimize import minimize
     from scipy.special import entr
@@ -571,16 +572,15 @@ def learn_metric(
     gaps = points - centre
     variances = shares @ (gaps * gaps)
     units = np.sqrt(np.where(variances > 0.0, variances, 1.0))
-    gaps = (gaps / units).astype(np.float32)  # which takes half the time
+    gaps = gaps / units if steps is None else (gaps / units).astype(np.float32)
     places = (codevectors - centre) / units
     start = np.eye(d) * np.sqrt(variances.mean() / temperature)
     first = np.concatenate([start.ravel(), places.ravel()])
     # Where a class is rare guessing costs little, and a fixed penalty more than is to be gained.
     penalty *= float(entr(np.bincount(classes, shares)).sum()) / math.log(labels[-1] + 1)
     fixed = places, weights, labels, gaps, classes, shares, penalty
-    best = minimize(
-        cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options={"maxiter": steps}
-    ).x
+    options = {"maxiter": steps or _METRIC_STEPS}
+    best = minimize(cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options=options).x
     omega = best[: d * d].reshape(d, d)
     matrix = omega.T @ omega
     matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
