@@ -71,8 +71,8 @@ _FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
 _OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
-_MODELLED = 0.05  # share of the steps, after which a climb competes with a world that is trusted
-_PLANNED = 0.1  # and a share of these between two plans
+_MODELLED = 0.02  # share of the steps, after which a climb competes with a world that is trusted
+_PLANNED = 0.005  # and of those between two plans until then
 _COMPETES = "a rule that is climbed in real episodes may return more than its best"
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
 _UNLIMITED = 1000  # steps of an episode without a time limit
@@ -100,7 +100,7 @@ class Fallback:
         if self.reason is None:
             total = agent.num_timesteps + run.total - run.steps
             modelled = _modelled(agent, run.total - run.steps)
-            agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * modelled)
+            agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)
             if self._judged_at == 0:
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
                 sooner = _JUDGED_SOONER if n > 0 and total >= _MIN_LEFT else 1.0
@@ -117,9 +117,8 @@ class Fallback:
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             new = n > 0 and many and self.fitted is None and not _valued(agent._engine)
-            climbs = self.climb is not None or new
             run.part = run.steps if run.part is None else run.part
-            really = self._climbing if climbs else self._really
+            really = self._climbing if self.climb is not None or new else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
     def _judge(self, agent: "ModelAgent", left: int) -> None:
@@ -200,7 +199,7 @@ class Fallback:
     ) -> Progress:
         """Climb in real episodes, from the best rule of the learned world."""
         assert run.part is not None
-        longest = _longest(engine)
+        longest = engine.outcomes.limit or _UNLIMITED
         begun, before = run.steps, 0
         place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
         budgeted = BudgetedEnv(place, 1, run.total - begun)
@@ -210,8 +209,7 @@ class Fallback:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
         climb, climbed = self.climb, begun - run.part
-        trusted = self.reason == _COMPETES
-        rival = engine.rules.delivered(engine.rules.best()) if trusted else None
+        rival = engine.rules.delivered(engine.rules.best()) if self.reason == _COMPETES else None
         for episodes in climb.run(budgeted, place, longest, climbed, rng, rival, run.actors):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
@@ -323,13 +321,11 @@ class Fallback:
 def _modelled(agent: "ModelAgent", left: int) -> float:
     """Return after how many steps a climb competes with a trusted world, if episodes are many."""
     total = agent.num_timesteps + left
-    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * _longest(agent._engine)
-    return _MODELLED * total if many and agent.interface.n_components > 0 else math.inf
-
-
-def _longest(engine: "ModelEngine") -> int:
-    """Return the time limit of episodes."""
-    return _UNLIMITED if engine.outcomes.limit is None else engine.outcomes.limit
+    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * (
+        agent._engine.outcomes.limit or _UNLIMITED
+    )
+    many &= agent.interface.n_components > 0
+    return max(_MODELLED * total, _JUDGED_FIRST) if many else math.inf
 
 
 def _known(
@@ -386,10 +382,7 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
 
 
 def _valued(engine: "ModelEngine") -> bool:
-    """Return whether episodes end early, though it is not survival that pays: values are learned.
-
-    One affine rule seldom is enough to land, or to reach a goal.
-    """
+    """Return whether episodes end early, though it is not survival that pays: as at a goal."""
     seen, first = engine.memory.present, engine.memory.present_first
     survival = survival_bonus(seen.rewards[first], np.array([np.inf]))
     return survival == 0.0 and any(engine.outcomes.terminated)
