@@ -707,14 +707,14 @@ def reward_features(mean, scale, circles, hinges, s, code, after, boxed):
     found = list(code)
     if boxed:
         found += [unit**2 for unit in code[1:]]
+    z = np.concatenate([(s - mean) / scale, (after - mean) / scale])
     for unit in code[1:] if boxed else code:
-        found += list(unit * (s - mean) / scale)
+        found += list(unit * z)
+    found += [*z, *z**2]
     for state in (s, after):
-        z = (state - mean) / scale
-        for j in range(len(z)):
-            found += [z[j], *np.abs(z[j] - hinges[:, j])]
-            found += [z[j] * z[k] for k in range(j, len(z))]
         found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
+    found += [z[j] * z[k] for j in range(len(z)) for k in range(j + 1, len(z))]
+    found += [abs(z[j] - h) for j in range(len(z)) for h in hinges[:, j % len(s)]]
     return found
 
 

@@ -115,7 +115,7 @@ def candidate(promised, returns, imagined):
     one = Candidate(np.zeros((1, 2)), np.ones((1, 1, 1)), promised=promised)
     one.imagined = list(imagined)
     for episode_return in returns:
-        one.note(np.zeros(1), episode_return, 5, True, 5 * len(one.returns))
+        one.note(np.zeros(1), (episode_return, 5, True), 5 * len(one.returns))
     return one
 
 

@@ -11,7 +11,7 @@ from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 from oda_rl.agents.policies.rules import RulePolicy
 
 _DIGITS = (1, 2, 3, 4)
-MAX_SIMPLIFIED = 600  # numbers of a rule: one after the other is dropped
+MAX_SIMPLIFIED = 200  # numbers of a rule: one after the other is dropped
 
 Rule = tuple[FloatArray, FloatArray]  # scores and outputs
 

@@ -219,15 +219,11 @@ class Candidate:
         """Scores and outputs."""
         return self.scores, self.outputs
 
-    def note(
-        self, start: FloatArray, episode_return: float, length: int, terminated: bool, moment: int
-    ) -> None:
+    def note(self, start: FloatArray, outcome: tuple[float, int, bool], moment: int) -> None:
         """Record a real episode, which has yet to be imagined."""
-        self.starts.append(start)
-        self.returns.append(episode_return)
-        self.lengths.append(length)
-        self.terminated.append(terminated)
-        self.moments.append(moment)
+        entry = start.copy(), *outcome, moment
+        for name, value in zip(("starts", *OUTCOMES, "moments"), entry, strict=True):
+            getattr(self, name).append(value)
 
     def keep_since(self, moment: int) -> None:
         """Forget real episodes that ended before."""
@@ -259,11 +255,8 @@ class Candidate:
 
 
 def _columns(episodes: Outcomes | Candidate) -> Arrays:
-    return {
-        "returns": np.array(episodes.returns, dtype=np.float64),
-        "lengths": np.array(episodes.lengths, dtype=np.int64),
-        "terminated": np.array(episodes.terminated, dtype=np.bool_),
-    }
+    types = zip(OUTCOMES, (np.float64, np.int64, np.bool_), strict=True)
+    return {name: np.array(getattr(episodes, name), dtype) for name, dtype in types}
 
 
 def values(rules: Sequence[Candidate]) -> FloatArray:

@@ -18,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 
-from oda_rl.agents.base.loops import Progress
+from oda_rl.agents.base.loops import NO_EPISODE, Progress
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
@@ -44,7 +44,7 @@ from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
-from oda_rl.agents.worlds.quality import Trust, judged
+from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import prefixed, require, within
 
@@ -74,9 +74,9 @@ _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.02  # share of the steps, after which a climb competes with a world that is trusted
 _PLANNED = 0.005  # and of those between two plans until then
 _COMPETES = "a rule that is climbed in real episodes may return more than its best"
-_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned
+_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left,
+_MAX_NUMBERS = 400  # or if there are more of each component in an affine law
 _UNLIMITED = 1000  # steps of an episode without a time limit
-_NOTHING = np.empty((0, 3))
 
 
 @dataclass
@@ -94,11 +94,11 @@ class Fallback:
         self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
-        n = agent.interface.n_components
-        if n > _MAX_COMPONENTS:
-            self.reason = f"an action has {n} components: at most {_MAX_COMPONENTS} are modelled"
+        n, total = agent.interface.n_components, agent.num_timesteps + run.total - run.steps
+        numbers = (1 + agent.interface.n_features) * (1 + n)
+        if n > _MAX_COMPONENTS and (total >= _MIN_LEFT or numbers > _MAX_NUMBERS):
+            self.reason = f"an action has {n} components: a climb needs no model of them"
         if self.reason is None:
-            total = agent.num_timesteps + run.total - run.steps
             modelled = _modelled(agent, run.total - run.steps)
             agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)
             if self._judged_at == 0:
@@ -129,11 +129,8 @@ class Fallback:
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
             self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
-            trust, report = world.trust, world.report()
-            if agent.num_timesteps < _EARLY:  # when walls are too rare to judge each component
-                ends = report.precision, report.recall
-                replay = report.replay_error, report.replay_steps
-                trust = judged(*replay, *ends, report.reward_r2)
+            report = world.report()  # as a whole, while walls are too rare to judge each component
+            trust = report.overall if agent.num_timesteps < _EARLY else world.trust
             trust = _fulfilled(agent._engine) and trust
             self._distrusted = 0 if trust else self._distrusted + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
@@ -190,9 +187,9 @@ class Fallback:
         for _ in self._distilling(budgeted, fitted, rng):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
-            yield begun + done + before, _NOTHING
+            yield begun + done + before, NO_EPISODE
         engine.state.steps += budgeted.steps - before
-        yield begun + done + budgeted.steps, _NOTHING
+        yield begun + done + budgeted.steps, NO_EPISODE
 
     def _climbing(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator

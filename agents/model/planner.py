@@ -136,7 +136,7 @@ class Planner:
         if not any(played is one for one in self.candidates):
             self.candidates.append(played)
             self._drop_worst()
-        played.note(start.copy(), *outcome, moment=self.memory.n)
+        played.note(start, outcome, self.memory.n)
         latest = played.compared(self.outcomes.horizon)[-1:]
         played.imagined.append(self._imagined_from(played, start[None], latest)[0])
 

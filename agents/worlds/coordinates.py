@@ -61,6 +61,7 @@ class Scratch(NamedTuple):
     """Scratch arrays of compiled code."""
 
     s: FloatArray
+    before: FloatArray
     x: FloatArray
     z: FloatArray
     after: FloatArray
@@ -72,9 +73,9 @@ class Scratch(NamedTuple):
 def scratch_for(world: WorldArrays) -> Scratch:
     """Allocate scratch arrays for a world."""
     d, n_cells = world.codevectors.shape[1:]
-    s, x, z, after = np.zeros((4, d))
-    waves = np.empty(world.waves.shape[2], np.float32)
-    return Scratch(s, x, z, after, np.zeros(n_cells), np.zeros(world.laws.shape[1]), waves)
+    s, before, x, after = np.zeros((4, d))
+    z, gaps, code = (np.zeros(n) for n in (2 * d, n_cells, world.laws.shape[1]))
+    return Scratch(s, before, x, z, after, gaps, code, np.empty(world.waves.shape[2], np.float32))
 
 
 _ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1

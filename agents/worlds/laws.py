@@ -269,30 +269,24 @@ def reward_features(
 ) -> FloatArray:
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
-    The action's code, squares of continuous actions, products of the code and the observation
-    before the step; for the observations before and after it, standardised, each component z, |z -
-    h| for its hinges h, shape (H, d), all products; squared angles.
+    The action's code, squares of continuous actions; for the components z of the observations
+    before and after it, standardised, their products with the code, z, z², squared angles, products
+    of two components, and |z - h| for their hinges h, shape (H, d).
     """
     own = codes[:, boxed:]
-    z = at.standardised(before)
-    columns = [codes, own**2] if boxed else [codes]
-    columns.append((own[:, :, None] * z[:, None, :]).reshape(len(z), -1))
-    for observations in (before, after):
-        z = at.standardised(observations)
-        for j in range(z.shape[1]):
-            columns += [z[:, j : j + 1], np.abs(z[:, j : j + 1] - hinges[:, j])]
-            columns.append(z[:, j : j + 1] * z[:, j:])
-        columns += [
-            np.arctan2(observations[:, k], observations[:, i])[:, None] ** 2 for i, k in at.circles
-        ]
-    return np.concatenate(columns, axis=1)
+    z = np.concatenate([at.standardised(before), at.standardised(after)], axis=1)
+    i, k = np.triu_indices(z.shape[1], 1)
+    angles = [np.arctan2(o[:, k], o[:, i]) ** 2 for o in (before, after) for i, k in at.circles]
+    bent = np.abs(z[:, :, None] - np.tile(hinges, 2).T).reshape(len(z), -1)
+    products = (own[:, :, None] * z[:, None, :]).reshape(len(z), -1)
+    squares = own[:, : boxed * own.shape[1]] ** 2
+    return np.column_stack([codes, squares, products, z, z**2, *angles, z[:, i] * z[:, k], bent])
 
 
 def n_reward_features(d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int) -> int:
     """Return the number of :func:`reward_features`."""
     own = n_codes - boxed
-    of_states = d * (1 + n_hinges) + d * (d + 1) // 2 + n_circles
-    return n_codes + boxed * own + own * d + 2 * of_states
+    return n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + n_hinges)) + d * (2 * d - 1)
 
 
 def is_constant(rewards: FloatArray) -> bool:
@@ -341,14 +335,12 @@ def fit_rewards(
     steps = before[rows], codes[rows], after[rows]
     wanted = rewards[rows]
     size = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
-    half = "".join("z" + _HINGES * "h" + "s" + (d - j - 1) * "p" for j in range(d))
-    half += len(at.circles) * "a"
-    kinds = np.array(list((size - 2 * len(half)) * "c" + 2 * half))
-    bent, of_two = kinds == "h", kinds == "p"  # hinges, and products of two components
-    kept = ~(of_two & (size > min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)))
+    bent = size - 2 * d * _HINGES
+    kept = np.ones(size, dtype=np.bool_)
+    kept[bent - d * (2 * d - 1) : bent] = size <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
-    smooth = reward_features(at, hinges, *some, boxed)[:, kept & ~bent]
+    smooth = reward_features(at, hinges, *some, boxed)[:, :bent][:, kept[:bent]]
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations) for observations in (some[0], some[2])]
         hinges = _fit_hinges(z, smooth, wanted[drawn])

@@ -353,9 +353,8 @@ class _Fit:
         for form in tried:
             found = [self._left(form, held) for held in (stretches, outermost)]
             left[form.name] = found[0]
-            errors[form.name] = float(
-                np.mean([log_errors(rest).mean() if len(rest) else 0.0 for rest in found])
-            )
+            each = [log_errors(rest).mean() if len(rest) else 0.0 for rest in found]
+            errors[form.name] = float(np.mean(each))
         good = min(errors.values()) + _AS_GOOD
         form = next(form for form in tried if errors[form.name] <= good)
         rest = left[form.name]  # to draw noise from, unless it is small

@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import LEVELS, LOW
-from oda_rl.agents.worlds.laws import squared_gaps
+from oda_rl.agents.worlds.laws import reward_features, squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
     Learned,
@@ -24,6 +24,7 @@ _STEPS = 50  # of a replay
 _MIN_STRETCHES = 10
 _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
+_MAX_RATIO = 1.5  # or times the error that noise alone makes
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
 
@@ -72,7 +73,10 @@ class Report:
     """Recall of terminations; NaN if there are none."""
     reward_r2: float
     inner_reward_r2: float
-    """R² of the rewards of steps that neither end an episode nor are predicted to."""
+    """R² of the law of rewards, given the next observation, in steps that neither end an episode
+    nor are predicted to."""
+    overall: Trust
+    """The trust before single components are judged."""
     trust: Trust
 
     def __str__(self) -> str:
@@ -120,8 +124,9 @@ def judge(
 ) -> Report:
     """Evaluate a world by cross-validation; ``first``, (n,): whether each step began an episode."""
     n, d = seen.before.shape
-    expected, rewards, ended = np.empty((n, d)), np.empty(n), np.zeros(n, dtype=np.bool_)
+    expected, rewards, ended = np.empty((n, d)), np.empty((2, n)), np.zeros(n, dtype=np.bool_)
     misses: list[FloatArray] = []
+    noise: list[FloatArray] = []
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
@@ -136,28 +141,38 @@ def judge(
         frame[ends] = np.where(part.at.ignored, frame[ends], learned.arrays.frame[ends])
         bounds[:2] = learned.arrays.bounds[:2]  # predictions are clipped as by all steps
         world = part.arrays._replace(frame=frame, bounds=bounds)
-        expected[held], rewards[held], ended[held] = predict(
-            world, seen.before[held], seen.codes[held]
-        )[:3]
+        some = CodedSteps._make(column[held] for column in seen)
+        columns = some.codes
+        expected[held], rewards[0, held], ended[held] = predict(world, some.before, columns)[:3]
+        if world.hinges is not None and len(world.rewards) > columns.shape[1]:
+            known = some.before, some.codes, some.after, world.boxed
+            columns = reward_features(part.at, world.hinges, *known)
+        rewards[1, held] = np.clip(columns @ world.rewards, *bounds[:2])
+        noisy = world._replace(residuals=learned.arrays.residuals)
         for piece in fold:
             rows = piece[:steps]
-            end = replay(world, seen.before[rows[:1]], seen.codes[rows][None])[0, -1]
+            begun = seen.before[rows[:1]], seen.codes[rows][None]
+            end, other = (replay(one, *begun, rng)[0, -1] for one in (world, noisy))
             misses.append((end - seen.after[rows[-1]]) / learned.at.scale)
+            noise.append((end - other) / learned.at.scale)
     hits, n_ends = int((ended & seen.ended).sum()), int(seen.ended.sum())
     precision = hits / int(ended.sum()) if ended.any() else np.nan
     recall = hits / n_ends if n_ends else np.nan
     change, left = seen.after - seen.before, seen.after - expected
     r2 = np.array([explained(change[:, j], left[:, j]) for j in range(d)])
-    reward_r2 = explained(seen.rewards, seen.rewards - rewards)
+    reward_r2 = explained(seen.rewards, seen.rewards - rewards[0])
     on = ~(seen.ended | ended)
     on |= not on.any()  # episodes of one step
-    inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards)[on])
+    inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off = np.array(misses)
-    error = float(np.median(np.sqrt((off**2).mean(axis=1))))
-    trust = judged(error, steps, precision, recall, reward_r2)
-    if error > _MAX_ERROR:
+    both = np.array([off, noise])
+    error, by_noise = np.median(np.sqrt((both**2).mean(axis=2)), axis=1).tolist()
+    max_error = max(_MAX_ERROR, _MAX_RATIO * by_noise)
+    trust = judged(error, steps, precision, recall, reward_r2, max_error)
+    if error > max_error:
         worst = names[int(np.median(np.abs(off), axis=0).argmax())]
         trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
+    overall = trust
     for j in np.flatnonzero(r2 < 0.0).tolist() if trust else ():
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
         missed = float(np.median(np.abs(off[:, j])))
@@ -170,7 +185,7 @@ def judge(
         trust = Trust(True, f"{trust.reason}; {what}, but {excuse}")
     return Report(
         n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
-        steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, trust,
+        steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, overall, trust,
     )  # fmt: skip
 
 

@@ -166,7 +166,7 @@ def _change(
 @reordered
 def _reward(
     weights: FloatArray, hinges: FloatArray | None, frame: FloatArray, circles: IntArray,
-    code: FloatArray, boxed: bool, s: FloatArray, after: FloatArray,
+    code: FloatArray, boxed: bool, s: FloatArray, after: FloatArray, z: FloatArray,
 ) -> float:  # fmt: skip
     """Return the reward of a step (:func:`oda_rl.agents.worlds.laws.reward_features`)."""
     n_features = s.shape[0]
@@ -180,27 +180,31 @@ def _reward(
         for c in range(1, code.shape[0]):
             total += weights[f] * code[c] ** 2
             f += 1
+    for j in range(n_features):
+        z[j] = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
+        z[n_features + j] = (after[j] - frame[MEAN, j]) / frame[SCALE, j]
+    n = 2 * n_features
     for c in range(1 if boxed else 0, code.shape[0]):
         if code[c] != 0.0:
-            for j in range(n_features):
-                value = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
-                total += weights[f + j] * code[c] * value
-        f += n_features
+            for j in range(n):
+                total += weights[f + j] * code[c] * z[j]
+        f += n
+    for j in range(n):
+        total += weights[f + j] * z[j] + weights[f + n + j] * z[j] * z[j]
+    f += 2 * n
     for half in range(2):
         y = s if half == 0 else after
-        for j in range(n_features):
-            value = (y[j] - frame[MEAN, j]) / frame[SCALE, j]
-            total += weights[f] * value
-            f += 1
-            for h in range(hinges.shape[0]):
-                total += weights[f] * abs(value - hinges[h, j])
-                f += 1
-            for k in range(j, n_features):
-                total += weights[f] * value * ((y[k] - frame[MEAN, k]) / frame[SCALE, k])
-                f += 1
         for q in range(circles.shape[0]):
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
             total += weights[f] * angle * angle  # type: ignore[assignment]
+            f += 1
+    for j in range(n):
+        for k in range(j + 1, n):
+            total += weights[f] * z[j] * z[k]
+            f += 1
+    for j in range(n):
+        for h in range(hinges.shape[0]):
+            total += weights[f] * abs(z[j] - hinges[h, j % n_features])
             f += 1
     return total
 
@@ -233,11 +237,11 @@ def _follow(
 ) -> tuple[float, bool]:  # fmt: skip
     """Write the next state by one law of the ensemble, with a residual as noise.
 
-    Returns the squared distance of the state from the nearest cell, and whether the episode ends.
-    Apart from :func:`imagine`, as its sums keep their order.
+    There is none where ``drawn`` is negative. Returns the state's squared distance from the nearest
+    cell, and whether the episode ends. Apart from :func:`imagine`: its sums keep their order.
     """
     gap = _change(laws, waves, codevectors, local_laws, width, first, last, room, after)
-    n_features, x, noisy = s.shape[0], room.x, residuals.shape[0] > 0
+    n_features, x, noisy = s.shape[0], room.x, drawn >= 0
     for j in range(n_features):
         x[j] = after[j] + residuals[drawn, j] if noisy else after[j]
         after[j] = s[j] + x[j] * frame[SCALE, j]
@@ -283,7 +287,8 @@ def imagine(
     """Write the return of each of P rules from each of n starts, shape (P, n); return the steps.
 
     Start i is played in law i modulo E; all rules meet the same noise there. Where a state is too
-    far from the observations the episode stops, with a return no better than the lowest real one.
+    far from the observations the episode stops, with a return no better than the lowest real one;
+    if noise has led there, the last step is repeated without it first.
     ``explore``: write novelty, the distance from the observations, instead of returns. ``codes``,
     shape (n or 0, C), are those of the first actions, if given. ``reached``, shape (n or 0, d + 3),
     takes the last observation, whether the episode ended there, the squared distance of the state
@@ -303,15 +308,16 @@ def imagine(
     )  # fmt: skip
     n_laws, n_codes, n_features = laws.shape[0], laws.shape[1], starts.shape[1]
     taken = integer(0)
-    s, x, after, code = room.s, room.x, room.after, room.code
+    s, before, x, after, code = room.s, room.before, room.x, room.after, room.code
     for p in range(scores.shape[0]):
         for i in range(starts.shape[0]):
             for j in range(n_features):
                 s[j] = starts[i, j]
             e = i % n_laws
             total, novelty, weight = 0.0, 0.0, 1.0
-            noise, drawn = np.uint64(i + 1), integer(0)
-            for t in range(horizon):
+            noise, drawn, gain = np.uint64(i + 1), integer(-1), 0.0
+            calm, t = False, integer(0)  # calm: a step is repeated without noise
+            while t < horizon:
                 if t == 0 and codes.shape[0] > 0:
                     for c in range(n_codes):
                         code[c] = codes[i, c]
@@ -324,7 +330,8 @@ def imagine(
                     last = first + 1
                 for j in range(n_features):
                     x[j] = (s[j] - frame[MEAN, j]) / frame[SCALE, j]
-                if residuals.shape[0] > 0:
+                tossed, drawn = drawn >= 0, integer(-1)  # noise has led to s
+                if residuals.shape[0] > 0 and not calm:
                     noise = noise * _MULTIPLIER + _INCREMENT
                     drawn = np.int64(noise >> _HIGH_BITS) % residuals.shape[0]
                 gap, over = _follow(
@@ -335,6 +342,11 @@ def imagine(
                 if explore:
                     novelty += weight * min(gap, _LONGEST_GAP * far)
                     weight *= _NOVELTY_DISCOUNT
+                elif gap > far and t > 0 and tossed:
+                    for j in range(n_features):
+                        s[j] = before[j]
+                    total, t, calm = total - gain, t - 1, True
+                    continue
                 elif gap > far and t > 0:
                     lost = min(least, 0.0) * (horizon - t)
                     total = max(total + lost, min(worst, total))
@@ -342,18 +354,19 @@ def imagine(
                 if over and remembered.shape[0] > 0:
                     gain = _last_reward(remembered, x)
                 else:
-                    gain = _reward(rewards, hinges, frame, circles, code, boxed, s, after)
+                    gain = _reward(rewards, hinges, frame, circles, code, boxed, s, after, room.z)
                     gain = min(max(gain, least), greatest)
                 total += gain
                 if reached.shape[0] > 0:
                     for j in range(n_features):
                         reached[i, j] = after[j]
-                    reached[i, n_features] = over
-                    reached[i, n_features + 1] = gap
+                    reached[i, n_features], reached[i, n_features + 1] = over, gap
                     reached[i, n_features + 2] = gain
                 if over:
                     break
+                calm, t = False, t + 1
                 for j in range(n_features):
+                    before[j] = s[j]
                     s[j] = after[j]
             returns[p, i] = novelty if explore else total
     return taken
@@ -406,9 +419,12 @@ def starts_between(
     return np.ascontiguousarray(at.on_circles(between))
 
 
-def replay(world: WorldArrays, starts: FloatArray, codes: FloatArray) -> FloatArray:
+def replay(
+    world: WorldArrays, starts: FloatArray, codes: FloatArray, rng: np.random.Generator
+) -> FloatArray:
     """Return states, (n, T + 1, d), from starts, (n, d), by ``codes``, (n, T, C); nothing ends."""
     steps = [starts]
     for t in range(codes.shape[1]):
-        steps.append(predict(without_noise(world), steps[-1], codes[:, t])[0].copy())
+        mixed = world._replace(residuals=rng.permutation(world.residuals))  # one step draws one row
+        steps.append(predict(mixed, steps[-1], codes[:, t])[0].copy())
     return np.stack(steps, axis=1)

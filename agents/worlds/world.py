@@ -305,8 +305,9 @@ class World:
         seen, n = self.seen, min(checked_count("steps", steps), len(self.seen.rewards) // 3)
         held = max(trajectories(seen, self.first), key=len)[-max(n, 1) :]
         rest = np.setdiff1d(np.arange(len(seen.rewards)), held)
-        world = refitted(self.learned, seen, rest, np.random.default_rng(seed)).arrays
-        imagined = replay(world, seen.before[held[:1]], seen.codes[held][None])[0]
+        rng = np.random.default_rng(seed)
+        world = refitted(self.learned, seen, rest, rng).arrays
+        imagined = replay(world, seen.before[held[:1]], seen.codes[held][None], rng)[0]
         return np.concatenate([seen.before[held], seen.after[held[-1:]]]), imagined
 
     def draw_starts(
