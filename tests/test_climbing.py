@@ -224,6 +224,9 @@ def test_values_are_learned_where_episodes_end_though_survival_does_not_pay(pays
 
 def test_many_steps_of_more_components_are_climbed_from_the_first(tmp_path):
     env = Plain(Follow())
+    few = ModelAgent(env, seed=0, **QUICK).learn(400)
+    assert few.distrust is None
+    assert few.evaluate(50, seed=0).mean() > -4.5  # -6.6 for doing nothing
     agent = ModelAgent(env, seed=0).learn(20_000)
     assert agent.distrust == "an action has 4 components: a climb needs no model of them"
     assert 19_500 < agent.num_timesteps <= 20_000

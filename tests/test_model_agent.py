@@ -344,7 +344,7 @@ def test_without_trust_real_returns_decide_between_values_and_rules():
     fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)
     rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
     for total in (90.0, 100.0, 110.0):
-        rule.note(np.zeros(4), total, 100, True, 100)
+        rule.note(np.zeros(4), (total, 100, True), 100)
     agent._engine.rules.candidates = [rule]
     for total, kind in ((80.0, RulePolicy), (150.0, CellPolicy)):
         record = Record(fitted.policy)
@@ -379,7 +379,7 @@ def test_discrete_actions_need_rewards_that_are_predicted(monkeypatch, noise, tr
     env = TransformReward(gym.make("CartPole-v1"), lambda reward: reward + noise * rng.normal())
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        agent = ModelAgent(env, seed=91_006, **QUICK).learn(400)
+        agent = ModelAgent(env, seed=91_006, **QUICK).learn(800)
     said = [str(one.message) for one in warned]
     assert (agent.distrust is None) == (not any("(R² of rewards within" in one for one in said))
     assert (agent.distrust is None) == trusted

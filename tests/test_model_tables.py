@@ -40,17 +40,6 @@ def certain(gamma: float, unknown: float = 0.0) -> tables.View:
     return tables.View(np.r_[1.0, np.zeros(tables.MAX_VISITS)], unknown, 0.0, gamma)
 
 
-def evaluate(agent: ModelAgent, env: gym.Env[Any, Any], seed: int) -> float:
-    observation, _ = env.reset(seed=seed)
-    total = 0.0
-    for _ in range(200):
-        observation, reward, terminated, truncated, _ = env.step(int(agent.predict(observation)[0]))
-        total += float(reward)
-        if terminated or truncated:
-            break
-    return total
-
-
 class Chain(gym.Env[Any, int]):
     """Five states; right, right, ... pays 1 at the end, left .1 at once and ends."""
 
@@ -157,7 +146,7 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
     assert isinstance(policy, TablePolicy)
     np.testing.assert_array_equal(policy.act(np.arange(3.0, 7.0)[:, None]), np.ones(4))
     assert policy.n_cells == 4
-    assert evaluate(agent, agent.env, 1) == 1.0
+    assert agent.evaluate(1, seed=1)[0] == 1.0
     assert agent.visits.sum() == 300
     assert "cell" in str(agent.explain([3.0])).lower()
 
@@ -175,13 +164,13 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
 )
 def test_numbered_worlds_are_solved(make: Any, steps: int, wanted: float) -> None:
     agent = ModelAgent(make(), seed=63_000_001).learn(steps)
-    assert evaluate(agent, agent.env, 1) == pytest.approx(wanted)
+    assert agent.evaluate(1, seed=1)[0] == pytest.approx(wanted)
 
 
 def test_several_environments_are_one_table() -> None:
     envs = gym.make_vec("FrozenLake-v1", num_envs=3, is_slippery=False)
     agent = ModelAgent(envs, seed=63_000_005).learn(3_000)
-    assert evaluate(agent, gym.make("FrozenLake-v1", is_slippery=False), 1) == 1.0
+    assert agent.evaluate(1, env=gym.make("FrozenLake-v1", is_slippery=False), seed=1)[0] == 1.0
 
 
 def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> None:

@@ -34,8 +34,7 @@ def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) 
     scores, outputs = distinct(path[first])
     scores = unit_slopes(scores)
     for digits in _DIGITS:
-        discrete = outputs.shape[2] == 1
-        short = rounded(scores, digits), outputs if discrete else rounded(outputs, digits)
+        short = rounded(scores, digits), rounded(outputs, digits)
         if as_good(short):
             return distinct(short)
     return scores, outputs

@@ -75,8 +75,7 @@ class Report:
     inner_reward_r2: float
     """R² of the law of rewards, given the next observation, in steps that neither end an episode
     nor are predicted to."""
-    overall: Trust
-    """The trust before single components are judged."""
+    overall: Trust  # before single components are judged
     trust: Trust
 
     def __str__(self) -> str:
@@ -125,8 +124,7 @@ def judge(
     """Evaluate a world by cross-validation; ``first``, (n,): whether each step began an episode."""
     n, d = seen.before.shape
     expected, rewards, ended = np.empty((n, d)), np.empty((2, n)), np.zeros(n, dtype=np.bool_)
-    misses: list[FloatArray] = []
-    noise: list[FloatArray] = []
+    misses: list[list[FloatArray]] = []
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
     pieces = list(stretches(trajectories(seen, first), steps))
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
@@ -153,8 +151,7 @@ def judge(
             rows = piece[:steps]
             begun = seen.before[rows[:1]], seen.codes[rows][None]
             end, other = (replay(one, *begun, rng)[0, -1] for one in (world, noisy))
-            misses.append((end - seen.after[rows[-1]]) / learned.at.scale)
-            noise.append((end - other) / learned.at.scale)
+            misses.append([end - seen.after[rows[-1]], end - other])
     hits, n_ends = int((ended & seen.ended).sum()), int(seen.ended.sum())
     precision = hits / int(ended.sum()) if ended.any() else np.nan
     recall = hits / n_ends if n_ends else np.nan
@@ -164,9 +161,8 @@ def judge(
     on = ~(seen.ended | ended)
     on |= not on.any()  # episodes of one step
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
-    off = np.array(misses)
-    both = np.array([off, noise])
-    error, by_noise = np.median(np.sqrt((both**2).mean(axis=2)), axis=1).tolist()
+    off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
+    error, by_noise = (float(np.median(np.sqrt((one**2).mean(axis=1)))) for one in (off, noise))
     max_error = max(_MAX_ERROR, _MAX_RATIO * by_noise)
     trust = judged(error, steps, precision, recall, reward_r2, max_error)
     if error > max_error:

@@ -192,8 +192,7 @@ def _reward(
     for j in range(n):
         total += weights[f + j] * z[j] + weights[f + n + j] * z[j] * z[j]
     f += 2 * n
-    for half in range(2):
-        y = s if half == 0 else after
+    for y in (s, after):
         for q in range(circles.shape[0]):
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
             total += weights[f] * angle * angle  # type: ignore[assignment]
