@@ -39,7 +39,7 @@ from oda_rl.agents.model.climbing import (
     survival_bonus,
 )
 from oda_rl.agents.model.experience import Candidate
-from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, linear_quadratic_rules
+from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
@@ -74,8 +74,7 @@ _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.02  # share of the steps, after which a climb competes with a world that is trusted
 _PLANNED = 0.005  # and of those between two plans until then
 _COMPETES = "a rule that is climbed in real episodes may return more than its best"
-_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left,
-_MAX_NUMBERS = 400  # or if there are more of each component in an affine law
+_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left
 _UNLIMITED = 1000  # steps of an episode without a time limit
 
 
@@ -95,8 +94,7 @@ class Fallback:
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
         n, total = agent.interface.n_components, agent.num_timesteps + run.total - run.steps
-        numbers = (1 + agent.interface.n_features) * (1 + n)
-        if n > _MAX_COMPONENTS and (total >= _MIN_LEFT or numbers > _MAX_NUMBERS):
+        if n > _MAX_COMPONENTS and (total >= _MIN_LEFT or agent.interface.n_features > MAX_WIDTH):
             self.reason = f"an action has {n} components: a climb needs no model of them"
         if self.reason is None:
             modelled = _modelled(agent, run.total - run.steps)

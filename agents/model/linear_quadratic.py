@@ -17,7 +17,7 @@ HIGH_COSTS = 1.0, 100.0, 1e3, 1e4  # with which bounded actions balance from mor
 _HORIZON, _DISCOUNT = 50, 0.99
 _RIDGE = 1e-6  # relative to the mean square of a column
 _VARIES = 1e-9  # standard deviation of a component that is not constant
-_MAX_COMPONENTS = 50  # of an observation: the time grows with their cube
+MAX_WIDTH = 50  # of an observation: the time grows with their cube
 
 
 def linear_quadratic_rules(
@@ -38,7 +38,7 @@ def linear_quadratic_rules(
     axes = np.delete(axes, [*at.circles[:, 1], *np.flatnonzero(at.ignored)], axis=0)
     spread = (seen.before @ axes.T).std(axis=0)
     axes = axes[spread > _VARIES] / spread[spread > _VARIES, None]
-    if not 0 < len(axes) <= _MAX_COMPONENTS:
+    if not 0 < len(axes) <= MAX_WIDTH:
         return []
     x, m = (seen.before - centre) @ axes.T, 1 + len(axes)
     columns = np.column_stack([np.ones(n), x, seen.codes[:, 1:]])

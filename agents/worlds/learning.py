@@ -357,10 +357,9 @@ class _Fit:
             errors[form.name] = float(np.mean(each))
         good = min(errors.values()) + _AS_GOOD
         form = next(form for form in tried if errors[form.name] <= good)
-        rest = left[form.name]  # to draw noise from, unless it is small
-        if len(rest) == 0 or np.median((rest**2).sum(axis=1)) < _NO_LARGE_ERROR:
-            noise = np.zeros((0, d))
-        else:
+        rest = left[form.name]
+        noise = rest[:0]
+        if len(rest) > 0 and np.median((rest**2).sum(axis=1)) >= _NO_LARGE_ERROR:
             noise = rest[self.rng.integers(len(rest), size=_RESIDUALS)]
         return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 

@@ -21,7 +21,7 @@ from oda_rl.agents.worlds.simulation import predict, replay, without_noise
 
 _FOLDS = 5
 _STEPS = 50  # of a replay
-_MIN_STRETCHES = 10
+_MIN_STRETCHES, _DRAWS = 10, 8  # of noise, for each stretch
 _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MAX_RATIO = 1.5  # or times the error that noise alone makes
@@ -132,25 +132,23 @@ def judge(
     n_folds = min(_FOLDS, len(mixed))
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
-        rest = np.setdiff1d(np.arange(n), held)
-        part = refitted(learned, seen, rest, rng)
+        part = refitted(learned, seen, np.setdiff1d(np.arange(n), held), rng)
         frame, bounds = part.arrays.frame.copy(), part.arrays.bounds.copy()
         ends = slice(LOW, LEVELS)
         frame[ends] = np.where(part.at.ignored, frame[ends], learned.arrays.frame[ends])
         bounds[:2] = learned.arrays.bounds[:2]  # predictions are clipped as by all steps
         world = part.arrays._replace(frame=frame, bounds=bounds)
-        some = CodedSteps._make(column[held] for column in seen)
-        columns = some.codes
-        expected[held], rewards[0, held], ended[held] = predict(world, some.before, columns)[:3]
-        if world.hinges is not None and len(world.rewards) > columns.shape[1]:
-            known = some.before, some.codes, some.after, world.boxed
-            columns = reward_features(part.at, world.hinges, *known)
+        before, codes, after = seen.before[held], seen.codes[held], seen.after[held]
+        columns = codes
+        expected[held], rewards[0, held], ended[held] = predict(world, before, codes)[:3]
+        if world.hinges is not None and len(world.rewards) > codes.shape[1]:
+            columns = reward_features(part.at, world.hinges, before, codes, after, world.boxed)
         rewards[1, held] = np.clip(columns @ world.rewards, *bounds[:2])
         noisy = world._replace(residuals=learned.arrays.residuals)
         for piece in fold:
             rows = piece[:steps]
-            begun = seen.before[rows[:1]], seen.codes[rows][None]
-            end, other = (replay(one, *begun, rng)[0, -1] for one in (world, noisy))
+            begun = seen.before[rows[[0] * _DRAWS]], seen.codes[rows][None].repeat(_DRAWS, axis=0)
+            end, other = (replay(one, *begun, rng)[:, -1] for one in (world, noisy))
             misses.append([end - seen.after[rows[-1]], end - other])
     hits, n_ends = int((ended & seen.ended).sum()), int(seen.ended.sum())
     precision = hits / int(ended.sum()) if ended.any() else np.nan
@@ -162,16 +160,16 @@ def judge(
     on |= not on.any()  # episodes of one step
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
-    error, by_noise = (float(np.median(np.sqrt((one**2).mean(axis=1)))) for one in (off, noise))
+    error, by_noise = (float(np.median(np.sqrt((one**2).mean(axis=2)))) for one in (off, noise))
     max_error = max(_MAX_ERROR, _MAX_RATIO * by_noise)
     trust = judged(error, steps, precision, recall, reward_r2, max_error)
     if error > max_error:
-        worst = names[int(np.median(np.abs(off), axis=0).argmax())]
+        worst = names[int(np.median(np.abs(off), axis=(0, 1)).argmax())]
         trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
     overall = trust
     for j in np.flatnonzero(r2 < 0.0).tolist() if trust else ():
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
-        missed = float(np.median(np.abs(off[:, j])))
+        missed = float(np.median(np.abs(off[..., j])))
         excuse = f"{steps} steps ahead that is {missed:.2g} standard deviations"
         if missed > _MAX_ERROR:
             if (affected := _affected(learned, seen, j, names)) is not None:
