@@ -315,10 +315,8 @@ class Fallback:
 
 def _modelled(agent: "ModelAgent", left: int) -> float:
     """Return after how many steps a climb competes with a trusted world, if episodes are many."""
-    total = agent.num_timesteps + left
-    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * (
-        agent._engine.outcomes.limit or _UNLIMITED
-    )
+    total, longest = agent.num_timesteps + left, agent._engine.outcomes.limit or _UNLIMITED
+    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * longest
     many &= agent.interface.n_components > 0
     return max(_MODELLED * total, _JUDGED_FIRST) if many else math.inf
 
