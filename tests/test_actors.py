@@ -28,6 +28,7 @@ from oda_rl.agents import (
     load_agent,
 )
 from oda_rl.agents.base.memory import ACTION, CUT, GOES_ON, MARK, REWARD, TERMINAL
+from oda_rl.agents.model import fallback
 from oda_rl.command.cli import main
 
 PAUSE = 0.001  # seconds a step
@@ -231,7 +232,10 @@ def test_a_module_that_actors_cannot_import_is_reported(cluster, tmp_path, monke
 
 
 @pytest.mark.parametrize("by_actors", [False, True])
-def test_a_climb_resumes_with_the_same_bits_also_by_actors(threads, by_actors, tmp_path):
+def test_a_climb_resumes_with_the_same_bits_also_by_actors(
+    threads, by_actors, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 2000)
     file = tmp_path / "checkpoint.zip"
     whole = ModelAgent("Follow-v0", seed=3).learn(3000)
 

@@ -132,7 +132,7 @@ def test_missing_values_are_no_worse_than_means_in_their_place(load):
     points, gaps = StandardScaler().fit_transform(points), []
     clusterer = ODATreeClusterer(3, max_depth=2, random_state=0)
     classifier = ODATreeClassifier(random_state=0)
-    for seed in range(5):
+    for seed in range(9):
         rng = np.random.default_rng(seed)
         rows = rng.permutation(len(points))
         train, test = rows[::2], rows[1::2]
