@@ -13,7 +13,7 @@ from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
-from oda_rl.agents.model.fallback import _known, _modelled, _valued
+from oda_rl.agents.model.fallback import _has_goal, _known, _modelled
 from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.coordinates import read
@@ -219,7 +219,7 @@ def test_a_climb_loses_if_its_rival_is_better(share):
 @pytest.mark.parametrize("pays", [0.0, 1.0])
 def test_values_are_learned_where_episodes_end_though_survival_does_not_pay(pays):
     env = gym.wrappers.TransformReward(Pole(), lambda reward: pays * reward)
-    assert _valued(ModelAgent(env, seed=0, **QUICK).learn(300)._engine) == (pays == 0.0)
+    assert _has_goal(ModelAgent(env, seed=0, **QUICK).learn(300)._engine) == (pays == 0.0)
 
 
 def test_many_steps_of_more_components_are_climbed_from_the_first(tmp_path):

@@ -35,8 +35,8 @@ from oda_rl.files.schema import Member, check, prefixed, real, require, whole, w
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
-_NOISES = 0.05, 0.2, 0.8  # of climbs, in units of the box for each standard deviation of an
-_STEP = 0.6  # observation; of the noise
+_NOISES = 0.05, 0.2, 0.8  # of climbs: units of the box per standard deviation of an observation
+_STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
@@ -184,6 +184,7 @@ class Climb:
         self.decides = False
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
         self.loses = False
+        """Whether the rival was better in the last race."""
         self._clear(known.shape[1], seen.shape[1])
         self._observe([seen])
 
@@ -230,8 +231,8 @@ class Climb:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the best of the rule 0 and the known ones. At last it
-        loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
+        taken before. A new climb begins with the best of the rule 0 and the known ones. In the last
+        race it loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
         directions side by side, with the same result.
         """
         total = begun + env.most

@@ -4,8 +4,8 @@ A fitted agent learns there, from the remembered steps and further ones; its act
 where they are continuous. If discrete actions have many steps left in one environment, its policy
 is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
 Else real returns decide between its policy and the rules of the learned world. Where continuous
-actions have many steps left, one affine rule is climbed instead (``climbing``), unless episodes end
-early though survival does not pay.
+actions have many steps left, one affine rule is climbed instead (``climbing``), unless episodes
+terminate though survival does not pay.
 """
 
 import math
@@ -71,9 +71,9 @@ _FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
 _OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
-_MODELLED = 0.02  # share of the steps, after which a climb competes with a world that is trusted
-_PLANNED = 0.005  # and of those between two plans until then
-_COMPETES = "a rule that is climbed in real episodes may return more than its best"
+_MODELLED = 0.02  # share of the steps before a climb competes with a trusted world
+_PLANNED = 0.005  # share of the steps between two plans until then
+_COMPETES = "a rule climbed in real episodes may return more than the best of the model"
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left
 _UNLIMITED = 1000  # steps of an episode without a time limit
 
@@ -107,14 +107,14 @@ class Fallback:
                 if len(episodes) > 0 or agent.episodes.count == 0:
                     self._judge(agent, run.total - steps)
                     enough = agent.num_timesteps >= modelled and self.reason is None
-                    if enough and agent.models_laws and not _valued(agent._engine):
+                    if enough and agent.models_laws and not _has_goal(agent._engine):
                         self.reason = _COMPETES
                 yield steps, episodes
                 if self.reason is not None:
                     break
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
-            new = n > 0 and many and self.fitted is None and not _valued(agent._engine)
+            new = n > 0 and many and self.fitted is None and not _has_goal(agent._engine)
             run.part = run.steps if run.part is None else run.part
             really = self._climbing if self.climb is not None or new else self._really
             yield from really(agent.env, agent._engine, run, rng)
@@ -374,10 +374,11 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
     return None
 
 
-def _valued(engine: "ModelEngine") -> bool:
-    """Return whether episodes end early, though it is not survival that pays: as at a goal."""
+def _has_goal(engine: "ModelEngine") -> bool:
+    """Return whether episodes terminate though survival does not pay: at a goal, or in a crash."""
     seen, first = engine.memory.present, engine.memory.present_first
-    survival = survival_bonus(seen.rewards[first], np.array([np.inf]))
+    unlimited = np.array([np.inf])  # there is a bonus whatever else can be got
+    survival = survival_bonus(seen.rewards[first], unlimited)
     return survival == 0.0 and any(engine.outcomes.terminated)
 
 
