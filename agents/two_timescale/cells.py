@@ -20,7 +20,7 @@ birth          at x if |x - m_k|² > 6 T_o for all k, with Q(x, .) as values, if
 =============  ==================================================================================
 
 Splits, merges, cooling and the metric are in :mod:`oda_rl.agents.two_timescale.engine`, in numpy:
-they come every 100 steps.
+they come every 100 to 500 steps.
 
 References
 ----------

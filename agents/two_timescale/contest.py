@@ -134,8 +134,8 @@ class Contest(State):
         d, products, mean, n = len(start), self.luck[:-1], self.luck[-1, :-1], self.luck[-1, -1]
         offset, explained = start - mean, 0.0
         if n >= LUCK_EPISODES * d:
-            ridge = LUCK_RIDGE * np.diag(np.diag(products)[:d])
-            slopes = np.linalg.pinv(products[:d, :d] + ridge, hermitian=True) @ products[d, :d]
+            ridge = LUCK_RIDGE * products.diagonal()[:d] + np.finfo(float).tiny
+            slopes = np.linalg.solve(products[:d, :d] + np.diag(ridge), products[d, :d])
             if slopes @ products[d, :d] >= LUCK_SHARE * products[d, d]:
                 explained = float(slopes @ offset)
         record = self._candidate if trial else self.learning

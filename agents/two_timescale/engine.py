@@ -38,7 +38,7 @@ from oda_rl.files.schema import Member, check, real, require, within
 NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
-ROUND = 100  # steps from one slow step to the next
+QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
 FULL = 0.9  # share of the cells that ends cooling
 COLDEST = 1e-5  # a component varies by 1: colder cells of few states would differ by rounding alone
 SPLIT_SAMPLES = 30.0
@@ -360,7 +360,7 @@ class OnlineEngine(Engine):
         state = self.state
         state.phase = ql.LEARNING
         state.next_metric = state.steps + METRIC_EVERY // 2
-        state.next_slow = state.steps + ROUND
+        state.next_slow = state.steps + ql.ROUND
         self._measure()
         if not state.continuing:
             self.values[ql.LIVE, 0] = plain(ql.mean_value)(state)
@@ -377,7 +377,7 @@ class OnlineEngine(Engine):
     def _slow_step(self) -> None:
         """Learn the metric, and merge, drop, cool and split cells."""
         state = self.state
-        state.next_slow = state.steps + ROUND
+        state.next_slow = state.steps + ql.ROUND
         self._end_endless_trials()
         if self.config.metric == "learned" and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
@@ -387,10 +387,12 @@ class OnlineEngine(Engine):
             if self.n_cells < FULL * self.capacity:
                 colder = self.config.cooling * self.live.head[TEMPERATURE]
                 self.live.head[TEMPERATURE] = max(colder, COLDEST)
+            else:
+                state.next_slow = state.steps + QUIET_ROUND
             self._split()
             self._prune()  # after splits, which would take the room from births
         else:
-            rows = np.arange(state.seen - ROUND, state.seen) % RECENT
+            rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
             lineage = self.partition.observe(self._raw(self.recent[rows]))
             if lineage is not None:
                 self._place(lineage)
@@ -526,20 +528,16 @@ class OnlineEngine(Engine):
     def gradients(self, points: FloatArray) -> FloatArray:
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
         placed = self.live.places[:, : self.n_cells].T
-        distances = ((points[:, None] - placed) ** 2).sum(axis=2) + self.live.biases[: len(placed)]
-        order = np.argsort(distances, axis=1)[:, : self.n_nearest]
-        distances = np.take_along_axis(distances, order, axis=1)
-        temperature = self.live.head[TEMPERATURE]
-        weights = np.exp((distances[:, :1] - distances) / temperature)
-        weights /= weights.sum(axis=1, keepdims=True)
-        offsets = points[:, None] - placed[order]
-        slopes = self.slopes[ql.LIVE, order]
-        values = self.values[ql.LIVE, order] + (slopes * offsets).sum(axis=2, keepdims=True)
-        excess = values - (weights[:, :, None] * values).sum(axis=1, keepdims=True)
-        return np.asarray(
-            (weights[:, :, None] * slopes).sum(axis=1)[:, None]
-            - 2.0 / temperature * np.einsum("nj,nja,njd->nad", weights, excess, offsets)
-        )
+        n, temperature = min(self.n_nearest, len(placed)), self.live.head[TEMPERATURE]
+        scores = (placed**2).sum(axis=1) + self.live.biases[: len(placed)] - 2.0 * points @ placed.T
+        near = np.argpartition(scores, n - 1, axis=1)[:, :n]
+        scores = np.take_along_axis(scores, near, axis=1)
+        weights = np.exp((scores.min(axis=1, keepdims=True) - scores) / temperature)[:, None]
+        weights /= weights.sum(axis=2, keepdims=True)
+        offsets, slopes = points[:, None] - placed[near], self.slopes[ql.LIVE, near]
+        values = self.values[ql.LIVE, near] + (slopes * offsets).sum(axis=2, keepdims=True)
+        excess = weights * (values - weights @ values).swapaxes(1, 2)
+        return np.asarray(weights @ slopes - 2.0 / temperature * excess @ offsets)
 
     def _prune(self) -> None:
         """Drop idle cells, and merge cheap pairs where births need room."""
@@ -630,9 +628,9 @@ class OnlineEngine(Engine):
     def _split(self) -> None:
         """Split cells at their critical temperature, along the direction of greatest variance."""
         live, statistics, n = self.live, self.statistics, self.n_cells
-        due = np.flatnonzero(statistics[cells.COUNT, :n] >= SPLIT_SAMPLES)
-        if n == self.capacity or not len(due):
+        if n == self.capacity:
             return
+        due = np.flatnonzero(statistics[cells.COUNT, :n] >= SPLIT_SAMPLES)
         variances, directions = np.linalg.eigh(self.covariances[due])
         over = np.flatnonzero(2.0 * variances[:, -1] > self.temperature)[: self.capacity - n]
         split, new = due[over], np.arange(n, n + len(over))

@@ -61,6 +61,7 @@ AFTER, MEAN, SQUARES, ORIGIN, INVERSE_UNITS, POINTS = range(6)
 
 UNIFORMS_PER_STEP = 8  # at most, of act and learn, and for each component of an action:
 UNIFORMS_PER_COMPONENT = 4
+ROUND = 100  # steps to the next slow step, where cells are few or a birth found no room
 CENTRING = 1e-3  # step size of the mean reward
 MIN_RATE = 1e-3  # of discounting: where γ is 1, values are sums of 1,000 rewards at first
 WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
@@ -334,6 +335,7 @@ def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: 
     if state.grows and distance > cells.BIRTH / cells.BLEND * live.head[TEMPERATURE]:
         if live.head[N_CELLS] == live.models.shape[0]:
             state.refused += 1
+            state.next_slow = min(state.next_slow, state.steps + ROUND)
         else:
             cells.give_birth(live, learner.moments, there, values, state.steps)
             cells.evaluate(live, point, there, values)
