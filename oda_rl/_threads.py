@@ -46,7 +46,8 @@ class _OneThread(ContextDecorator):
                 self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
                 self._loaded = loaded
             if not self._limited:
-                self._limited = [(blas, blas.get_num_threads()) for blas in self._libraries]
+                counts = [(blas, blas.get_num_threads()) for blas in self._libraries]
+                self._limited = [(blas, count) for blas, count in counts if count != 1]
                 _set_threads([(blas, 1) for blas, _ in self._limited])
             self._depth += 1
 

@@ -1,10 +1,11 @@
 """Validation of samples, targets and weights, for all estimators."""
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -195,6 +196,8 @@ def fitted_points(estimator: BaseEstimator, X: Any) -> FloatArray:
 
 def given_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     """Return the weights of points, shape (n,), in their own unit; by default ones."""
+    if sample_weight is None:
+        return np.ones(len(points))
     weights = _check_sample_weight(
         sample_weight, points, dtype=np.float64, ensure_non_negative=True
     )
@@ -231,6 +234,13 @@ def stream_weights(
     weights = given_weights(sample_weight, points)
     weights, estimator._weighed = relative_in_stream(weights, before)
     return weights
+
+
+def seed_of(random_state: Any) -> int:
+    """Return an integer itself, or a seed that is drawn from another ``random_state``."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def mean_score(scores: FloatArray, sample_weight: Any) -> float:

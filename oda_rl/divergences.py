@@ -19,7 +19,7 @@ import numpy.typing as npt
 from oda_rl._types import FloatArray
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.schema import Member, Sizes, real, require
-from oda_rl.samples import filled, holes, observed_shares, partial_squares
+from oda_rl.samples import holes, partial_squares
 
 # Codes of divergences in oda_rl.annealing.kernels.
 QUADRATIC, LOGARITHMIC, RECIPROCAL, CALLED = range(4)
@@ -152,12 +152,19 @@ class SquaredEuclidean(Divergence):
         if missing is not None:
             return partial_squares(points, codevectors, missing)
         middle = codevectors.mean(axis=0)
-        return super().between(points - middle, codevectors - middle)
+        gaps, steps = points - middle, codevectors - middle
+        squares = gaps @ (-2.0 * steps.T)
+        squares += self.potential(gaps)[:, None]
+        squares += self.potential(steps)
+        return np.asarray(np.maximum(squares, 0.0, out=squares))
 
     def rowwise(self, points: FloatArray, codevectors: FloatArray) -> FloatArray:
         gaps = points - codevectors
-        squares = self.potential(filled(gaps, np.zeros(1)))
-        return np.asarray(squares / np.reshape(observed_shares(gaps), -1))
+        missing = holes(gaps)
+        if missing is None:
+            return self.potential(gaps)
+        squares = self.potential(np.where(missing, 0.0, gaps))
+        return np.asarray(squares / (1.0 - missing.mean(axis=1)))
 
     def shifts(
         self, codevectors: FloatArray, divergence: float, rng: np.random.Generator

@@ -19,10 +19,12 @@ R. J. Hathaway, J. C. Bezdek, "Fuzzy c-means clustering of incomplete data", IEE
 Systems, Man, and Cybernetics B 31, 2001: the partial distance strategy.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from oda_rl._compile import compiled
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _TINY = 1e-300
@@ -37,12 +39,6 @@ def holes(points: Array) -> BoolArray | None:
     """Mask of missing values, shape (n, d); None if there are none."""
     smallest = points.min(initial=0.0)  # NaN if any value is, and needs no memory
     return None if smallest == smallest else np.isnan(points)
-
-
-def first_missing_row(points: Array) -> int:
-    """Return the first row with a missing value, or the number of rows."""
-    missing = holes(points)
-    return len(points) if missing is None else int(missing.any(axis=1).argmax())
 
 
 def means_of(points: Array, weights: FloatArray | None) -> Array:
@@ -111,13 +107,21 @@ def cell_means(
 
     ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
     """
-    missing, plain = holes(points), weights[:, None]
-    tables = [filled(points, np.zeros(1)) * plain, plain if missing is None else ~missing * plain]
-    sums, counts = (
-        np.column_stack([np.bincount(cells, column, len(otherwise)) for column in table.T])
-        for table in tables
-    )
-    return np.asarray(np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise))
+    sums, counts = np.zeros((2, *otherwise.shape))
+    _add_up(np.ascontiguousarray(points), weights, cells, sums, counts)
+    return np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise)
+
+
+@compiled
+def _add_up(
+    points: Array, weights: FloatArray, cells: IntArray, sums: FloatArray, counts: FloatArray
+) -> None:
+    """Add up the weighted values, and the weights, of the observed features of each cell."""
+    for i in range(points.shape[0]):
+        for j in range(points.shape[1]):
+            if points[i, j] == points[i, j]:
+                sums[cells[i], j] += weights[i] * points[i, j]
+                counts[cells[i], j] += weights[i]
 
 
 def canonical_order(
@@ -134,19 +138,25 @@ def canonical_order(
         patterns = np.unique(missing, axis=0, return_inverse=True)[1].reshape(-1)
         classes = classes * len(points) + patterns
         points = np.where(missing, 0.0, points)
-    direction = np.zeros(points.shape[1])
-    direction[:n_features] = np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
     keys = np.empty(len(points))
     for begin in range(0, len(points), _CHUNK):  # sums row by row: equal rows have equal keys
-        block = points[begin : begin + _CHUNK].astype(np.float64, copy=False)
-        keys[begin : begin + _CHUNK] = np.einsum("ij,j->i", block, direction)
+        rows = slice(begin, begin + _CHUNK)
+        block = points[rows, :n_features].astype(np.float64, copy=False)
+        keys[rows] = np.einsum("ij,j->i", block, _direction(n_features))
     order = np.argsort(keys)
     order = order[np.argsort(classes[order], kind="stable")]
-    equal = (np.diff(keys[order]) == 0.0) & (np.diff(classes[order]) == 0)
-    if not (points[order[1:][equal]] == points[order[:-1][equal]]).all():
+    ranks, groups, new = keys[order], classes[order], np.ones(len(order), dtype=bool)
+    new[1:] = (ranks[1:] != ranks[:-1]) | (groups[1:] != groups[:-1])
+    again = np.flatnonzero(~new)
+    if not (points[order[again]] == points[order[again - 1]]).all():
         order = np.lexsort((*points.T[::-1], keys, classes))
-        equal = (np.diff(classes[order]) == 0) & (np.diff(points[order], axis=0) == 0.0).all(axis=1)
-    return order, np.append(True, ~equal)
+        new[1:] = (np.diff(classes[order]) != 0) | (np.diff(points[order], axis=0) != 0).any(axis=1)
+    return order, new
+
+
+@cache
+def _direction(n_features: int) -> FloatArray:
+    return np.random.default_rng(0).uniform(0.5, 1.0, size=n_features)
 
 
 def counted(points: Array, classes: Array, weights: FloatArray) -> tuple[Array, Array, FloatArray]:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from oda_rl.annealing.kernels import coincide
 from oda_rl.divergences import (
     BregmanDivergence,
     IDivergence,
@@ -41,6 +42,20 @@ def test_between_and_rowwise_are_the_formula(case):
         divergence.rowwise(embedded[:5], own), np.diag(expected), rtol=1e-10, atol=1e-12
     )
     np.testing.assert_allclose(divergence.restore(embedded), points, rtol=1e-12)
+
+
+def test_codevectors_that_coincide_merge_class_by_class(case):
+    divergence, rng = case[0], np.random.default_rng(0)
+    codevectors = divergence.embed(rng.uniform(1.0, 2.0, (30, 2)))
+    labels, alive, owners = np.repeat([0, 1, 2], 10), rng.random(30) > 0.1, np.arange(30)
+    left, close = alive.copy(), divergence.between(codevectors, codevectors) < 0.05
+    for i, j in np.argwhere(close & (labels[:, None] == labels)):
+        if i < j and left[i] and left[j]:
+            owners[j], left[j] = i, False
+    into = coincide(divergence, 2, codevectors, labels, alive, 0.05)
+    np.testing.assert_array_equal(alive, left)
+    assert into.tolist() == [left[:k].sum() if left[k] else -1 for k in owners]
+    assert left.sum() < 25
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-2])

@@ -11,9 +11,7 @@ from oda_rl.annealing.base import log_cell_volumes
 from oda_rl.annealing.bifurcation import critical_temperature
 from oda_rl.annealing.classifier import best_temperature, cross_entropy, learn_metric
 from oda_rl.annealing.regressor import fit_local_models
-from oda_rl.divergences import (
-    BregmanDivergence,
-)
+from oda_rl.divergences import BregmanDivergence
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
 from oda_rl.files.schema import ANYTHING
@@ -96,8 +94,9 @@ def test_few_clusters_are_cooled_faster(k, n, refine, factor):
         levels = ODAClusterer(k, refine=bool(refine), random_state=0).fit(table).history_[1:]
         temperatures = np.array([level.temperature for level in levels if level.n_clusters < k])
         np.testing.assert_allclose(temperatures[1:] / temperatures[:-1], factor)
-        if refine:  # no level above the critical temperature
-            assert temperatures[0] == pytest.approx(factor * critical_temperature(points))
+        if refine:  # no level above the critical temperature, which is neared from below
+            share = temperatures[0] / (factor * critical_temperature(points))
+            assert 0.95 < share < 1.0 + 1e-9
 
 
 def test_volumes_are_those_of_the_cells():
@@ -139,25 +138,15 @@ def test_the_temperature_of_prediction_is_the_most_likely_one():
     assert 1.0 < found < 4.0
 
 
-def drawn_scores():
-    """Parameters of matrix RSLVQ, and what its cost takes besides."""
+def test_the_cost_of_a_metric_is_its_formula_and_its_gradient_that_of_finite_differences():
     rng = np.random.default_rng(0)
     labels, classes = np.array([0, 0, 1, 1, 2]), rng.integers(0, 3, 30)
     shares = rng.dirichlet(np.ones(30))
     places, weights = rng.normal(size=(5, 3)), rng.dirichlet(np.ones(5))
     fixed = places, weights, labels, rng.normal(size=(30, 3)), classes, shares, 0.1
-    return rng.normal(size=3 * (3 + 5)), fixed
-
-
-def test_the_cost_of_a_metric_is_that_of_its_formula():
-    parameters, fixed = drawn_scores()
-    loss, _ = cross_entropy(parameters, *fixed)
+    parameters = rng.normal(size=3 * (3 + 5))
+    loss, found = cross_entropy(parameters, *fixed)
     assert loss == pytest.approx(oracles.matrix_rslvq_cost(parameters, *fixed), rel=1e-9)
-
-
-def test_the_gradient_of_a_metrics_cost_is_that_of_finite_differences():
-    parameters, fixed = drawn_scores()
-    found = cross_entropy(parameters, *fixed)[1]
     for i, step in enumerate(1e-6 * np.eye(len(parameters))):
         rise = cross_entropy(parameters + step, *fixed)[0]
         rise -= cross_entropy(parameters - step, *fixed)[0]

@@ -1,5 +1,7 @@
 """Merging and refining codevectors against brute force and the conditions of an optimum."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 from sklearn.cluster import KMeans
@@ -36,16 +38,13 @@ def slow_ward(codevectors, masses, groups, n_clusters):
     cells = [[i] for i in range(len(masses))]
     while len(cells) > n_clusters:
         best = None
-        for a in range(len(cells)):
-            for b in range(a + 1, len(cells)):
-                if groups[cells[a][0]] != groups[cells[b][0]]:
-                    continue
-                m_a, m_b = masses[cells[a]].sum(), masses[cells[b]].sum()
-                mu_a = masses[cells[a]] @ codevectors[cells[a]] / m_a
-                mu_b = masses[cells[b]] @ codevectors[cells[b]] / m_b
-                cost = m_a * m_b / (m_a + m_b) * ((mu_a - mu_b) ** 2).sum()
-                if best is None or cost < best[0]:
-                    best = cost, a, b
+        for a, b in combinations(range(len(cells)), 2):
+            m_a, m_b = masses[cells[a]].sum(), masses[cells[b]].sum()
+            mu_a = masses[cells[a]] @ codevectors[cells[a]] / m_a
+            mu_b = masses[cells[b]] @ codevectors[cells[b]] / m_b
+            cost = m_a * m_b / (m_a + m_b) * ((mu_a - mu_b) ** 2).sum()
+            if groups[cells[a][0]] == groups[cells[b][0]] and (best is None or cost < best[0]):
+                best = cost, a, b
         if best is None:
             break
         _, a, b = best

@@ -260,8 +260,9 @@ def test_digits_are_learned_coarse_to_fine():
     assert model.score(test, y_test) > 0.91
     coarse = [model.at_level(depth).score(test, y_test) for depth in range(model.depth_ + 1)]
     assert coarse == sorted(coarse)
-    pooled = ODATreeClassifier(resolutions=[pool, pool, range(64)], random_state=0)
-    assert pooled.fit(train, y_train).score(test, y_test) > 0.91
+    pooled = ODATreeClassifier(resolutions=[pool, pool, range(64)])
+    fits = (clone(pooled).set_params(random_state=i).fit(train, y_train) for i in range(9))
+    assert np.median([fit.score(test, y_test) for fit in fits]) > 0.915
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import chunks
 from oda_rl.annealing.bifurcation import MAX_POINTS, SHIFT, critical
-from oda_rl.annealing.cells import merged, mixed, ward_merge
-from oda_rl.annealing.kernels import learn
+from oda_rl.annealing.cells import mixed, ward_merge
+from oda_rl.annealing.kernels import coincide, learn
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
     MISSING,
@@ -37,14 +36,16 @@ from oda_rl.files.schema import (
     schema_of,
     whole,
 )
-from oda_rl.samples import cell_means, filled, first_missing_row, holes, weighted
+from oda_rl.samples import cell_means, filled, holes, weighted
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
+_FIRST_LOOK = 500  # samples of each class that give the scale of data
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
 FEW_CLUSTERS = 20  # at most: a codebook that is refined afterwards needs fewer levels
 FEW_POINTS = 20  # a codevector: with fewer, a codebook that is refined grows in proportion less
 PROBE = 500  # samples that the accuracy of a level is measured on
+_ITERATIONS = 5  # of the power method: a split along about the main axis is enough
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
 _MAX_PASSES = 20  # of a level, while codevectors move
 _MEASURED = 1.0 / 300.0  # of the threshold of merging, where the codevectors that split are known
@@ -104,15 +105,15 @@ class Schedule:
     """Factor of the temperature from one level to the next."""
     samples_per_codevector: Annotated[float, real("", "[0, inf)")]
     """Samples of a level for each codevector."""
-    max_samples: Annotated[float, real("", "[0, inf]")]
+    max_samples: Annotated[float, real("", "[0, inf]")] = np.inf
     """Annealing ends after this many."""
-    target_distortion: Annotated[float, real("", "[0, inf)")]
+    target_distortion: Annotated[float, real("", "[0, inf)")] = 0.0
     """Annealing ends when a level's mean divergence is at most this."""
-    target_error: Annotated[float, real("", "[-1, 1]")]
+    target_error: Annotated[float, real("", "[-1, 1]")] = -1.0
     """Annealing ends when a level's accuracy is at least one minus this."""
-    ends_full: Annotated[bool, flags()]
+    ends_full: Annotated[bool, flags()] = False
     """Whether annealing ends as soon as a full codebook no longer splits."""
-    forgetting: Annotated[float, real("", "[0, 1]")]
+    forgetting: Annotated[float, real("", "[0, 1]")] = 0.0
     """Minimum step size of a codevector."""
     constants: AnnealingConstants = AnnealingConstants()
     """Constants of the slow timescale."""
@@ -215,8 +216,9 @@ class Distribution:
         self.points, self.classes, self.weights = weighted(points, weights, classes, n_features)
         n_classes = int(self.classes.max()) + 1
         self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
+        self.sizes = np.diff(self._bounds)
         self._shown = [np.zeros(0, dtype=np.int64) for _ in range(n_classes)]
-        self._rng = rng
+        self.rng = rng
 
     @property
     def n_classes(self) -> int:
@@ -240,13 +242,6 @@ class Distribution:
         self._shown[c] = drawn[n:]
         return drawn[:n]
 
-    def max_draw(self, largest: int, budget: int | None) -> list[int]:
-        """Return how many rows of each class to draw: at most ``largest``, ``budget`` in total."""
-        sizes = np.minimum(np.diff(self._bounds), largest)
-        if budget is not None:
-            sizes = np.minimum(sizes, max(budget // self.n_classes, 1))
-        return [int(size) for size in sizes]
-
     def spread(self, n: int) -> IntArray:
         """Return n rows of all classes, evenly in proportion to their weights."""
         return self._at((np.arange(n) + 0.5) / n)
@@ -262,16 +257,16 @@ class Distribution:
         """Like :meth:`some`, with at least ``fewest`` of each class that has as many."""
         if len(self.points) <= n:
             return self.points, self.classes, self.weights
-        sizes, totals = np.diff(self._bounds), self.class_weights
+        totals = self.class_weights
         wanted = np.maximum(n * totals / totals.sum(), fewest).astype(np.int64)
-        wanted = np.minimum(wanted, sizes)
+        wanted = np.minimum(wanted, self.sizes)
         rows = np.concatenate([self.draw(c, size) for c, size in enumerate(wanted)])
         return self.points[rows], self.classes[rows], np.repeat(totals / wanted, wanted)
 
     def shuffled(self) -> IntArray:
         """Rows by their weights in random order, as many as there are distinct ones."""
         n = len(self.points)
-        return self._at((self._rng.permutation(n) + 0.5) / n)
+        return self._at((self.rng.permutation(n) + 0.5) / n)
 
     def _at(self, quantiles: FloatArray) -> IntArray:
         shares = np.cumsum(self.weights) / self.weights.sum()
@@ -279,12 +274,13 @@ class Distribution:
 
     def _pass(self, c: int) -> IntArray:
         first, last = self._bounds[c : c + 2]
-        strata = self._rng.permutation(last - first)
+        strata = self.rng.permutation(last - first)
         weights = self.weights[first:last]
-        if (weights == weights[0]).all():
+        if weights.min() == weights.max():
             return np.asarray(strata + first)
-        shares = np.cumsum(weights) / weights.sum()
-        at = (strata + self._rng.random(len(strata))) / len(strata)
+        shares = np.cumsum(weights)
+        shares /= shares[-1]
+        at = (strata + self.rng.random(len(strata))) / len(strata)
         rows = np.searchsorted(shares, at, side="right")
         return np.asarray(first + np.minimum(rows, len(strata) - 1))
 
@@ -434,8 +430,13 @@ class Annealer:
             if self.active and self.room <= 0 and not self._moves():
                 self._end_level()
 
-    def anneal(self, data: Distribution) -> None:
-        """Learn from data, drawn class by class, until the schedule ends."""
+    def anneal(self, data: Distribution, init: FloatArray | None = None) -> None:
+        """Begin, and learn from data, drawn class by class, until the schedule ends."""
+        budget = max(self.schedule.max_samples / data.n_classes, 1.0)
+        room = [int(min(size, _FIRST_LOOK, budget)) for size in data.sizes]
+        rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
+        samples = data.points[rows], data.classes[rows], np.ones(len(rows))
+        self.begin(*samples, class_weights=data.class_weights, init=init, data=data)
         while self.active:
             remaining = self.schedule.max_samples - self.n_samples_seen
             for c, size in enumerate(np.bincount(self.labels)):
@@ -539,22 +540,22 @@ class Annealer:
 
     def _learn(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
         points = np.ascontiguousarray(points, dtype=np.float64)  # drawn from single precision?
-        first = 0 if self._observed is not None else first_missing_row(points)
-        priors = None
+        missing, priors = None if self._observed is not None else holes(points), None
+        if missing is not None:
+            first = int(missing.any(axis=1).argmax())
+            if first > 0:
+                self._learn(points[:first], classes[:first], weights[:first])
+                points, classes, weights = points[first:], classes[first:], weights[first:]
+            self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
         if not self.schedule.class_competition:
             priors = np.asarray(np.bincount(self.labels, self._opened[1]), np.float64)[self.labels]
-        starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
-        for rows in (slice(first), slice(first, None)):
-            if len(points[rows]) > 0:
-                learn(
-                    self.divergence, self.n_features, points[rows], classes[rows], weights[rows],
-                    self.codevectors, self.masses, self._observed, starts, self.temperature,
-                    self.schedule.forgetting, self._clocks, self._seen,
-                    self.schedule.constants.step_offset, self.schedule.constants.step_slope,
-                    priors,
-                )  # fmt: skip
-            if self._observed is None and first < len(points):
-                self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
+        learn(
+            self.divergence, self.n_features, points, classes, weights, self.codevectors,
+            self.masses, self._observed,
+            np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1)), self.temperature,
+            self.schedule.forgetting, self._clocks, self._seen,
+            self.schedule.constants.step_offset, self.schedule.constants.step_slope, priors,
+        )  # fmt: skip
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
@@ -633,22 +634,15 @@ class Annealer:
         )
 
     def _merge_close(self) -> None:
-        constants, d, n = self.schedule.constants, self.n_features, len(self.masses)
+        constants, d = self.schedule.constants, self.n_features
         alive = self.masses >= constants.min_mass
         if not alive.all():
             heaviest = np.lexsort((-self.masses, self.labels))  # class by class
             alive[heaviest[np.diff(self.labels, prepend=-1) > 0]] = True
-        own, pairs = self.codevectors[:, :d], []
-        below = constants.merge_below * (_MEASURED if self._measured else 1.0)
-        for rows in chunks(n, n):
-            near = self.divergence.between(own[rows], own) < below * self.temperature
-            near &= self.labels[rows, None] == self.labels
-            firsts, seconds = near.nonzero()
-            pairs.append(np.array([firsts + rows.start, seconds]))
-        close = np.concatenate(pairs, axis=1)
-        close = np.sort(close[:, close[0] != close[1]], axis=0)  # either way
-        if close.size > 0 or not alive.all():
-            self._follow(merged(alive, close.T[np.lexsort(close[::-1])]))
+        below = constants.merge_below * (_MEASURED if self._measured else 1.0) * self.temperature
+        into = coincide(self.divergence, d, self.codevectors, self.labels, alive, below)
+        if not alive.all():
+            self._follow(into)
         self.masses /= np.bincount(self.labels, self.masses)[self.labels]
 
     def _merge_down(self, n_codevectors: int) -> float:
@@ -676,26 +670,22 @@ class Annealer:
     def _split(self, measured: tuple[FloatArray, FloatArray] | None) -> None:
         """Split codevectors: those below their critical temperatures, or all if not measured."""
         n, d = len(self.labels), self.n_features
-        shifts, whole = np.zeros_like(self.codevectors), np.zeros(n, dtype=bool)
         self._measured = measured is not None
         if measured is None:
-            square = self.schedule.constants.shift**2 * self.temperature
-            shifts[:, :d] = self.divergence.shifts(self.codevectors[:, :d], square, self._rng)
+            square, halves = self.schedule.constants.shift**2 * self.temperature, np.ones(n, bool)
+            shifts = self.divergence.shifts(self.codevectors[:, :d], square, self._rng)
         else:
-            temperatures, directions = measured
-            highest = float(temperatures.max())
-            self.history[-1] = replace(self.history[-1], critical=highest)
-            whole = temperatures <= self.temperature
-            shifts[~whole, :d] = directions[~whole]
-        rows = np.concatenate([np.arange(n), np.flatnonzero(~whole)])
-        signs = np.ones((len(rows), 1))
-        signs[n:] = -1.0
-        order = np.argsort(self.labels[rows], kind="stable")
-        codevectors = self.codevectors[rows] + signs * shifts[rows]
-        masses = self.masses * np.where(whole, 1.0, 0.5)
-        self._origins = rows[order], np.arange(len(rows)), np.ones(len(rows))
-        self.codevectors, self.masses = codevectors[order], masses[rows][order]
-        self.labels = self.labels[rows][order]
+            temperatures, shifts = measured
+            halves = temperatures > self.temperature
+            self.history[-1] = replace(self.history[-1], critical=float(temperatures.max()))
+        rows = np.repeat(np.arange(n), 1 + halves)
+        signs = halves[rows] * 1.0
+        signs[1:][rows[1:] == rows[:-1]] = -1.0
+        self.codevectors = self.codevectors[rows]
+        self.codevectors[:, :d] += signs[:, None] * shifts[rows]
+        self.masses = self.masses[rows] / (1 + halves[rows])
+        self.labels = self.labels[rows]
+        self._origins = rows, np.arange(len(rows)), np.ones(len(rows))
 
     def _start(self, gaps: FloatArray) -> tuple[FloatArray, FloatArray] | None:
         """Cool below the critical temperature at the mean, where ``fit`` refines; return the split.
@@ -704,12 +694,14 @@ class Annealer:
         """
         if not self.schedule.ends_full or self.schedule.measures or holes(gaps) is not None:
             return None
-        gaps, tall = gaps.astype(np.float64), len(gaps) >= gaps.shape[1]
-        squares, axes = np.linalg.eigh(gaps.T @ gaps if tall else gaps @ gaps.T)
-        variance, axis = squares[-1] / len(gaps), axes[:, -1:].T
-        axis = axis if tall else axis @ gaps / np.sqrt(max(squares[-1], TINY))
-        self.temperature = min(self.temperature, self.schedule.cooling * 2.0 * float(variance))
-        return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axis
+        gaps = gaps / np.sqrt(max(self.scale, TINY))  # products must not overflow
+        axis = gaps[self.divergence.potential(gaps).argmax()]
+        for _ in range(_ITERATIONS):
+            axis = (gaps @ axis) @ gaps
+            axis /= max(np.sqrt(axis @ axis), TINY)
+        variance = float(((gaps @ axis) ** 2).mean()) * self.scale
+        self.temperature = min(self.temperature, self.schedule.cooling * 2.0 * variance)
+        return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axis[None]
 
     def _critical(self, data: Distribution | None) -> tuple[FloatArray, FloatArray] | None:
         """Where the codevectors split, if there are enough points, and no values are missing."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
@@ -23,6 +23,7 @@ from oda_rl._validation import (
     checked_points,
     chunks,
     fitted_points,
+    seed_of,
 )
 from oda_rl.annealing.annealer import (
     FEW_CLUSTERS,
@@ -56,7 +57,6 @@ from oda_rl.quantization.kernels import nearest
 from oda_rl.samples import counted, holes
 
 _FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
-_FIRST_LOOK = 500  # samples of each class that give the scale, in fit
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16
 
@@ -200,7 +200,7 @@ class BaseODA(TakesSingle, CellEstimator):
         ),
         "_single": Optional(flags()),
         "_weighed": WEIGHED,
-        "_stream_seed": Optional(whole("", "[0, 2147483647]")),
+        "_stream_seed": Optional(whole("", "[0, 4294967295]")),
         "codevectors_": Optional(Floats("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
         "temperature_": Optional(real("", "[0, inf)")),
@@ -221,7 +221,7 @@ class BaseODA(TakesSingle, CellEstimator):
         return self._annealer.divergence
 
     def _cells(self, points: FloatArray) -> IntArray:
-        return self._nearest(self._divergence.embed(points))
+        return self._assigned(self._divergence.embed(points))[0]
 
     def _distortion(self) -> float:
         return self._annealer.distortion() or self._annealer.scale or 1.0
@@ -316,21 +316,23 @@ class BaseODA(TakesSingle, CellEstimator):
     def _embedded_codevectors(self) -> FloatArray:
         return self._codebook.codevectors[:, : self.n_features_in_]
 
-    def _nearest(self, points: FloatArray) -> IntArray:
-        """Nearest codevector of embedded points, shape (n,)."""
+    def _assigned(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Nearest codevector of embedded points, and its divergence; both of shape (n,)."""
         divergence, codevectors = self._annealer.divergence, self._embedded_codevectors()
         if divergence.kernel == QUADRATIC and len(codevectors) <= FEW_CLUSTERS:
-            return nearest(points, np.array(codevectors, order="C"))[0]  # sooner than matrices
-        parts = (points[rows] for rows in chunks(len(points), len(codevectors)))
-        cells = [divergence.between(part, codevectors).argmin(axis=1) for part in parts]
-        return np.concatenate(cells)
+            return nearest(points, np.array(codevectors, order="C"))  # sooner than matrices
+        cells, gaps = [], []
+        for rows in chunks(len(points), len(codevectors)):
+            cells.append(divergence.between(points[rows], codevectors).argmin(axis=1))
+            gaps.append(divergence.rowwise(points[rows], codevectors.take(cells[-1], axis=0)))
+        return np.concatenate(cells), np.concatenate(gaps)
 
     # Learning.
 
     def _new_annealer(
         self,
         n_classes: int,
-        seed: int,
+        rng: np.random.Generator,
         refined: bool = False,
         n_points: float = np.inf,
         limit: int | None = None,
@@ -352,7 +354,7 @@ class BaseODA(TakesSingle, CellEstimator):
             measures=cooling >= _FINE,
         )
         divergence = divergences.resolve(self.divergence)
-        return Annealer(schedule, divergence, self.n_features_in_, np.random.default_rng(seed))
+        return Annealer(schedule, divergence, self.n_features_in_, rng)
 
     def _embed_all(self, divergence: Divergence, points: FloatArray) -> FloatArray:
         """Embed the features of points, shape (n, d + q), and leave the other columns."""
@@ -372,29 +374,18 @@ class BaseODA(TakesSingle, CellEstimator):
         limit: int | None = None,
     ) -> Distribution:
         """Anneal a new codebook of at most ``limit`` on samples of points, shape (n, d + q)."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rng = np.random.default_rng(seed_of(self.random_state))
         self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
         check_columns(self, points)
         n_classes = int(classes.max()) + 1
         embedded = self._embed_all(divergences.resolve(self.divergence), points)
-        rng = np.random.default_rng([seed, 1])
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
-        current = self._new_annealer(n_classes, seed, refined, len(data.points), limit)
-        room = data.max_draw(_FIRST_LOOK, self.max_samples)
-        rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
+        current = self._new_annealer(n_classes, rng, refined, len(data.points), limit)
         if n_classes > 1:
             probe = data.spread(PROBE)
             current.probe = data.points[probe].astype(np.float64), data.classes[probe]
-        current.begin(
-            data.points[rows],
-            data.classes[rows],
-            np.ones(len(rows)),
-            class_weights=data.class_weights,
-            init=self._checked_init(current.divergence, n_classes),
-            data=data,
-        )
-        current.anneal(data)
+        current.anneal(data, self._checked_init(current.divergence, n_classes))
         self._annealer, self._waiting = current, None
         self._low = self._high = points[0, : self.n_features_in_]
         self._see(points)
@@ -418,7 +409,7 @@ class BaseODA(TakesSingle, CellEstimator):
         """
         first = not hasattr(self, "_annealer")
         if first:
-            self._stream_seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self._stream_seed = seed_of(self.random_state)
             self._waiting = []
             self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
@@ -433,7 +424,8 @@ class BaseODA(TakesSingle, CellEstimator):
             columns = zip(*self._waiting, strict=True)
             first_points, *marks = (np.concatenate(column) for column in columns)
             n_classes = int(marks[0].max()) + 1
-            current = self._new_annealer(n_classes, self._stream_seed)
+            rng = np.random.default_rng(self._stream_seed)
+            current = self._new_annealer(n_classes, rng)
             embedded = self._embed_all(current.divergence, first_points)
             current.probe = (embedded, marks[0]) if labelled else None
             init = self._checked_init(current.divergence, n_classes)

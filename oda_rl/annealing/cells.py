@@ -29,8 +29,9 @@ import numpy as np
 from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.annealing.kernels import coincide
 from oda_rl.diagram import smallest_of, squared_distance
-from oda_rl.divergences import TINY, quadratic_diagram
+from oda_rl.divergences import TINY, SquaredEuclidean, quadratic_diagram
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
@@ -43,7 +44,6 @@ _SHIFT_FURTHER = 0.2  # standard deviations in a cell
 _MIN_MASS = 1e-4
 _MERGE_BELOW = 1e-3  # temperatures
 _FAR = 45.0  # temperatures: exp(-45) is lost to rounding
-_BLOCK = 64  # codevectors whose distances are computed at a time, in the processor's cache
 
 
 class Codevectors(NamedTuple):
@@ -111,12 +111,8 @@ def prune_and_merge(
     masses, means = cells[:n_cells, 0], cells[:n_cells, 1:]
     alive = masses >= min_mass
     alive[masses.argmax()] = True
-    close = np.zeros((n_cells, n_cells), dtype=bool)
-    for i in range(0, n_cells, _BLOCK):
-        rows = slice(i, i + _BLOCK)
-        squares = sum((column[rows, None] - column[i:]) ** 2 for column in means.T)
-        close[rows, i:] = squares < merge_below
-    into = merged(alive, np.argwhere(close))
+    table, groups = np.ascontiguousarray(means), np.zeros(n_cells, dtype=np.int64)
+    into = coincide(SquaredEuclidean(), means.shape[1], table, groups, alive, merge_below)
     firsts = np.flatnonzero(np.diff(np.maximum.accumulate(into), prepend=-1))
     for k in np.setdiff1d(np.flatnonzero(into >= 0), firsts).tolist():
         first = firsts[into[k]]
@@ -126,18 +122,6 @@ def prune_and_merge(
     cells[: len(firsts)] = cells[firsts]
     masses[: len(firsts)] /= masses[: len(firsts)].sum()
     return into
-
-
-def merged(alive: BoolArray, pairs: IntArray) -> IntArray:
-    """Return the new cell of each, shape (n_cells,), if close pairs merge; -1 if not ``alive``.
-
-    ``pairs`` have shape (m, 2), and count where the first is below the second.
-    """
-    owners, alive = np.arange(len(alive)), alive.copy()
-    for first, second in pairs.tolist():
-        if first < second and alive[first] and alive[second]:
-            owners[second], alive[second] = first, False
-    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
 
 
 def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:

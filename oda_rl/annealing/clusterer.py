@@ -15,7 +15,6 @@ from oda_rl._validation import (
     check_enough,
     checked_points,
     checked_weights,
-    chunks,
     fit_weights,
     stream_weights,
 )
@@ -160,12 +159,12 @@ class ODAClusterer(ClusterMixin, BaseODA):
         n_distinct, current = self._learn(points, weights), self._annealer
         embedded = current.divergence.embed(points)
         self._codebook = current.view(None)
-        self.labels_ = self._nearest(embedded)
+        self.labels_, divergences = self._assigned(embedded)
         if self._refines():
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
             current.masses = masses / masses.sum()
         self._publish()
-        distortion = float(self._distances(embedded, self.labels_) @ weights / weights.sum())
+        distortion = float(divergences @ weights / weights.sum())
         self.inertia_ = distortion * float(self._weighed[0])
         current.settle(distortion)
         self._warn_of_few(n_distinct)
@@ -183,8 +182,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         if limit is not None:
             self._choose(limit)
         if refines:
-            rng = np.random.default_rng(len(data.points))
-            codevectors = refine(data.points, data.weights, current.codevectors, rng)
+            codevectors = refine(data.points, data.weights, current.codevectors, data.rng)
             current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
         return len(data.points)
 
@@ -223,7 +221,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each point, shape (n,), from 0 to K - 1."""
-        return self._nearest(self._embedded(X))
+        return self._assigned(self._embedded(X))[0]
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association with each codevector at the last temperature, shape (n, K).
@@ -244,13 +242,7 @@ class ODAClusterer(ClusterMixin, BaseODA):
         """Negative mean divergence from the nearest codevector."""
         points = self._embedded(X)
         weights = checked_weights(sample_weight, points)
-        return -float(np.average(self._distances(points, self._nearest(points)), weights=weights))
-
-    def _distances(self, points: FloatArray, cells: IntArray) -> FloatArray:
-        """Divergence of each embedded point from the codevector of its cell, shape (n,)."""
-        own, rowwise = self._embedded_codevectors(), self._annealer.divergence.rowwise
-        parts = [rowwise(points[i], own.take(cells[i], axis=0)) for i in chunks(len(points))]
-        return np.concatenate(parts)
+        return -float(np.average(self._assigned(points)[1], weights=weights))
 
     def _warn_of_few(self, distinct: int) -> None:
         if self.n_clusters != "auto" and distinct < int(self.n_clusters):

@@ -17,7 +17,7 @@ import math
 import numpy as np
 
 from oda_rl._compile import compiled, inlined, integer, reordered
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
 from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
 
@@ -239,3 +239,37 @@ def _learn_called(
         pulls = step * shares[shares > 0.0] / masses[pulled]
         codevectors[pulled] += pulls[:, None] * (point - codevectors[pulled])
         diagram[pulled] = divergence.diagram(codevectors[pulled, :d])
+
+
+def coincide(
+    divergence: Divergence, n_features: int, codevectors: FloatArray, labels: IntArray,
+    alive: BoolArray, limit: float,
+) -> IntArray:  # fmt: skip
+    """Return the new cell of each codevector, shape (K,), if close ones of a class merge.
+
+    They are close if their divergence is below ``limit``. The first has the others, which are no
+    longer ``alive``, shape (K,), and those that were not before have -1.
+    """
+    diagram, potentials, owners = None, np.zeros(len(labels)), np.arange(len(labels))
+    if divergence.kernel != QUADRATIC:
+        diagram = divergence.diagram(codevectors[:, :n_features])
+        potentials = divergence.potential(codevectors[:, :n_features])
+    gaps = np.empty(len(labels))
+    _coincide(codevectors, n_features, labels, alive, limit, diagram, potentials, gaps, owners)
+    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
+
+
+@compiled
+def _coincide(
+    codevectors: FloatArray, n_features: int, labels: IntArray, alive: BoolArray, limit: float,
+    diagram: FloatArray | None, potentials: FloatArray, gaps: FloatArray, owners: IntArray,
+) -> None:  # fmt: skip
+    """Compiled part of :func:`coincide`; ``gaps`` is scratch."""
+    for i in range(labels.shape[0]):
+        last = integer(i)
+        while alive[i] and last < labels.shape[0] and labels[last] == labels[i]:
+            last += 1
+        measure(codevectors, i, n_features, codevectors, diagram, i, last, gaps)
+        for k in range(i + 1, last):
+            if alive[k] and gaps[k] + potentials[i] < limit:
+                owners[k], alive[k] = i, False

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, spliced
+from oda_rl._compile import allocating, compiled, inlined, integer, spliced
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
 from oda_rl.divergences import SquaredEuclidean
@@ -32,13 +32,13 @@ from oda_rl.quantization import kernels
 from oda_rl.samples import filled, holes, observed_shares
 
 _BREATH = 20  # one in 20 codevectors is added and removed at a time
-_BREATHS = 10, 20, 60, 150, 150  # points a codevector: one more breath from each on
+_BREATHS = 10, 20, 60  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
 _SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
 _BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
-_PER_CELL, _MIN_PER_CELL = 500, 5  # points: more place codevectors hardly better, before Lloyd's
-_FEW, _MIN_POINTS = 20, 1000  # codevectors, of which fewer points are enough, in proportion
+_PER_CELL, _MIN_PER_CELL = 250, 5  # points: more place codevectors hardly better, before Lloyd's
+_FEW, _MIN_POINTS = 20, 700  # codevectors, of which fewer points are enough, in proportion
 FINISH = 100, 3e-5  # iterations and tolerance of Lloyd's after refining on a sample
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
@@ -84,26 +84,22 @@ def _assign(cells: _Cells, n_cells: int) -> float:
     return total
 
 
-@compiled
-def _add_gaps(cells: _Cells, gaps: FloatArray) -> None:
-    """Add up masses, and weighted gaps from the codevectors: accurate far from the origin."""
+@allocating
+def _centre(cells: _Cells) -> None:
+    """Move the codevectors to the means of their cells, if any, and recount the masses."""
+    gaps = np.zeros_like(cells.codevectors)  # from the codevectors: accurate far from the origin
+    cells.masses[:] = 0.0
     for i in range(cells.points.shape[0]):
         k, weight = cells.labels[i], cells.weights[i]
         cells.masses[k] += weight
         for j in range(gaps.shape[1]):
             gaps[k, j] += weight * (cells.points[i, j] - cells.codevectors[k, j])
-
-
-def _centre(cells: _Cells) -> None:
-    """Move the codevectors to the means of their cells, if any, and recount the masses."""
-    steps = np.zeros_like(cells.codevectors)
-    cells.masses[:] = 0.0
-    _add_gaps(cells, steps)
-    used = cells.masses > 0.0
-    steps[used] /= cells.masses[used, None]
-    cells.codevectors[:] += steps
-    cells.drift[:] += np.sqrt((steps * steps).sum(axis=1))
-    cells.changed[used] = 2
+    for k in range(gaps.shape[0]):
+        if cells.masses[k] > 0.0:
+            gaps[k] /= cells.masses[k]
+            cells.codevectors[k] += gaps[k]
+            cells.drift[k] += math.sqrt((gaps[k] * gaps[k]).sum())
+            cells.changed[k] = 2
 
 
 @spliced
@@ -125,32 +121,28 @@ def _move(cells: _Cells, i: int, goal: int) -> None:
 
 
 @inlined
-def _rise(cells: _Cells, i: int, k: int, limit: float) -> float:
-    """Rise of the error, over w, if point i joined cell k; inf if it is at least ``limit``."""
-    mass = cells.masses[k]
-    joint = mass + cells.weights[i]
-    bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)
-    if bound * bound * mass >= limit * joint:
-        return np.inf
-    squared = _square(cells, i, k)
-    cells.bounds[i, k] = _BELOW * (math.sqrt(squared) + cells.drift[k])
-    rise: float = mass / joint * squared
-    return rise
-
-
-@inlined
 def _best(
     cells: _Cells, i: int, candidates: IntArray, n_candidates: int, limit: float
 ) -> tuple[int, float]:
-    """Return which other cell point i would best join, and its rise; its own if none is below."""
+    """Return which other cell point i would best join, and by how much the error, over w, rises.
+
+    Its own, and ``limit``, if it rises by less in no other.
+    """
     home = cells.labels[i]
     goal = home
     for t in range(n_candidates):
         k = candidates[t]
-        if k != home and cells.masses[k] > 0.0:
-            rise = _rise(cells, i, k, limit)
-            if rise < limit:
-                limit, goal = rise, k
+        mass = cells.masses[k]
+        if k == home or mass == 0.0:
+            continue
+        joint = mass + cells.weights[i]
+        bound = max(cells.bounds[i, k] - cells.drift[k], 0.0)
+        if bound * bound * mass >= limit * joint:
+            continue
+        squared = _square(cells, i, k)
+        cells.bounds[i, k] = _BELOW * (math.sqrt(squared) + cells.drift[k])
+        if mass * squared < limit * joint:
+            goal, limit = k, mass * squared / joint
     return goal, limit
 
 
@@ -178,11 +170,10 @@ def _exchange(cells: _Cells, passes: int) -> float:
             if others <= _EMPTY * cells.masses[home]:
                 continue
             fall = cells.masses[home] / others * cells.errors[i] * _GAIN
-            goal = home
-            if not changed:
-                goal, _ = _best(cells, i, cells.listed, n_changed, fall)
-            else:
-                goal, _ = _best(cells, i, cells.all, cells.all.shape[0], fall)
+            candidates = cells.all if changed else cells.listed
+            goal, _ = _best(
+                cells, i, candidates, cells.all.shape[0] if changed else n_changed, fall
+            )
             if goal != home:
                 _move(cells, i, goal)
     total = 0.0
@@ -206,43 +197,74 @@ def _leave(cells: _Cells, members: IntArray, rises: FloatArray) -> None:
             _move(cells, i, goal)
 
 
+@allocating
 def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
     """Add up to ``len(uniforms)`` cells of one point each, and return how many.
 
     Points are drawn in proportion to their weighted errors (as by k-means++: Arthur and
     Vassilvitskii, SODA 2007).
     """
-    for added, uniform in enumerate(uniforms):
-        _exchange(cells, 0)
-        sums = np.cumsum(cells.weights * cells.errors)
-        seed = int(sums.searchsorted(uniform * sums[-1], side="right"))
-        if seed == len(sums):  # no errors
+    for added in range(len(uniforms)):
+        remaining, seed = uniforms[added] * _exchange(cells, 0), -1
+        for i in range(len(cells.errors)):
+            if remaining >= 0.0 and cells.errors[i] > 0.0:
+                remaining, seed = remaining - cells.weights[i] * cells.errors[i], i
+        if seed < 0:  # no errors
             return added
         mass = cells.masses[cells.labels[seed]]
         if mass - cells.weights[seed] <= _EMPTY * mass:
             return added
-        _move(cells, seed, int(np.flatnonzero(cells.masses == 0.0)[-1]))
+        _move(cells, seed, np.flatnonzero(cells.masses == 0.0)[-1])
     return len(uniforms)
 
 
+@allocating
 def _exhale(cells: _Cells, count: int) -> None:
     """Remove the ``count`` cheapest cells, if possible no neighbours. Errors must be up to date."""
     n, m = len(cells.points), len(cells.masses)
     rises = np.empty(n)
     _leave(cells, np.arange(n), rises)
-    costs = np.bincount(cells.labels, cells.weights * (rises - cells.errors), m)
-    costs[cells.masses == 0.0] = np.inf
-    spared = np.zeros(m)
+    costs, spared = np.where(cells.masses > 0.0, 0.0, np.inf), np.zeros(m)
+    for i in range(n):
+        costs[cells.labels[i]] += cells.weights[i] * (rises[i] - cells.errors[i])
     for _ in range(count):
-        worst = int((costs + spared).argmin())
+        worst = (costs + spared).argmin()
         if spared[worst] > 0.0:
-            worst = int(costs.argmin())
+            worst = costs.argmin()
         costs[worst] = np.inf
         cells.masses[worst] = 0.0
         cells.changed[worst] = 0
         members = np.flatnonzero(cells.labels == worst)
         _leave(cells, members, rises)
         spared[cells.labels[members]] = np.inf
+
+
+@allocating
+def _breathe(cells: _Cells, n_cells: int, uniforms: FloatArray) -> tuple[float, float]:
+    """Exchange, and breathe up to ``len(uniforms)`` - 1 times; return the error before and after.
+
+    The first ``n_cells`` cells exist. The first row of ``uniforms`` is for those without points.
+    """
+    before = _assign(cells, n_cells)
+    _centre(cells)
+    _inhale(cells, uniforms[0, : n_cells - np.count_nonzero(cells.masses)])
+    error = _exchange(cells, _PASSES)
+    for t in range(1, len(uniforms)):
+        codevectors, masses = cells.codevectors.copy(), cells.masses.copy()
+        labels, errors, changed = cells.labels.copy(), cells.errors.copy(), cells.changed.copy()
+        added = _inhale(cells, uniforms[t, : len(masses) - n_cells])
+        _exchange(cells, _PASSES)
+        _exhale(cells, added)
+        after = _exchange(cells, _PASSES)
+        if after >= error * _GAIN:  # to undo it is one more move for the bounds
+            cells.drift[:] += np.sqrt(((cells.codevectors - codevectors) ** 2).sum(axis=1))
+            cells.codevectors[:], cells.masses[:] = codevectors, masses
+            cells.labels[:], cells.errors[:], cells.changed[:] = labels, errors, changed
+            break
+        error = after
+    _exchange(cells, _LIMIT)
+    _centre(cells)  # without the rounding errors of many small steps
+    return before, _exchange(cells, 0)
 
 
 def _open(
@@ -266,46 +288,6 @@ def _open(
     )
 
 
-def _refine_all(
-    points: FloatArray,
-    weights: FloatArray,
-    codevectors: FloatArray,
-    rng: np.random.Generator,
-    effort: int,
-) -> FloatArray:
-    """:func:`refine` with more points than codevectors, and memory for all bounds."""
-    n_cells = len(codevectors)
-    breath = math.ceil(n_cells / _BREATH)
-    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
-    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
-    cells = _open(points / scale, weights, codevectors / scale, breath, True)
-    before = _assign(cells, n_cells)
-    _centre(cells)
-    _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
-    error = _exchange(cells, _PASSES)
-    place: list[Array] = [
-        cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed
-    ]  # fmt: skip
-    for _ in range(effort if n_cells > 1 else 0):
-        former = [array.copy() for array in place]
-        added = _inhale(cells, rng.random(breath))
-        _exchange(cells, _PASSES)
-        _exhale(cells, added)
-        after = _exchange(cells, _PASSES)
-        if after < error:
-            error = after
-        else:  # to undo it is one more move for the bounds
-            cells.drift[:] += np.sqrt(((cells.codevectors - former[0]) ** 2).sum(axis=1))
-            for array, values in zip(place, former, strict=True):
-                array[:] = values
-            break
-    _exchange(cells, _LIMIT)
-    _centre(cells)  # without the rounding errors of many small steps
-    if _exchange(cells, 0) >= before:
-        return codevectors.copy()
-    return scale * np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
-
-
 def refine(
     points: FloatArray,
     weights: FloatArray,
@@ -318,13 +300,13 @@ def refine(
 
     The result is never worse than the start, and no move of a single point to another cell
     improves it; each codevector is the nearest to some point, or the points are repeated if n ≤ K.
-    With more than 500 K (25 K² if K < 20) or ``4e6 / K`` points, and more than 5 K and 1,000, a
+    With more than 250 K (12.5 K² if K < 20) or ``4e6 / K`` points, and more than 5 K and 700, a
     random sample of these is refined, and Lloyd's iteration over all points follows.
 
     Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
     codevectors have shape (K, d). ``effort`` is how often to breathe at most; each takes about as
     long as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from
-    10 on, 2 from 20, 3 from 60, 5 from 150 on.
+    10 on, 2 from 20, 3 from 60 on.
     """
     used = weights > 0.0
     if not used.all():
@@ -340,7 +322,14 @@ def refine(
     size = min(_SAMPLE // n_cells, _PER_CELL * n_cells * min(n_cells, _FEW) // _FEW)
     size = max(size, _MIN_PER_CELL * n_cells, _MIN_POINTS)
     sample = rng.choice(n, min(n, size), replace=False)  # shuffled: sorted points end up worse
-    refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
+    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
+    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
+    breath, rounds = math.ceil(n_cells / _BREATH), 1 + (effort if n_cells > 1 else 0)
+    cells = _open(points[sample] / scale, weights[sample], codevectors / scale, breath, True)
+    before, after = _breathe(cells, n_cells, rng.random((rounds, n_cells)))
+    refined = codevectors.copy()
+    if after < before:
+        refined = scale * np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
     if n <= size:
         return refined
     cells = _open(points, weights, codevectors, 0, False)

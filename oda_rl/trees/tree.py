@@ -40,7 +40,6 @@ from oda_rl.files.schema import (
 )
 from oda_rl.samples import filled, observed_shares, rows_with_values
 
-_FIRST_LOOK = 500  # samples that give the scale of a node, in fit
 _COLLECTED = 10  # samples of a stream for each codevector of a node
 _SMOOTHING = 1.0  # samples with the parent's class shares that are added to a node
 _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
@@ -319,11 +318,7 @@ class Plan:
             min_temperature=_MIN_TEMPERATURE,
             cooling=self.cooling,
             samples_per_codevector=self.samples_per_cluster,
-            max_samples=np.inf,
-            target_distortion=0.0,
-            target_error=-1.0,
             ends_full=self.refines,
-            forgetting=0.0,
         )
 
     def divides(self, node: Node) -> bool:
@@ -496,11 +491,7 @@ class Tree:
         # Zeros at the end of a seed have no effect.
         rng = np.random.default_rng([self.seed, *(k + 1 for k in node.path)])
         data = Distribution(features, np.zeros(len(features), dtype=np.int64), weights, rng)
-        schedule = self.plan.schedule()
-        current = Annealer(schedule, self.plan.divergence, features.shape[1], rng)
-        rows = data.draw(0, *data.max_draw(_FIRST_LOOK, None))
-        weighed = data.points[rows], data.classes[rows], np.ones(len(rows))
-        current.begin(*weighed, class_weights=data.class_weights)
+        current = Annealer(self.plan.schedule(), self.plan.divergence, features.shape[1], rng)
         current.anneal(data)
         codevectors: FloatArray = current.codevectors
         if self.plan.refines:
