@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_iris, make_moons
 
 from oda_rl import (
+    DistributedGaussianMixture,
     DistributedODAClassifier,
     DistributedODAClusterer,
     ODAClassifier,
@@ -213,7 +214,7 @@ def test_annealing_ends_as_on_one_machine():
 
 def test_what_cannot_be_learned_from_is_refused():
     points = mixture(100, 10)
-    array, model = lazy(points), DistributedODAClusterer(3)
+    array, model, mixed = lazy(points), DistributedODAClusterer(3), DistributedGaussianMixture(3)
     holed = points.copy()
     holed[60, 1] = np.nan
     for rows, weights, message in [
@@ -227,10 +228,12 @@ def test_what_cannot_be_learned_from_is_refused():
         (array, -da.ones(100), "block .*: sample_weight holds -1"),
         (array, da.zeros(100), "no row of a weight above 0"),
     ]:
-        with pytest.raises(ValueError, match=message):
-            model.fit(rows, sample_weight=weights)
-    with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
-        model.fit(array).predict(array[:, :2])
+        for learner in (model, *[mixed] * (weights is not None)):
+            with pytest.raises(ValueError, match=message):
+                learner.fit(rows, sample_weight=weights)
+    for learner in (model, mixed):
+        with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 3"):
+            learner.fit(array).predict(array[:, :2])
     for labels, message in [
         (None, "y is None"), (da.zeros(100), "only one class"), (lazy(points[:, 0]), "continuous")
     ]:  # fmt: skip

@@ -194,8 +194,10 @@ def test_batch_annealing_weighs_clusters_by_their_samples():
 
 
 def test_batch_annealing_records_every_temperature():
-    points, _ = make_blobs(300, centers=5, random_state=0)
-    annealing = BatchDeterministicAnnealing(5, cooling=0.7, random_state=0).fit(points)
+    points, _ = make_blobs(
+        300, centers=9, cluster_std=0.1, random_state=0
+    )  # more than are asked for
+    annealing = BatchDeterministicAnnealing(5, cooling=0.3, random_state=0).fit(points)
     total = points.var(axis=0).sum()
     first, *_, last = history = annealing.history_
     assert first.temperature == pytest.approx(2 * total)
@@ -206,7 +208,7 @@ def test_batch_annealing_records_every_temperature():
     assert last.distortion == pytest.approx(-annealing.score(points))
     assert last.n_samples_seen == annealing.n_iter_ * 300
     ratios = [b.temperature / a.temperature for a, b in itertools.pairwise(history[:-1])]
-    np.testing.assert_allclose(ratios, 0.7)
+    np.testing.assert_allclose(ratios, 0.3)
     sizes = [record.n_clusters for record in history]
     assert sizes == sorted(sizes)
     assert sizes[-1] == 5
@@ -219,13 +221,6 @@ def test_the_first_split_comes_at_the_critical_temperature():
     annealing = BatchDeterministicAnnealing(2, cooling=0.9, max_iter=1000, random_state=0)
     pair = next(record for record in annealing.fit(points).history_ if record.n_clusters == 2)
     assert 0.85 * critical < pair.temperature < critical
-
-
-def test_batch_annealing_overshoots_and_merges_down():
-    points, _ = make_blobs(400, centers=9, cluster_std=0.1, random_state=0)
-    for n_clusters in (3, 5, 7):
-        fitted = BatchDeterministicAnnealing(n_clusters, cooling=0.3, random_state=0).fit(points)
-        assert len(fitted.codevectors_) == n_clusters
 
 
 def test_batch_annealing_finds_no_more_than_there_is():

@@ -143,24 +143,36 @@ def said(model, X):
     return [getattr(model, name)(X) for name in names if hasattr(model, name)]
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)  # factors and their roots are exact
+STREAMING = [name for name in ESTIMATORS if hasattr(getattr(oda_rl, name), "partial_fit")]
+# Powers of 2, and their roots, are exact.
+FACTORS = [(2.0**-27, 0), (2.0**27, 0), *((f, 1e-6) for f in (1e-8, 3e-5, 0.3, 7.0, 1e8))]
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_common_factor_changes_nothing(name):
-    data = [part[::3] for part in samples(name)]
-    weights = np.random.default_rng(2).exponential(size=len(data[0]))
-    models = [[estimator(name).fit(*data, sample_weight=f * weights) for f in (2.0**-27, 2.0**27)]]
-    if hasattr(models[0][0], "partial_fit"):
-        streams = []
-        for factor in (2.0**-27, 2.0**27):
-            model = estimator(name).partial_fit(*data, sample_weight=factor * weights)
-            streams.append(model.partial_fit(*data, sample_weight=factor * weights[::-1]))
-        models.append(streams)
-    for pair in models:
-        for found, wanted in zip(*(said(model, data[0]) for model in pair), strict=True):
-            np.testing.assert_array_equal(found, wanted)
-    equal = estimator(name).fit(*data, sample_weight=np.full(len(weights), 1e-8))
-    plain = estimator(name).fit(*data)
-    for found, wanted in zip(said(equal, data[0]), said(plain, data[0]), strict=True):
+    tables = [make_blobs(150, centers=4, cluster_std=1.5, random_state=i)[0] for i in range(4)]
+    for i, X in enumerate([*tables, np.random.default_rng(1).random((200, 3))]):
+        data = X, X[:, 0] if name.endswith("Regressor") else X[:, 0] > X[:, 1]
+        weights = np.random.default_rng(i + (i == 4)).exponential(size=len(X))
+        plain = said(estimator(name).fit(*data, sample_weight=weights), X)
+        for factor, error in FACTORS:
+            model = estimator(name).fit(*data, sample_weight=factor * weights)
+            for found, wanted in zip(said(model, X), plain, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=error, atol=error)
+    equal = estimator(name).fit(*data, sample_weight=np.full(200, 1e-8))
+    for found, wanted in zip(said(equal, X), said(estimator(name).fit(*data), X), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", STREAMING)
+def test_a_common_factor_changes_no_stream(name):
+    data, models = [part[::3] for part in samples(name)], []
+    weights = np.random.default_rng(2).exponential(size=len(data[0]))
+    for factor, _ in FACTORS[:2]:
+        model = estimator(name).partial_fit(*data, sample_weight=factor * weights)
+        models.append(model.partial_fit(*data, sample_weight=factor * weights[::-1]))
+    for found, wanted in zip(*(said(model, data[0]) for model in models), strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("kind", [oda_rl.ODAClassifier, oda_rl.ODARegressor])
@@ -195,9 +207,8 @@ def test_arrays_that_are_read_only_are_learned_from_and_go_on_learning(name):
     read = pickle.loads(written, buffers=[bytes(buffer.raw()) for buffer in buffers])
     models = [models[0], read]
     if hasattr(read, "partial_fit"):
-        models = [
-            model.partial_fit(*part) for model, part in zip(models, (data, frozen), strict=True)
-        ]
+        for model, part in zip(models, (data, frozen), strict=True):
+            model.partial_fit(*part)
     for found, wanted in zip(*(said(model, frozen[0]) for model in models), strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -218,9 +229,8 @@ def test_rows_are_shown_as_often_as_they_weigh():
 def test_what_weighs_nothing_is_not_scored():
     far = np.array([[0.0, 0.0], [1.0, 1.0], [1e3, 1e3]])
     density = oda_rl.INFEX("mean_variance", kernel="epanechnikov", bandwidth=3.0).fit(far[:2])
-    assert density.score(far, sample_weight=[1, 2, 0]) == pytest.approx(
-        np.average(density.score_samples(far[:2]), weights=[1, 2]), rel=1e-12
-    )
+    expected = np.average(density.score_samples(far[:2]), weights=[1, 2])
+    assert density.score(far, sample_weight=[1, 2, 0]) == pytest.approx(expected, rel=1e-12)
     assert density.score(far) == -np.inf
 
 
@@ -238,11 +248,10 @@ def test_a_row_is_shown_at_most_a_hundred_times():
 
 def searched(learner):
     """Two settings of what decides how fine a learner is; kernels reach all samples."""
-    settings = learner.get_params()
     counts = ("n_clusters", "n_prototypes", "n_components", "shape")
     widths = ("bandwidth", "max_distortion")
     grids = {one: [2, 3] for one in counts} | {one: [30.0, 40.0] for one in widths}
-    return {name: grid for name, grid in grids.items() if name in settings}
+    return {name: grid for name, grid in grids.items() if name in learner.get_params()}
 
 
 @pytest.mark.parametrize("learner", [*LEARNERS, oda_rl.ODAClusterer(4, random_state=0)])

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray
-from oda_rl._validation import check_columns, given_weights
+from oda_rl._validation import check_columns, checked_weights
 from oda_rl.distributed.blocks import (
     Answer,
     Blocks,
@@ -61,6 +61,7 @@ _MIN_RESPONSIBILITY = 1e-9  # smaller ones are left out
 _MIN_MASS = 1e-12  # share of all: a component with less stays where it is
 _MIN_WEIGHT = 1e-30
 _STARTS, _FIRST_PASSES = 10, 20  # of which the best goes on
+_ROUNDING = 1e-9  # of scores: starts often end alike, and the first of them goes on
 _MAX_PASSES = 100  # on the sample
 
 
@@ -275,7 +276,7 @@ class DistributedGaussianMixture(StreamingMixture):
         else:
             points = self._learnable(X, reset=True)
             self._check_many(len(points))
-            data = weighted(points, given_weights(sample_weight, points))
+            data = weighted(points, checked_weights(sample_weight, points))
             blocks = OneBlock(Rows(data.points, None, data.weights))
         survey = Survey.of(blocks, _READER, self.n_features_in_)
         if is_lazy(X):
@@ -329,7 +330,8 @@ class DistributedGaussianMixture(StreamingMixture):
             first = learning.new_mixture(means, self.covariance_type, bound, 1.0, 0.0)
             Progress(first.progress).phase = RELEASED  # at first each row is of the nearest mean
             fits.append(self._climb(block, ones, first, _FIRST_PASSES))
-        best = max(fits, key=lambda fit: fit.score)
+        highest = max(fit.score for fit in fits) - _ROUNDING
+        best = next(fit for fit in fits if fit.score >= highest)
         return self._climb(block, ones, best.mixture, _MAX_PASSES).mixture
 
     predict = by_blocks(StreamingMixture.predict, lambda self: np.empty(0, np.int64))

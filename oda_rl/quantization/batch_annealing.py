@@ -1,8 +1,6 @@
 """Batch deterministic annealing (Rose 1998), as a scikit-learn estimator.
 
-The papers compare online annealing with it, so it shares no code with that: the closest pair
-merges first, and distances are updated, where :func:`oda_rl.annealing.cells.merge` goes through
-the pairs once.
+The papers compare online annealing with it: only the merging of codevectors is shared.
 """
 
 import math
@@ -11,11 +9,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state, gen_batches
 
 from oda_rl._types import FloatArray
 from oda_rl._validation import check_enough, checked_points, checked_weights
+from oda_rl.annealing.cells import mixed, ward_merge
+from oda_rl.annealing.kernels import coincide
+from oda_rl.divergences import SquaredEuclidean
 from oda_rl.files.estimators import (
     COUNT,
     FRACTION,
@@ -231,24 +231,15 @@ def _settle(
 
 
 def _merge_down(
-    masses: FloatArray, codevectors: FloatArray, n_clusters: int, closest: float = 0.0
+    masses: FloatArray, codevectors: FloatArray, n_clusters: int, closest: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Merge the closest pairs until squared distances are at least ``closest``.
+    """Merge codevectors whose squared distance is below ``closest``.
 
     Then merge those that raise the distortion least (Ward), down to ``n_clusters``.
     """
-    masses, codevectors, apart = masses.copy(), codevectors.copy(), False
-    while len(masses) > 1:
-        costs = euclidean_distances(codevectors, squared=True)
-        np.fill_diagonal(costs, np.inf)
-        apart = apart or costs.min() >= closest
-        if apart:
-            if len(masses) <= n_clusters:
-                break
-            costs *= masses[:, None] * masses / (masses[:, None] + masses)
-        first, second = np.unravel_index(costs.argmin(), costs.shape)
-        masses[first] += masses[second]
-        share = masses[second] / masses[first]
-        codevectors[first] += share * (codevectors[second] - codevectors[first])
-        masses, codevectors = np.delete(masses, second), np.delete(codevectors, second, axis=0)
-    return masses, codevectors
+    labels, alive = np.zeros(len(masses), dtype=np.int64), np.ones(len(masses), dtype=bool)
+    into = coincide(SquaredEuclidean(), codevectors.shape[1], codevectors, labels, alive, closest)
+    codevectors = mixed(into, masses, codevectors)
+    masses = np.bincount(into, masses).astype(np.float64)
+    into = ward_merge(codevectors, masses, labels[: len(masses)], n_clusters)
+    return np.bincount(into, masses).astype(np.float64), mixed(into, masses, codevectors)
