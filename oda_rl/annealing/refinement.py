@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import allocating, compiled, inlined, integer, spliced
+from oda_rl._compile import compiled, inlined, integer, spliced
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
 from oda_rl.divergences import SquaredEuclidean
@@ -58,8 +58,9 @@ class _Cells(NamedTuple):
     masses: FloatArray  # (m,)
     drift: FloatArray  # (m,), length of the way of each codevector
     changed: ByteArray  # (m,), 2: in the latest pass, 1: in the one before
-    listed: IntArray  # (m,), scratch: the changed cells
     all: IntArray  # (m,), 0 to m - 1
+    listed: IntArray  # (m,), scratch: the changed cells
+    gaps: FloatArray  # (m, d), scratch
 
 
 @inlined
@@ -84,21 +85,27 @@ def _assign(cells: _Cells, n_cells: int) -> float:
     return total
 
 
-@allocating
+@compiled
 def _centre(cells: _Cells) -> None:
     """Move the codevectors to the means of their cells, if any, and recount the masses."""
-    gaps = np.zeros_like(cells.codevectors)  # from the codevectors: accurate far from the origin
-    cells.masses[:] = 0.0
+    gaps, masses = cells.gaps, cells.masses  # from the codevectors: accurate far from the origin
+    for k in range(masses.shape[0]):
+        masses[k] = 0.0
+        for j in range(gaps.shape[1]):
+            gaps[k, j] = 0.0
     for i in range(cells.points.shape[0]):
         k, weight = cells.labels[i], cells.weights[i]
-        cells.masses[k] += weight
+        masses[k] += weight
         for j in range(gaps.shape[1]):
             gaps[k, j] += weight * (cells.points[i, j] - cells.codevectors[k, j])
-    for k in range(gaps.shape[0]):
-        if cells.masses[k] > 0.0:
-            gaps[k] /= cells.masses[k]
-            cells.codevectors[k] += gaps[k]
-            cells.drift[k] += math.sqrt((gaps[k] * gaps[k]).sum())
+    for k in range(masses.shape[0]):
+        if masses[k] > 0.0:
+            way = 0.0
+            for j in range(gaps.shape[1]):
+                step = gaps[k, j] / masses[k]
+                cells.codevectors[k, j] += step
+                way += step * step
+            cells.drift[k] += math.sqrt(way)
             cells.changed[k] = 2
 
 
@@ -197,74 +204,40 @@ def _leave(cells: _Cells, members: IntArray, rises: FloatArray) -> None:
             _move(cells, i, goal)
 
 
-@allocating
 def _inhale(cells: _Cells, uniforms: FloatArray) -> int:
     """Add up to ``len(uniforms)`` cells of one point each, and return how many.
 
     Points are drawn in proportion to their weighted errors (as by k-means++: Arthur and
     Vassilvitskii, SODA 2007).
     """
-    for added in range(len(uniforms)):
-        remaining, seed = uniforms[added] * _exchange(cells, 0), -1
-        for i in range(len(cells.errors)):
-            if remaining >= 0.0 and cells.errors[i] > 0.0:
-                remaining, seed = remaining - cells.weights[i] * cells.errors[i], i
-        if seed < 0:  # no errors
+    for added, uniform in enumerate(uniforms):
+        _exchange(cells, 0)
+        sums = np.cumsum(cells.weights * cells.errors)
+        seed = int(sums.searchsorted(uniform * sums[-1], side="right"))
+        if seed == len(sums):  # no errors
             return added
         mass = cells.masses[cells.labels[seed]]
         if mass - cells.weights[seed] <= _EMPTY * mass:
             return added
-        _move(cells, seed, np.flatnonzero(cells.masses == 0.0)[-1])
+        _move(cells, seed, int(np.flatnonzero(cells.masses == 0.0)[-1]))
     return len(uniforms)
 
 
-@allocating
 def _exhale(cells: _Cells, count: int) -> None:
     """Remove the ``count`` cheapest cells, if possible no neighbours. Errors must be up to date."""
     n, m = len(cells.points), len(cells.masses)
-    rises = np.empty(n)
+    rises, spared = np.empty(n), np.zeros(m)
     _leave(cells, np.arange(n), rises)
-    costs, spared = np.where(cells.masses > 0.0, 0.0, np.inf), np.zeros(m)
-    for i in range(n):
-        costs[cells.labels[i]] += cells.weights[i] * (rises[i] - cells.errors[i])
+    costs = np.bincount(cells.labels, cells.weights * (rises - cells.errors), m)
+    costs[cells.masses == 0.0] = np.inf
     for _ in range(count):
-        worst = (costs + spared).argmin()
+        worst = int((costs + spared).argmin())
         if spared[worst] > 0.0:
-            worst = costs.argmin()
-        costs[worst] = np.inf
-        cells.masses[worst] = 0.0
-        cells.changed[worst] = 0
+            worst = int(costs.argmin())
+        costs[worst], cells.masses[worst], cells.changed[worst] = np.inf, 0.0, 0
         members = np.flatnonzero(cells.labels == worst)
         _leave(cells, members, rises)
         spared[cells.labels[members]] = np.inf
-
-
-@allocating
-def _breathe(cells: _Cells, n_cells: int, uniforms: FloatArray) -> tuple[float, float]:
-    """Exchange, and breathe up to ``len(uniforms)`` - 1 times; return the error before and after.
-
-    The first ``n_cells`` cells exist. The first row of ``uniforms`` is for those without points.
-    """
-    before = _assign(cells, n_cells)
-    _centre(cells)
-    _inhale(cells, uniforms[0, : n_cells - np.count_nonzero(cells.masses)])
-    error = _exchange(cells, _PASSES)
-    for t in range(1, len(uniforms)):
-        codevectors, masses = cells.codevectors.copy(), cells.masses.copy()
-        labels, errors, changed = cells.labels.copy(), cells.errors.copy(), cells.changed.copy()
-        added = _inhale(cells, uniforms[t, : len(masses) - n_cells])
-        _exchange(cells, _PASSES)
-        _exhale(cells, added)
-        after = _exchange(cells, _PASSES)
-        if after >= error * _GAIN:  # to undo it is one more move for the bounds
-            cells.drift[:] += np.sqrt(((cells.codevectors - codevectors) ** 2).sum(axis=1))
-            cells.codevectors[:], cells.masses[:] = codevectors, masses
-            cells.labels[:], cells.errors[:], cells.changed[:] = labels, errors, changed
-            break
-        error = after
-    _exchange(cells, _LIMIT)
-    _centre(cells)  # without the rounding errors of many small steps
-    return before, _exchange(cells, 0)
 
 
 def _open(
@@ -283,9 +256,47 @@ def _open(
         masses=np.zeros(m),
         drift=np.zeros(m),
         changed=np.zeros(m, np.uint8),
-        listed=np.zeros(m, np.int64),
         all=np.arange(m),
+        listed=np.zeros(m, np.int64),
+        gaps=np.zeros((m, d)),
     )
+
+
+def _refine_all(
+    points: FloatArray,
+    weights: FloatArray,
+    codevectors: FloatArray,
+    rng: np.random.Generator,
+    effort: int,
+) -> FloatArray:
+    """:func:`refine` with more points than codevectors, and memory for all bounds."""
+    n_cells = len(codevectors)
+    breath = math.ceil(n_cells / _BREATH)
+    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
+    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
+    cells = _open(points / scale, weights, codevectors / scale, breath, True)
+    before = _assign(cells, n_cells)
+    _centre(cells)
+    _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
+    error = _exchange(cells, _PASSES)
+    place = cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed
+    for _ in range(effort if n_cells > 1 else 0):
+        former = [array.copy() for array in place]
+        added = _inhale(cells, rng.random(breath))
+        _exchange(cells, _PASSES)
+        _exhale(cells, added)
+        after = _exchange(cells, _PASSES)
+        if after >= error * _GAIN:  # to undo it is one more move for the bounds
+            cells.drift[:] += np.sqrt(((cells.codevectors - former[0]) ** 2).sum(axis=1))
+            for array, values in zip(place, former, strict=True):
+                array[:] = values
+            break
+        error = after
+    _exchange(cells, _LIMIT)
+    _centre(cells)  # without the rounding errors of many small steps
+    if _exchange(cells, 0) >= before:
+        return codevectors.copy()
+    return scale * np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
 
 
 def refine(
@@ -322,14 +333,7 @@ def refine(
     size = min(_SAMPLE // n_cells, _PER_CELL * n_cells * min(n_cells, _FEW) // _FEW)
     size = max(size, _MIN_PER_CELL * n_cells, _MIN_POINTS)
     sample = rng.choice(n, min(n, size), replace=False)  # shuffled: sorted points end up worse
-    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
-    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
-    breath, rounds = math.ceil(n_cells / _BREATH), 1 + (effort if n_cells > 1 else 0)
-    cells = _open(points[sample] / scale, weights[sample], codevectors / scale, breath, True)
-    before, after = _breathe(cells, n_cells, rng.random((rounds, n_cells)))
-    refined = codevectors.copy()
-    if after < before:
-        refined = scale * np.resize(cells.codevectors[cells.masses > 0.0], codevectors.shape)
+    refined = _refine_all(points[sample], weights[sample], codevectors, rng, effort)
     if n <= size:
         return refined
     cells = _open(points, weights, codevectors, 0, False)
