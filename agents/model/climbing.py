@@ -30,18 +30,16 @@ from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.diagram import LARGEST
-from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
+from oda_rl.files.schema import Member, check, real, whole
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
-_NOISES = 0.05, 0.2, 0.8  # of climbs: units of the box per standard deviation of an observation
+_NOISE = 0.05  # units of the box per standard deviation of an observation
 _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
-CLIMB_EPISODES = 100  # of the longest episodes, for each climb that is begun
-_BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
+MANY_EPISODES = 100  # as long as the longest, with which a climb gets further than a model's rule
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
@@ -52,6 +50,7 @@ _N_LATEST = 2000  # observations that are kept
 
 SCHEMA: dict[str, Member] = {
     "output": real("p, 1+d"),
+    "first": real("p, 1+d"),
     "known": real("known, p, 1+d"),
     "moments": real("2, d"),
     "latest": real("latest, d"),
@@ -59,15 +58,13 @@ SCHEMA: dict[str, Member] = {
     "horizon": whole(),
     "n_directions": whole("", "[1, 9007199254740992)"),
     "bonus": real("", "[0, inf)"),
-    "noise": real("", "(0, inf)"),
     "stages": real("stages, p, 1+d"),
     "scores": real("stages, 2"),
     "total": real("p, 1+d"),
     "returns": real("returns"),
     "differences": real("differences, 2"),
-    "value": real(""),
 }
-"""Members of a file: the attributes of a climb, and those of climbs that were begun before."""
+"""Members of a file: the attributes of a climb."""
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):
@@ -162,11 +159,11 @@ class Climb:
     rule is of raw observations, and stays as it is where these change.
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
-    in one step where the second half of episodes prefers other directions than the first. There the
+    in one step where the second half of episodes prefers other directions than the first, and then
+    from the first rule again: what short episodes have taught leads to a local optimum. There the
     number of directions doubles where a stage is worse than the best by a standard error. A
     constant reward of each step, as for survival, is left out while climbing, unless that teaches
-    to end episodes early. Climbs end at different optima: where there are steps enough, several are
-    begun, one after the other, with more and more noise, and the best goes on.
+    to end episodes early.
 
     References
     ----------
@@ -179,28 +176,23 @@ class Climb:
 
         ``known``, (k, p, 1 + d), are their offsets and slopes, in units of the box.
         """
+        p, d = known.shape[1], seen.shape[1]
         self.known = known
-        self.begun: list[dict[str, npt.NDArray[Any]]] = []  # climbs before this one
         self.decides = False
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
         self.loses = False
         """Whether the rival was better in the last race."""
-        self._clear(known.shape[1], seen.shape[1])
-        self._observe([seen])
-
-    def _clear(self, p: int, d: int) -> None:
-        self.output = np.zeros((p, 1 + d))  # the present rule
+        self.output = self.first = np.zeros((p, 1 + d))  # the present rule, and the first one
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
         self.n_observed = 0
         self.horizon = 0  # steps after which episodes are cut; 0 before the first
         self.n_directions = _DIRECTIONS
-        self.noise = _NOISES[len(self.begun)]
         self.bonus = 0.0  # constant reward of a step, which is left out
         self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
-        self.value = -LARGEST  # mean return when another climb was begun
         self._begin_stage()
+        self._observe([seen])
 
     def _begin_stage(self) -> None:
         self.total = np.zeros_like(self.output)  # sum of the rules of the present stage,
@@ -231,9 +223,9 @@ class Climb:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the best of the rule 0 and the known ones. In the last
-        race it loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
-        directions side by side, with the same result.
+        taken before. A new climb begins with the rule 0, or with a better known one if steps are
+        few. In the last race it loses if a ``rival`` is better. ``actors``, with their Dask client
+        and number, play directions side by side, with the same result.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
@@ -242,13 +234,9 @@ class Climb:
         known = [self._rule(one) for one in self.known]
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
-            self._begin(known)
+            self._begin(known if total < MANY_EPISODES * longest else ())
             yield place.ended()
-        n_climbs = min(total // (CLIMB_EPISODES * longest), len(_NOISES))
         while env.left > 0 and self._iterate():
-            over = begun + env.steps >= _BEGINNING * total * (len(self.begun) + 1)
-            if over and n_climbs > 1 and len(self.begun) < n_climbs:
-                self._begin_another(n_climbs, known)
             yield place.ended()
         if len(self.returns):
             self._end_stage()
@@ -306,7 +294,7 @@ class Climb:
         rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
         if known and self.bonus == 0.0:  # known rules stand still or fall where survival pays
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
-            self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
+            self.output = self.first = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
     def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
         """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
@@ -340,7 +328,7 @@ class Climb:
         deviation[used] /= self.scale[used]
         coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
         vector = coding.encoded(self.rule.scores, self.rule.outputs)
-        changes = self.noise * rng.standard_normal((self.n_directions, len(vector)))
+        changes = _NOISE * rng.standard_normal((self.n_directions, len(vector)))
         seeds = draw_seeds(rng, len(changes))
         both = [[coding.rule(vector + one), coding.rule(vector - one)] for one in changes]
         started: list[Any] = [None] * 2 * len(seeds)
@@ -384,18 +372,6 @@ class Climb:
         self._observe(seen)
         return len(returns) == len(changes)
 
-    def _begin_another(self, n_climbs: int, known: Sequence[RulePolicy]) -> None:
-        """Begin another climb; after the last, go on with the best."""
-        self._place.horizon = self._longest
-        returns = self._env.play(self.rule, draw_seeds(self._rng, _TRIED))
-        self.value = float(returns.mean()) if len(returns) else -LARGEST
-        self.begun.append(self._own())
-        if len(self.begun) == n_climbs:
-            self._restore(max(self.begun, key=lambda one: float(one["value"])))
-        else:
-            self._clear(len(self.output), self.moments.shape[1])
-            self._begin(known)
-
     def _end_stage(self) -> None:
         longest = self._longest
         score = float(self.returns.mean())
@@ -410,8 +386,10 @@ class Climb:
         agree = constant or np.corrcoef(first, second)[0, 1] >= _AGREE
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
-        if self.horizon < longest:
-            self.horizon = min(math.ceil(_LONGER * self.horizon), longest) if agree else longest
+        if self.horizon < longest and agree:
+            self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
+        elif self.horizon < longest:
+            self.horizon, self.output = longest, self.first
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
         self._begin_stage()
@@ -430,30 +408,16 @@ class Climb:
         self.moments[1] += ((points - mean) ** 2).sum(axis=0)
         self.moments[1] += change**2 * before * n / self.n_observed
 
-    def _own(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: np.array(getattr(self, name)) for name in SCHEMA}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        for name, array in arrays.items():
-            setattr(self, name, array.copy() if array.ndim else array.item())
-
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = self._own()
-        for k, one in enumerate(self.begun):
-            arrays |= prefixed(f"begun{k}_", one)
-        return arrays
+        return {name: np.array(getattr(self, name)) for name in SCHEMA}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
+        check(arrays, SCHEMA, {"d": d, "p": p})
         new = cls(np.empty((0, p, 1 + d)), np.empty((0, d)))
-        own = {name: array for name, array in arrays.items() if not name.startswith("begun")}
-        while one := within(arrays, f"begun{len(new.begun)}_"):
-            new.begun.append(one)
-        for one in (own, *new.begun):
-            check(one, SCHEMA, {"d": d, "p": p})
-        require(len(arrays) == len(SCHEMA) * (1 + len(new.begun)), "climb_ has unknown members")
-        new._restore(own)
+        for name, array in arrays.items():
+            setattr(new, name, array.copy() if array.ndim else array.item())
         return new
 
 

@@ -32,7 +32,7 @@ from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import (
-    CLIMB_EPISODES,
+    MANY_EPISODES,
     MIN_HORIZON,
     Climb,
     Episodes,
@@ -316,7 +316,7 @@ class Fallback:
 def _modelled(agent: "ModelAgent", left: int) -> float:
     """Return after how many steps a climb competes with a trusted world, if episodes are many."""
     total, longest = agent.num_timesteps + left, agent._engine.outcomes.limit or _UNLIMITED
-    many = left >= _MIN_LEFT and total >= CLIMB_EPISODES * longest
+    many = left >= _MIN_LEFT and total >= MANY_EPISODES * longest
     many &= agent.interface.n_components > 0
     return max(_MODELLED * total, _JUDGED_FIRST) if many else math.inf
 
