@@ -214,9 +214,8 @@ def test_where_short_episodes_mislead_it_begins_anew_in_long_ones():
     climb, budgeted = Climb(np.empty((0, 1, 2)), np.empty((0, 1))), BudgetedEnv(place, 1, 60_000)
     running = climb.run(budgeted, place, 200, 0, np.random.default_rng(0))
     while len(climb.scores) == 0:
-        assert next(running) is not None
-        assert place.horizon <= 50
-    assert climb.horizon == 200
+        next(running)
+    assert climb.horizon == climb.n_observed == 200  # of random actions
     assert not climb.output.any()
     assert climb.stages[0].any()
     list(running)

@@ -50,7 +50,6 @@ _N_LATEST = 2000  # observations that are kept
 
 SCHEMA: dict[str, Member] = {
     "output": real("p, 1+d"),
-    "first": real("p, 1+d"),
     "known": real("known, p, 1+d"),
     "moments": real("2, d"),
     "latest": real("latest, d"),
@@ -159,11 +158,11 @@ class Climb:
     rule is of raw observations, and stays as it is where these change.
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
-    in one step where the second half of episodes prefers other directions than the first, and then
-    from the first rule again: what short episodes have taught leads to a local optimum. There the
-    number of directions doubles where a stage is worse than the best by a standard error. A
-    constant reward of each step, as for survival, is left out while climbing, unless that teaches
-    to end episodes early.
+    in one step where the second half of episodes prefers other directions than the first. Then the
+    climb begins anew, as what short episodes have taught leads to a local optimum. There the number
+    of directions doubles where a stage is worse than the best by a standard error. A constant
+    reward of each step, as for survival, is left out while climbing, unless that teaches to end
+    episodes early.
 
     References
     ----------
@@ -182,7 +181,7 @@ class Climb:
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
         self.loses = False
         """Whether the rival was better in the last race."""
-        self.output = self.first = np.zeros((p, 1 + d))  # the present rule, and the first one
+        self.output = np.zeros((p, 1 + d))  # the present rule
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
         self.n_observed = 0
@@ -229,12 +228,12 @@ class Climb:
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
-        self._actors = actors
+        self._actors, self._few = actors, total < MANY_EPISODES * longest
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
         known = [self._rule(one) for one in self.known]
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
-            self._begin(known if total < MANY_EPISODES * longest else ())
+            self._begin()
             yield place.ended()
         while env.left > 0 and self._iterate():
             yield place.ended()
@@ -273,28 +272,33 @@ class Climb:
     def _rule(self, output: FloatArray) -> RulePolicy:
         return RulePolicy(np.zeros((1, output.shape[1])), output[None], self.moments[:1].copy())
 
-    def _begin(self, known: Sequence[RulePolicy]) -> None:
+    def _begin(self) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
-        self.horizon = place.horizon = self._first_horizon
-        random = _AtRandom(rng, len(self.output))
-        seen: list[FloatArray] = []
-        rewards: list[float] = []
-        while len(rewards) < _FIRST_STEPS and env.left > 0:
-            env.play(random, draw_seeds(rng, 1), self._seen)
-            seen.append(self._seen[: len(place.rewards)].copy())
-            rewards += place.rewards
-        self._observe(seen)
+        self.horizon = self._first_horizon
+        rewards = self._find_scale()
         place.horizon, idle = 1, []
         for seed in draw_seeds(rng, _IDLE_STARTS):
             env.play(self.rule, [seed])
             idle += place.rewards
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
-        rules, seeds = [self.rule, *known], draw_seeds(rng, 2)
-        if known and self.bonus == 0.0:  # known rules stand still or fall where survival pays
+        rules, seeds = [self.rule, *map(self._rule, self.known)], draw_seeds(rng, 2)
+        # Known rules are local optima, and stand still or fall where survival pays.
+        if len(rules) > 1 and self._few and self.bonus == 0.0:
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
-            self.output = self.first = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
+            self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
+
+    def _find_scale(self) -> list[float]:
+        """Observe some episodes of random actions, and return their rewards."""
+        place, rewards = self._place, list[float]()
+        place.horizon = self.horizon
+        random = _AtRandom(self._rng, len(self.output))
+        while len(rewards) < _FIRST_STEPS and self._env.left > 0:
+            self._env.play(random, draw_seeds(self._rng, 1), self._seen)
+            self._observe([self._seen[: len(place.rewards)]])
+            rewards += place.rewards
+        return rewards
 
     def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
         """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
@@ -358,18 +362,17 @@ class Climb:
         self.total += self.output
         self.returns = np.append(self.returns, total / returns.size)
         self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
-        if np.ptp(returns) <= _EQUAL * np.abs(returns).max():
-            self._end_stage()
-            if place.horizon == longest:  # nothing is learned here
-                self.output = coding.rule(rng.standard_normal(len(vector))).outputs[0]
-        else:
+        flat = np.ptp(returns) <= _EQUAL * np.abs(returns).max()
+        if not flat:
             best = np.argsort(-returns.max(axis=1), kind="stable")[: (len(returns) + 1) // 2]
             slopes = (returns[best, 0] - returns[best, 1]) / returns[best].std()
             vector = vector + _STEP / len(best) * (slopes @ changes[best])
             self.output = coding.rule(vector).outputs[0]
-            if len(self.returns) == _STAGE:
-                self._end_stage()
+        elif place.horizon == longest:  # nothing is learned here
+            self.output = coding.rule(rng.standard_normal(len(vector))).outputs[0]
         self._observe(seen)
+        if flat or len(self.returns) == _STAGE:
+            self._end_stage()
         return len(returns) == len(changes)
 
     def _end_stage(self) -> None:
@@ -389,7 +392,11 @@ class Climb:
         if self.horizon < longest and agree:
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif self.horizon < longest:
-            self.horizon, self.output = longest, self.first
+            self.horizon = longest
+            if not self._few and self._env.left > 0:
+                self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
+                self.n_observed = 0
+                self._find_scale()
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
         self._begin_stage()
