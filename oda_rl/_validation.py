@@ -53,8 +53,7 @@ class TakesSingle(BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         if tags.transformer_tags is not None:
-            kinds = precisions(self)
-            tags.transformer_tags.preserves_dtype = [np.dtype(kind).name for kind in kinds]
+            tags.transformer_tags.preserves_dtype = [kind.__name__ for kind in precisions(self)]
         return tags
 
 

@@ -14,6 +14,7 @@ when that no longer lowers the distortion; at once, if few codevectors are refin
 Temperatures are relative to the data's scale, the mean divergence from the class mean.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -235,12 +236,11 @@ class Distribution:
         A pass draws each stratum once, and there are as many as distinct rows: rows of equal weight
         are drawn once each.
         """
-        rows = [self._shown[c]]
-        while sum(map(len, rows)) < n:
-            rows.append(self._pass(c))
-        drawn = np.concatenate(rows)
-        self._shown[c] = drawn[n:]
-        return drawn[:n]
+        rows = self._shown[c]
+        while len(rows) < n:
+            rows = np.concatenate([rows, self._pass(c)])
+        self._shown[c] = rows[n:]
+        return rows[:n]
 
     def spread(self, n: int) -> IntArray:
         """Return n rows of all classes, evenly in proportion to their weights."""
@@ -274,15 +274,13 @@ class Distribution:
 
     def _pass(self, c: int) -> IntArray:
         first, last = self._bounds[c : c + 2]
-        strata = self.rng.permutation(last - first)
-        weights = self.weights[first:last]
-        if weights.min() == weights.max():
-            return np.asarray(strata + first)
-        shares = np.cumsum(weights)
-        shares /= shares[-1]
-        at = (strata + self.rng.random(len(strata))) / len(strata)
-        rows = np.searchsorted(shares, at, side="right")
-        return np.asarray(first + np.minimum(rows, len(strata) - 1))
+        rows, weights = np.arange(first, last), self.weights[first:last]
+        if weights.min() < weights.max():
+            shares = np.cumsum(weights)
+            at = (np.arange(len(rows)) + self.rng.random(len(rows))) / len(rows)
+            places = np.searchsorted(shares / shares[-1], at, side="right")
+            rows = rows[np.minimum(places, len(rows) - 1)]
+        return self.rng.permutation(rows)
 
 
 class Annealer:
@@ -594,7 +592,7 @@ class Annealer:
     def _end_level(self, data: Distribution | None = None) -> None:
         n_points = np.inf if data is None else len(data.points)
         distortion = self.distortion()
-        frozen, full = np.isfinite(self._frozen_at), np.isfinite(self._full_at)
+        frozen, full = math.isfinite(self._frozen_at), math.isfinite(self._full_at)
         limit, last = self.schedule.max_codevectors, self.history[-1]
         if not frozen:
             self._merge_close()
@@ -615,13 +613,13 @@ class Annealer:
         self._keep()
         if self.active:
             self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
-            if not np.isfinite(self._frozen_at):
+            if not math.isfinite(self._frozen_at):
                 self._split(self._critical(data))
         self._open()
 
     def _is_over(self, distortion: float, accuracy: float | None) -> bool:
         """Whether annealing ends with a level of such results."""
-        schedule, frozen = self.schedule, bool(np.isfinite(self._frozen_at))
+        schedule, frozen = self.schedule, math.isfinite(self._frozen_at)
         coldest = max(schedule.min_temperature, NEGLIGIBLE) * self.scale
         if frozen:
             coldest = max(coldest, _FROZEN_RANGE * self._frozen_at)

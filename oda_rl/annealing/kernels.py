@@ -256,7 +256,8 @@ def coincide(
         potentials = divergence.potential(codevectors[:, :n_features])
     gaps = np.empty(len(labels))
     _coincide(codevectors, n_features, labels, alive, limit, diagram, potentials, gaps, owners)
-    return np.asarray(np.where(alive, np.cumsum(alive) - 1, -1)[owners])
+    numbers = np.cumsum(alive) - 1
+    return owners if alive.all() else np.asarray(np.where(alive, numbers, -1)[owners])
 
 
 @compiled
