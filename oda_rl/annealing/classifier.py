@@ -22,7 +22,7 @@ from oda_rl._validation import (
     stream_labels,
     stream_weights,
 )
-from oda_rl.annealing.annealer import Distribution
+from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
 from oda_rl.files.estimators import COUNT, POSITIVE, Flag, estimator, validated, within
@@ -285,7 +285,9 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         self._seen: list[Any] = self.classes_.tolist()
         self._promised: list[Any] = []
         chosen, caution = self._settings(points, classes, weights)
-        self._conclude(self._anneal(points, classes, weights), chosen)
+        data = self._anneal(points, classes, weights)
+        self._reduce(data, chosen.n_clusters)
+        self._conclude(data, chosen)
         self.prediction_temperature_ *= caution
         self._publish()
 
@@ -429,8 +431,13 @@ class ODAClassifier(ClassifierMixin, BaseODA):
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
             steps = _FIRST_STEPS[k] if len(options) > 1 and k < 1 + wide else _METRIC_STEPS
-            for i in remaining:
+            size = 0
+            for i in remaining[::-1]:  # the largest first: they are merged further
+                if size != options[i].n_clusters:
+                    size, model._annealer = options[i].n_clusters, grown
+                    start = model._reduce(fold, size)
                 model._annealer = copy.copy(grown)
+                model._codebook, model.prediction_temperature_ = start
                 model._conclude(fold, options[i], steps)
                 model.weights_ = model._codebook.weights
                 embedded = model._annealer.divergence.embed(points[test])
@@ -445,11 +452,15 @@ class ODAClassifier(ClassifierMixin, BaseODA):
         best = remaining[int(totals[remaining].min(axis=1).argmin())]  # the simplest of equals
         return options[best], float(_CAUTION[totals[best].argmin()])
 
-    def _conclude(self, data: Distribution, chosen: Candidate, steps: int | None = None) -> None:
-        """Merge down to the number chosen, choose the prediction temperature, fine-tune."""
-        current = self._annealer
-        current.reduce_to(chosen.n_clusters)
+    def _reduce(self, data: Distribution, n_clusters: int) -> tuple[Codebook, float]:
+        """Merge down to a number; return the codebook and its prediction temperature."""
+        self._annealer.reduce_to(n_clusters)
         self._choose_temperature(data)
+        return self._codebook, self.prediction_temperature_
+
+    def _conclude(self, data: Distribution, chosen: Candidate, steps: int | None = None) -> None:
+        """Fine-tune a codebook of the size chosen."""
+        current = self._annealer
         if chosen.fine_tuning == MATRIX:
             self._learn_metric(data, chosen.penalty, steps)
         elif chosen.fine_tuning is not None:

@@ -279,7 +279,9 @@ def _refine_all(
     _centre(cells)
     _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
     error = _exchange(cells, _PASSES)
-    place = cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed
+    place: list[Array] = [
+        cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed
+    ]  # fmt: skip
     for _ in range(effort if n_cells > 1 else 0):
         former = [array.copy() for array in place]
         added = _inhale(cells, rng.random(breath))
