@@ -17,6 +17,9 @@ from typing import Any as _Any
 from oda_rl._lazy import offer as _offer
 
 if _TYPE_CHECKING:
+    from oda_rl.annealing.batch_annealing import (
+        BatchDeterministicAnnealing as BatchDeterministicAnnealing,
+    )
     from oda_rl.annealing.classifier import ODAClassifier as ODAClassifier
     from oda_rl.annealing.clusterer import ODAClusterer as ODAClusterer
     from oda_rl.annealing.regressor import ODARegressor as ODARegressor
@@ -32,9 +35,6 @@ if _TYPE_CHECKING:
     from oda_rl.mixtures.sgd import SGDGaussianMixture as SGDGaussianMixture
     from oda_rl.mixtures.stochastic_em import (
         StochasticEMGaussianMixture as StochasticEMGaussianMixture,
-    )
-    from oda_rl.quantization.batch_annealing import (
-        BatchDeterministicAnnealing as BatchDeterministicAnnealing,
     )
     from oda_rl.quantization.som import SOM as SOM
     from oda_rl.quantization.vq import LVQ as LVQ
@@ -63,6 +63,7 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 
 
 _SOURCES = {
+    "annealing.batch_annealing": ["BatchDeterministicAnnealing"],
     "annealing.classifier": ["ODAClassifier"],
     "annealing.clusterer": ["ODAClusterer"],
     "annealing.regressor": ["ODARegressor"],
@@ -73,7 +74,6 @@ _SOURCES = {
     "files.schema": ["InvalidFileError"],
     "mixtures.sgd": ["SGDGaussianMixture"],
     "mixtures.stochastic_em": ["StochasticEMGaussianMixture"],
-    "quantization.batch_annealing": ["BatchDeterministicAnnealing"],
     "quantization.som": ["SOM"],
     "quantization.vq": ["LVQ", "StochasticVQ"],
     "trees.estimators": ["ODATreeClassifier", "ODATreeClusterer", "ODATreeRegressor"],

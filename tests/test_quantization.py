@@ -10,9 +10,9 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs, make_moons
 
-from oda_rl.quantization import batch_annealing
+from oda_rl.annealing import batch_annealing
+from oda_rl.annealing.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization import kernels as competition
-from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.vq import LVQ, StochasticVQ
 
 CLUSTERERS = [

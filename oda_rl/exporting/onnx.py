@@ -20,6 +20,7 @@ from skl2onnx.proto import onnx_proto
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import finite
 from oda_rl.annealing.base import CellEstimator, is_wide, log_cell_volumes
+from oda_rl.annealing.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
@@ -35,7 +36,6 @@ from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
-from oda_rl.quantization.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.quantization.som import SOM
 from oda_rl.quantization.vq import LVQ, StochasticVQ, VectorQuantizer
 from oda_rl.trees.estimators import (

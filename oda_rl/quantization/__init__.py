@@ -1,1 +1,1 @@
-"""Comparators of online annealing: vector quantization, self-organising maps, batch annealing."""
+"""Comparators of online annealing: vector quantization and self-organising maps."""
