@@ -8,7 +8,6 @@ import pytest
 from environments import QUICK, Counted, Plain
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from oda_rl import InvalidFileError
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
@@ -80,19 +79,13 @@ class Drift(Counted):
         return np.zeros(1)
 
 
-class Loan(Counted):
+class Loan(Balance):
     """Pays for an action early in an episode, and costs three times as much later."""
-
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float64)
 
     def step(self, action):
         self.t += 1
-        owed = float(action[0]) * (1.0 if self.t <= 25 else -3.0)
+        owed = float(action.mean()) * (1.0 if self.t <= 25 else -3.0)
         return self._observe(), owed, False, self.t == 200, {}
-
-    def _observe(self):
-        return self.np_random.normal(size=1)
 
 
 class Pole(gym.ActionWrapper):
@@ -158,7 +151,7 @@ def climbed(env, steps, longest=10, rival=None):
 
 @pytest.fixture(scope="module")
 def follower():
-    return climbed(Follow(), 20_000, longest=40)
+    return climbed(Follow(), 8000, longest=40)
 
 
 def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle(follower):
@@ -169,7 +162,7 @@ def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle
     assert np.abs((climb.moments[0] - MEAN) / SCALE).max() < 0.05
     np.testing.assert_allclose(1.0 / climb.scale, SCALE, rtol=0.05)
     assert np.count_nonzero(climb.output) < climb.output.size
-    assert 19_000 < budgeted.steps <= 20_000
+    assert 7500 < budgeted.steps <= 8000
     assert 0.9 * budgeted.steps < episodes[:, 1].sum() <= budgeted.steps
 
 
@@ -199,41 +192,16 @@ def test_the_bonus_is_put_back_where_without_it_the_climb_learns_to_end_early():
     assert np.mean(budgeted.play(climb.rule, range(20))) > 60.0  # 2 without survival
 
 
-def test_with_many_steps_the_best_of_three_climbs_goes_on(follower):
-    climb = follower[0]
-    values = [float(one["value"]) for one in climb.begun]
-    assert len(values) == 3
-    assert climb.value == max(values)
-    arrays = climb.to_arrays()
-    again = Climb.from_arrays(arrays, 3, 4).to_arrays()
-    assert again.keys() == arrays.keys()
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(again[name], array)
-    with pytest.raises(InvalidFileError, match="unknown members"):
-        Climb.from_arrays({**arrays, "begun7_value": np.zeros(())}, 3, 4)
-
-
 def test_where_short_episodes_mislead_it_begins_anew_in_long_ones():
     place = Episodes(Loan())
-    climb, budgeted = Climb(np.empty((0, 1, 2)), np.empty((0, 1))), BudgetedEnv(place, 1, 60_000)
+    climb, budgeted = Climb(np.empty((0, 4, 3)), np.empty((0, 2))), BudgetedEnv(place, 1, 60_000)
     running = climb.run(budgeted, place, 200, 0, np.random.default_rng(0))
     while len(climb.scores) == 0:
         next(running)
     assert climb.horizon == climb.n_observed == 200  # of random actions
     assert not climb.output.any()
-    assert climb.stages[0].any()
     list(running)
-    assert climb.rule.act(np.zeros((1, 1))).mean() < -0.5
-
-
-@pytest.mark.parametrize("steps", [900, 1000])
-def test_it_begins_with_a_better_known_rule_where_episodes_are_few(steps):
-    place = Episodes(Follow(SLOPES[:1]))
-    slopes = SLOPES[:1] / SCALE
-    known = np.concatenate([[0.2 - slopes @ MEAN], slopes.T]).T[None]
-    climb = Climb(known, np.empty((0, 3)))
-    next(climb.run(BudgetedEnv(place, 1, steps), place, 10, 0, np.random.default_rng(0)))
-    np.testing.assert_array_equal(climb.output, known[0] if steps < 1000 else 0.0 * known[0])
+    assert climb.rule.act(np.zeros((1, 2))).mean() < -0.5
 
 
 def test_with_many_episodes_a_climb_competes_with_a_trusted_world():
@@ -244,13 +212,16 @@ def test_with_many_episodes_a_climb_competes_with_a_trusted_world():
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
-def test_a_climb_loses_if_its_rival_is_better(share):
+def test_a_climb_loses_if_its_rival_is_better_and_begins_with_a_known_rule_that_is(share):
     slopes = share * SLOPES[:1] / SCALE
     output = np.concatenate([[share * 0.2 - slopes @ MEAN], slopes.T]).T
     rival = RulePolicy(np.zeros((1, 4)), output[None], np.zeros((1, 3)))
     climb, budgeted, _ = climbed(Follow(SLOPES[:1]), 3000, rival=rival)
     assert climb.loses == (share == 1.0)
     assert budgeted.steps <= 3000
+    begun, place = Climb(output[None], np.empty((0, 3))), Episodes(Follow(SLOPES[:1]))
+    next(begun.run(BudgetedEnv(place, 1, 900), place, 10, 0, np.random.default_rng(0)))
+    np.testing.assert_array_equal(begun.output, output)
 
 
 @pytest.mark.parametrize("pays", [0.0, 1.0])

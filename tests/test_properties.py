@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_numbers import ESTIMATORS, LARGEST, estimator
 
-from oda_rl.agents import (
-    FittedQAgent,
-    GMMPartition,
-    GridPartition,
-    InfexPartition,
-    SOMPartition,
-    TwoTimescaleAgent,
-)
+from oda_rl import agents
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
@@ -138,10 +131,10 @@ def test_names_of_classes_change_nothing_but_the_names(name, X):
 
 
 SMALL = {
-    GridPartition: {"bins": 3},
-    SOMPartition: {"map_shape": (3, 3), "map_samples_per_cell": 20},
-    GMMPartition: {"mixture_components": 4, "mixture_samples_per_cell": 50},
-    InfexPartition: {},
+    agents.GridPartition: {"bins": 3},
+    agents.SOMPartition: {"map_shape": (3, 3), "map_samples_per_cell": 20},
+    agents.GMMPartition: {"mixture_components": 4, "mixture_samples_per_cell": 50},
+    agents.InfexPartition: {},
 }
 
 
@@ -186,15 +179,18 @@ class Paying(Toy):
 
 
 AGENTS = [
-    *((TwoTimescaleAgent, {"partition": name}) for name in ("oda", "grid", "som", "gmm", "infex")),
-    (FittedQAgent, {}),
+    *(
+        (agents.TwoTimescaleAgent, {"partition": name})
+        for name in ("oda", "grid", "som", "gmm", "infex")
+    ),
+    (agents.FittedQAgent, {}),
 ]
-agents = pytest.mark.parametrize(
+kinds = pytest.mark.parametrize(
     ("kind", "options"), AGENTS, ids=lambda value: getattr(value, "__name__", None)
 )
 
 
-@agents
+@kinds
 @settings(few, max_examples=3)
 @given(
     least=st.floats(-1.0, 1.0), most=st.floats(-1.0, 1.0), length=st.sampled_from([1, 7, None]),
@@ -203,7 +199,7 @@ agents = pytest.mark.parametrize(
 def test_values_lie_within_what_rewards_could_add_up_to(
     kind, options, least, most, length, unit, seed
 ):
-    if kind is TwoTimescaleAgent:  # traces add up what several steps have learned of a cell
+    if kind is agents.TwoTimescaleAgent:  # traces add up what several steps have learned of a cell
         options = {**options, "trace_decay": 0.0}
     agent = kind(Paying(length, unit * least, unit * most), seed=seed, **options)
     with warnings.catch_warnings():
@@ -211,12 +207,12 @@ def test_values_lie_within_what_rewards_could_add_up_to(
         agent.learn(600)
     longest = 1.0 / (1.0 - agent.config.gamma)
     # Slopes of few states in a cell lead values a little beyond.
-    slack = (1e-2 if kind is FittedQAgent else 1e-1) * unit * longest
+    slack = (1e-2 if kind is agents.FittedQAgent else 1e-1) * unit * longest
     assert agent.q_values.min() >= min(0.0, unit * least, unit * most) * longest - slack
     assert agent.q_values.max() <= max(0.0, unit * least, unit * most) * longest + slack
 
 
-@agents
+@kinds
 @settings(few, max_examples=2)
 @given(
     paid=st.sampled_from([-100, -20, 20, 100]), far=st.sampled_from([-400, -20, 20, 400]),
@@ -235,7 +231,7 @@ def test_units_of_rewards_and_observations_change_nothing_else(kind, options, pa
 def test_values_in_extreme_units_differ_by_rounding(power):
     # In single precision rewards of 2^-150 would all be 0.
     one, other = (
-        FittedQAgent(Paying(8, -0.25 * unit, unit), seed=1, min_refit=300).learn(320)
+        agents.FittedQAgent(Paying(8, -0.25 * unit, unit), seed=1, min_refit=300).learn(320)
         for unit in (1.0, 2.0**power)
     )
     assert one.metric_ is not None

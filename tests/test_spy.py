@@ -23,12 +23,7 @@ from oda_rl.agents import (
 )
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, REWARD
 from oda_rl.agents.sb3.algorithms import FittedQ, Model, TwoTimescale
-from oda_rl.command.training import (
-    TrainCodevector,
-    TrainFitted,
-    TrainModel,
-    TrainTwoTimescale,
-)
+from oda_rl.command import training
 
 STEPS = 624  # whole episodes of one, two or three environments
 SPACES = {
@@ -183,12 +178,12 @@ def test_continuous_actions_are_chosen_in_one_environment(kind):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (TrainTwoTimescale(), TwoTimescaleAgent),
-        (TrainFitted(), FittedQAgent),
-        (TrainCodevector(), CodevectorAgent),
-        (TrainModel(), ModelAgent),
+        (training.TrainTwoTimescale(), TwoTimescaleAgent),
+        (training.TrainFitted(), FittedQAgent),
+        (training.TrainCodevector(), CodevectorAgent),
+        (training.TrainModel(), ModelAgent),
         (
-            TrainModel(config=ModelConfig(action_bins=5)),
+            training.TrainModel(config=ModelConfig(action_bins=5)),
             FittedQAgent,
         ),  # as any that is offered a grid
     ],

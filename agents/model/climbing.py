@@ -30,8 +30,7 @@ from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.agents.policies.rules import RulePolicy
-from oda_rl.diagram import LARGEST
-from oda_rl.files.schema import Member, check, prefixed, real, require, whole, within
+from oda_rl.files.schema import Member, check, real, whole
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
@@ -40,8 +39,6 @@ _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE, _MIN_PAIRS = 0.2, 40  # correlation of halves, below which short episodes mislead; of pairs
-_N_CLIMBS, _SEVERAL = 3, 500  # that are begun, with so many of the longest episodes
-_BEGINNING, _TRIED = 0.1, 5  # share of the steps to begin one; episodes to choose among them
 MANY_EPISODES = 100  # as long as the longest, with which a climb gets further than a model's rule
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
@@ -58,7 +55,6 @@ SCHEMA: dict[str, Member] = {
     "latest": real("latest, d"),
     "n_observed": whole(),
     "horizon": whole(),
-    "n_climbs": whole(),
     "n_directions": whole("", "[1, 9007199254740992)"),
     "bonus": real("", "[0, inf)"),
     "stages": real("stages, p, 1+d"),
@@ -66,9 +62,8 @@ SCHEMA: dict[str, Member] = {
     "total": real("p, 1+d"),
     "returns": real("returns"),
     "differences": real("differences, 2"),
-    "value": real(""),
 }
-"""Members of a file: the attributes of a climb, and those of climbs that were begun before."""
+"""Members of a file: the attributes of a climb."""
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):
@@ -167,8 +162,7 @@ class Climb:
     the climb begins anew, as what short episodes have taught leads to a local optimum. There the
     number of directions doubles where a stage is worse than the best by a standard error. A
     constant reward of each step, as for survival, is left out while climbing, unless that teaches
-    to end episodes early. Climbs end at different optima: where there are steps enough, several are
-    begun, one after the other, and the best goes on; but not where short episodes mislead.
+    to end episodes early.
 
     References
     ----------
@@ -182,16 +176,11 @@ class Climb:
         ``known``, (k, p, 1 + d), are their offsets and slopes, in units of the box.
         """
         self.known = known
-        self.begun: list[dict[str, npt.NDArray[Any]]] = []  # climbs before this one
-        self.n_climbs = 0  # to begin, before the best goes on
         self.decides = False
         """Whether the climb is over: how far the comparison of its rules has got is not saved."""
         self.loses = False
         """Whether the rival was better in the last race."""
-        self._clear(known.shape[1], seen.shape[1])
-        self._observe([seen])
-
-    def _clear(self, p: int, d: int) -> None:
+        p, d = known.shape[1], seen.shape[1]
         self.output = np.zeros((p, 1 + d))  # the present rule
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
@@ -201,8 +190,8 @@ class Climb:
         self.bonus = 0.0  # constant reward of a step, which is left out
         self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
-        self.value = -LARGEST  # mean return when another climb was begun
         self._begin_stage()
+        self._observe([seen])
 
     def _begin_stage(self) -> None:
         self.total = np.zeros_like(self.output)  # sum of the rules of the present stage,
@@ -233,24 +222,20 @@ class Climb:
         """Climb, decide and prune; yield the episodes that have ended, after each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the rule 0, or with a better known one if steps are
-        few. In the last race it loses if a ``rival`` is better. ``actors``, with their Dask client
-        and number, play directions side by side, with the same result.
+        taken before. A new climb begins with the best of the rule 0 and the known ones. In the last
+        race it loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
+        directions side by side, with the same result.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
-        self._actors, self._few = actors, total < MANY_EPISODES * longest
+        self._actors = actors
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
         known = [self._rule(one) for one in self.known]
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
-            self.n_climbs = _N_CLIMBS if total >= _SEVERAL * longest else 0
             self._begin()
             yield place.ended()
         while env.left > 0 and self._iterate():
-            over = begun + env.steps >= _BEGINNING * total * (len(self.begun) + 1)
-            if over and len(self.begun) < self.n_climbs:
-                self._begin_another()
             yield place.ended()
         if len(self.returns):
             self._end_stage()
@@ -299,8 +284,7 @@ class Climb:
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
         rules, seeds = [self.rule, *map(self._rule, self.known)], draw_seeds(rng, 2)
-        # Known rules are local optima, and stand still or fall where survival pays.
-        if len(rules) > 1 and self._few and self.bonus == 0.0:
+        if self.bonus == 0.0:  # known rules stand still or fall where survival pays
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 
@@ -392,18 +376,6 @@ class Climb:
             self._end_stage()
         return len(returns) == len(changes)
 
-    def _begin_another(self) -> None:
-        """Begin another climb; after the last, go on with the best."""
-        self._place.horizon = self._longest
-        returns = self._env.play(self.rule, draw_seeds(self._rng, _TRIED))
-        self.value = float(returns.mean()) if len(returns) else -LARGEST
-        self.begun.append(self._own())
-        if len(self.begun) == self.n_climbs:
-            self._restore(max(self.begun, key=lambda one: float(one["value"])))
-        else:
-            self._clear(len(self.output), self.moments.shape[1])
-            self._begin()
-
     def _end_stage(self) -> None:
         longest = self._longest
         score = float(self.returns.mean())
@@ -422,9 +394,9 @@ class Climb:
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif self.horizon < longest:
             self.horizon = longest
-            if not self._few and self._env.left > 0:
+            if len(self.known) == 0 and self._env.left > 0:
                 self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
-                self.n_observed, self.n_climbs = 0, len(self.begun)
+                self.n_observed = 0
                 self._find_scale()
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
@@ -444,30 +416,16 @@ class Climb:
         self.moments[1] += ((points - mean) ** 2).sum(axis=0)
         self.moments[1] += change**2 * before * n / self.n_observed
 
-    def _own(self) -> dict[str, npt.NDArray[Any]]:
-        return {name: np.array(getattr(self, name)) for name in SCHEMA}
-
-    def _restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        for name, array in arrays.items():
-            setattr(self, name, array.copy() if array.ndim else array.item())
-
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = self._own()
-        for k, one in enumerate(self.begun):
-            arrays |= prefixed(f"begun{k}_", one)
-        return arrays
+        return {name: np.array(getattr(self, name)) for name in SCHEMA}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
+        check(arrays, SCHEMA, {"d": d, "p": p})
         new = cls(np.empty((0, p, 1 + d)), np.empty((0, d)))
-        own = {name: array for name, array in arrays.items() if not name.startswith("begun")}
-        while one := within(arrays, f"begun{len(new.begun)}_"):
-            new.begun.append(one)
-        for one in (own, *new.begun):
-            check(one, SCHEMA, {"d": d, "p": p})
-        require(len(arrays) == len(SCHEMA) * (1 + len(new.begun)), "climb_ has unknown members")
-        new._restore(own)
+        for name, array in arrays.items():
+            setattr(new, name, array.copy() if array.ndim else array.item())
         return new
 
 

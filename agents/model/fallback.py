@@ -200,7 +200,10 @@ class Fallback:
         budgeted = BudgetedEnv(place, 1, run.total - begun)
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
-            if engine.rules.candidates:
+            few = (
+                run.total < MANY_EPISODES * longest
+            )  # with many, a model's rule is a local optimum
+            if engine.rules.candidates and few:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
         climb, climbed = self.climb, begun - run.part
