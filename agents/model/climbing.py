@@ -39,7 +39,7 @@ _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE, _MIN_PAIRS = 0.2, 40  # correlation of halves, below which short episodes mislead; of pairs
-MANY_EPISODES = 100  # as long as the longest, with which a climb gets further than a model's rule
+MANY_EPISODES = 100  # of the longest, with which a climb from zeros gets further than from a rule
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
@@ -284,7 +284,8 @@ class Climb:
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
         rules, seeds = [self.rule, *map(self._rule, self.known)], draw_seeds(rng, 2)
-        if self.bonus == 0.0:  # known rules stand still or fall where survival pays
+        # Known rules stand still or fall where survival pays.
+        if len(rules) > 1 and self.bonus == 0.0:
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
             self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
 

@@ -200,9 +200,8 @@ class Fallback:
         budgeted = BudgetedEnv(place, 1, run.total - begun)
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
-            few = (
-                run.total < MANY_EPISODES * longest
-            )  # with many, a model's rule is a local optimum
+            # With more steps a rule of the model would end the climb at a local optimum.
+            few = run.total < MANY_EPISODES * longest
             if engine.rules.candidates and few:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
