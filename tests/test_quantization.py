@@ -194,9 +194,7 @@ def test_batch_annealing_weighs_clusters_by_their_samples():
 
 
 def test_batch_annealing_records_every_temperature():
-    points, _ = make_blobs(
-        300, centers=9, cluster_std=0.1, random_state=0
-    )  # more than are asked for
+    points, _ = make_blobs(300, centers=9, cluster_std=0.1, random_state=0)  # for five clusters
     annealing = BatchDeterministicAnnealing(5, cooling=0.3, random_state=0).fit(points)
     total = points.var(axis=0).sum()
     first, *_, last = history = annealing.history_

@@ -182,10 +182,8 @@ def test_continuous_actions_are_chosen_in_one_environment(kind):
         (training.TrainFitted(), FittedQAgent),
         (training.TrainCodevector(), CodevectorAgent),
         (training.TrainModel(), ModelAgent),
-        (
-            training.TrainModel(config=ModelConfig(action_bins=5)),
-            FittedQAgent,
-        ),  # as any that is offered a grid
+        # As any that is offered a grid.
+        (training.TrainModel(config=ModelConfig(action_bins=5)), FittedQAgent),
     ],
     ids=["two-timescale", "fitted", "codevector", "model", "model, grid"],
 )

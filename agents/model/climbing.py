@@ -38,8 +38,9 @@ _NOISE = 0.05  # units of the box per standard deviation of an observation
 _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
-_AGREE, _MIN_PAIRS = 0.2, 40  # correlation of halves, below which short episodes mislead; of pairs
-MANY_EPISODES = 100  # of the longest, with which a climb from zeros gets further than from a rule
+_AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
+_MIN_PAIRS = 40  # of whole episodes, with fewer of which that is unknown
+MANY_EPISODES = 100  # times the steps of the longest episode: more get further without known rules
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
@@ -159,9 +160,9 @@ class Climb:
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
     in one step where the second half of whole ones prefers other directions than the first. Then
-    the climb begins anew, as what short episodes have taught leads to a local optimum. There the
-    number of directions doubles where a stage is worse than the best by a standard error. A
-    constant reward of each step, as for survival, is left out while climbing, unless that teaches
+    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum.
+    There the number of directions doubles where a stage is worse than the best by a standard error.
+    A constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early.
 
     References
@@ -291,9 +292,9 @@ class Climb:
 
     def _find_scale(self) -> list[float]:
         """Observe some episodes of random actions, and return their rewards."""
-        place, rewards = self._place, list[float]()
+        place, random = self._place, _AtRandom(self._rng, len(self.output))
         place.horizon = self.horizon
-        random = _AtRandom(self._rng, len(self.output))
+        rewards: list[float] = []
         while len(rewards) < _FIRST_STEPS and self._env.left > 0:
             self._env.play(random, draw_seeds(self._rng, 1), self._seen)
             self._observe([self._seen[: len(place.rewards)]])
@@ -361,8 +362,8 @@ class Climb:
         returns = halves.sum(axis=2)
         self.total += self.output
         self.returns = np.append(self.returns, total / returns.size)
-        last = np.array([len(one) == place.horizon for one in seen[: returns.size]])
-        halves = halves[last.reshape(-1, 2).all(axis=1)]  # of episodes that have both
+        whole = np.array([len(one) == place.horizon for one in seen[: returns.size]])
+        halves = halves[whole.reshape(-1, 2).all(axis=1)]  # others end within a half
         self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         flat = np.ptp(returns) <= _EQUAL * np.abs(returns).max()
         if not flat:

@@ -192,7 +192,7 @@ class Fallback:
     def _climbing(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
     ) -> Progress:
-        """Climb in real episodes, from the best rule of the learned world."""
+        """Climb in real episodes; where these are few, from the best rule of the learned world."""
         assert run.part is not None
         longest = engine.outcomes.limit or _UNLIMITED
         begun, before = run.steps, 0
@@ -200,7 +200,7 @@ class Fallback:
         budgeted = BudgetedEnv(place, 1, run.total - begun)
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
-            # With more steps a rule of the model would end the climb at a local optimum.
+            # With more steps, a climb from a rule of the model would end at a local optimum.
             few = run.total < MANY_EPISODES * longest
             if engine.rules.candidates and few:
                 known = _known(engine.rules, budgeted, place, longest, rng)
