@@ -22,7 +22,7 @@ from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.files.estimators import Filed, Seed, estimator, validated, within
+from oda_rl.files.estimators import Filed, Seed, Supervised, estimator, validated, within
 from oda_rl.files.schema import (
     ANYTHING,
     Optional,
@@ -141,7 +141,7 @@ _TEMPERATURES = np.geomspace(1.0, 64.0, 25)
 
 
 @estimator
-class DensityClassifier(ClassifierMixin, _OfDensities):
+class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     """Classify by Bayes' rule, with one density a class.
 
     A density of many features is overconfident, so the logarithms are divided by a temperature: the
@@ -152,7 +152,8 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
     estimator : estimator or None, default=None
         One with ``score_samples``: a mixture, exemplars, a tree. A copy is fitted to each class,
         with no more components than samples. None: a :class:`oda_rl.SGDGaussianMixture` of 4
-        components with a variance floor for each feature, independent of its unit.
+        components with a variance floor for each feature, independent of its unit. If ``fit`` of it
+        takes no weights, these must be multiples of the smallest, up to 1,000 times as large.
     random_state : int, RandomState instance or None, default=None
         Replaces a ``random_state`` of None in the densities.
 
@@ -203,23 +204,6 @@ class DensityClassifier(ClassifierMixin, _OfDensities):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Fit a density to each class, and choose the temperature.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            NaN where values are missing, if the density is a Gaussian mixture.
-        y : array-like, shape (n,)
-            Class labels.
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        TypeError
-            If ``estimator`` takes no weights, and these are not multiples of the smallest, up to
-            1,000 times as large.
-        """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))
         self.classes_, classes = np.unique(labels, return_inverse=True)

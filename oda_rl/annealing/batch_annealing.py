@@ -128,21 +128,6 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Anneal on all samples at once.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_clusters`` samples.
-        y : ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples.
-        """
         points = checked_points(self, X, reset=True)
         check_enough(self, len(points))
         data = weighted(points, checked_weights(sample_weight, points))

@@ -25,7 +25,7 @@ from oda_rl._validation import (
 from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
-from oda_rl.files.estimators import COUNT, POSITIVE, Flag, estimator, validated, within
+from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Supervised, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.samples import counted, holes, observed_shares
@@ -141,7 +141,7 @@ def folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArra
 
 
 @estimator
-class ODAClassifier(ClassifierMixin, BaseODA):
+class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     """Classify by online deterministic annealing of a codebook for each class.
 
     Codevectors learn from samples of their class only, at a temperature common to all classes. A
@@ -250,22 +250,6 @@ class ODAClassifier(ClassifierMixin, BaseODA):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal a codebook for each class, then fine-tune.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
-        y : array-like, shape (n,)
-            Labels, numbers or strings.
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X and y are not that, or there is only one class.
-        """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
         weights = fit_weights(self, sample_weight, points)

@@ -27,6 +27,7 @@ from oda_rl.files.estimators import (
     FRACTION,
     NOT_NEGATIVE,
     Flag,
+    Unsupervised,
     estimator,
     validated,
     within,
@@ -42,7 +43,7 @@ _FEWEST_POINTS = 4  # a cluster, of "auto"
 
 
 @estimator
-class ODAClusterer(ClusterMixin, BaseODA):
+class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
     """Cluster by online deterministic annealing.
 
     As the temperature falls codevectors split where the data require it; every stage stays
@@ -138,21 +139,6 @@ class ODAClusterer(ClusterMixin, BaseODA):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Anneal on samples drawn from X until there are ``n_clusters``.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            In the domain of the divergence. The squared Euclidean one takes NaN, a missing value.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X is not that, or has fewer than ``n_clusters`` rows.
-        """
         points = checked_points(self, X, reset=True)
         check_enough(self, len(points))
         weights = fit_weights(self, sample_weight, points)

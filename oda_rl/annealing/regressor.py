@@ -16,7 +16,7 @@ from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA, CellEstimator
 from oda_rl.annealing.classifier import folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
-from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, estimator, validated
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
 from oda_rl.samples import deviations_of, filled, holes, weighted
 
@@ -112,7 +112,7 @@ def _linear_model(
     return axes, (left[:, varying].T @ (targets * shares)).T @ axes
 
 
-class LocalRegressor(RegressorMixin, CellEstimator):
+class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
     """Regressors with a model of the last samples in each cell."""
 
     local_model: str
@@ -213,7 +213,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         the squared Euclidean divergence and no missing values it also tries a learned metric.
     local_model : {"linear", "constant"}, default="linear"
         Model of a cell. Linear ones are shrunk towards the linear model of all data, the more the
-        fewer points a cell has.
+        fewer points a cell has, and replace missing values by the cell's mean.
     divergence, min_temperature, target_distortion, max_samples, cooling, samples_per_cluster
         As for :class:`ODAClusterer`, as are forgetting, init, constants and random_state;
         ``min_temperature`` is 1e-3 by default.
@@ -257,22 +257,6 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal a codebook on X, and fit the model of each cell.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            As for :meth:`ODAClusterer.fit`. Local models replace missing values by the cell's mean.
-        y : array-like, shape (n,) or (n, q)
-            One or several targets, finite.
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X and y are not that.
-        """
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         pairs = self._checked_pairs(X, y, reset=True)
         weights = fit_weights(self, sample_weight, pairs)

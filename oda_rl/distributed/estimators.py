@@ -134,20 +134,10 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Find ``n_clusters`` in a sample, and refine them by sums over all rows.
+        """Learn from X, a Dask array or frame, or array-like, without missing values.
 
-        Parameters
-        ----------
-        X : Dask array or frame, or array-like, shape (n, d)
-            Finite, in the domain of the divergence.
-        y : ignored
-        sample_weight : like a column of X, shape (n,), optional
-            At least 0, in the blocks of X; a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X is not that, or has fewer than ``n_clusters`` rows.
+        ``sample_weight`` is like a column of X, in its blocks; all else is as for
+        :meth:`oda_rl.ODAClusterer.fit`.
         """
         if not is_lazy(X):
             return super().fit(X, y, sample_weight)
@@ -232,19 +222,9 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal a codebook for each class on a sample, and fine-tune it.
+        """Learn from X as :meth:`DistributedODAClusterer.fit` does.
 
-        Parameters
-        ----------
-        X, sample_weight
-            As for :meth:`DistributedODAClusterer.fit`.
-        y : like a column of X, shape (n,)
-            Labels in the blocks of X, numbers or strings.
-
-        Raises
-        ------
-        ValueError
-            If X and y are not that, or there is only one class.
+        The labels ``y`` are like a column of X, too, numbers or strings.
         """
         if not is_lazy(X):
             return super().fit(X, y, sample_weight)

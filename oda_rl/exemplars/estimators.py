@@ -16,7 +16,15 @@ from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, 
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, select
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES
-from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, POSITIVE, Seed, estimator, validated
+from oda_rl.files.estimators import (
+    COUNT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Seed,
+    Unsupervised,
+    estimator,
+    validated,
+)
 from oda_rl.files.schema import Optional, Several, real, whole
 
 _TOLERANCE = 1e-8  # of the margin
@@ -24,7 +32,7 @@ _POOL = 1000  # samples of a stream
 
 
 @estimator
-class INFEX(ExemplarMixture):
+class INFEX(Unsupervised, ExemplarMixture):
     """Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
 
     Maximises an objective of the combined responses γ_i = Σ_j q_j k((x_i - z_j)/h) over weights q
@@ -47,7 +55,8 @@ class INFEX(ExemplarMixture):
         Duality gap at which to stop, positive: absolute for the log-likelihood, relative to a
         margin, or to the mean response for the other objectives.
     max_rounds : int, default=300
-        Maximum number of rounds of column generation, ≥ 1.
+        Maximum number of rounds of column generation, ≥ 1. If they are too few, ``fit`` warns with
+        a ConvergenceWarning; ``duality_gap_`` is valid anyway.
     init : array-like, shape (n, n_features), or None, default=None
         Initial exemplars. The result is at least as good as the best weights of these alone.
         Samples out of their reach are added.
@@ -121,25 +130,6 @@ class INFEX(ExemplarMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Find exemplars and weights.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If ``init`` does not fit the data.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the duality gap stays above ``tol``; ``duality_gap_`` is valid anyway.
-        """
         points = checked_points(self, X, reset=True)
         weights = given_weights(sample_weight, points)
         self._gather(points, weights, first=True)
@@ -206,7 +196,7 @@ class INFEX(ExemplarMixture):
         self._learn(rows, float(bandwidth), find)
 
 
-class Selection(ExemplarMixture):
+class Selection(Unsupervised, ExemplarMixture):
     """A mixture whose exemplars are chosen among candidates."""
 
     candidates: npt.ArrayLike | None
@@ -256,7 +246,8 @@ class ConvexClustering(Selection):
     kernel : {"gaussian", "epanechnikov", "disc"}, default="gaussian"
         See :class:`INFEX`.
     candidates : array-like, shape (n, n_features), or None, default=None
-        Possible exemplars; None: the samples.
+        Possible exemplars; None: the samples. ``fit`` raises a ValueError if a sample has no
+        response to any.
     tol : float, default=1e-8
         Duality gap at which to stop, positive.
 
@@ -293,13 +284,6 @@ class ConvexClustering(Selection):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Weight the candidates; parameters are those of :meth:`INFEX.fit`.
-
-        Raises
-        ------
-        ValueError
-            If ``candidates`` do not fit the data, or a sample has no response to any.
-        """
         problem = Problem(kernel=KERNELS[self.kernel])
         return self._select(X, sample_weight, self.bandwidth, problem, float(self.tol))
 
@@ -316,7 +300,8 @@ class KernelVectorQuantization(Selection):
     max_distortion : float, default=1.0
         Radius of the balls, > 0.
     candidates : array-like, shape (n, n_features), or None, default=None
-        Possible codevectors; None: the samples.
+        Possible codevectors; None: the samples. ``fit`` raises a ValueError if a sample of positive
+        weight is too far from all of them.
 
     Attributes
     ----------
@@ -344,14 +329,5 @@ class KernelVectorQuantization(Selection):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Choose codevectors; parameters are those of :meth:`INFEX.fit`.
-
-        Samples of weight 0 need not be covered.
-
-        Raises
-        ------
-        ValueError
-            If ``candidates`` do not fit the data, or a sample is too far from all of them.
-        """
         problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
         return self._select(X, sample_weight, radius, problem, _TOLERANCE)

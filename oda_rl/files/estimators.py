@@ -10,6 +10,7 @@ from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_origin
 
 import numpy as np
+import numpy.typing as npt
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval
 
@@ -65,7 +66,10 @@ def estimator(cls: K) -> K:
     for name in dir(cls):
         method = getattr_static(cls, name)
         if isfunction(method) and name[0] != "_" and method.__module__.startswith(_PACKAGE):
-            setattr(cls, name, _in_one_thread(method))
+            guarded = _in_one_thread(method)
+            docs = (vars(base)[name].__doc__ for base in cls.__mro__ if name in vars(base))
+            guarded.__doc__ = next(filter(None, docs), None)  # help() does not look beyond wrappers
+            setattr(cls, name, guarded)
     return cls
 
 
@@ -101,6 +105,55 @@ def _is_frozen(value: Any) -> bool:
         return any(map(_is_frozen, value))
     own = type(value).__module__.startswith(_PACKAGE)
     return own and any(map(_is_frozen, getattr(value, "__dict__", {}).values()))
+
+
+class Unsupervised:
+    """An estimator whose ``fit`` has these parameters; the class says how it learns."""
+
+    def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
+        """Learn anew from all samples.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            At least as many samples as ``n_clusters``, if the estimator has that; in the domain of
+            its divergence. NaN, a missing value, is taken where the tag ``allow_nan`` is set: by
+            the squared Euclidean divergence of annealing, maps and Gaussian mixtures.
+        y : ignored
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X is not that, or ``init`` or another parameter does not fit the data.
+        """
+        raise NotImplementedError
+
+
+class Supervised:
+    """An estimator with targets, whose ``fit`` has these parameters."""
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
+        """Learn anew from all samples.
+
+        Parameters
+        ----------
+        X : array-like, shape (n, d)
+            In the domain of the estimator's divergence. NaN, a missing value, is taken where the
+            tag ``allow_nan`` is set: by the squared Euclidean divergence of annealing, and by
+            densities that are Gaussian mixtures.
+        y : array-like, shape (n,) or, for regression on several targets, (n, q)
+            Class labels, numbers or strings; or finite targets.
+        sample_weight : array-like, shape (n,), optional
+            At least 0, relative to one another: a common factor makes no difference.
+
+        Raises
+        ------
+        ValueError
+            If X and y are not that, or ``init`` or another parameter does not fit the data.
+        """
+        raise NotImplementedError
 
 
 class Filed:

@@ -28,7 +28,16 @@ from oda_rl._validation import (
     given_weights,
     stream_rows,
 )
-from oda_rl.files.estimators import COUNT, FRACTION, Filed, Seed, estimator, validated
+from oda_rl.files.estimators import (
+    COUNT,
+    FRACTION,
+    Filed,
+    Seed,
+    Supervised,
+    Unsupervised,
+    estimator,
+    validated,
+)
 from oda_rl.files.schema import (
     ANYTHING,
     HISTORY,
@@ -60,7 +69,12 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
 
 
 class VectorQuantizer(
-    Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    Unsupervised,
+    Filed,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    BaseEstimator,
 ):
     """Estimators with codevectors: predict, transform, score."""
 
@@ -128,21 +142,6 @@ class OnlineQuantizer(VectorQuantizer):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least as many samples as ``n_clusters``, if the estimator has that.
-        y : ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples, or ``init`` does not fit the data or the parameters.
-        """
         points = checked_points(self, X, reset=True)
         rng = check_random_state(self.random_state)
         data = self._begin(points, fit_weights(self, sample_weight, points), rng)
@@ -268,7 +267,7 @@ class StochasticVQ(OnlineQuantizer):
 
 
 @estimator
-class LVQ(Filed, ClassifierMixin, BaseEstimator):
+class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
     """Learning vector quantization: the class of the nearest codevector.
 
     Parameters
@@ -331,21 +330,6 @@ class LVQ(Filed, ClassifierMixin, BaseEstimator):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Learn in ``max_iter`` passes over the samples.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-        y : array-like, shape (n_samples,)
-            Class labels.
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If ``y`` holds no classes, or ``init`` does not fit the data or ``n_prototypes``.
-        """
         points, classes = checked_labels(self, X, y, reset=True)
         points, classes, weights = counted(points, classes, checked_weights(sample_weight, points))
         self.classes_, indices = np.unique(classes, return_inverse=True)

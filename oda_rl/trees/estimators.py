@@ -41,6 +41,8 @@ from oda_rl.files.estimators import (
     FRACTION,
     NOT_NEGATIVE,
     Seed,
+    Supervised,
+    Unsupervised,
     estimator,
     validated,
 )
@@ -333,7 +335,7 @@ def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: 
 
 
 @estimator
-class ODATreeClusterer(ClusterMixin, BaseODATree):
+class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
     """Cluster by a tree of annealed codebooks, coarse to fine.
 
     Parameters
@@ -348,7 +350,8 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
     resolutions : list or tuple, optional
         The view of each level, from the root on, the last one for all levels below, too: indices of
         features, or names if X has names, or a function from points, shape (n, d), to shape
-        (n, d'), row by row. By default every level sees all features.
+        (n, d'), row by row. By default every level sees all features. ``fit`` raises a TypeError
+        for other entries.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         Divergence of points from codevectors, at every level and in the full space.
     cooling : float in (0, 1), default=0.8
@@ -394,24 +397,6 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        """Anneal level by level.
-
-        Parameters
-        ----------
-        X : array-like, shape (n, d)
-            Finite, in the domain of the divergence; with the squared Euclidean one NaN where values
-            are missing.
-        y : ignored
-        sample_weight : array-like, shape (n,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If X is invalid, or a function of ``resolutions`` returns something else.
-        TypeError
-            If a resolution is neither a function nor a sequence of features.
-        """
         points = checked_points(self, X, reset=True)
         weights = fit_weights(self, sample_weight, points)
         self._grow(points, np.zeros(len(points), dtype=np.int64), weights, 1)
@@ -452,7 +437,7 @@ class ODATreeClusterer(ClusterMixin, BaseODATree):
 
 
 @estimator
-class ODATreeClassifier(ClassifierMixin, BaseODATree):
+class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     """Classify by the leaves of a tree of annealed codebooks, coarse to fine.
 
     The codebooks do not depend on the classes, but a cell of one class is not divided further. A
@@ -516,11 +501,6 @@ class ODATreeClassifier(ClassifierMixin, BaseODATree):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal level by level, where there is more than one class.
-
-        Labels ``y``, shape (n,), are numbers or strings; the rest is as for
-        :meth:`ODATreeClusterer.fit`.
-        """
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, fit_weights(self, sample_weight, points))
         self.classes_, classes = np.unique(labels, return_inverse=True)
@@ -589,7 +569,8 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     branching, max_depth, min_samples_split, resolutions, divergence, cooling, samples_per_cluster
         As for :class:`ODATreeClusterer`.
     local_model : {"linear", "constant"}, default="linear"
-        Model of a leaf. Slopes of leaves with few points are shrunk towards those of all leaves.
+        Model of a leaf. Slopes of leaves with few points are shrunk towards those of all leaves;
+        missing values are replaced by the leaf's mean.
     random_state : int, RandomState instance or None
         As for :class:`ODATreeClusterer`.
 
@@ -631,11 +612,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        """Anneal level by level on X, and fit the model of each leaf to y.
-
-        It is finite, of shape (n,), or (n, q) for several targets; the rest is as for
-        :meth:`ODATreeClusterer.fit`. Linear models replace missing values by the leaf's mean.
-        """
         pairs = self._checked_pairs(X, y, reset=True)
         pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
         points = self._features(pairs)
