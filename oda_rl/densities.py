@@ -22,7 +22,15 @@ from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.files.estimators import Filed, Seed, Supervised, estimator, validated, within
+from oda_rl.files.estimators import (
+    Filed,
+    Seed,
+    Supervised,
+    Unsupervised,
+    estimator,
+    validated,
+    within,
+)
 from oda_rl.files.schema import (
     ANYTHING,
     Optional,
@@ -266,7 +274,7 @@ def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> Float
 
 
 @estimator
-class DensityOutlierDetector(OutlierMixin, _OfDensities):
+class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
     """Detect outliers: samples of a lower density than a share of the training samples.
 
     Parameters
@@ -311,7 +319,6 @@ class DensityOutlierDetector(OutlierMixin, _OfDensities):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Fit the density and its threshold; as :meth:`DensityClassifier.fit`, but for ``y``."""
         points = checked_points(self, X, reset=True)
         data = weighted(points, checked_weights(sample_weight, points))
         density, seed = _to_fit(self, data)

@@ -379,10 +379,6 @@ class Agent(Player):
         reset_options : dict, optional
             ``options`` of each reset; steps are not compiled then.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         TypeError
@@ -426,10 +422,6 @@ class Agent(Player):
         ----------
         callback, progress_bar, checkpoint, checkpoint_every, actors
             As in :meth:`learn`; ``checkpoint_every`` is by default as before.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

@@ -127,10 +127,6 @@ class FittedQAgent(Simplifiable, Agent):
             :class:`oda_rl.agents.Transitions`. They are added to the memory; by default the fit
             uses the memory alone.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         TypeError
@@ -142,8 +138,7 @@ class FittedQAgent(Simplifiable, Agent):
 
         References
         ----------
-        D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6
-        (2005). S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without
+        S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without
         exploration", ICML 2019. R. Kidambi et al., "MOReL: model-based offline reinforcement
         learning", NeurIPS 2020.
 

@@ -75,25 +75,15 @@ class ModelAgent(Simplifiable, Agent):
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
         With spaces as of :class:`FittedQAgent`. Continuous actions are not discretised unless
         ``action_bins`` is given, which vector environments with such actions need.
-    seed : int or None
-        Seed of the agent and of the environment. The same seed gives the same bits.
-    names, action_names : sequence of str, optional
-        Names of the observation's components and of the actions, by default those that the
-        environment gives; see :attr:`names` and :attr:`action_names`.
+    seed, names, action_names
+        As for :class:`FittedQAgent`.
     **config
         Settings of :class:`oda_rl.agents.ModelConfig`.
 
     Attributes
     ----------
     env, config, episodes, training_seconds, solved_return
-        As in :class:`FittedQAgent`.
-
-    Raises
-    ------
-    ValueError
-        For settings out of range, or an unknown environment id.
-    TypeError
-        For unknown settings, or spaces that are not supported.
+        As for :class:`FittedQAgent`, like the errors that are raised.
 
     References
     ----------
@@ -195,10 +185,6 @@ class ModelAgent(Simplifiable, Agent):
         ----------
         policy : RulePolicy
             The result of :meth:`edit` or :meth:`RulePolicy.edit`.
-
-        Returns
-        -------
-        self
 
         Raises
         ------

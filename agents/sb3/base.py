@@ -172,10 +172,6 @@ class Algorithm(BaseAlgorithm):
         progress_bar : bool
             Show Stable-Baselines3's progress bar, which needs tqdm and rich.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError

@@ -59,44 +59,23 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     Parameters
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
-        An environment, its id, or a vector environment, from all parts of which it learns.
-        Observations: Box of any shape, Discrete, MultiDiscrete, MultiBinary, Dict or Tuple.
-        Actions: Discrete, MultiDiscrete, MultiBinary or Box. :meth:`act`, :meth:`update` and
-        :meth:`predict` take and return the environment's own.
+        With spaces as of :class:`FittedQAgent`; actions of a Box are not discretised.
     partition : {"oda", "gmm", "grid", "infex", "som"} or Partition
         How cells are placed: by annealing (Discrete observations have a cell each), at the means of
         a Gaussian mixture, on a uniform grid, at the exemplars of a mixture density, on a
         self-organising map, or by your own object; see :class:`oda_rl.agents.Partition`.
-    seed : int or None
-        Random seed of the agent and of its environment. The same seed gives the same bits.
-    names, action_names : sequence of str, optional
-        Names of the observation's components and of the actions, by default those that the
-        environment gives; see :attr:`names` and :attr:`action_names`.
+    seed, names, action_names
+        As for :class:`FittedQAgent`.
     **config
         Settings of :class:`oda_rl.agents.TwoTimescaleConfig`, and of a named partition:
         ``partition="grid", bins=4`` is ``partition=GridPartition(bins=4)``.
 
     Attributes
     ----------
-    env : gymnasium.Env, gymnasium.vector.VectorEnv or None
-        None for a loaded agent until its environment is needed.
-    config : TwoTimescaleConfig
-        The agent's settings in force; those of its partition are ``agent.partition.settings``.
     partition : Partition or None
-        Object that places the cells; None for annealing.
-    episodes : EpisodeLog
-        Return, length and time of every training episode.
-    training_seconds : float
-        Spent in :meth:`learn`.
-    solved_return : float or None
-        The environment's reward threshold, if it has one. Only figures use it.
-
-    Raises
-    ------
-    ValueError
-        For settings out of range, or an unknown environment id or partition.
-    TypeError
-        For unknown settings, or spaces that are not supported.
+        Object that places the cells, by its own ``settings``; None for annealing.
+    env, config, episodes, training_seconds, solved_return
+        As for :class:`FittedQAgent`, like the errors that are raised.
 
     References
     ----------
@@ -334,25 +313,10 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         env: str | AnyEnv | None = None,
         partition: Partition | None = None,
     ) -> Self:
-        """Load from a file or a run folder.
+        """Load from a file or a run folder, as :meth:`FittedQAgent.load`.
 
-        Parameters
-        ----------
-        path : str or Path
-            Path given to :meth:`save`.
-        env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
-            To train or evaluate in. By default the environment is made from its id when needed.
-        partition : Partition, optional
-            For an agent with your own partition: an object like the one that it had, whose
-            ``restore`` is given what the other's ``state`` returned.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no file.
-        ValueError
-            If the file is damaged, or not an agent of this class, or ``env`` has other spaces, or
-            ``partition`` is missing.
+        An agent with your own partition needs ``partition``, an object like the one that it had,
+        whose ``restore`` is given what the other's ``state`` returned; ValueError without it.
         """
         return files.load(cls, Path(path), env, partition)
 

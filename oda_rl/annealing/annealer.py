@@ -677,8 +677,8 @@ class Annealer:
             halves = temperatures > self.temperature
             self.history[-1] = replace(self.history[-1], critical=float(temperatures.max()))
         rows = np.repeat(np.arange(n), 1 + halves)
-        signs = halves[rows] * 1.0
-        signs[1:][rows[1:] == rows[:-1]] = -1.0
+        second = np.diff(rows, prepend=-1) == 0  # the second half of a codevector moves backwards
+        signs = np.where(second, -1.0, halves[rows])
         self.codevectors = self.codevectors[rows]
         self.codevectors[:, :d] += signs[:, None] * shifts[rows]
         self.masses = self.masses[rows] / (1 + halves[rows])

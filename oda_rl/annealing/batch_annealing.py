@@ -79,14 +79,10 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     Attributes
     ----------
-    cluster_centers_, codevectors_ : ndarray, shape (n_codevectors, n_features)
-        The codevectors.
+    cluster_centers_, codevectors_, labels_, inertia_
+        As for :class:`StochasticVQ`.
     weights_ : ndarray, shape (n_codevectors,)
-        Their masses p_k, which sum to 1.
-    labels_ : ndarray, shape (n_samples,)
-        Nearest codevector of each sample.
-    inertia_ : float
-        Weighted sum of their squared distances from it.
+        Masses p_k of the codevectors, which sum to 1.
     temperature_ : float
         Last temperature, in squared units of the data.
     n_iter_ : int

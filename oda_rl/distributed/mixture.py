@@ -265,10 +265,9 @@ class DistributedGaussianMixture(StreamingMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn anew, by sums over all blocks.
+        """Learn anew, as :meth:`oda_rl.SGDGaussianMixture.fit`, by sums over all blocks.
 
-        Parameters, errors and warnings are those of :meth:`oda_rl.SGDGaussianMixture.fit`, but X
-        may be a Dask array or frame, and weights a Dask array in its blocks.
+        X may be a Dask array or frame, and weights a Dask array in its blocks.
         """
         blocks: Blocks
         if is_lazy(X):

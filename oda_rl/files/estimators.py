@@ -116,9 +116,9 @@ class Unsupervised:
         Parameters
         ----------
         X : array-like, shape (n, d)
-            At least as many samples as ``n_clusters``, if the estimator has that; in the domain of
-            its divergence. NaN, a missing value, is taken where the tag ``allow_nan`` is set: by
-            the squared Euclidean divergence of annealing, maps and Gaussian mixtures.
+            At least as many samples as clusters or components; in the domain of the divergence.
+            NaN, a missing value, is taken where the tag ``allow_nan`` is set: by the squared
+            Euclidean divergence of annealing, by maps and by Gaussian mixtures.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             At least 0, relative to one another: a common factor makes no difference.

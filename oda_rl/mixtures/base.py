@@ -30,7 +30,7 @@ from oda_rl._validation import (
     validated_data,
 )
 from oda_rl.diagram import LARGEST_DATA
-from oda_rl.files.estimators import Filed, RandomState, within
+from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Mixture, Rules
@@ -46,7 +46,7 @@ COMPONENTS = Interval(Integral, 1, 10_000, closed="both")  # the square is the s
 VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
 
 
-class StreamingMixture(Filed, DensityMixin, TakesMissing):
+class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     """A Gaussian mixture, however it has learned; subclasses set ``_mixture``."""
 
     n_components: int

@@ -66,7 +66,8 @@ class SGDGaussianMixture(StreamingMixture):
     batch_size : int, default=1
         Samples of a step after annealing, ≥ 1. ``partial_fit`` keeps the remainder.
     max_iter : int, default=100
-        Maximum number of passes of ``fit``, ≥ 1, each in a new random order.
+        Maximum number of passes of ``fit``, ≥ 1, each in a new random order. If they are too few,
+        it warns with a ConvergenceWarning.
     tol : float, default=1e-2
         ``fit`` ends when a pass raises the mean log-likelihood by less; ≥ 0.
     learning_rate : float or None, default=None
@@ -168,27 +169,6 @@ class SGDGaussianMixture(StreamingMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn anew, in passes over the samples in random orders.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least ``n_components`` samples; NaN where values are missing.
-        y : ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0, relative to one another: a common factor makes no difference.
-
-        Raises
-        ------
-        ValueError
-            If there are too few samples, or ``means_init`` or ``variance_floor`` does not fit; if
-            nothing is observed of a sample, or of a feature.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If ``max_iter`` passes were too few.
-        """
         data = self._weighted(X, sample_weight)
         self._begin(check_random_state(self.random_state))
         self._first, self._owed = None, 0.0
@@ -221,23 +201,11 @@ class SGDGaussianMixture(StreamingMixture):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn from more samples, once each and in the order given.
+        """Learn from one sample or more, once each and in the order given; see :meth:`fit`.
 
-        How samples are divided among calls makes no difference. The first 100 give the scale.
-
-        Parameters
-        ----------
-        X : array-like, shape (n_samples, n_features)
-            At least one sample; NaN where values are missing.
-        y : ignored
-        sample_weight : array-like, shape (n_samples,), optional
-            At least 0. A sample is shown as often as it weighs over the mean so far, at most 100
-            times; fractions add up.
-
-        Raises
-        ------
-        ValueError
-            As for :meth:`fit`, but for the number of samples.
+        How samples are divided among calls makes no difference. The first 100 give the scale. A
+        sample is shown as often as it weighs over the mean so far, at most 100 times; fractions
+        add up.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)

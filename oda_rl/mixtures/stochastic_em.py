@@ -130,10 +130,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn anew, in passes over the samples in random orders.
-
-        Parameters and errors are those of :meth:`SGDGaussianMixture.fit`.
-        """
         data = self._weighted(X, sample_weight)
         rng = check_random_state(self.random_state)
         data = self._in_units(data)
@@ -151,12 +147,10 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     @validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        """Learn from more samples, once each and in the order given.
+        """Learn from more samples, like :meth:`SGDGaussianMixture.partial_fit`.
 
-        Batches do not reach beyond a call.
-
-        Parameters and errors are those of :meth:`SGDGaussianMixture.partial_fit`; a first call that
-        begins with k-means needs at least ``n_components`` samples.
+        Batches do not reach beyond a call. A first one that begins with k-means needs at least
+        ``n_components`` samples.
         """
         first = not hasattr(self, "_mixture")
         points = self._learnable(X, reset=first)
