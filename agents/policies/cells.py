@@ -178,7 +178,7 @@ def evaluate_batch(
     """Write nearest cells, (n,), and the values of all actions, (n, A), of points, shape (n, d)."""
     assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
-        cells[i] = action_values(diagram, models, width, points[i], near, weights, values[i])
+        cells[i] = decide(diagram, models, width, points[i], near, weights, values[i], 0.0)[0]
 
 
 @spliced
