@@ -339,6 +339,23 @@ def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
     assert abs(agent.predict(np.array([1.0, 0.0, 8.0]))[0][0]) == 2.0
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D
+def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, tmp_path):
+    agent = ModelAgent("LunarLanderContinuous-v3", seed=0, **QUICK)
+    with pytest.warns(UserWarning, match="it is a test"):
+        agent.learn(3000)
+    seen = agent.recent[::50].astype(np.float32)
+    actions = [agent.predict(one)[0] for one in seen]
+    assert set(np.unique(actions)) <= {-1.0, 0.0, 1.0}
+    teacher = agent._real.fitted
+    np.testing.assert_array_equal(actions, [teacher.predict(one)[0] for one in seen])
+    agent.save(tmp_path / "a.zip")
+    again = ModelAgent.load(tmp_path / "a.zip", "LunarLanderContinuous-v3")
+    for one in (agent, again):
+        one.learn(500)
+    np.testing.assert_array_equal(*([one.predict(x)[0] for x in seen] for one in (agent, again)))
+
+
 def test_without_trust_real_returns_decide_between_values_and_rules():
     agent = ModelAgent("CartPole-v1", seed=91_005, **QUICK).learn(250)
     fitted = agent._real.fitted = FittedQAgent("CartPole-v1", seed=0)

@@ -65,7 +65,8 @@ class ModelAgent(Simplifiable, Agent):
     real episodes improves one affine rule instead, without values. Fresh episodes from common
     starts decide between the rules on its way; numbers and digits that do not matter are dropped. A
     checkpoint resumes with the same bits where a seeded reset restarts everything in the
-    environment.
+    environment. Where episodes end at a goal or in a crash, values are fitted to a grid of actions,
+    three of each component, instead.
 
     Where the dynamics are far from deterministic, as with hidden state or long contacts, use
     :class:`FittedQAgent`.

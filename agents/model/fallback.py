@@ -1,11 +1,11 @@
 """Fallback where a learned world is not trusted: learning goes on in the real environment.
 
-A fitted agent learns there, from the remembered steps and further ones; its actions are codevectors
-where they are continuous. If discrete actions have many steps left in one environment, its policy
-is distilled into a rule of a few cells, which is climbed, pruned and confirmed in real episodes.
-Else real returns decide between its policy and the rules of the learned world. Where continuous
-actions have many steps left, one affine rule is climbed instead (``climbing``), unless episodes
-terminate though survival does not pay.
+A fitted agent learns there, from the remembered steps and further ones. Continuous actions are
+codevectors, or chosen from a grid if many steps are left. If discrete actions have many steps left
+in one environment, its policy is distilled into a rule of a few cells, which is climbed, pruned and
+confirmed in real episodes. Else real returns decide between its policy and the rules of the learned
+world. Where continuous actions have many steps left, one affine rule is climbed instead
+(``climbing``), unless episodes terminate though survival does not pay.
 """
 
 import math
@@ -27,7 +27,7 @@ from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.environments.adaptation import WithOptions
-from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.spaces import Interface, action_choices
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
@@ -40,7 +40,7 @@ from oda_rl.agents.model.climbing import (
 )
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
-from oda_rl.agents.policies.cells import CellPolicy, TablePolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
@@ -66,6 +66,7 @@ _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _CELLS = 16
+_GRID = 3  # values of each component of a continuous action, if many steps are left for values
 _OF_FEW_STEPS = {"cells_per_root": 0.8, "gamma": 0.985}  # of values, where no rule is distilled
 _FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
 _OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
@@ -154,7 +155,8 @@ class Fallback:
         if few or not isinstance(env, gym.Env) or isinstance(env.action_space, gym.spaces.Box):
             learning = total
         if self.fitted is None:
-            bins = engine.config.action_bins
+            on_grid = not few and 0 < engine.interface.n_components <= _MAX_COMPONENTS
+            bins = _GRID if on_grid else engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             if few and not boxed:
                 settings |= _OF_FEW_STEPS
@@ -162,7 +164,7 @@ class Fallback:
                 few_episodes = total * len(lengths) < _FEW_EPISODES * sum(lengths)
                 if few_episodes and not is_constant(returns):
                     settings |= _OF_FEW_EPISODES
-            kind = CodevectorAgent if boxed else FittedQAgent
+            kind = CodevectorAgent if boxed and not on_grid else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
         fitted = self.fitted
@@ -240,8 +242,14 @@ class Fallback:
         rule = self.rule if self.climb is None else self.climb.rule
         if rule is not None:
             return rule
-        best = self._best(engine)
-        return engine.rules.delivered(best) if isinstance(best, Candidate) else best.policy
+        best, box = self._best(engine), engine.interface.box
+        if isinstance(best, Candidate):
+            return engine.rules.delivered(best)
+        policy = best.policy
+        if box is None or type(policy) is not CellPolicy:
+            return policy
+        grid = action_choices(gym.spaces.Box(-1.0, 1.0, (len(box.low),), np.float64), _GRID)
+        return CodevectorPolicy(**vars(policy), parts=np.repeat(grid[None], policy.n_cells, axis=0))
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
