@@ -35,6 +35,7 @@ from oda_rl.files.schema import Member, check, real, whole
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE = 0.05  # units of the box per standard deviation of an observation
+_WHOLE_NOISE = 0.2  # where only whole episodes show what is better: few of them can be played
 _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
@@ -57,6 +58,7 @@ SCHEMA: dict[str, Member] = {
     "n_observed": whole(),
     "horizon": whole(),
     "n_directions": whole("", "[1, 9007199254740992)"),
+    "noise": real("", "(0, inf)"),
     "bonus": real("", "[0, inf)"),
     "stages": real("stages, p, 1+d"),
     "scores": real("stages, 2"),
@@ -160,7 +162,8 @@ class Climb:
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
     in one step where the second half of whole ones prefers other directions than the first. Then
-    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum.
+    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum; its
+    steps are longer, because few of them are left.
     There the number of directions doubles where a stage is worse than the best by a standard error.
     A constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early.
@@ -188,6 +191,7 @@ class Climb:
         self.n_observed = 0
         self.horizon = 0  # steps after which episodes are cut; 0 before the first
         self.n_directions = _DIRECTIONS
+        self.noise = _NOISE
         self.bonus = 0.0  # constant reward of a step, which is left out
         self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
@@ -333,7 +337,7 @@ class Climb:
         deviation[used] /= self.scale[used]
         coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
         vector = coding.encoded(self.rule.scores, self.rule.outputs)
-        changes = _NOISE * rng.standard_normal((self.n_directions, len(vector)))
+        changes = self.noise * rng.standard_normal((self.n_directions, len(vector)))
         seeds = draw_seeds(rng, len(changes))
         both = [[coding.rule(vector + one), coding.rule(vector - one)] for one in changes]
         started: list[Any] = [None] * 2 * len(seeds)
@@ -397,6 +401,7 @@ class Climb:
         elif self.horizon < longest:
             self.horizon = longest
             if len(self.known) == 0 and self._env.left > 0:
+                self.noise = _WHOLE_NOISE
                 self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
                 self.n_observed = 0
                 self._find_scale()
