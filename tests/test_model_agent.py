@@ -331,6 +331,11 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ma
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
+def test_few_steps_are_too_few_to_judge_a_world_twice(distrustful, monkeypatch):
+    monkeypatch.setattr(fallback, "_JUDGED_FIRST", 3000)
+    assert ModelAgent("CartPole-v1", seed=0, **QUICK).learn(900).distrust is None
+
+
 def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
     agent = ModelAgent("Pendulum-v1", seed=0, action_bins=3, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from oda_rl.agents.model.planner import Planner
 
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
-_JUDGED_SHARE, _MIN_JUDGED = 0.2, 300  # or a share of all, but not before 300;
+_JUDGED_SHARE, _MIN_JUDGED = 0.2, 500  # or a share of all, but not before 500;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
 _JUDGED_SOONER = 0.5  # share of those first steps, where a climb could take over
 _MAX_DISTRUSTED = 2  # times in a row
