@@ -178,6 +178,10 @@ def test_progress_bar(bar, capsys):
     assert "300/300" in "".join(capsys.readouterr())
 
 
+def telling(word):
+    return lambda self: self.told.append(word)
+
+
 class Watching(BaseCallback):
     """Counts what it is told."""
 
@@ -185,11 +189,8 @@ class Watching(BaseCallback):
         super().__init__()
         self.told = []
 
-    def _on_training_start(self):
-        self.told.append("start")
-
-    def _on_rollout_start(self):
-        self.told.append("rollout")
+    _on_training_start, _on_rollout_start = telling("start"), telling("rollout")
+    _on_rollout_end, _on_training_end = telling("rolled"), telling("finish")
 
     def _on_step(self):
         assert self.num_timesteps == self.model.num_timesteps == self.model.agent.num_timesteps
@@ -197,12 +198,6 @@ class Watching(BaseCallback):
         assert self.training_env is self.model.get_env()
         self.told.append("end" if self.locals["dones"][0] else "step")
         return True
-
-    def _on_rollout_end(self):
-        self.told.append("rolled")
-
-    def _on_training_end(self):
-        self.told.append("finish")
 
 
 def test_lists_of_callbacks():

@@ -24,6 +24,8 @@ from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
 MIN_SHARE = 1e-6
 FARTHEST = -math.log(MIN_SHARE)  # in temperatures
 _MIN_DECAY = 1e-3  # of the masses: a codevector without mass would never attract again
+_MAX_GAPS = 2**20  # between codevectors, at a time
+_ROUNDING = 1e-12  # of products, relative: gaps that may be small enough are measured exactly
 
 
 @reordered
@@ -250,27 +252,16 @@ def coincide(
     They are close if their divergence is below ``limit``. The first has the others, which are no
     longer ``alive``, shape (K,), and those that were not before have -1.
     """
-    diagram, potentials, owners = None, np.zeros(len(labels)), np.arange(len(labels))
-    if divergence.kernel != QUADRATIC:
-        diagram = divergence.diagram(codevectors[:, :n_features])
-        potentials = divergence.potential(codevectors[:, :n_features])
-    gaps = np.empty(len(labels))
-    _coincide(codevectors, n_features, labels, alive, limit, diagram, potentials, gaps, owners)
+    places, owners = np.ascontiguousarray(codevectors[:, :n_features]), np.arange(len(labels))
+    size = max(_MAX_GAPS // max(len(labels), 1), 1)
+    for begin in range(0, len(labels), size):
+        rows = slice(begin, begin + size)
+        gaps = divergence.between(places[rows], places)
+        close = (gaps < limit + _ROUNDING * gaps.max()) & (labels[rows, None] == labels)
+        first, second = np.nonzero(np.triu(close, 1 + begin))
+        exact = divergence.rowwise(places[begin + first], places[second]) < limit
+        for i, k in zip((begin + first[exact]).tolist(), second[exact].tolist(), strict=True):
+            if alive[i] and alive[k]:
+                owners[k], alive[k] = i, False
     numbers = np.cumsum(alive) - 1
     return owners if alive.all() else np.asarray(np.where(alive, numbers, -1)[owners])
-
-
-@compiled
-def _coincide(
-    codevectors: FloatArray, n_features: int, labels: IntArray, alive: BoolArray, limit: float,
-    diagram: FloatArray | None, potentials: FloatArray, gaps: FloatArray, owners: IntArray,
-) -> None:  # fmt: skip
-    """Compiled part of :func:`coincide`; ``gaps`` is scratch."""
-    for i in range(labels.shape[0]):
-        last = integer(i)
-        while alive[i] and last < labels.shape[0] and labels[last] == labels[i]:
-            last += 1
-        measure(codevectors, i, n_features, codevectors, diagram, i, last, gaps)
-        for k in range(i + 1, last):
-            if alive[k] and gaps[k] + potentials[i] < limit:
-                owners[k], alive[k] = i, False

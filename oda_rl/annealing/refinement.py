@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled, inlined, integer, spliced
+from oda_rl._compile import compiled, inlined, integer
 from oda_rl._types import Array, ByteArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
 from oda_rl.divergences import SquaredEuclidean
@@ -109,7 +109,7 @@ def _centre(cells: _Cells) -> None:
             cells.changed[k] = 2
 
 
-@spliced
+@inlined
 def _move(cells: _Cells, i: int, goal: int) -> None:
     """Move point i from its cell, unless that has no mass, to another."""
     home, weight = cells.labels[i], cells.weights[i]

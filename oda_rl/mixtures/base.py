@@ -173,7 +173,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def fit_predict(self, X: npt.ArrayLike, y: object = None, **fit_params: Any) -> IntArray:
         """Fit, and return the most probable component of each sample, shape (n_samples,)."""
-        return self.fit(X, y, **fit_params).predict(X)  # type: ignore[no-any-return]
+        return self.fit(X, y, **fit_params).predict(X)
 
     def _shares(self) -> FloatArray:
         """Weights in double precision."""
