@@ -32,7 +32,7 @@ CASES = {
     "LVQ": (oda_rl.LVQ(3, random_state=0), IRIS, NAMES),
     "clusters": (oda_rl.ODAClusterer(6, random_state=0), IRIS, None),
     "clusters, by sums": (oda_rl.DistributedODAClusterer(6, random_state=0), IRIS, None),
-    "clusters, I": (oda_rl.ODAClusterer(6, divergence="i_divergence", random_state=0), IRIS, None),
+    "clusters, I": (oda_rl.ODAClusterer(6, divergence="i_divergence", random_state=1), IRIS, None),
     "clusters, Itakura and Saito": (
         oda_rl.ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
     "classes": (oda_rl.ODAClassifier(12, random_state=0), MOONS, SIDES),

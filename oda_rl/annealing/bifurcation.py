@@ -26,6 +26,7 @@ from oda_rl._validation import checked_weights
 from oda_rl.divergences import TINY, Divergence, resolve
 
 _ITERATIONS = 10, 300  # of the power method, at least and at most
+_MAX_EXACT = 50  # features: with fewer it begins at eigenvectors of the covariances
 _CONVERGED = 1e-4  # relative change in an iteration
 SHIFT = 0.7  # standard deviations along the direction: about where the halves' means are
 MAX_POINTS = 4000  # give λ_max to about 2 %
@@ -108,7 +109,12 @@ def critical(
         along *= shares
         return np.asarray((along.T @ gaps - along.sum(axis=0)[:, None] * means) / totals)
 
-    steps, temperatures = spread(rng.normal(size=codevectors.shape)), np.zeros(n_cells)
+    steps, temperatures = rng.normal(size=codevectors.shape), np.zeros(n_cells)
+    if d <= _MAX_EXACT:  # where the method might settle at the second eigenvector
+        moments = [(gaps.T * shares[:, k]) @ gaps / totals[k] for k in range(n_cells)]
+        covariances = np.array(moments) - means[:, :, None] * means[:, None]
+        steps = np.linalg.eigh(covariances)[1][:, :, -1]
+    steps = spread(steps)
     for i in range(_ITERATIONS[1]):
         steps /= np.maximum(np.abs(steps).max(axis=1, keepdims=True), TINY)
         curved = divergence.curved(means + centre, steps)
