@@ -313,7 +313,8 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
     assert np.exp(logs).mean() * np.prod(high - low) == pytest.approx(1.0, abs=0.03)
     leaves = model.apply(grid)
     assert all(np.ptp(logs[leaves == leaf]) == 0.0 for leaf in np.unique(leaves))
-    assert model.score_samples(high[None] + 1.0) == -np.inf
+    assert model.score_samples(high[None] * (1.0 + 1e-6)) == -np.inf
+    assert np.isfinite(model.score_samples(points.astype(np.float32))).all()
     for level in model.history_:
         cut = model.at_level(level.depth)
         assert cut.n_leaves_ == level.n_leaves

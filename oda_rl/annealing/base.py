@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
+    SINGLE_ROUNDING,
     WEIGHED,
     TakesMissing,
     TakesSingle,
@@ -467,6 +468,11 @@ def log_cell_volumes(
     return np.asarray(np.log(shares) + np.log(sides[wide]).sum())
 
 
+def with_rim(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return a box that also has its points as single precision rounds them, shape (d,) each."""
+    return low - SINGLE_ROUNDING * np.abs(low), high + SINGLE_ROUNDING * np.abs(high)
+
+
 def is_wide(low: FloatArray, high: FloatArray) -> bool:
     """Whether more than 12 sides of a box have a length."""
     return bool((high > low).sum() > MAX_BOX_DIMENSION)
@@ -513,5 +519,6 @@ def log_density(
     volumes = log_cell_volumes(assign, len(weights), low, high)
     with np.errstate(divide="ignore"):
         values = np.log(weights) - volumes
+    low, high = with_rim(low, high)
     inside = ((points >= low) & (points <= high)).all(axis=1)
     return np.where(inside, values[assign(points)], -np.inf)

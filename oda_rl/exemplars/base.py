@@ -13,7 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl._validation import bounded, checked_weights, chunks, fitted_points, mean_score
+from oda_rl._validation import (
+    SINGLE_ROUNDING,
+    bounded,
+    checked_weights,
+    chunks,
+    fitted_points,
+    mean_score,
+)
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import average
@@ -94,6 +101,15 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n_samples,); -inf beyond the reach of kernels."""
         points = fitted_points(self, X)
+        logs = self._log_density(points)
+        if (silent := np.isneginf(logs)).any():  # maybe beyond it by rounding to float32
+            rounded = points[silent]
+            gaps, unit = self.exemplars_[self.predict(rounded)] - rounded, np.abs(rounded)
+            unit *= SINGLE_ROUNDING
+            logs[silent] = self._log_density(rounded + np.clip(gaps, -unit, unit))
+        return logs
+
+    def _log_density(self, points: FloatArray) -> FloatArray:
         blocks = (self._squares(points[rows]) for rows in chunks(len(points)))
         values = [logsumexp(self._log_responses(squares), axis=1) for squares in blocks]
         d = points.shape[1]

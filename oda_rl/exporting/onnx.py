@@ -19,7 +19,7 @@ from skl2onnx.proto import onnx_proto
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import finite
-from oda_rl.annealing.base import CellEstimator, is_wide, log_cell_volumes
+from oda_rl.annealing.base import CellEstimator, is_wide, log_cell_volumes, with_rim
 from oda_rl.annealing.batch_annealing import BatchDeterministicAnnealing
 from oda_rl.annealing.classifier import ODAClassifier
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -303,7 +303,8 @@ def log_density(graph: Graph, density: Any) -> Value:
     with np.errstate(divide="ignore"):
         values = np.maximum(np.log(density.weights_) - volumes, MIN_LOG[graph.dtype])
     inside = graph.rows(graph.table(values[:, None]), cell)
-    return graph.op("Where", _outside(graph, density._low, density._high), min_log, inside)
+    outside = _outside(graph, *with_rim(density._low, density._high))
+    return graph.op("Where", outside, min_log, inside)
 
 
 def _normal_log_density(graph: Graph, model: ODAClusterer) -> Value:
