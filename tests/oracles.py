@@ -430,8 +430,9 @@ def decide(document, observation):
         first, actions = document["table"]["first"], document["table"]["actions"]
         action = actions[int(observation[0]) - first]
         return action if "shape" in document["actions"] else document["actions"]["first"] + action
-    x = np.ravel(observation) - document["origin"]
     diagram = np.array(document["diagram"])
+    x = np.ravel(observation) - document["origin"]
+    x = np.append(x, x**2)[: diagram.shape[1] - 1]
     scores = diagram[:, 0] + diagram[:, 1:] @ x
     cell = scores.argmin()
     if "clauses" in document:
@@ -474,8 +475,9 @@ def _cell_within(document, scores, x):
 
 def is_tie(document, observation, tolerance):
     """Whether numbers that an exported policy compares are equal up to a relative tolerance."""
-    x = np.ravel(observation) - document["origin"]
     diagram = np.array(document["diagram"])
+    x = np.ravel(observation) - document["origin"]
+    x = np.append(x, x**2)[: diagram.shape[1] - 1]
     scores = diagram[:, 0] + diagram[:, 1:] @ x
     rank = document.get("n_nearest", 1)
     pairs = [np.sort(scores)[rank - 1 : rank + 1]]

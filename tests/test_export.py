@@ -27,7 +27,7 @@ from oda_rl.agents import (
 )
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.environments.spaces import ActionBox, Interface
-from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.cells import CellPolicy, MixturePolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.export_tables import CLIP
 from oda_rl.agents.policies.rules import RulePolicy
@@ -47,6 +47,7 @@ TRAINED = {
     "online": (TwoTimescaleAgent, "MountainCar-v0", 8_000),
     "fitted": (FittedQAgent, Grid, 3_000),
     "model": (quick_rule, "CartPole-v1", 500),
+    "mixture": (partial(TwoTimescaleAgent, partition="gmm"), "MountainCar-v0", 8_000),
 }
 KINDS = (TwoTimescaleAgent, FittedQAgent, quick_rule)
 
@@ -134,6 +135,10 @@ def test_c(case, tmp_path):
 
 
 def test_c_in_fixed_point(case, tmp_path):
+    if isinstance(case.agent.policy, MixturePolicy):
+        with pytest.raises(ValueError, match="must be False for cells of a mixture"):
+            export_policy(case.agent, tmp_path / "policy.h", fixed_point=True)
+        return
     actions = run_in_c(case.agent, tmp_path, case.observations, fixed_point=True)
     assert (actions == case.actions).mean() >= 0.999
 

@@ -115,13 +115,21 @@ def test_cells_are_where_components_at_the_codevectors_have_the_greatest_respons
     agent = TwoTimescaleAgent(BARTO, partition=partition, seed=0).learn(6000)
     policy, rng = agent.learning_policy, np.random.default_rng(0)
     np.testing.assert_allclose(policy.codevectors, agent.partition.codevectors, atol=1e-9)
-    learned = agent._engine.metric  # all the same
-    assert abs(learned / np.trace(learned) - np.eye(4) / 4.0).max() > 0.1
-    transform = agent._engine.transforms[0] * agent._engine.units[1]
-    covariance = 0.5 * policy.width * np.linalg.inv(transform.T @ transform)
+    if partition == "gmm":
+        covariances = [np.diag(1.0 / own) for own in policy.precisions]
+        spread = np.std(np.log(policy.precisions), axis=0)
+        raw = np.std(np.log(agent.partition.precisions), axis=0)
+        np.testing.assert_allclose(spread, 0.15 * raw)
+        assert spread.min() > 0.02
+    else:
+        learned = agent._engine.metric  # all the same
+        assert abs(learned / np.trace(learned) - np.eye(4) / 4.0).max() > 0.1
+        transform = agent._engine.transforms[0] * agent._engine.units[1]
+        covariance = 0.5 * policy.width * np.linalg.inv(transform.T @ transform)
+        covariances = [covariance] * policy.n_cells
     points = agent.recent[rng.integers(1000, size=5000)]
     points += 0.5 * points.std(axis=0) * rng.normal(size=points.shape)
-    components = [multivariate_normal(mean, covariance) for mean in policy.codevectors]
+    components = map(multivariate_normal, policy.codevectors, covariances)
     likelihoods = np.stack([component.logpdf(points) for component in components], axis=1)
     logs = likelihoods + np.log(getattr(agent.partition, "weights", 1.0))
     np.testing.assert_array_equal(policy.cells(points), logs.argmax(axis=1))
@@ -130,7 +138,7 @@ def test_cells_are_where_components_at_the_codevectors_have_the_greatest_respons
     far = logs < np.sort(logs, axis=1)[:, -policy.n_nearest, None]
     shares = softmax(np.where(far, -np.inf, logs), axis=1)
     planes = policy.models[:, :1] + policy.models[:, 1:5] @ (points - policy.origin).T
-    values = shares @ policy.models[:, 5:] + (shares * planes.T).sum(axis=1, keepdims=True)
+    values = shares @ policy.models[:, -2:] + (shares * planes.T).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(policy.values(points), values, rtol=1e-6, atol=1e-6)
 
 

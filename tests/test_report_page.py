@@ -43,7 +43,7 @@ TRAINED = {
     "codevectors": lambda: CodevectorAgent("Pendulum-v1", seed=0).learn(2_000),
     "joint": lambda: TwoTimescaleAgent("Pendulum-v1", seed=0, max_cells=50).learn(2_000),
     "torques": lambda: FittedQAgent("Pendulum-v1", seed=0, action_bins=5).learn(2_000),
-    "acrobot": lambda: TwoTimescaleAgent("Acrobot-v1", partition="som", seed=0).learn(3_000),
+    "acrobot": lambda: TwoTimescaleAgent("Acrobot-v1", partition="gmm", seed=0).learn(3_000),
     "rule": lambda: quick_rule(BARTO, seed=0).learn(500),
     "affine": lambda: quick_rule("Pendulum-v1", seed=0).learn(500),
     "clauses": constrained,

@@ -21,15 +21,15 @@ class Named:
         self.values, self.visits = np.split(policy.models[:, D:], 2, axis=1)
         self.transform, self.mean, self.head = policy.frame[:D], policy.frame[D], policy.head
         self.masses, _, self.born, _ = moments.statistics
-        self.biases, self.covariances = policy.biases, moments.covariances
+        self.mixture, self.covariances = policy.mixture, moments.covariances
         self.traces = traces[:, :, cells.TRACE :]
 
 
-def some_policy(rng, n_cells=20, temperature=0.5):
+def some_policy(rng, n_cells=20, temperature=0.5, curved=False):
     """Arrays of a policy, its moments and traces, and the same by name."""
     policy = Codebook(
         rng.normal(size=(D, K)), rng.normal(size=(K, D + 2 * A)), rng.normal(size=(D + 1, D)),
-        np.array([n_cells, temperature]), rng.uniform(0.0, temperature, K),
+        np.array([n_cells, temperature]), rng.uniform(0.01, temperature, (1 + D * curved, K)),
     )  # fmt: skip
     policy.models[:, D + A :] = 0.0
     moments = cells.Moments(np.zeros((4, K)), np.zeros((K, D, D)))
@@ -45,12 +45,18 @@ def no_blend():
     return cells.Blend(near, np.zeros(n), offsets, np.zeros(D), np.zeros(K))
 
 
+def distances_of(policy, offsets):
+    precisions = policy.mixture[1:, : len(offsets)].T
+    squares = offsets**2 * precisions if precisions.size else offsets**2
+    return squares.sum(axis=1) + policy.mixture[0, : len(offsets)]
+
+
 def features(policy, observation):
     """Weights of all cells, offsets from them, and their features, by the formulas."""
     n, temperature = int(policy.head[0]), policy.head[1]
     x = policy.transform @ (observation - policy.mean)
     offsets = x - policy.codevectors[:n]
-    distances = (offsets**2).sum(axis=1) + policy.biases[:n]
+    distances = distances_of(policy, offsets)
     weights = np.exp((distances.min() - distances) / temperature)
     near = np.argsort(distances)[:NEAREST]
     weights[[k for k in range(n) if k not in near]] = 0.0
@@ -69,9 +75,10 @@ def q_of(policy, observation):
 
 @pytest.mark.parametrize("n_cells", [1, 4, 6, 20])
 @pytest.mark.parametrize("temperature", [0.05, 0.5, 50.0])
-def test_values_are_blended_over_the_nearest_cells(n_cells, temperature):
+@pytest.mark.parametrize("curved", [False, True])
+def test_values_are_blended_over_the_nearest_cells(n_cells, temperature, curved):
     rng = np.random.default_rng(0)
-    (arrays, *_), policy = some_policy(rng, n_cells, temperature)
+    (arrays, *_), policy = some_policy(rng, n_cells, temperature, curved)
     blend, values = no_blend(), np.zeros(A)
     for observation in rng.normal(size=(200, D)):
         nearest = cells.evaluate(arrays, observation, blend, values)
@@ -80,7 +87,7 @@ def test_values_are_blended_over_the_nearest_cells(n_cells, temperature):
         n = blend.near[-1]
         assert n == (weights > 0.0).sum()
         np.testing.assert_allclose(blend.weights[:n], weights[blend.near[:n]])
-        assert nearest == pytest.approx(((offsets**2).sum(axis=1) + policy.biases[:n_cells]).min())
+        assert nearest == pytest.approx(distances_of(policy, offsets).min())
 
 
 def test_values_are_updated_by_true_online_td():

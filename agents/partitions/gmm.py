@@ -14,7 +14,8 @@ from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Progress, Rules
 
 _RATE, _MIN_RATE = 0.5, 0.005  # at which a component follows its states
-_MAX_PRECISION = 1e12  # of no effect: only distances count
+_VARIANCE_RATE, _MIN_VARIANCE = 0.05, 1e-3
+_MAX_PRECISION = 1e12  # of no effect while means learn: only distances count
 
 _FEW = Range("at most 4096", lambda n_components: n_components <= 4096)
 
@@ -31,17 +32,18 @@ class GMMSettings(Checked):
 
 
 class GMMPartition(BuiltIn):
-    """Components of a Gaussian mixture, which share one covariance and have weights.
+    """Components of a Gaussian mixture, with weights and diagonal precisions.
 
     Values are blended by responsibilities, and a cell is where its component's is greatest. The
-    covariance is T/2 M⁻¹, for the agent's metric M and the temperature T of blending.
+    agent draws the logarithms of precisions together: they are 0.15 of these and 0.85 of their
+    mean, in standard deviations of all states.
 
     The components stand on a periodic grid and learn as those of
     :class:`oda_rl.SGDGaussianMixture` with ``forgetting``, for the states that the agent visits
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,
     except that the one that is needed least is moved now and then to where states are far from
     theirs; its values are those of the cell that it comes to divide. Weights are shares of the
-    samples for which a mean was the nearest. After ``mixture_samples_per_cell`` samples for each
+    samples for which a mean was the nearest, and precisions are of these samples. After ``mixture_samples_per_cell`` samples for each
     component the mixture rests.
 
     Parameters
@@ -57,6 +59,8 @@ class GMMPartition(BuiltIn):
         Means.
     weights : ndarray, shape (n_cells,)
         Weights of the components; they sum to 1.
+    precisions : ndarray, shape (n_cells, d)
+        Inverse variances of the components' samples.
 
     References
     ----------
@@ -77,6 +81,7 @@ class GMMPartition(BuiltIn):
         "shown": real("1", "[0, inf)"),
         "control": real("controls"),
         "counts": real("K", "[1, inf)"),
+        "variances": real("K, d", "(0, inf)"),
         "grid": real("K, K", "[0, inf)"),
         "errors": real("K", "[0, inf)"),
         "savings": real("K", "[0, inf)"),
@@ -92,6 +97,7 @@ class GMMPartition(BuiltIn):
         )
         self.placed = self._mixture.means
         self._shown, self._counts = np.zeros(1), np.ones(n)
+        self._variances = np.ones((n, n_features))
         self._rules = Rules(
             rate=_RATE,
             min_rate=_MIN_RATE,
@@ -122,7 +128,13 @@ class GMMPartition(BuiltIn):
             if progress.moved > moved:
                 lineage[freed] = lineage[crowded]
                 self._counts[[freed, crowded]] = max(0.5 * self._counts[crowded], 1.0)
-            self._counts[((points[row] - self.placed) ** 2).sum(axis=1).argmin()] += 1.0
+                self._variances[freed] = self._variances[crowded]
+            squares = (points[row] - self.placed) ** 2
+            winner = squares.sum(axis=1).argmin()
+            self._counts[winner] += 1.0
+            step = max(1.0 / self._counts[winner], _VARIANCE_RATE)
+            variances = self._variances[winner] + step * (squares[winner] - self._variances[winner])
+            self._variances[winner] = np.maximum(variances, _MIN_VARIANCE)
         return lineage
 
     @property
@@ -130,10 +142,16 @@ class GMMPartition(BuiltIn):
         """Weights of the components, shape (n_cells,)."""
         return np.asarray(self._counts / self._counts.sum())
 
+    @property
+    def precisions(self) -> FloatArray:
+        """Precisions of the components, in the observation's units, shape (n_cells, d)."""
+        return np.asarray(1.0 / (self._variances * self.units[1] ** 2))
+
     def _arrays(self) -> dict[str, Array]:
         return {
             "shown": self._shown,
             "counts": self._counts,
+            "variances": self._variances,
             "control": self._mixture.progress.view(np.float64),
             **{name: getattr(self._mixture, name) for name in ("grid", "errors", "savings")},
         }

@@ -125,8 +125,10 @@ def alternative_of_pieces(
 def alternative_of_blend(
     policy: Policy, point: FloatArray, action: int, scale: FloatArray
 ) -> Alternative:
-    """Return a near state in which a blended policy acts otherwise, and a lower bound."""
+    """Return a near state in which a blended policy acts otherwise, and maybe a lower bound."""
     tables = policy.tables
+    if tables.diagram.shape[1] > 1 + len(point):  # borders of a mixture are curved
+        return alternative_by_search(policy, point, action, scale)
     at_least, towards = lower_bound(tables, point, action, scale)
     if at_least == np.inf:
         return Alternative(np.inf, np.inf, None)

@@ -185,8 +185,11 @@ def evaluate_batch(
 def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
     """Return the action in a state by (diagram, models, width, origin) and scratch."""
     diagram, models, width, origin, point, near, weights, values = arrays
-    for j in range(point.shape[0]):
+    d = origin.shape[0]
+    for j in range(d):
         point[j] = observation[j] - origin[j]
+    for j in range(d, point.shape[0]):  # of a mixture
+        point[j] = point[j - d] * point[j - d]
     return decide(diagram, models, width, point, near, weights, values, 0.0)[1]
 
 
@@ -225,16 +228,20 @@ class CellPolicy(Stored):
     def n_actions(self) -> int:
         return int(self.models.shape[1] - self.diagram.shape[1])
 
+    def features(self, observations: npt.NDArray[Any]) -> FloatArray:
+        """Return what scores are affine in, of observations, shape (n, d)."""
+        return np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+
     @property
     def q_values(self) -> FloatArray:
-        d = len(self.origin)
-        points = self.codevectors - self.origin
+        points = self.features(self.codevectors)
+        d = points.shape[1]
         common = self.models[:, 0] + (self.models[:, 1 : 1 + d] * points).sum(axis=1)
         return np.asarray(common[:, None] + self.models[:, 1 + d :])
 
     def _evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
         """Nearest cells, (n,), and values of all actions, (n, A), of observations, (n, d)."""
-        points = np.ascontiguousarray(observations - self.origin, dtype=np.float64)
+        points = self.features(observations)
         n, arrays = len(points), (self.diagram, self.models, self.width)
         cells, values = np.empty(n, dtype=np.int64), np.empty((n, self.n_actions))
         evaluate_batch(points, *arrays, cells, values, *self._scratch())
@@ -268,7 +275,7 @@ class CellPolicy(Stored):
 
     @property
     def in_loops(self) -> InLoops | None:
-        point, values = np.empty(len(self.origin)), np.empty(self.n_actions)
+        point, values = np.empty(self.diagram.shape[1] - 1), np.empty(self.n_actions)
         arrays = self.diagram, self.models, float(self.width), self.origin
         return InLoops("cells", decide_by_cells, (*arrays, point, *self._scratch(), values))
 
@@ -279,6 +286,29 @@ class CellPolicy(Stored):
 
     def _scratch(self) -> tuple[IntArray, FloatArray]:
         return np.empty(self.n_nearest, dtype=np.int64), np.empty(self.n_nearest)
+
+
+@dataclass(frozen=True)
+class MixturePolicy(CellPolicy):
+    """Cells of a mixture with precisions of its own for each component: borders are quadrics.
+
+    Scores are affine in the observation's components, less the origin, and in their squares.
+    """
+
+    SCHEMA: ClassVar[dict[str, Member]] = {
+        **CellPolicy.SCHEMA,
+        "diagram": real("K, 1+2*d"),
+        "models": real("K, 1+2*d+A"),
+    }
+
+    @property
+    def precisions(self) -> FloatArray:
+        """Diagonal precisions of the components in the observation's units, shape (K, d)."""
+        return np.asarray(2.0 / self.width * self.diagram[:, 1 + len(self.origin) :])
+
+    def features(self, observations: npt.NDArray[Any]) -> FloatArray:
+        points = super().features(observations)
+        return np.column_stack([points, points**2])
 
 
 @compiled

@@ -200,6 +200,8 @@ def json_document(export: Export) -> str:
         document |= {"kind": "nearest cells, blended", "how_to_decide": [*_BLENDED, *last]}
         document |= {"n_nearest": cells.n_nearest, "width": cells.width, "tie": TIE}
         document["common"] = cells.common.tolist()
+        if export.tables().curved:
+            document["how_to_decide"][0] += ", and behind these numbers their squares"
     if export.joint is not None:
         document |= {"kind": "cells of states and actions", "how_to_decide": _JOINT}
         document |= {name: array.tolist() for name, array in export.joint.arrays.items()}
@@ -305,6 +307,8 @@ def _action(graph: _Graph, export: Export) -> str:
     cells, found = export.cells, export.tables()
     tables = found.in_floats()
     wide = add("Sub", add("Cast", "obs", to=_DOUBLE), cells.origin)
+    if found.curved:
+        wide = add("Concat", wide, add("Mul", wide, wide), axis=1)
     scores = add("Add", add("MatMul", wide, cells.diagram[:, 1:].T), cells.diagram[:, 0])
     point = add("Sub", "obs", tables["origin"]) if "origin" in tables else "obs"
     if found.advantages is not None:

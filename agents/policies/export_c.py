@@ -71,6 +71,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "ONLY": len(found.scores) == 1 and found.apart and clauses is None,
         "FIXED": integers is not None,
         "WHOLE": found.whole,
+        "CURVED": found.curved,
         "NUMBERS": found.actions is None and not blended,
         "APART": found.apart,
         "LOOKED_UP": found.actions is not None,

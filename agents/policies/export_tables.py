@@ -106,7 +106,7 @@ class Export:
         row = order[0] if apart else diagram[:, 0].argmin()
         scores = ordered(diagram) if self.whole else (diagram - diagram[row])[order]
         scores = scores / cells.width
-        used = np.asarray(scores[:, 1:].any(axis=0))
+        used = np.asarray(scores[:, 1:].reshape(len(scores), -1, len(centre)).any(axis=(0, 1)))
         if affine is not None:
             affine = _moved(affine, shift)
             used |= affine[:, :, 1:].any(axis=(0, 1))
@@ -144,6 +144,11 @@ class Tables(NamedTuple):
     conditions: FloatArray | None = None  # rows of clauses, shape (R, 1 + d)
     n_nearest: int = 1  # number of cells that decide together
 
+    @property
+    def curved(self) -> bool:
+        """Whether scores are of squares, too: the diagram has the shape (K, 1 + 2 d)."""
+        return self.scores.shape[1] > 1 + len(self.origin)
+
     def in_floats(self) -> dict[str, npt.NDArray[Any]]:
         """Round to single precision; raise ValueError if something is beyond its range.
 
@@ -171,8 +176,9 @@ class Tables(NamedTuple):
         more bits because they alone count near the origin.
         """
         continuous = self.parts is not None or self.affine is not None
-        if continuous or self.conditions is not None:
+        if continuous or self.conditions is not None or self.curved:
             what = "continuous actions" if continuous else "a rule with clauses"
+            what = "cells of a mixture with precisions" if self.curved else what
             raise ValueError(
                 f"fixed_point is True: it must be False for {what}, which are in single precision"
             )
@@ -290,9 +296,15 @@ def _numbered(policy: Policy, interface: Interface) -> Numbered | None:
 
 
 def _moved(rows: FloatArray, shift: FloatArray) -> FloatArray:
-    """Return offsets and slopes, shape (..., 1 + d), for points increased by ``shift``."""
-    moved = rows.copy()
-    moved[..., 0] = rows[..., 0] - rows[..., 1:] @ shift
+    """Return offsets and slopes, shape (..., 1 + d), for points increased by ``shift``.
+
+    Slopes by squares, if any, are behind: shape (..., 1 + 2 d).
+    """
+    moved, (slopes, squares) = rows.copy(), np.split(rows[..., 1:], [len(shift)], axis=-1)
+    moved[..., 0] = rows[..., 0] - slopes @ shift
+    if squares.size:
+        moved[..., 0] += squares @ shift**2
+        moved[..., 1 : 1 + len(shift)] -= 2.0 * squares * shift
     return moved
 
 

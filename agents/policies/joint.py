@@ -48,8 +48,9 @@ class Codebook(NamedTuple):
     frame: FloatArray
     """Rows of L, the mean, and the pseudo-inverse of L's columns for the action, (d + 1 + p, d)."""
     head: FloatArray  # number of cells, and temperature, shape (2,)
-    biases: FloatArray
-    """Added to squared distances, shape (K,): -T log π_k of cells of a mixture, otherwise 0."""
+    mixture: FloatArray
+    """Row 0 is added to squared distances: logarithms of a mixture, otherwise 0. The next rows,
+    (d, K), are precisions by which these are weighted; a mixture of one covariance has none."""
 
 
 class Search(NamedTuple):
@@ -297,7 +298,7 @@ class JointPolicy(Stored):
         mean[0, :d] = self.origin
         models = np.column_stack([self.slopes, self.worth])
         frame, head = np.concatenate([self.transform, mean, inverse]), np.array([k, self.width])
-        book = Codebook(np.ascontiguousarray(self.places.T), models, frame, head, np.zeros(k))
+        book = Codebook(np.ascontiguousarray(self.places.T), models, frame, head, np.zeros((1, k)))
         return book, new_search(d + p, k, self.levels, self.n_nearest)
 
     def _decide(self, points: npt.NDArray[Any], n_levels: int) -> tuple[FloatArray, FloatArray]:

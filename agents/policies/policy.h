@@ -25,6 +25,11 @@ static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
     for (int j = 0; j < ODA_FEATURES; ++j) {
         score += oda_diagram[k][1 + j] * x[j];
     }
+#ifdef CURVED
+    for (int j = 0; j < ODA_FEATURES; ++j) { /* slopes by squares are behind */
+        score += oda_diagram[k][1 + ODA_FEATURES + j] * (x[j] * x[j]);
+    }
+#endif
     return score;
 }
 #endif

@@ -24,7 +24,7 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
-from oda_rl.agents.policies.cells import CellPolicy
+from oda_rl.agents.policies.cells import CellPolicy, MixturePolicy
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
 from oda_rl.agents.two_timescale import paper
@@ -219,13 +219,18 @@ class TwoTimescaleAgent(Simplifiable, Agent):
                 centre[: interface.n_features], levels_of(interface.n_components), transform,
                 placed.copy(), slopes.copy(), values[:, 0].copy(), temperature, engine.n_nearest,
             )  # fmt: skip
-        # |x - m|² = |x|² + |m|² - 2 <m, x>, and x = L (o - origin) is what all cells share.
-        offsets = (placed**2).sum(axis=1) + engine.biases[which, :n]
-        diagram = ordered(np.column_stack([offsets, -2.0 * placed @ transform]))
+        # Σ P (x - m)² = Σ P x² + Σ P m² - 2 <P m, x>, and x = L (o - origin) is what cells share.
+        biases, precisions = engine.mixtures[which, 0, :n], engine.mixtures[which, 1:, :n].T
+        pulls = precisions * placed if engine.curved else placed
+        squares = precisions @ transform**2 if engine.curved else precisions  # L is diagonal
+        offsets = (pulls * placed).sum(axis=1) + biases
+        diagram = ordered(np.column_stack([offsets, -2.0 * pulls @ transform, squares]))
         common = np.column_stack([-(slopes * placed).sum(axis=1), slopes @ transform])
+        common = np.pad(common, ((0, 0), (0, squares.shape[1])))
         models = np.concatenate([common, values], axis=1)
         codevectors = engine._raw(engine.in_units(which))
-        return CellPolicy(centre, diagram, models, temperature, engine.n_nearest, codevectors)
+        kind = MixturePolicy if engine.curved else CellPolicy
+        return kind(centre, diagram, models, temperature, engine.n_nearest, codevectors)
 
     @property
     def visits(self) -> FloatArray:

@@ -5,6 +5,9 @@ values and slope of cell k; T is the temperature at which values are blended, T_
 online deterministic annealing. (Uniform cells at their critical temperature are about √(6 T_o)
 apart, so that ODA's own memberships are nearly hard: too narrow to blend values by.)
 
+Components of a mixture with diagonal precisions P_k have Σ_i P_ki (x_i - m_ki)² for |x - m_k|², and
+π_k √|P_k| for π_k.
+
 Where actions are continuous, x is an observation together with an action, and "all actions" are one
 (:mod:`oda_rl.agents.policies.joint`).
 
@@ -73,6 +76,17 @@ class Blend(NamedTuple):
     """Squared distances of all cells, shape (K,)."""
 
 
+@spliced
+def weighted_distances(policy: Codebook, point: FloatArray, n: int, distances: FloatArray) -> None:
+    """Write Σ_i P_ki (x_i - m_ki)² for the first n cells of a mixture."""
+    for k in range(n):
+        distances[k] = 0.0
+    for i in range(point.shape[0]):
+        for k in range(n):
+            gap = point[i] - policy.places[i, k]
+            distances[k] += policy.mixture[1 + i, k] * gap * gap
+
+
 @compiled
 def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: FloatArray) -> float:
     """Write the blend of an observation and Q of all actions; return the nearest cell's score."""
@@ -85,10 +99,13 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
         for j in range(d):
             total += frame[i, j] * (observation[j] - frame[d, j])
         point[i] = total
-    squared_distances(places, point, n_cells, distances)
+    if policy.mixture.shape[0] > 1:
+        weighted_distances(policy, point, n_cells, distances)
+    else:
+        squared_distances(places, point, n_cells, distances)
     n = integer(0)
     for k in range(n_cells):
-        distance = distances[k] + policy.biases[k]
+        distance = distances[k] + policy.mixture[0, k]
         if n < n_near or distance < weights[n - 1]:
             n = min(n + 1, n_near)
             insert_cell(near, weights, n - 1, k, distance)

@@ -48,6 +48,7 @@ IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after bi
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
 DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
+OWN_SHARE = 0.15  # of log precisions; the rest is their mean: broad cells learn ill beside narrow
 NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
 LESS = 1e-3  # of the highest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
@@ -57,14 +58,14 @@ _SETTINGS = (
     "warmup_steps",
 )  # fmt: skip
 _WHOLE = ("frames", "heads", "vectors", "points", "starts", "recent")
-_BOUNDED = ("places", "models", "frames", "biases", "starts", "luck")  # by LARGEST
+_BOUNDED = ("places", "models", "frames", "mixtures", "starts", "luck")  # by LARGEST
 
 SCHEMA: dict[str, Member] = {
     "places": real("3, d+p, K"),
     "models": real("3, K, d+p+2*A"),
     "frames": real("3, d+1+2*p, d+p"),
     "heads": real("3, 2", "(0, inf)"),
-    "biases": real("3, K"),
+    "mixtures": real("3, R, K"),
     "statistics": real("4, K", "[0, inf)"),
     "covariances": real("K, d+p, d+p"),
     "traces": real("env_states, K, 1+d+p+A"),
@@ -122,8 +123,9 @@ class OnlineEngine(Engine):
         self.inverses = self.frames[:, d + 1 :]
         self.transforms[:], self.inverses[:] = np.eye(d), np.eye(d)[n:]
         self.heads = np.tile([1.0, 0.5 * d], (3, 1))
-        self.biases: FloatArray = np.zeros((3, k))
-        self._books = self.places, self.models, self.frames, self.heads, self.biases
+        self.curved = hasattr(partition, "precisions")
+        self.mixtures: FloatArray = np.zeros((3, 1 + d * self.curved, k))
+        self._books = self.places, self.models, self.frames, self.heads, self.mixtures
         self.statistics: FloatArray = np.zeros((4, k))
         self.covariances: FloatArray = np.zeros((k, d, d))
         self.moments = cells.Moments(self.statistics, self.covariances)
@@ -379,7 +381,8 @@ class OnlineEngine(Engine):
         state = self.state
         state.next_slow = state.steps + ql.ROUND
         self._end_endless_trials()
-        if self.config.metric == "learned" and state.steps >= state.next_metric:
+        learns = self.config.metric == "learned" and not self.curved
+        if learns and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
             self._learn_metric()
         self._measure()
@@ -487,7 +490,7 @@ class OnlineEngine(Engine):
         """Measure in the present metric, of total variance d; cells and values stay in place."""
         d, n = len(self.units[0]), self.n_cells
         mean, deviations = self.running_moments[0], self._deviations()
-        if not isinstance(self.config.metric, str):
+        if not (self.curved or isinstance(self.config.metric, str)):
             matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
             root = metric.root(matrix, 0.5, 0.0) * deviations
         else:
@@ -529,7 +532,9 @@ class OnlineEngine(Engine):
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
         placed = self.live.places[:, : self.n_cells].T
         n, temperature = min(self.n_nearest, len(placed)), self.live.head[TEMPERATURE]
-        scores = (placed**2).sum(axis=1) + self.live.biases[: len(placed)] - 2.0 * points @ placed.T
+        scores = (
+            (placed**2).sum(axis=1) + self.live.mixture[0, : len(placed)] - 2.0 * points @ placed.T
+        )
         near = np.argpartition(scores, n - 1, axis=1)[:, :n]
         scores = np.take_along_axis(scores, near, axis=1)
         weights = np.exp((scores.min(axis=1, keepdims=True) - scores) / temperature)[:, None]
@@ -670,22 +675,34 @@ class OnlineEngine(Engine):
         self._set_temperature(codevectors)
 
     def _set_temperature(self, codevectors: FloatArray) -> None:
-        """Set the temperature at which a partition's cells are critical, and a mixture's biases.
+        """Set a mixture's biases and precisions, and the temperature.
 
-        Cells that stand for values of a Discrete observation are hard, as those of the paper are.
+        At that, cells are critical, or memberships are the responsibilities of components with
+        precisions. Cells that stand for values of a Discrete observation are hard, as those of the
+        paper are.
         """
         temperature = 0.5 * codevectors.shape[1]
-        if len(codevectors) > 1:
+        hard = self.interface.n_values > 0 or self.config.paper
+        precisions = getattr(self.partition, "precisions", np.ones((1, 1)))
+        if self.curved:
+            logs = np.log(precisions / (np.diag(self.transforms[ql.LIVE]) * self.units[1]) ** 2)
+            precisions = np.exp(logs.mean() + OWN_SHARE * (logs - logs.mean()))
+            temperature = 2.0 / np.exp(logs.mean())
+        elif len(codevectors) > 1:
             from scipy.spatial import KDTree
 
             gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
-            hard = self.interface.n_values > 0 or self.config.paper
             share = DISTINCT if hard else cells.BLEND / cells.BIRTH
             temperature = max(share * float(np.median(gaps)) ** 2, float(np.finfo(float).tiny))
         self.live.head[TEMPERATURE] = temperature
         if (weights := getattr(self.partition, "weights", None)) is not None:
-            self.live.biases[:] = 0.0
-            self.live.biases[: len(weights)] = -temperature * np.log(weights)
+            mixture, n = self.live.mixture, len(weights)
+            mixture[:] = 0.0
+            logs = np.log(weights) + 0.5 * np.log(precisions).sum(axis=1)
+            mixture[0, :n] = -temperature * logs
+            mixture[1:, :n] = 0.5 * temperature * precisions.T[: len(mixture) - 1]
+            if self.curved and hard:
+                self.live.head[TEMPERATURE] *= DISTINCT
 
     @property
     def _saved(self) -> dict[str, FloatArray]:
@@ -694,7 +711,7 @@ class OnlineEngine(Engine):
         return {name: getattr(self, name) for name in _WHOLE} | {
             "places": self.places[:, :, :k],
             "models": self.models[:, :k],
-            "biases": self.biases[:, :k],
+            "mixtures": self.mixtures[:, :, :k],
             "statistics": self.statistics[:, :k],
             "covariances": self.covariances[:k],
             "traces": self.traces[:, :k],
@@ -749,7 +766,7 @@ class OnlineEngine(Engine):
             "env_states": count, "A": self.interface.n_actions, "d": d, "p": p, "K": k,
             "actions": self.interface.n_actions, "rows": RECENT,
             "uniforms": len(self._workspace.uniforms), "returns": len(self.contest.returns),
-            "constants": max(len(self.contest.constants), 1),
+            "constants": max(len(self.contest.constants), 1), "R": len(self.live.mixture),
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")

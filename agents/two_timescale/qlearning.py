@@ -401,7 +401,7 @@ def advance(
     function calls is compiled anew for each caller. A bad value changes nothing.
     """
     (
-        raw, uniforms, raw_running, places, models, frames, heads, biases, statistics, covariances,
+        raw, uniforms, raw_running, places, models, frames, heads, mixtures, statistics, covariances,
         traces, near, weights, offsets, distances, values, vectors, points, starts, recent,
         continuous,
     ) = arrays  # fmt: skip
@@ -447,7 +447,7 @@ def advance(
         if learns and state.steps >= state.warmup_steps:
             events = WARM
     else:
-        live = Codebook(places[LIVE], models[LIVE], frames[LIVE], heads[LIVE], biases[LIVE])
+        live = Codebook(places[LIVE], models[LIVE], frames[LIVE], heads[LIVE], mixtures[LIVE])
         moments = cells.Moments(statistics, covariances)
         here = cells.Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances)
         there = cells.Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances)
@@ -464,7 +464,7 @@ def advance(
                 events = SLOW
         if running.trial:
             k = CANDIDATE
-            policy = Codebook(places[k], models[k], frames[k], heads[k], biases[k])
+            policy = Codebook(places[k], models[k], frames[k], heads[k], mixtures[k])
             aim(policy, after, continuous)
             cells.evaluate(policy, after, here, values[2])
             env_state.action = greatest(values, 2)

@@ -22,7 +22,7 @@ from oda_rl.agents.base.player import Limits, Player
 from oda_rl.agents.environments.adaptation import observed
 from oda_rl.agents.environments.origins import Origin, from_json, to_json
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
-from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
+from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, MixturePolicy, TablePolicy
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
@@ -268,7 +268,8 @@ def policy_of(document: Mapping[str, Any]) -> Policy:
     arrays["width"] = _array(document, "width")
     arrays["n_nearest"] = np.array(document["n_nearest"])
     if "action_codevectors" not in document:
-        return CellPolicy.from_arrays(arrays)
+        curved = arrays["diagram"].shape[-1] > 1 + arrays["origin"].size
+        return (MixturePolicy if curved else CellPolicy).from_arrays(arrays)
     middle, half = _box(document)
     parts = (_array(document, "action_codevectors") - middle) / half
     return CodevectorPolicy.from_arrays({**arrays, "parts": parts})

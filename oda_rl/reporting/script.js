@@ -21,9 +21,13 @@ const greatest = (values) => {
 /** Number of what a cell does: an action from 0, or the cell's own where actions are affine. */
 const choiceOf = (policy, cell) => (policy.values ? greatest(policy.values[cell]) : cell);
 
+/** Whether scores are of squares, too: cells of a mixture, with curved borders. */
+const isCurved = (policy) => policy.diagram[0].length > 1 + policy.origin.length;
+
 /** Return {cell, values, choice, action}; an action is a number from 0, or an array. */
 function decide(policy, observation) {
   const x = observation.map((value, j) => value - policy.origin[j]);
+  if (isCurved(policy)) x.push(...x.map((value) => value * value));
   const scores = policy.diagram.map((row) => affine(row, x));
   if (policy.worth) return decideJointly(policy, x, scores);
   return policy.common ? decideTogether(policy, x, scores) : decideAlone(policy, x, scores);
@@ -164,7 +168,7 @@ const plus = (a, b, factor = 1) => a.map((value, i) => value + factor * b[i]);
 /** Return {point, distance, exact}, or null if no state is known that is treated otherwise. */
 function nearestOther(policy, observation, scale) {
   const now = decide(policy, observation).choice;
-  const straight = nearestCell(policy, observation, scale, now);
+  const straight = isCurved(policy) ? null : nearestCell(policy, observation, scale, now);
   if (!policy.common && !policy.clauses && !policy.worth) return straight && { ...straight, exact: true };
   const found = searched(policy, observation, scale, now, straight);
   return found && { ...found, exact: false };
