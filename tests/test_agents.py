@@ -286,6 +286,7 @@ BAD_SETTINGS = {
         "metric": ("euclidean", None, np.eye(4)),
         "max_cells": (0, 65_536),
         "cells_per_root": (0.0, INF),
+        "n_fits": (0,),
         "optimism": (0.0, NAN),
         "refit_every": (0.0,),
         "exploration": (-0.1, INF),

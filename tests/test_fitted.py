@@ -151,6 +151,20 @@ def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_error
     assert agent.policy is policies[expected]
 
 
+@pytest.mark.parametrize(
+    ("means", "expected"), [((80.0, 60.0), 1), ((80.0, 90.0), 2), ((0.0, 0.0), 0)]
+)
+def test_averaged_fits_deliver_the_latest_that_is_not_clearly_worse(means, expected):
+    agent = FittedQAgent("CartPole-v1", n_fits=2)
+    policies = [replace(agent.newest) for _ in range(3)]
+    # A standard error of 4: the floor is 91. Four episodes have one of 10, so from 71 on they tie.
+    agent._engine.records = [
+        Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
+        *(Record(policy, n=4, mean=mean) for policy, mean in zip(policies[1:], means, strict=True)),
+    ]
+    assert agent.policy is policies[expected]
+
+
 class Still(Toy):
     """Pays for action 1 alone, whatever the observation, which is noise; the others cost."""
 

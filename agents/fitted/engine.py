@@ -40,7 +40,7 @@ from oda_rl.agents.fitted import changes, exploration, steps
 from oda_rl.agents.fitted.changes import Record, Returns
 from oda_rl.agents.fitted.offline import fit_logged
 from oda_rl.agents.fitting import advantages
-from oda_rl.agents.fitting.advantages import Placed, fit_advantages
+from oda_rl.agents.fitting.advantages import Placed, fit_mean
 from oda_rl.agents.fitting.cells import N_NEAREST, Experience, TakenActions
 from oda_rl.agents.fitting.regression import Fit, fit
 from oda_rl.agents.fitting.settings import FittedQConfig
@@ -188,13 +188,11 @@ class FittedEngine(Engine):
     @property
     def policy(self) -> CellPolicy:
         """The policy with the best lower bound of its training returns, or the newest."""
-        records = self.records
-        return changes.best_of(records, self._spread()).policy if records else self.newest
+        return self._best().policy if self.records else self.newest
 
     @property
     def delivered_return(self) -> float:
-        records = self.records
-        return changes.best_of(records, self._spread()).mean if records else np.nan
+        return self._best().mean if self.records else np.nan
 
     @property
     def epsilon(self) -> float:
@@ -267,6 +265,9 @@ class FittedEngine(Engine):
                 others = changes.without_worst(others, max_records, self._spread())
             self.records = [*constants, *others]
         record.add(total)
+
+    def _best(self) -> Record:
+        return changes.best_of(self.records, self._spread(), self.config.n_fits > 1)
 
     def _spread(self) -> float:
         return changes.spread_of(self.records, self.exploration.returns)
@@ -396,7 +397,7 @@ class FittedEngine(Engine):
             self._judge(self._under_review)
         elif self.records:
             spread = self._spread()
-            best = changes.best_of(self.records, spread)
+            best = self._best()
             if self._suspicious(best, spread):
                 doubtful, self._under_review = best, best.returns
             elif not self._confirming and best not in self.records[-_TOO_NEW:]:
@@ -475,7 +476,7 @@ class FittedEngine(Engine):
                 self._placed = Placed.among(seen, learned, self.config, rng)
                 self._placed_at = self._steps
             cells = self._placed
-            found = fit_advantages(seen, cells, settled, values, learned, self.config, rng)
+            found = fit_mean(seen, cells, settled, values, learned, self.config, rng)
         if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
@@ -538,7 +539,7 @@ class FittedEngine(Engine):
             if action not in known:
                 return self._always(action)
         spread = self._spread()
-        best = changes.best_of(self.records, spread)
+        best = self._best()
         rival = max(known.values(), key=lambda one: one.lower_bound(-spread))
         hopeful = rival.lower_bound(-spread) > best.lower_bound(spread)
         return rival if hopeful and rival is not best else None

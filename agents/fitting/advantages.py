@@ -49,9 +49,12 @@ from oda_rl.agents.fitting.cells import (
 )
 from oda_rl.agents.fitting.regression import Belief, Fit, Iterated, Reach
 from oda_rl.agents.fitting.settings import FittedQConfig
+from oda_rl.divergences import TINY
 from oda_rl.files.schema import Member, real
 
 _TOLERANCE = 0.02  # the next fit goes on from here
+_SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
+_ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
 
 
@@ -291,6 +294,42 @@ def fit_advantages(
         learned = regression.averaged_metric(seen, rows.coarse, at, found, learned, rng)
         placed.anew = False
     return Fit(regression.policy_of(at, None, found), found.values, learned, at.units.scale)
+
+
+def fit_mean(
+    seen: Experience,
+    placed: Placed,
+    settled: int,
+    values: FloatArray | None,
+    learned: FloatArray | None,
+    config: FittedQConfig,
+    rng: np.random.Generator,
+) -> Fit:
+    """Fit as :func:`fit_advantages`, and average the values with those in other partitions.
+
+    Sweeps in other partitions begin with the values of the first. The policy's cells are those of
+    the baseline, which are finer; their values are fitted to the mean of all actions in all rows.
+    """
+    found = fit_advantages(seen, placed, settled, values, learned, config, rng)
+    if config.n_fits == 1:
+        return found
+    mean, hopes = found.policy.values(seen.observations), regression.hopes_of(seen.steps, config)
+    for _ in range(config.n_fits - 1):
+        other = Placed.among(seen, found.metric, config, rng)
+        own = other.assign(seen, settled)
+        swept = iterate(own, other, found.values.copy(), hopes, _SWEEPS_OF_OTHERS, config)
+        mean += regression.policy_of(other.at, None, swept).values(seen.observations)
+    near, weights = placed.assign(seen, settled)[1:3]
+    theta = np.zeros((len(placed.fine.codevectors), seen.n_actions + len(placed.at.origin)))
+    table, numbers = theta[:, : seen.n_actions], near.ravel()
+    totals = np.bincount(numbers, weights.ravel(), len(table)) + TINY
+    for _ in range(_ROUNDS_OF_MEAN):
+        left = mean / config.n_fits - (weights[:, :, None] * table[near]).sum(axis=1)
+        for action, column in enumerate(left.T):
+            shares = (weights * column[:, None]).ravel()
+            table[:, action] += np.bincount(numbers, shares, len(table)) / totals
+    averaged = Iterated(found.values, mean, theta, np.zeros(len(table)))
+    return found._replace(policy=regression.policy_of(placed.fine, None, averaged))
 
 
 def iterate(

@@ -36,6 +36,11 @@ class FittedQConfig(Checked):
     """Number of cells over the square root of the number of transitions, in up to four dimensions;
     up to twice as many cells in eight or more; positive."""
 
+    n_fits: Annotated[int, at_least(1)] = 1
+    """Number of partitions whose values are averaged in each fit, in twice as many cells, unless
+    states are discrete or actions continuous; at least 1. With more than one, the latest policy is
+    delivered that is not clearly worse than another."""
+
     optimism: Annotated[float, POSITIVE] = 0.03
     """Weight, in transitions, of a prior that gives the best return to unseen states,
     or to unseen actions with discrete states or action codevectors; positive."""

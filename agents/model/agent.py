@@ -58,8 +58,8 @@ class ModelAgent(Simplifiable, Agent):
     :class:`CodevectorAgent` for continuous actions. With discrete actions, it does so from 1,000
     steps on where R² of rewards is below 0.99, or a table has random outcomes and few visits. If
     these have 20,000 steps left in one environment, the values are distilled into a rule of at most
-    16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise they
-    have twice as many cells and γ = 0.985, and real returns decide between them and the rules.
+    16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise they are
+    means over five partitions, with γ = 0.985, and real returns decide between them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values. Fresh episodes from common
