@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import threading
+from contextlib import contextmanager
 
 import gymnasium as gym
 import numpy as np
@@ -11,10 +12,12 @@ import pytest
 from environments import BARTO, quick_rule, steps_for
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
+from oda_rl.agents.base import progress
 from oda_rl.agents.base.compiled_loop import is_compiled, train_loop
 from oda_rl.agents.base.history import EpisodeLog
 from oda_rl.agents.base.loops import train_compiled
 from oda_rl.agents.base.training_run import TrainingRun
+from oda_rl.agents.distilling import search
 from oda_rl.envs.dynamics import compiled_dynamics
 
 kinds = pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent, quick_rule])
@@ -75,6 +78,32 @@ def test_progress_line_of_an_agent_without_a_temperature(kind, steps, capsys, mo
     assert re.search(rf"delivers -?\d+\.\d {agent.n_cells} cells [^\r\n]*$", out.strip())
     assert "nan" not in out
     assert " T " not in out
+
+
+def test_each_part_of_a_plan_is_shown(monkeypatch):
+    asked, shown = 0, []
+
+    @contextmanager
+    def line(text, total, visible, begun=0, status="", transient=False):
+        yield lambda done, status: shown.append(status)
+
+    def ask(climber):
+        nonlocal asked
+        asked += 1
+        return real(climber)
+
+    real = search.Climber.ask
+    monkeypatch.setattr(progress, "live_line", line)
+    monkeypatch.setattr(search.Climber, "ask", ask)
+    agent = quick_rule(BARTO, seed=0).learn(500, progress_bar=True)
+    searching = [status for status in shown if status.startswith("searching")]
+    assert len(searching) == asked > 10
+    laws = [status for status in shown if status.startswith("learning a world")]
+    assert len(laws) >= 4 * len(agent.history)  # of an ensemble of four in each plan
+    assert not any("compil" in status for status in shown)
+    shown.clear()
+    progress.report_work("a part of a plan that nobody watches")
+    assert not shown
 
 
 def test_episode_log():

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,14 @@ _REDRAW_SECONDS = 0.1
 _SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 Report = Callable[["Agent", int], None]
+_listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+
+
+def report_work(what: str) -> None:
+    """Show what is being done between two steps: for each part of work that takes long."""
+    listen = _listener.get()
+    if listen is not None:
+        listen(what)
 
 
 class Stopwatch:
@@ -69,13 +78,14 @@ def episodes_line(total: int, visible: bool) -> Iterator[Callable[[Sequence[floa
 def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[Report, Stopwatch]]:
     """Show a live line: steps (``begun``: taken before), steps/s, return, cells, temperature."""
     text = "{task.completed:,.0f}/{task.total:,.0f} steps {task.fields[status]}"
-    status = "compiling, in the first run"
+    status, taken = "starting (a first run compiles)", begun
     with live_line(text, total, visible, begun, status) as update:
         drawn, started = 0.0, time.perf_counter()
         first: tuple[int, float] | None = None  # steps and time of the first report
 
         def report(agent: "Agent", steps: int) -> None:
-            nonlocal drawn, first
+            nonlocal drawn, first, taken
+            taken = steps
             now = time.perf_counter()
             # Compiling ends before the first report: later speeds are counted from there.
             since = first or (begun, started)
@@ -92,7 +102,11 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
                 status += f" T {agent.temperature:.3g}"
             update(steps, status)
 
-        yield report, Stopwatch()
+        token = _listener.set(lambda what: update(taken, what))
+        try:
+            yield report, Stopwatch()
+        finally:
+            _listener.reset(token)
 
 
 class Interrupt:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding
 from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 from oda_rl.agents.worlds.coordinates import WorldArrays, scratch_for
@@ -293,6 +294,7 @@ def search(
     climber = Climber(begin, sigma, effort.population, rng, where.coding.n_moving)
     before, wide, last = begin, False, _LONGEST * effort.generations
     for generation in range(1, last + 1):
+        report_work(f"searching for a rule, generation {generation}")
         asked = climber.ask()
         found = where.means(asked, effort.starts, explore, wide)
         if found.max() - np.quantile(found, 1.0 - _EQUAL) <= _SAME * np.abs(found).max():

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
 from oda_rl.agents.distilling.search import Effort, Imagination, search
 from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
@@ -315,6 +316,7 @@ class Planner:
         rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
 
         def as_good(other: Rule) -> bool:
+            report_work("simplifying a rule")
             change = where.returns_of(other, starts) - before
             error = float(change.std()) / math.sqrt(len(starts))
             lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
@@ -346,6 +348,7 @@ class Planner:
         starts, horizon = self.draw_starts(_PROMISE_STARTS), self.outcomes.horizon
         where = self._imagination()
         for one in self.candidates:
+            report_work("imagining episodes of all rules")
             one.promised = float(where.returns_of(one.rule, starts).mean())
             begun = np.reshape(one.starts, (-1, starts.shape[1]))
             one.imagined = self._imagined_from(one, begun, one.compared(horizon)).tolist()

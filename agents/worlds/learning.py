@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents import offline
+from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
     LEVELS,
@@ -340,6 +341,7 @@ class _Fit:
         if len(rows) > _MAX_FITTED:
             rows = self.rng.choice(rows, _MAX_FITTED, replace=False)
         steps = self.points[rows], self.seen.codes[rows], self.change[rows]
+        report_work(f"learning a world: {form.name} laws")
         return fit_law(form, *steps, n_cells_for(len(rows)), self.rng)
 
     def choose_form(self) -> Chosen:
