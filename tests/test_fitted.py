@@ -139,28 +139,17 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
     np.testing.assert_array_equal(agent.newest.codevectors, agent.history[-1].codevectors)
 
 
-@pytest.mark.parametrize(("mean", "expected"), [(95.0, 0), (110.0, 0), (112.0, 1)])
-def test_a_policy_of_one_episode_has_to_be_better_by_the_difference_of_the_errors(mean, expected):
-    agent = FittedQAgent("CartPole-v1")
-    policies = [replace(agent.newest) for _ in range(2)]
-    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 and of 20.
-    agent._engine.records = [
-        Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
-        Record(policies[1], n=1, mean=mean),
-    ]
-    assert agent.policy is policies[expected]
-
-
 @pytest.mark.parametrize(
-    ("means", "expected"), [((80.0, 60.0), 1), ((80.0, 90.0), 2), ((0.0, 0.0), 0)]
+    ("n_fits", "means", "expected"),
+    [(1, [95.0], 0), (1, [110.0], 0), (1, [112.0], 1), (2, [52.0, 50.0], 1), (2, [0.0, 52.0], 2)],
 )
-def test_averaged_fits_deliver_the_latest_that_is_not_clearly_worse(means, expected):
-    agent = FittedQAgent("CartPole-v1", n_fits=2)
+def test_one_episode_has_to_be_better_or_the_latest_not_clearly_worse(n_fits, means, expected):
+    agent = FittedQAgent("CartPole-v1", n_fits=n_fits)
     policies = [replace(agent.newest) for _ in range(3)]
-    # A standard error of 4: the floor is 91. Four episodes have one of 10, so from 71 on they tie.
+    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4, a floor of 91, and of 20.
     agent._engine.records = [
         Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
-        *(Record(policy, n=4, mean=mean) for policy, mean in zip(policies[1:], means, strict=True)),
+        *(Record(policies[1 + i], n=1, mean=mean) for i, mean in enumerate(means)),
     ]
     assert agent.policy is policies[expected]
 
