@@ -677,8 +677,9 @@ class Annealer:
             halves = temperatures > self.temperature
             self.history[-1] = replace(self.history[-1], critical=float(temperatures.max()))
         rows = np.repeat(np.arange(n), 1 + halves)
-        second = np.diff(rows, prepend=-1) == 0  # the second half of a codevector moves backwards
-        signs = np.where(second, -1.0, halves[rows])
+        signs = halves[rows] * 1.0
+        is_second = rows[1:] == rows[:-1]  # of two halves, which moves the other way
+        signs[1:][is_second] = -1.0
         self.codevectors = self.codevectors[rows]
         self.codevectors[:, :d] += signs[:, None] * shifts[rows]
         self.masses = self.masses[rows] / (1 + halves[rows])

@@ -257,10 +257,14 @@ def coincide(
     for begin in range(0, len(labels), size):
         rows = slice(begin, begin + size)
         gaps = divergence.between(places[rows], places)
-        close = (gaps < limit + _ROUNDING * gaps.max()) & (labels[rows, None] == labels)
-        first, second = np.nonzero(np.triu(close, 1 + begin))
-        exact = divergence.rowwise(places[begin + first], places[second]) < limit
-        for i, k in zip((begin + first[exact]).tolist(), second[exact].tolist(), strict=True):
+        first, second = np.nonzero(gaps < limit + _ROUNDING * gaps.max())
+        first += begin
+        later = (second > first) & (labels[first] == labels[second])
+        if not later.any():
+            continue
+        first, second = first[later], second[later]
+        exact = divergence.rowwise(places[first], places[second]) < limit
+        for i, k in zip(first[exact].tolist(), second[exact].tolist(), strict=True):
             if alive[i] and alive[k]:
                 owners[k], alive[k] = i, False
     numbers = np.cumsum(alive) - 1
