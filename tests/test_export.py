@@ -106,7 +106,7 @@ def decisions(program, observations):
 def run_in_onnx(agent, folder, observations, dtype=np.int64):
     import onnxruntime
 
-    path = export_policy(agent, folder / "policy.onnx", "onnx")
+    path = export_policy(agent, folder / "policy.onnx")
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (actions,) = session.run(["action"], {"obs": observations.astype(np.float32)})
     assert actions.dtype == dtype
@@ -114,7 +114,7 @@ def run_in_onnx(agent, folder, observations, dtype=np.int64):
 
 
 def document_of(agent, folder):
-    return json.loads(export_policy(agent, folder / "policy.json", "json").read_text())
+    return json.loads(export_policy(agent, folder / "policy.json").read_text())
 
 
 def assert_same_but_for_ties(agent, folder, observations, actions, share=1e-4):
@@ -534,11 +534,3 @@ def test_without_onnx_the_error_names_the_extra(run, tmp_path, capsys, monkeypat
         export_policy(load_agent(run), tmp_path / "policy.onnx", "onnx")
     assert main(["export", str(run), "--format", "onnx"]) == 2
     assert "pip install 'oda-rl[onnx]'" in capsys.readouterr().err
-
-
-def test_the_format_goes_by_the_suffix(tmp_path):
-    agent = FittedQAgent("CartPole-v1", seed=0).learn(300)
-    for name, start in (("a.h", b"/*"), ("a.json", b"{"), ("policy", b"/*")):
-        assert export_policy(agent, tmp_path / name).read_bytes().startswith(start)
-    model = export_policy(agent, tmp_path / "a.onnx").read_bytes()
-    assert model == export_policy(agent, tmp_path / "b", format="onnx").read_bytes()

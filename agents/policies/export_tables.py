@@ -147,7 +147,7 @@ class Tables(NamedTuple):
     @property
     def curved(self) -> bool:
         """Whether scores are of squares, too: the diagram has the shape (K, 1 + 2 d)."""
-        return self.scores.shape[1] > 1 + len(self.origin)
+        return bool(self.scores.shape[1] > 1 + len(self.origin))
 
     def in_floats(self) -> dict[str, npt.NDArray[Any]]:
         """Round to single precision; raise ValueError if something is beyond its range.
