@@ -139,6 +139,21 @@ def test_actions_that_were_not_tried_are_worth_the_best_return():
     assert (found.policy.q_values[:, :2] < best).all()
 
 
+def test_an_untried_action_is_hoped_to_return_more_than_the_best_policy_so_far():
+    steps = np.array([*[(0, 0.0, GOES_ON)] * 9, (0, 1.0, GOES_ON), (-1, 0.0, CUT)])
+    seen, settings = (
+        Experience(np.zeros((11, 1)), steps, 2, numbered=True),
+        FittedQConfig(gamma=0.8),
+    )
+    for values, learned, hoped in (
+        (None, None, 1.0 + 0.8 * 0.1 / 0.2),  # beyond the truncation, 0.1 in each step
+        (np.full(11, 3.0), np.eye(1), 1.0 + 0.8 * 3.0),
+        (np.full(11, 9.0), np.eye(1), 1.0 / 0.2),  # the best reward for ever
+    ):
+        found = regression.fit(seen, values, learned, settings, np.random.default_rng(0))
+        assert found.policy.q_values[0, 1] == pytest.approx(hoped)
+
+
 @pytest.mark.parametrize("unit", [1e-9, 1e9])
 def test_units_of_the_observation_change_nothing_but_rounding(unit):
     observations, steps = corridor(n_episodes=100)

@@ -282,6 +282,10 @@ def fit(
     rows, parts = assign(seen, at)
     rounds = FIRST_SWEEPS if values is None else SWEEPS
     hopes = hopes_of(seen.steps, config)
+    if seen.numbered and values is not None and learned is not None:  # none for novelty
+        # Where truncations hide what a better policy returns, an untried action returns even more.
+        best = float(seen.steps[:, REWARD].max()) + config.gamma * float(values.max())
+        hopes = hopes._replace(prior=min(max(hopes.prior, best), hopes.high))
     found = iterate(rows, at, values, hopes, seen.n_actions, rounds, config)
     averaged = averaged_metric(seen, rows, at, found, learned, rng)
     return Fit(policy_of(at, parts, found), found.values, averaged, at.units.scale)
