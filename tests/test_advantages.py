@@ -6,14 +6,7 @@ import pytest
 from test_fitting import DISCOUNT, LEFT, RIGHT, best_value, corridor, small_problem
 
 from oda_rl.agents import FittedQConfig
-from oda_rl.agents.base.memory import (
-    CUT,
-    GOES_ON,
-    MARK,
-    REWARD,
-    TERMINAL,
-    discounted_returns,
-)
+from oda_rl.agents.base.memory import CUT, GOES_ON, MARK, REWARD, TERMINAL, discounted_returns
 from oda_rl.agents.fitting import advantages, regression
 from oda_rl.agents.fitting.advantages import Moments, Placed, Rows
 from oda_rl.agents.fitting.cells import Assigned, Cells, Experience

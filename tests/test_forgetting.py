@@ -8,9 +8,7 @@ from environments import Plain
 from oda_rl import InvalidFileError
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
-from oda_rl.agents.fitted.changes import (
-    steps_that_agree,
-)
+from oda_rl.agents.fitted.changes import steps_that_agree
 from oda_rl.agents.fitting.cells import Experience, TakenActions
 
 

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.datasets import (
-    load_digits,
-    load_iris,
-    make_blobs,
-    make_circles,
-    make_moons,
-)
+from sklearn.datasets import load_digits, load_iris, make_blobs, make_circles, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import adjusted_rand_score, f1_score, log_loss

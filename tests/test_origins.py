@@ -10,10 +10,7 @@ from environments import quick_rule
 from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.environments.origins import (
-    origin_of,
-    separate_env,
-)
+from oda_rl.agents.environments.origins import origin_of, separate_env
 
 OWN = """
 import gymnasium as gym

@@ -31,12 +31,7 @@ from stable_baselines3.common.envs import IdentityEnvMultiDiscrete
 from stable_baselines3.common.evaluation import evaluate_policy
 from stable_baselines3.common.logger import configure
 from stable_baselines3.common.monitor import Monitor, load_results
-from stable_baselines3.common.vec_env import (
-    DummyVecEnv,
-    SubprocVecEnv,
-    VecMonitor,
-    VecNormalize,
-)
+from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecMonitor, VecNormalize
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.sb3.algorithms import Codevector, FittedQ, Model, TwoTimescale

@@ -9,11 +9,7 @@ import oracles
 import pytest
 from environments import BARTO, Plain, Toy, all_but_one
 
-from oda_rl.agents import (
-    GridPartition,
-    TwoTimescaleAgent,
-    TwoTimescaleConfig,
-)
+from oda_rl.agents import GridPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import CONSTANT, FAILURES, SNAPSHOT, Contest
 from oda_rl.agents.two_timescale.paper import Annealed

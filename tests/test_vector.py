@@ -12,12 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 from test_adaptation import BOX, MIXED, Combined, near_sighted
 
-from oda_rl.agents import (
-    FittedQAgent,
-    ModelAgent,
-    TwoTimescaleAgent,
-    load_agent,
-)
+from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
