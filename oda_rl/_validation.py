@@ -22,7 +22,7 @@ from oda_rl.samples import holes, relative, relative_in_stream, repeated
 
 _CHUNK, _MAX_VALUES = 4096, 2**20
 HEAVIEST = 1e100  # weight of a sample
-SINGLE_ROUNDING = 2.0**-23  # relative: more than float32 moves a number
+ROUNDING = 2.0**-23  # relative: more than float32 moves a number
 
 
 def chunks(n: int, width: int = 1) -> list[slice]:

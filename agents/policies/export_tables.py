@@ -177,8 +177,8 @@ class Tables(NamedTuple):
         """
         continuous = self.parts is not None or self.affine is not None
         if continuous or self.conditions is not None or self.curved:
-            what = "continuous actions" if continuous else "a rule with clauses"
-            what = "cells of a mixture with precisions" if self.curved else what
+            what = "cells of a mixture" if self.curved else "a rule with clauses"
+            what = "continuous actions" if continuous else what
             raise ValueError(
                 f"fixed_point is True: it must be False for {what}, which are in single precision"
             )

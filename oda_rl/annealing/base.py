@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
-    SINGLE_ROUNDING,
+    ROUNDING,
     WEIGHED,
     TakesMissing,
     TakesSingle,
@@ -470,7 +470,7 @@ def log_cell_volumes(
 
 def with_rim(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a box that also has its points as single precision rounds them, shape (d,) each."""
-    return low - SINGLE_ROUNDING * np.abs(low), high + SINGLE_ROUNDING * np.abs(high)
+    return low - ROUNDING * np.abs(low), high + ROUNDING * np.abs(high)
 
 
 def is_wide(low: FloatArray, high: FloatArray) -> bool:

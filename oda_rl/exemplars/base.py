@@ -13,14 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl._validation import (
-    SINGLE_ROUNDING,
-    bounded,
-    checked_weights,
-    chunks,
-    fitted_points,
-    mean_score,
-)
+from oda_rl._validation import ROUNDING, bounded, checked_weights, chunks, fitted_points, mean_score
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import average
@@ -104,8 +97,10 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         logs = self._log_density(points)
         if (silent := np.isneginf(logs)).any():  # maybe beyond it by rounding to float32
             rounded = points[silent]
-            gaps, unit = self.exemplars_[self.predict(rounded)] - rounded, np.abs(rounded)
-            unit *= SINGLE_ROUNDING
+            gaps, unit = (
+                self.exemplars_[self.predict(rounded)] - rounded,
+                ROUNDING * np.abs(rounded),
+            )
             logs[silent] = self._log_density(rounded + np.clip(gaps, -unit, unit))
         return logs
 

@@ -303,7 +303,10 @@ def log_density(graph: Graph, density: Any) -> Value:
     with np.errstate(divide="ignore"):
         values = np.maximum(np.log(density.weights_) - volumes, MIN_LOG[graph.dtype])
     inside = graph.rows(graph.table(values[:, None]), cell)
-    outside = _outside(graph, *with_rim(density._low, density._high))
+    corners = with_rim(density._low, density._high)
+    low, high = (corner.astype(graph.dtype) for corner in corners)
+    below, above = graph.op("Sub", low, graph.x), graph.op("Sub", graph.x, high)
+    outside = graph.op("Less", graph.table(0.0), graph.max(graph.op("Max", below, above)))
     return graph.op("Where", outside, min_log, inside)
 
 
@@ -327,21 +330,6 @@ def _total(graph: Graph, logs: Value) -> Value:
     maximum = graph.max(logs)
     relative = graph.op("Exp", graph.op("Sub", logs, maximum))
     return graph.op("Add", graph.op("Log", graph.sum(relative)), maximum)
-
-
-def _outside(graph: Graph, low: FloatArray, high: FloatArray) -> Value:
-    """Return whether points lie outside a box, shape (n, 1)."""
-    below = graph.op("Sub", _rounded_inwards(low, np.inf, graph.dtype), graph.x)
-    above = graph.op("Sub", graph.x, _rounded_inwards(high, -np.inf, graph.dtype))
-    return graph.op("Less", graph.table(0.0), graph.max(graph.op("Max", below, above)))
-
-
-def _rounded_inwards(corner: FloatArray, towards: float, dtype: Any) -> npt.NDArray[Any]:
-    """Round a corner so that the box keeps exactly the points of the type that lie inside."""
-    rounded = corner.astype(dtype)
-    nearer = np.nextafter(rounded, np.asarray(towards, dtype=dtype))
-    outside = rounded < corner if towards > 0.0 else rounded > corner
-    return np.asarray(np.where(outside, nearer, rounded))
 
 
 _MAX_DISTANCE = {np.float32: 1e15, np.float64: 1e150}  # in units, so that squares are finite
