@@ -43,8 +43,8 @@ class GMMPartition(BuiltIn):
     are correlated and drift: first with their neighbours, then alone. They keep their numbers,
     except that the one that is needed least is moved now and then to where states are far from
     theirs; its values are those of the cell that it comes to divide. Weights are shares of the
-    samples for which a mean was the nearest, and precisions are of these samples. After ``mixture_samples_per_cell`` samples for each
-    component the mixture rests.
+    samples for which a mean was the nearest, and precisions are of these samples. After
+    ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
     Parameters
     ----------

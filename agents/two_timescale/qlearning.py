@@ -401,9 +401,9 @@ def advance(
     function calls is compiled anew for each caller. A bad value changes nothing.
     """
     (
-        raw, uniforms, raw_running, places, models, frames, heads, mixtures, statistics, covariances,
-        traces, near, weights, offsets, distances, values, vectors, points, starts, recent,
-        continuous,
+        raw, uniforms, raw_running, places, models, frames, heads, mixtures, statistics,
+        covariances, traces, near, weights, offsets, distances, values, vectors, points, starts,
+        recent, continuous,
     ) = arrays  # fmt: skip
     state, env_state = state_of(raw, 0), env_state_of(raw, env)
     running = running_of(raw_running, env)
