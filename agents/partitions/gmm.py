@@ -46,10 +46,7 @@ class GMMPartition(BuiltIn):
     samples for which a mean was the nearest, and precisions are of these samples. After
     ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
-    Parameters
-    ----------
-    **settings
-        Settings of :class:`GMMSettings`.
+    ``settings`` are those of :class:`GMMSettings`.
 
     Attributes
     ----------

@@ -43,10 +43,7 @@ class GridPartition(BuiltIn):
     Without ranges, ``spread`` standard deviations of the random play to either side of its mean.
     The codevectors are the centres of the boxes; they never move.
 
-    Parameters
-    ----------
-    **settings
-        Settings of :class:`GridSettings`.
+    ``settings`` are those of :class:`GridSettings`.
 
     Attributes
     ----------

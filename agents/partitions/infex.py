@@ -48,10 +48,7 @@ class InfexPartition(BuiltIn):
     are. After eight refits the cells rest. Exemplars keep the numbers of those they are matched
     with, and their values.
 
-    Parameters
-    ----------
-    **settings
-        Settings of :class:`InfexSettings`.
+    ``settings`` are those of :class:`InfexSettings`.
 
     Attributes
     ----------

@@ -43,10 +43,7 @@ class SOMPartition(BuiltIn):
     of the neighbourhood fall exponentially, while the map follows the states that the policy
     visits, during ``map_samples_per_cell`` samples for each codevector; then it rests.
 
-    Parameters
-    ----------
-    **settings
-        Settings of :class:`SOMSettings`.
+    ``settings`` are those of :class:`SOMSettings`.
 
     Attributes
     ----------

@@ -31,7 +31,8 @@ class TwoTimescale(Algorithm):
     monitor_wrapper : bool
         Wrap a single environment in a ``Monitor``.
     **config
-        ``partition`` and settings, as for :class:`oda_rl.agents.TwoTimescaleAgent`.
+        ``partition`` and settings, as for :class:`oda_rl.agents.TwoTimescaleAgent`, whose errors
+        are raised.
 
     Attributes
     ----------
@@ -42,13 +43,6 @@ class TwoTimescale(Algorithm):
         The policy that ``predict`` uses.
     num_timesteps : int
         Steps since the counter was last reset; ``agent.num_timesteps`` counts all.
-
-    Raises
-    ------
-    ValueError
-        For settings out of range, or an unknown environment id or partition.
-    TypeError
-        For unknown settings, or unsupported spaces.
 
     Notes
     -----
