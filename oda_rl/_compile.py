@@ -1,13 +1,11 @@
 """Decorators for compiled code: numba's options, in one place."""
 
-import gc
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numba.core import event
 
 from oda_rl._cache import keep
 
@@ -23,31 +21,6 @@ _FAST = {"reassoc", "contract", "nsz"}
 # changes: if these start from a literal, numba infers all types of the function once more.
 integer = cast(Callable[[float], int], np.int64)
 boolean = cast(Callable[[bool], bool], np.bool_)
-
-
-class _Collection(event.Listener):
-    """Pauses garbage collection while numba compiles, which makes few cycles but many objects.
-
-    Collections would visit them all again and again: a sixth of a first call.
-    """
-
-    def __init__(self) -> None:
-        self._depth, self._resumes = 0, False
-
-    def on_start(self, event: Any) -> None:
-        if self._depth == 0:
-            self._resumes = gc.isenabled()
-            gc.disable()
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        self._depth -= 1
-        if self._depth == 0 and self._resumes:
-            gc.enable()
-
-
-_register: Any = event.register  # which has no types
-_register("numba:compile", _Collection())  # under numba's lock: one thread at a time
 
 
 def _made(function: F, **options: Any) -> F:

@@ -197,24 +197,6 @@ NONSENSE = [
 ]
 
 
-class Recording(gym.Wrapper):
-    """Keeps every observation that it returned."""
-
-    def __init__(self, env):
-        super().__init__(env)
-        self.observations = []
-
-    def reset(self, **options):
-        observation, info = self.env.reset(**options)
-        self.observations.append(observation)
-        return observation, info
-
-    def step(self, action):
-        result = self.env.step(action)
-        self.observations.append(result[0])
-        return result
-
-
 def play(agent, env, n_steps, seed=77):
     """Let an agent learn in a loop of one's own."""
     observation, _ = env.reset(seed=seed)

@@ -7,6 +7,7 @@ import pytest
 from environments import ODD, Counted, Toy, play
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
+from test_fitted import same
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK
@@ -160,11 +161,6 @@ def test_predictions_have_the_spaces_shape_and_dtype(dtype):
         agent.predict(np.zeros(3))
     with pytest.raises(ValueError, match="not finite"):
         agent.predict(np.array([np.nan, 0.0]))
-
-
-def same(one, other):
-    for name, array in one._engine.state_arrays().items():
-        np.testing.assert_array_equal(array, other._engine.state_arrays()[name], err_msg=name)
 
 
 def test_ones_own_loop_gives_the_same_bits():

@@ -3,7 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import Recording, Toy
+from environments import Broken, Toy
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 
@@ -108,7 +108,7 @@ def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
         assert TwoTimescaleAgent(same).solved_return == 475.0
         assert FittedQAgent(same).solved_return == 475.0
     for other in (wrappers.TransformReward(plain(), lambda reward: 1000.0 * reward),
-                  wrappers.NormalizeReward(plain()), gym.Wrapper(Recording(plain())),
+                  wrappers.NormalizeReward(plain()), gym.Wrapper(Broken(plain(), None)),
                   gym.make_vec("CartPole-v1", 2, wrappers=[wrappers.NormalizeReward],
                                vectorization_mode="sync")):  # fmt: skip
         assert TwoTimescaleAgent(other).solved_return is None
