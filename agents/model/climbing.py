@@ -162,9 +162,9 @@ class Climb:
 
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
     in one step where the second half of whole ones prefers other directions than the first. Then
-    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum; its
-    steps are longer, because few of them are left.
-    There the number of directions doubles where a stage is worse than the best by a standard error.
+    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum; it
+    takes longer steps, because few whole episodes can be played. At the time limit the number of
+    directions doubles where a stage is worse than the best by a standard error.
     A constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early.
 
