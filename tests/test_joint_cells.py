@@ -6,8 +6,9 @@ import oracles
 import pytest
 from environments import Plain, play
 from gymnasium import spaces
-from test_codevectors import Aim, same
+from test_codevectors import Aim
 from test_export import components_in_c, document_of, predictions
+from test_two_timescale import same
 
 from oda_rl.agents import TwoTimescaleAgent, export_policy, load_agent
 from oda_rl.agents.policies.joint import JointPolicy, levels_of
