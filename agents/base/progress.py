@@ -22,7 +22,7 @@ _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", def
 
 
 def report_work(what: str) -> None:
-    """Show what is being done between two steps: for each part of work that takes long."""
+    """Show what is done between two steps, if there is a progress line: one call for each part."""
     listen = _listener.get()
     if listen is not None:
         listen(what)

@@ -323,7 +323,7 @@ def fit_mean(
     theta = np.zeros((len(placed.fine.codevectors), seen.n_actions + len(placed.at.origin)))
     table, numbers = theta[:, : seen.n_actions], near.ravel()
     totals = np.bincount(numbers, weights.ravel(), len(table)) + TINY
-    for _ in range(_ROUNDS_OF_MEAN):
+    for _ in range(_ROUNDS_OF_MEAN):  # a cell moves by the mean of what its rows still miss
         left = mean / config.n_fits - (weights[:, :, None] * table[near]).sum(axis=1)
         for action, column in enumerate(left.T):
             shares = (weights * column[:, None]).ravel()
