@@ -21,9 +21,9 @@ def labels_of(steps):
 def fit(observations, steps, values=None, n_actions=2, seed=0, **config):
     settings = FittedQConfig(**{"gamma": DISCOUNT, **config})
     seen, rng = Experience(observations, steps, n_actions), np.random.default_rng(seed)
-    placed = Placed.among(seen, None, settings, rng)
-    settled = len(steps) - 1
-    return advantages.fit_mean(seen, placed, settled, values, None, settings, rng)
+    at = seen, Placed.among(seen, None, settings, rng), len(steps) - 1
+    found = advantages.fit_advantages(*at, values, None, settings, rng)
+    return advantages.averaged(found, *at, settings, rng)
 
 
 def fit_in_joint(observations, steps, values=None, seed=0, **config):

@@ -40,7 +40,7 @@ from oda_rl.agents.fitted import changes, exploration, steps
 from oda_rl.agents.fitted.changes import Record, Returns
 from oda_rl.agents.fitted.offline import fit_logged
 from oda_rl.agents.fitting import advantages
-from oda_rl.agents.fitting.advantages import Placed, fit_mean
+from oda_rl.agents.fitting.advantages import Placed, averaged, fit_advantages
 from oda_rl.agents.fitting.cells import N_NEAREST, Experience, TakenActions
 from oda_rl.agents.fitting.regression import Fit, fit
 from oda_rl.agents.fitting.settings import FittedQConfig
@@ -476,7 +476,8 @@ class FittedEngine(Engine):
                 self._placed = Placed.among(seen, learned, self.config, rng)
                 self._placed_at = self._steps
             cells = self._placed
-            found = fit_mean(seen, cells, settled, values, learned, self.config, rng)
+            found = fit_advantages(seen, cells, settled, values, learned, self.config, rng)
+            found = averaged(found, seen, cells, settled, self.config, rng)
         if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)

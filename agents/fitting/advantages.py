@@ -296,21 +296,15 @@ def fit_advantages(
     return Fit(regression.policy_of(at, None, found), found.values, learned, at.units.scale)
 
 
-def fit_mean(
-    seen: Experience,
-    placed: Placed,
-    settled: int,
-    values: FloatArray | None,
-    learned: FloatArray | None,
-    config: FittedQConfig,
+def averaged(
+    found: Fit, seen: Experience, placed: Placed, settled: int, config: FittedQConfig,
     rng: np.random.Generator,
-) -> Fit:
-    """Fit as :func:`fit_advantages`, and average the values with those in other partitions.
+) -> Fit:  # fmt: skip
+    """Average the values that :func:`fit_advantages` found with those in other partitions.
 
     Sweeps in other partitions begin with the values of the first. The policy's cells are those of
     the baseline, which are finer; their values are fitted to the mean of all actions in all rows.
     """
-    found = fit_advantages(seen, placed, settled, values, learned, config, rng)
     if config.n_fits == 1:
         return found
     mean, hopes = found.policy.values(seen.observations), regression.hopes_of(seen.steps, config)
@@ -328,8 +322,8 @@ def fit_mean(
         for action, column in enumerate(left.T):
             shares = (weights * column[:, None]).ravel()
             table[:, action] += np.bincount(numbers, shares, len(table)) / totals
-    averaged = Iterated(found.values, mean, theta, np.zeros(len(table)))
-    return found._replace(policy=regression.policy_of(placed.fine, None, averaged))
+    fitted = Iterated(found.values, mean, theta, np.zeros(len(table)))
+    return found._replace(policy=regression.policy_of(placed.fine, None, fitted))
 
 
 def iterate(
