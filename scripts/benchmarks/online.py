@@ -1,4 +1,4 @@
-"""The online agent with all kinds of cells beside Sarsa(λ) with tile coding.
+"""The online agent with all kinds of cells beside the fitted agent, and Sarsa(λ) with tile coding.
 
 One setting for all tasks; tile coding is given the state, its bounds and a grid for each task, and
 has no continuous actions. Where actions are continuous, cells are of states and actions.
@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from common import tile_coding
 from common.experiment import Experiment, MethodSelection, chosen
+from common.learning import FITTED
 from common.suite_tasks import TASKS, goal, make
 from common.summaries import Column, Row, Rows, Table, among, the
 
-from oda_rl.agents import TwoTimescaleAgent
+from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 
 EXPERIMENT = Experiment("benchmark_online")
 CHECKPOINTS, EPISODES = (100_000, 200_000), 100  # greedy episodes at each
@@ -30,7 +31,7 @@ CELLS: dict[str, dict[str, Any]] = {
     "gmm": {"mixture_components": 256},
     "infex": {"infex_max_cells": 256},
 }
-METHODS = (*CELLS, TILES)
+METHODS = (*CELLS, FITTED, TILES)
 NAMES = (
     "CartPole-v1", "BartoCartPole", "MountainCar-v0", "Acrobot-v1", "Pendulum-v1, 5 torques",
     "Pendulum-v1", "MountainCarContinuous-v0", "Inventory", "Admission", "DelayedCart", LANDER,
@@ -46,7 +47,11 @@ def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes:
         if method == "grid":
             bins = {"bins": int(256 ** (1.0 / env.observation_space.shape[0]) + 1e-9)}  # type: ignore[index]
         partition = "oda" if method == "paper" else method
-        agent = TwoTimescaleAgent(env, partition=partition, seed=seed, **CELLS[method], **bins)
+        agent: FittedQAgent | TwoTimescaleAgent = (
+            FittedQAgent(env, seed=seed)
+            if method == FITTED
+            else TwoTimescaleAgent(env, partition=partition, seed=seed, **CELLS[method], **bins)
+        )
         returns = np.empty((len(checkpoints), episodes))
         for i, steps in enumerate(checkpoints):
             agent.learn(steps - agent.num_timesteps)
@@ -78,7 +83,7 @@ def tables(rows: Rows) -> dict[str, Table]:
         longest = max(own.values("steps"))
         return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
 
-    present = [method for method in ("oda", TILES) if rows.where(method=method)]
+    present = [method for method in ("oda", FITTED, TILES) if rows.where(method=method)]
     columns = [
         Column("", goal),
         *(
@@ -105,6 +110,6 @@ def settings(options: MethodSelection) -> list[Row]:
          "checkpoints": [*(LATER if task == LANDER else CHECKPOINTS)], "episodes": EPISODES}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if method == "oda" or task in NAMES[:5]  # of Gymnasium, with discrete actions
+        if method in ("oda", FITTED) or task in NAMES[:5]  # of Gymnasium, with discrete actions
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
