@@ -7,6 +7,7 @@ the function's own file is, but the functions that it calls are part of its code
 tells processors apart.
 """
 
+import gc
 import hashlib
 import os
 import shutil
@@ -96,15 +97,19 @@ class _Cache:
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """Return the code for a signature, or None."""
+        code = None
         try:
-            return self._own.load_overload(signature, context)
+            code = self._own.load_overload(signature, context)
         except Exception:  # whatever a damaged file raises
             with suppress(OSError):
                 self.flush()
-            return None
+        if code is None:  # numba compiles now: a tenth of its time would go into collecting garbage
+            gc.freeze()
+        return code
 
     def save_overload(self, signature: Any, code: Any) -> None:
         """Write the code for a signature."""
+        gc.unfreeze()
         try:
             os.makedirs(self.cache_path, exist_ok=True)
             refuse_links(self.cache_path)

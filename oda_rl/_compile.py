@@ -54,8 +54,11 @@ def unlocked(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """Compile a small function that LLVM inlines: a call passes an array as seven arguments."""
-    return _made(function, forceinline=True, **_NO_ALLOCATION)
+    """Compile a small function that LLVM inlines: a call passes an array as seven arguments.
+
+    Python cannot call it (:func:`plain` can be called): the wrapper would be compiled, too.
+    """
+    return _made(function, forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)
 
 
 def spliced(function: F) -> F:

@@ -89,80 +89,6 @@ _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(144269504088
 _HIGH_BITS = np.uint64(33)
 
 
-@spliced
-def _in_waves(waves: Single, room: Scratch, out: FloatArray) -> None:
-    """Add the sinusoids (frequencies, phases, weights), shape (2 d + 1, S)."""
-    n_features = room.x.shape[0]
-    x, heights = room.x, room.waves
-    n_waves = heights.shape[0]
-    for f in range(n_waves):
-        heights[f] = waves[n_features, f] + np.float32(64.5)  # above 0: dropping decimals is floor
-    for j in range(n_features):
-        value = np.float32(x[j])
-        for f in range(n_waves):
-            heights[f] += waves[j, f] * value
-    for f in range(n_waves):
-        turn = heights[f] - np.float32(np.int32(heights[f])) - np.float32(0.5)
-        # sin(2 pi turn), to 0.001: a parabola, corrected by its square (see `laws.sinusoids`).
-        y = turn * (np.float32(8.0) - np.float32(16.0) * abs(turn))
-        heights[f] = y * (np.float32(0.775) + np.float32(0.225) * abs(y))
-    for j in range(n_features):
-        total = np.float32(0.0)
-        for f in range(n_waves):
-            total += heights[f] * waves[n_features + 1 + j, f]
-        out[j] += total
-
-
-@spliced
-def _change(
-    laws: FloatArray, waves: Single, codevectors: FloatArray, local_laws: FloatArray, width: float,
-    first: int, last: int, room: Scratch, out: FloatArray,
-) -> float:  # fmt: skip
-    """Write the change by a global law, waves, and the blended laws of the three nearest cells.
-
-    Codes are 0 outside of a range. Returns the smallest squared distance from a cell.
-    """
-    n_features = room.x.shape[0]
-    x, gaps, code, z = room.x, room.gaps, room.code, room.z
-    for k in range(gaps.shape[0]):
-        gaps[k] = 0.0
-    for j in range(n_features):
-        out[j] = 0.0
-        for k in range(gaps.shape[0]):
-            gaps[k] += (x[j] - codevectors[j, k]) ** 2
-    near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
-    share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
-    total = 1.0 + share1 + share2
-    for rank in range(4 if local_laws.shape[0] > 0 else 1):
-        k = near1 if rank == 2 else (near2 if rank == 3 else near0)
-        law, share = laws, share1 if rank == 2 else (share2 if rank == 3 else 1.0)
-        if rank > 0:
-            law, share = local_laws[k], share / total
-        if share < _NEGLIGIBLE:
-            continue
-        for i in range(n_features):
-            z[i] = x[i] - codevectors[i, k] if rank > 0 else x[i]
-        for c in range(first, last):
-            weight = share * code[c]
-            for j in range(n_features):
-                out[j] += weight * law[c, 0, j]
-            for i in range(n_features):
-                value = weight * z[i]
-                for j in range(n_features):
-                    out[j] += law[c, 1 + i, j] * value
-            if law.shape[1] > 1 + n_features:  # squares and products, in the global law alone
-                f = 1 + n_features
-                for i in range(n_features):
-                    for q in range(i, n_features):
-                        value = weight * x[i] * x[q]
-                        for j in range(n_features):
-                            out[j] += law[c, f, j] * value
-                        f += 1
-        if rank == 0 and waves.shape[1] > 0:
-            _in_waves(waves, room, out)
-    return gap0
-
-
 @reordered
 def _reward(
     weights: FloatArray, hinges: FloatArray | None, frame: FloatArray, circles: IntArray,
@@ -208,25 +134,6 @@ def _reward(
     return total
 
 
-@spliced
-def _ends(walls: FloatArray, terms: IntArray, hazards: FloatArray, x: FloatArray) -> bool:
-    """Whether an episode ends at a standardised observation."""
-    for q in range(walls.shape[0]):
-        if walls[q, 1] * (x[integer(walls[q, 0])] - walls[q, 2]) > 0.0:
-            return True
-    if terms.shape[0] == 0:
-        return False
-    total = -hazards[terms.shape[0]]
-    for t in range(terms.shape[0]):
-        value = hazards[t]
-        if terms[t, 0] > 0:
-            value *= x[terms[t, 0] - 1]
-        if terms[t, 1] > 0:
-            value *= x[terms[t, 1] - 1]
-        total += value
-    return bool(total > 0.0)
-
-
 @inlined
 def _follow(
     laws: FloatArray, waves: Single, codevectors: FloatArray, local_laws: FloatArray, width: float,
@@ -236,13 +143,70 @@ def _follow(
 ) -> tuple[float, bool]:  # fmt: skip
     """Write the next state by one law of the ensemble, with a residual as noise.
 
-    There is none where ``drawn`` is negative. Returns the state's squared distance from the nearest
-    cell, and whether the episode ends. Apart from :func:`imagine`: its sums keep their order.
+    There is none where ``drawn`` is negative; codes are 0 outside of a range. Returns the state's
+    squared distance from the nearest cell, and whether the episode ends. Apart from
+    :func:`imagine`: its sums keep their order. One function, as numba takes long to join several.
     """
-    gap = _change(laws, waves, codevectors, local_laws, width, first, last, room, after)
-    n_features, x, noisy = s.shape[0], room.x, drawn >= 0
+    n_features, n_waves, n_terms = s.shape[0], waves.shape[1], terms.shape[0]
+    x, gaps, code, z, heights = room.x, room.gaps, room.code, room.z, room.waves
+    for k in range(gaps.shape[0]):
+        gaps[k] = 0.0
     for j in range(n_features):
-        x[j] = after[j] + residuals[drawn, j] if noisy else after[j]
+        after[j] = 0.0
+        for k in range(gaps.shape[0]):
+            gaps[k] += (x[j] - codevectors[j, k]) ** 2
+
+    # The change: a global law (rank 0), and the blended laws of the three nearest cells.
+    near0, near1, near2, gap0, gap1, gap2 = three_least(gaps)
+    share1, share2 = math.exp((gap0 - gap1) / width), math.exp((gap0 - gap2) / width)
+    total = 1.0 + share1 + share2
+    for rank in range(4 if local_laws.shape[0] > 0 else 1):
+        k = near1 if rank == 2 else (near2 if rank == 3 else near0)
+        law, share = laws, share1 if rank == 2 else (share2 if rank == 3 else 1.0)
+        if rank > 0:
+            law, share = local_laws[k], share / total
+        if share < _NEGLIGIBLE:
+            continue
+        for i in range(n_features):
+            z[i] = x[i] - codevectors[i, k] if rank > 0 else x[i]
+        for c in range(first, last):
+            weight = share * code[c]
+            for j in range(n_features):
+                after[j] += weight * law[c, 0, j]
+            for i in range(n_features):
+                value = weight * z[i]
+                for j in range(n_features):
+                    after[j] += law[c, 1 + i, j] * value
+            if law.shape[1] > 1 + n_features:  # squares and products, in the global law alone
+                f = 1 + n_features
+                for i in range(n_features):
+                    for q in range(i, n_features):
+                        value = weight * x[i] * x[q]
+                        for j in range(n_features):
+                            after[j] += law[c, f, j] * value
+                        f += 1
+
+    # Sinusoids: frequencies, phases, weights, of shape (2 d + 1, S).
+    for f in range(n_waves):
+        heights[f] = waves[n_features, f] + np.float32(64.5)  # above 0: dropping decimals is floor
+    for j in range(n_features if n_waves > 0 else 0):
+        single = np.float32(x[j])
+        for f in range(n_waves):
+            heights[f] += waves[j, f] * single
+    for f in range(n_waves):
+        turn = heights[f] - np.float32(np.int32(heights[f])) - np.float32(0.5)
+        # sin(2 pi turn), to 0.001: a parabola, corrected by its square (see `laws.sinusoids`).
+        y = turn * (np.float32(8.0) - np.float32(16.0) * abs(turn))
+        heights[f] = y * (np.float32(0.775) + np.float32(0.225) * abs(y))
+    for j in range(n_features if n_waves > 0 else 0):
+        height = np.float32(0.0)
+        for f in range(n_waves):
+            height += heights[f] * waves[n_features + 1 + j, f]
+        after[j] += height
+
+    # The state: turned on its circles, within its limits, on its levels.
+    for j in range(n_features):
+        x[j] = after[j] + residuals[drawn, j] if drawn >= 0 else after[j]
         after[j] = s[j] + x[j] * frame[SCALE, j]
     for q in range(circles.shape[0]):
         i, k = circles[q, 0], circles[q, 1]
@@ -251,16 +215,27 @@ def _follow(
         after[k] = s[i] * sine + s[k] * cosine
     for j in range(n_features):
         value = min(max(after[j], frame[LOW, j]), frame[HIGH, j])
-        if frame.shape[0] > LEVELS:
-            nearest, found = np.inf, value
-            for q in range(LEVELS, frame.shape[0]):
-                gap_to_level = abs(frame[q, j] - value)
-                if gap_to_level < nearest:
-                    nearest, found = gap_to_level, frame[q, j]
-            value = found
-        after[j] = value
-        x[j] = (value - frame[MEAN, j]) / frame[SCALE, j]
-    return gap, _ends(walls, terms, hazards, x)
+        nearest, found = np.inf, value
+        for q in range(LEVELS, frame.shape[0]):
+            gap_to_level = abs(frame[q, j] - value)
+            if gap_to_level < nearest:
+                nearest, found = gap_to_level, frame[q, j]
+        after[j] = found
+        x[j] = (found - frame[MEAN, j]) / frame[SCALE, j]
+
+    # The end: beyond a wall, or where a hazard is positive.
+    for q in range(walls.shape[0]):
+        if walls[q, 1] * (x[integer(walls[q, 0])] - walls[q, 2]) > 0.0:
+            return gap0, True
+    hazard = -hazards[n_terms] if n_terms > 0 else 0.0
+    for t in range(n_terms):
+        value = hazards[t]
+        if terms[t, 0] > 0:
+            value *= x[terms[t, 0] - 1]
+        if terms[t, 1] > 0:
+            value *= x[terms[t, 1] - 1]
+        hazard += value
+    return gap0, bool(hazard > 0.0)
 
 
 @inlined

@@ -109,7 +109,7 @@ def _centre(cells: _Cells) -> None:
             cells.changed[k] = 2
 
 
-@inlined
+@compiled
 def _move(cells: _Cells, i: int, goal: int) -> None:
     """Move point i from its cell, unless that has no mass, to another."""
     home, weight = cells.labels[i], cells.weights[i]

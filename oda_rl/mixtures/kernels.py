@@ -280,7 +280,7 @@ def _log_part(
     return log - 0.5 * total
 
 
-@inlined
+@compiled
 def write_logs(
     points: Array, rows: IntArray, mixture: Mixture, beta: float, margin: float, logs: FloatArray,
     room: Room,
