@@ -273,11 +273,9 @@ def test_it_fits_anew_without_an_end_after_ten_times_as_many():
 def test_without_an_end_it_plays_at_random_until_rewards_differ():
     env = Toy(length=None)
     agent = FittedQAgent(env, seed=0).learn(1500)
-    assert len(agent.history) == 1
-    assert agent._engine.epsilon == 1
+    assert (len(agent.history), agent._engine.epsilon) == (1, 1)
     env.reward = 2.0
-    agent.learn(1000)
-    assert len(agent.history) == 2
+    assert len(agent.learn(1000).history) == 2
     assert agent._engine.epsilon == pytest.approx(0.4 * (1 - 0.99) / 10)  # in ten horizons
 
 
@@ -313,8 +311,8 @@ def test_while_all_returns_are_equal_it_plays_at_random():
     agent = FittedQAgent(Toy(), seed=0).learn(1000)
     assert len(agent.history) > 3
     assert agent._engine.epsilon == 1
-    draws = [agent.predict(np.zeros(2), deterministic=False)[0] for _ in range(1000)]
-    assert np.mean(draws) == pytest.approx(0.5, abs=0.06)
+    drawn = np.mean([agent.predict(np.zeros(2), deterministic=False)[0] for _ in range(1000)])
+    assert drawn == pytest.approx(0.5, abs=0.06)
 
 
 @pytest.mark.parametrize(

