@@ -353,21 +353,22 @@ def test_of_labels_that_follow_from_nothing_the_frequencies_are_learned():
         clone(LEARNING).fit(np.where(points > 2.0, np.nan, points), labels)
 
 
-def test_codevectors_of_all_classes_may_compete(tmp_path):
-    # Half of the samples in the middle have the label of the ring: its codevectors there become
+@pytest.mark.parametrize("seed", range(5))
+def test_codevectors_of_all_classes_may_compete(tmp_path, seed):
+    # A tenth of the samples in the middle has the label of the ring: its codevectors there become
     # idle, where they compete with those of the dot.
-    rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(0, 0.3, (900, 2)), make_circles(600, factor=0.99)[0] * 4])
+    ring = make_circles(600, factor=0.99, random_state=seed)[0] * 4
+    points = np.concatenate([np.random.default_rng(seed).normal(0, 0.3, (900, 2)), ring])
     labels = np.repeat([0, 1], [900, 600])
     labels[:90] = 1
     counts = []
     for class_competition in (True, False):
-        model = ODAClassifier(
-            24, class_competition=class_competition, fine_tuning=None, min_temperature=0.003,
-            prediction="nearest", random_state=0,
-        ).fit(points, labels)  # fmt: skip
+        model = ODAClassifier(24, fine_tuning=None, min_temperature=0.003, random_state=seed)
+        model.set_params(class_competition=class_competition).fit(points, labels)
         near = (model.codevectors_**2).sum(axis=1) < 4.0
         counts.append(int((model.codevector_labels_[near] == 1).sum()))
+        assert model.score(points, labels) > 0.93  # at most 0.94
+        model.prediction = "nearest"
         assert (model.score(points, labels) > 0.9) != class_competition
     assert counts[1] < counts[0]
     model.save(tmp_path / "model")

@@ -46,14 +46,14 @@ _MANY_FEATURES = 200  # with more, a matrix is not tried
 MATRIX = "mrslvq"  # also learns a metric
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 _PASSES = 5
-_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+_DOUBLINGS = 12  # of the temperature of Gaussian cells, at most
 _MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
 N_FOLDS = 5
 _PER_CLASS = (1, 4, 16)
 _RATES = (0.01, 0.05, 0.2)
 _PENALTIES = (0.003, 0.03, 0.3)
 _HONEST = 0.999  # no single sample costs more than log 1000
-_CAUTION = np.array([1.0, 0.5, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])  # times the temperature
+_CAUTION = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])  # times the temperature
 
 
 def class_log_densities(
@@ -84,17 +84,23 @@ def best_temperature(
     """Temperature at which the densities predict the classes, shape (n,), with the lowest log loss.
 
     Candidates are multiples of 2 D/d, the temperature of Gaussian cells, where D is the mean
-    divergence from the nearest codevector.
+    divergence from the nearest codevector; a parabola refines the best.
     """
     scale = 2.0 * float(np.average(divergences.min(axis=1), weights=sample_weight)) / n_features
     if scale == 0.0:
         scale = float(divergences.max()) or 1.0
-    losses = []
-    for factor in _FACTORS:
-        logs = class_log_densities(divergences, weights, labels, scale * factor)
+    # Wrong labels far from their class need temperatures as high as the divergences.
+    highest = np.clip(np.log2(max(float(divergences.max()), scale) / scale), 3.0, _DOUBLINGS)
+    temperatures, losses = scale * 2.0 ** np.arange(-2.0, highest + 1.0), []
+    for temperature in temperatures:
+        logs = class_log_densities(divergences, weights, labels, temperature)
         right = np.exp(logs[np.arange(len(logs)), classes] - np.logaddexp.reduce(logs, axis=1))
         losses.append(-np.average(np.log(right + _MIN_PROBABILITY), weights=sample_weight))
-    return scale * _FACTORS[int(np.argmin(losses))]
+    i, shift = int(np.argmin(losses)), 0.0
+    if 0 < i < len(losses) - 1:
+        lower, lowest, upper = losses[i - 1 : i + 2]
+        shift = 0.5 * (lower - upper) / (lower - 2.0 * lowest + upper)
+    return float(temperatures[i] * 2.0**shift)
 
 
 class Candidate(NamedTuple):
