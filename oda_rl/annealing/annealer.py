@@ -154,8 +154,12 @@ class Level:
     """Shape (K,): share of the data of each."""
     labels: Annotated[IntArray, whole("L", "[0, L)")]
     """Shape (K,): the class of each, as an index."""
-    lineage: Annotated[FloatArray | None, Maybe(real("L, before", "[0, inf)"))]
-    """Shape (K, K of the level before): shares in which each comes from those; None at first."""
+    origins: Annotated[
+        tuple[IntArray, IntArray, FloatArray] | None,
+        Maybe(Several(whole("parts"), whole("parts", "[0, L)"), real("parts", "[0, 1]"))),
+    ]
+    """Codevector of the level before and of this one, and share in it, of each piece, shape (m,);
+    None at first."""
     accuracy: Annotated[float | None, Maybe(real("", "[0, 1]"))] = None
     """Share of recent samples whose nearest codevector is of their class; None with one class."""
     critical: Annotated[float | None, Maybe(real("", "[0, inf)"))] = None
@@ -163,6 +167,16 @@ class Level:
 
     def _check_contents(self, sizes: Any, where: str) -> None:
         check_rising(self.labels, where)
+
+    @property
+    def lineage(self) -> FloatArray | None:
+        """Shares in which each comes from those of the level before; shape (K, K before)."""
+        if self.origins is None:
+            return None
+        before, cells, shares = self.origins
+        lineage = np.zeros((self.n_clusters, int(before.max()) + 1))
+        np.add.at(lineage, (cells, before), shares)
+        return lineage
 
     @property
     def n_clusters(self) -> int:
@@ -453,8 +467,9 @@ class Annealer:
         check_rising(self.labels, where)
         require(self.labels[-1] == n_classes - 1, f"{where}.labels has not {n_classes} classes")
         for i, level in enumerate(self.history):
-            empty = i > 0 and level.lineage is not None and level.lineage.shape[1] == 0
-            require(not empty, f"{where}.history[{i}].lineage is of no codevectors")
+            before, n = level.origins, self.history[i - 1].n_clusters
+            known = before is None or before[0].max(initial=-1) == n - 1
+            require(known, f"{where}.history[{i}].origins are not of {n} codevectors")
             require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
         require(len(self.history) > 0, f"{where}.history is empty")
         highest, n = self._origins[0].max(initial=0), self.history[-1].n_clusters
@@ -732,11 +747,6 @@ class Annealer:
         self._passed = self._opened[0]
 
     def _record(self, distortion: float, accuracy: float | None) -> None:
-        lineage = None
-        if self.history:
-            lineage = np.zeros((len(self.labels), self.history[-1].n_clusters))
-            origins, cells, shares = self._origins
-            np.add.at(lineage, (cells, origins), shares)
         self.history.append(
             Level(
                 temperature=self.temperature,
@@ -746,7 +756,7 @@ class Annealer:
                 averages=self.codevectors[:, self.n_features :].copy(),
                 weights=self.weights(),
                 labels=self.labels.copy(),
-                lineage=lineage,
+                origins=self._origins if self.history else None,
                 accuracy=accuracy,
             )
         )

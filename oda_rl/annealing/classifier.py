@@ -86,9 +86,8 @@ def best_temperature(
     Candidates are multiples of 2 D/d, the temperature of Gaussian cells, where D is the mean
     divergence from the nearest codevector; a parabola refines the best.
     """
-    scale = 2.0 * float(np.average(divergences.min(axis=1), weights=sample_weight)) / n_features
-    if scale == 0.0:
-        scale = float(divergences.max()) or 1.0
+    nearest = float(np.average(divergences.min(axis=1), weights=sample_weight))
+    scale = 2.0 * nearest / n_features or float(divergences.max()) or 1.0
     # Wrong labels far from their class need temperatures as high as the divergences.
     highest = np.clip(np.log2(max(float(divergences.max()), scale) / scale), 3.0, _DOUBLINGS)
     temperatures, losses = scale * 2.0 ** np.arange(-2.0, highest + 1.0), []
@@ -306,7 +305,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         indices = stream_labels(seen, labels, promised)
         self._seen = seen
         self._stream(points, indices, weights, labelled=True)
-        self.prediction_temperature_ = 2.0 * self._distortion() / points.shape[1]
+        self._step_back()
         self._publish(self._max_codevectors(1))
         return self
 
@@ -366,8 +365,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         self.class_prior_ = shares[order]
 
     def _step_back(self) -> None:
-        distortion = self.history_[-1].distortion or 1.0
-        self.prediction_temperature_ = 2.0 * distortion / self.n_features_in_
+        self.prediction_temperature_ = 2.0 * self._distortion() / self.n_features_in_
 
     def _algorithm(self, points: FloatArray) -> str | None:
         fits = resolve(self.divergence).kernel == QUADRATIC

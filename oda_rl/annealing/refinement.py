@@ -36,6 +36,8 @@ _BREATHS = 10, 20, 60  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
 _SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
+_MANY = 2 * _SAMPLE  # bounds: so many are whole numbers of one byte, as memory is dear
+_HIGHEST = 255.0  # bound
 _BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
 _PER_CELL, _MIN_PER_CELL = 250, 5  # points: more place codevectors hardly better, before Lloyd's
 _FEW, _MIN_POINTS = 20, 700  # codevectors, of which fewer points are enough, in proportion
@@ -77,7 +79,7 @@ def _assign(cells: _Cells, n_cells: int) -> float:
         for k in range(n_cells):
             squared = _square(cells, i, k)
             if cells.bounds.shape[0] > 0:
-                cells.bounds[i, k] = _BELOW * math.sqrt(squared)
+                cells.bounds[i, k] = min(_BELOW * math.sqrt(squared), _HIGHEST)
             if squared < smallest:
                 nearest, smallest = k, squared
         cells.labels[i], cells.errors[i] = nearest, smallest
@@ -147,7 +149,7 @@ def _best(
         if bound * bound * mass >= limit * joint:
             continue
         squared = _square(cells, i, k)
-        cells.bounds[i, k] = _BELOW * (math.sqrt(squared) + cells.drift[k])
+        cells.bounds[i, k] = min(_BELOW * (math.sqrt(squared) + cells.drift[k]), _HIGHEST)
         if mass * squared < limit * joint:
             goal, limit = k, mass * squared / joint
     return goal, limit
@@ -246,12 +248,13 @@ def _open(
     """Allocate cells, ``spare`` of them empty, and bounds if ``bounded``."""
     m = len(codevectors) + spare
     n, d = points.shape
+    n_bounded = n if bounded else 0
     return _Cells(
         points=np.ascontiguousarray(points),
         weights=np.ascontiguousarray(weights, dtype=np.float64),
         labels=np.zeros(n, np.int64),
         errors=np.zeros(n),
-        bounds=np.zeros((n if bounded else 0, m), np.float32),
+        bounds=np.zeros((n_bounded, m), np.float32 if n_bounded * m < _MANY else np.uint8),
         codevectors=np.concatenate([codevectors, np.zeros((spare, d))]),
         masses=np.zeros(m),
         drift=np.zeros(m),
@@ -272,8 +275,9 @@ def _refine_all(
     """:func:`refine` with more points than codevectors, and memory for all bounds."""
     n_cells = len(codevectors)
     breath = math.ceil(n_cells / _BREATH)
-    # Bounds in single precision must not overflow; a power of 2 rounds nothing.
-    scale = float(np.exp2(np.floor(np.log2(np.abs(points).max() or 1.0))))
+    # The largest distance is at most the highest bound; a power of 2 rounds nothing.
+    sides = np.ptp(points, axis=0).astype(np.float64)
+    scale = float(np.exp2(np.ceil(np.log2(np.linalg.norm(sides) / _HIGHEST or 1.0))))
     cells = _open(points / scale, weights, codevectors / scale, breath, True)
     before = _assign(cells, n_cells)
     _centre(cells)
