@@ -62,11 +62,11 @@ class ModelAgent(Simplifiable, Agent):
     means over five partitions, with γ = 0.985, and real returns decide between them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
-    real episodes improves one affine rule instead, without values. Fresh episodes from common
-    starts decide between the rules on its way; numbers and digits that do not matter are dropped. A
-    checkpoint resumes with the same bits where a seeded reset restarts everything in the
-    environment. Where episodes end at a goal or in a crash, values are fitted to a grid of actions,
-    three of each component, instead.
+    real episodes improves one affine rule instead, without values; or one in each cell of the goals
+    of episodes. Fresh episodes from common starts decide between the rules on its way; numbers and
+    digits that do not matter are dropped. A checkpoint resumes with the same bits where a seeded
+    reset restarts everything in the environment. Where episodes end at a goal or in a crash, values
+    are fitted to a grid of actions, three of each component, instead.
 
     Where the dynamics are far from deterministic, as with hidden state or long contacts, use
     :class:`FittedQAgent`.

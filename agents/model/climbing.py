@@ -1,4 +1,4 @@
-"""Climb one affine rule in real episodes, for continuous actions of any number of components.
+"""Climb an affine rule in real episodes, for continuous actions of any number of components.
 
 Antithetic random search: two rules, a little off the present one in opposite directions, play from
 the same start; the present rule moves along the directions in which returns were greatest.
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.actors import kept_here, modules_of, result_of
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
@@ -29,12 +29,13 @@ from oda_rl.agents.distilling.simplifying import (
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.agents.environments.validation import checked_reward, five
 from oda_rl.agents.policies.contract import InLoops
-from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.policies.rules import RulePolicy, placed
 from oda_rl.files.schema import Member, check, real, whole
 
 _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE = 0.05  # units of the box per standard deviation of an observation
+_GOAL_NOISE = 0.03  # where each cell has its own directions
 _WHOLE_NOISE = 0.2  # where only whole episodes show what is better: few of them can be played
 _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
@@ -48,10 +49,12 @@ _VARIES = 1e-6  # standard deviation of a component, relative to its mean
 _IDLE_STARTS, _CONSTANT = 8, 0.1  # to detect a survival bonus
 _DECIDING, _PRUNING = 0.07, 0.08  # shares of all steps
 _FINALISTS = 6
+_MAX_GOALS = 3  # components, of which each doubles the number of cells
 _N_LATEST = 2000  # observations that are kept
 
 SCHEMA: dict[str, Member] = {
-    "output": real("p, 1+d"),
+    "cells": real("K, 1+d"),
+    "output": real("K, p, 1+d"),
     "known": real("known, p, 1+d"),
     "moments": real("2, d"),
     "latest": real("latest, d"),
@@ -60,9 +63,9 @@ SCHEMA: dict[str, Member] = {
     "n_directions": whole("", "[1, 9007199254740992)"),
     "noise": real("", "(0, inf)"),
     "bonus": real("", "[0, inf)"),
-    "stages": real("stages, p, 1+d"),
+    "stages": real("stages, K, p, 1+d"),
     "scores": real("stages, 2"),
-    "total": real("p, 1+d"),
+    "total": real("K, p, 1+d"),
     "returns": real("returns"),
     "differences": real("differences, 2"),
 }
@@ -168,6 +171,10 @@ class Climb:
     A constant reward of each step, as for survival, is left out while climbing, unless that teaches
     to end episodes early.
 
+    Without known rules, up to three components that are constant in each episode, but not in all,
+    are goals: there is a cell for each side of their means, and each affine rule is climbed in the
+    episodes of its cell.
+
     References
     ----------
     H. Mania, A. Guy, B. Recht, "Simple random search of static linear policies is competitive for
@@ -185,7 +192,8 @@ class Climb:
         self.loses = False
         """Whether the rival was better in the last race."""
         p, d = known.shape[1], seen.shape[1]
-        self.output = np.zeros((p, 1 + d))  # the present rule
+        self.cells = np.zeros((1, 1 + d))  # scores of the present rule
+        self.output = np.zeros((1, p, 1 + d))  # outputs of the present rule
         self.moments = np.zeros((2, d))  # mean of observations, sum of squared deviations
         self.latest = np.empty((0, d))  # observations
         self.n_observed = 0
@@ -193,7 +201,7 @@ class Climb:
         self.n_directions = _DIRECTIONS
         self.noise = _NOISE
         self.bonus = 0.0  # constant reward of a step, which is left out
-        self.stages, self.scores = np.empty((0, p, 1 + d)), np.empty((0, 2))
+        self.stages, self.scores = np.empty((0, 1, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
         self._begin_stage()
         self._observe([seen])
@@ -205,7 +213,8 @@ class Climb:
 
     @property
     def rule(self) -> RulePolicy:
-        return self._rule(self.output)
+        rule = self._rule(self.output)
+        return rule if rule.n_cells == 1 else placed(rule, self.latest)
 
     @property
     def scale(self) -> FloatArray:
@@ -235,7 +244,7 @@ class Climb:
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
         self._actors = actors
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
-        known = [self._rule(one) for one in self.known]
+        known = [*map(self._rule, self.known[:, None])]
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
             self._begin()
@@ -257,16 +266,17 @@ class Climb:
             yield place.ended()
             return
         length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
-        self.output = best[raced.best].outputs[0]
-        self.stages = self.output[None]
-        self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
+        self.output = best[raced.best].outputs
         yield place.ended()
         if np.count_nonzero(self.output) <= MAX_SIMPLIFIED:
             env.allow(0.5 * (env.most - env.steps))
             rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
             env.allow(env.most - env.steps)
             confirming = Confirming(None, rng)
-            self.output = confirming.confirmed(env, rules, length)[0].outputs[0]
+            pruned = confirming.confirmed(env, rules, length)[0]
+            self.cells, self.output = pruned.scores, pruned.outputs
+        self.stages = self.output[None]
+        self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
         self.decides = False
         yield place.ended()
 
@@ -275,35 +285,48 @@ class Climb:
         return min(max(MIN_HORIZON, int(_FIRST_HORIZON * self._longest)), self._longest)
 
     def _rule(self, output: FloatArray) -> RulePolicy:
-        return RulePolicy(np.zeros((1, output.shape[1])), output[None], self.moments[:1].copy())
+        return RulePolicy(self.cells, output, self.moments[:1].repeat(len(output), axis=0))
 
     def _begin(self) -> None:
         """Find the scale of observations, the survival bonus, and the rule to begin with."""
         env, place, rng = self._env, self._place, self._rng
         self.horizon = self._first_horizon
-        rewards = self._find_scale()
+        rewards, goals = self._find_scale()
+        sides = 2.0 * (np.arange(2 ** len(goals))[:, None] >> np.arange(len(goals)) & 1) - 1.0
+        self.cells = np.zeros((len(sides), self.output.shape[2]))
+        self.cells[:, 1 + goals] = sides * self.scale[goals]
+        self.cells[:, 0] -= self.cells[:, 1:] @ self.moments[0]
+        self.output = self.output.repeat(len(sides), axis=0)
+        self.stages = self.stages.repeat(len(sides), axis=1)
+        self.noise = _GOAL_NOISE if len(goals) else _NOISE
+        self._begin_stage()
         place.horizon, idle = 1, []
         for seed in draw_seeds(rng, _IDLE_STARTS):
             env.play(self.rule, [seed])
             idle += place.rewards
         self.bonus = survival_bonus(np.array(idle), np.array(rewards))
         place.horizon = self.horizon
-        rules, seeds = [self.rule, *map(self._rule, self.known)], draw_seeds(rng, 2)
+        rules, seeds = [self.rule, *map(self._rule, self.known[:, None])], draw_seeds(rng, 2)
         # Known rules stand still or fall where survival pays.
         if len(rules) > 1 and self.bonus == 0.0:
             returns = [[self._halves(one, seed).sum() for seed in seeds] for one in rules]
-            self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs[0]
+            self.output = rules[int(np.sum(returns, axis=1).argmax())].outputs
 
-    def _find_scale(self) -> list[float]:
-        """Observe some episodes of random actions, and return their rewards."""
-        place, random = self._place, _AtRandom(self._rng, len(self.output))
+    def _find_scale(self) -> tuple[list[float], IntArray]:
+        """Observe some episodes of random actions; return their rewards, and which are goals."""
+        place, random = self._place, _AtRandom(self._rng, self.output.shape[1])
         place.horizon = self.horizon
         rewards: list[float] = []
+        starts, moved = np.empty((0, self.moments.shape[1])), np.zeros_like(self.moments[0])
         while len(rewards) < _FIRST_STEPS and self._env.left > 0:
             self._env.play(random, draw_seeds(self._rng, 1), self._seen)
             self._observe([self._seen[: len(place.rewards)]])
+            starts = np.concatenate([starts, self._seen[:1]])
+            moved += np.ptp(self._seen[: len(place.rewards)], axis=0)
             rewards += place.rewards
-        return rewards
+        differs = (starts != starts[:1]).any(axis=0) & (self.scale > 0.0)
+        goals = np.flatnonzero(differs & (moved == 0.0))
+        return rewards, goals if len(goals) <= _MAX_GOALS and not len(self.known) else goals[:0]
 
     def _halves(self, rule: RulePolicy, seed: int, started: Any = None) -> FloatArray:
         """Return what the halves of an episode return, without the bonus; NaN if steps ran out.
@@ -335,34 +358,34 @@ class Climb:
         place.horizon = self.horizon
         used, deviation = np.flatnonzero(self.scale), np.ones_like(self.scale)
         deviation[used] /= self.scale[used]
-        coding = Coding(self.moments[0], deviation, 1, len(self.output), True, True, used)
-        vector = coding.encoded(self.rule.scores, self.rule.outputs)
+        (n_cells, p, _), width = self.output.shape, 1 + len(used)
+        numbers = np.arange(n_cells).repeat(p * width)  # the cell of each number of outputs
+        coding = Coding(self.moments[0], deviation, n_cells, p, True, True, used)
+        vector = coding.encoded(self.cells, self.output)
         changes = self.noise * rng.standard_normal((self.n_directions, len(vector)))
-        seeds = draw_seeds(rng, len(changes))
-        both = [[coding.rule(vector + one), coding.rule(vector - one)] for one in changes]
-        started: list[Any] = [None] * 2 * len(seeds)
+        changes[:, : -len(numbers)] = 0.0  # scores stay as they are
+        plays = [
+            (coding.rule(vector + sign * change), seed)
+            for change, seed in zip(changes, draw_seeds(rng, len(changes)), strict=True)
+            for sign in (1.0, -1.0)
+        ]
+        started: list[Any] = [None] * len(plays)
         if self._actors is not None:
             actors, client, _ = self._actors
-            started = [
-                actors.start(client, rule, seed, self.horizon)
-                for rules, seed in zip(both, seeds, strict=True)
-                for rule in rules
-            ]
-        pairs: list[list[FloatArray]] = []
+            started = [actors.start(client, *one, self.horizon) for one in plays]
+        played: list[FloatArray] = []
         seen: list[FloatArray] = []
         total = 0.0
-        for rules, seed in zip(both, seeds, strict=True):
-            pair = []
-            for rule in rules:
-                pair.append(self._halves(rule, seed, started.pop(0)))
-                total += sum(place.rewards)
-                seen.append(self._seen[: len(place.rewards)].copy())
-            if np.isnan(pair).any():
+        for (rule, seed), one in zip(plays, started, strict=True):
+            played.append(self._halves(rule, seed, one))
+            total += sum(place.rewards)
+            seen.append(self._seen[: len(place.rewards)].copy())
+            if len(played) % 2 == 0 and np.isnan(played[-2:]).any():
                 break
-            pairs.append(pair)
-        if len(pairs) < 2:
+        halves = np.reshape(played, (-1, 2, 2))
+        halves = halves[~np.isnan(halves).any(axis=(1, 2))]
+        if len(halves) < 2:
             return False
-        halves = np.array(pairs)
         returns = halves.sum(axis=2)
         self.total += self.output
         self.returns = np.append(self.returns, total / returns.size)
@@ -371,12 +394,17 @@ class Climb:
         self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         flat = np.ptp(returns) <= _EQUAL * np.abs(returns).max()
         if not flat:
-            best = np.argsort(-returns.max(axis=1), kind="stable")[: (len(returns) + 1) // 2]
+            # The greatest returns of several goals would be those of the easiest.
+            n_best = len(returns) if n_cells > 1 else (len(returns) + 1) // 2
+            best = np.argsort(-returns.max(axis=1), kind="stable")[:n_best]
             slopes = (returns[best, 0] - returns[best, 1]) / returns[best].std()
-            vector = vector + _STEP / len(best) * (slopes @ changes[best])
-            self.output = coding.rule(vector).outputs[0]
+            cells = self._rule(self.output).cells(np.array([one[0] for one in seen[::2]]))
+            moves = changes[best]
+            moves[:, -len(numbers) :] *= cells[best, None] == numbers
+            vector = vector + _STEP * math.sqrt(n_cells) / len(best) * (slopes @ moves)
+            self.output = coding.rule(vector).outputs
         elif place.horizon == longest:  # nothing is learned here
-            self.output = coding.rule(rng.standard_normal(len(vector))).outputs[0]
+            self.output = coding.rule(rng.standard_normal(len(vector))).outputs
         self._observe(seen)
         if flat or len(self.returns) == _STAGE:
             self._end_stage()
