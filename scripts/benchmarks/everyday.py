@@ -1,4 +1,4 @@
-"""Everyday worlds that nothing was tuned on, beside rules by hand and constant actions.
+"""Everyday worlds, beside rules by hand and constant actions.
 
 Thirteen small worlds (common/everyday.py). Agents and Stable-Baselines3's PPO and DQN have their
 defaults. 0 is the best constant action and 1 the rule by hand, both by 100 episodes; a method has

@@ -1,4 +1,4 @@
-"""Everyday worlds, each with a rule by hand: nothing of the package was tuned on them."""
+"""Everyday worlds, each with a rule by hand."""
 
 from typing import Any
 
