@@ -128,9 +128,7 @@ def keep(dispatcher: Any) -> Any:
         before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
         try:
             dispatcher.enable_caching()  # which reads it
-        except (
-            RuntimeError
-        ):  # the function was not read from a file: there is nothing to keep it by
+        except RuntimeError:  # the function was not read from a file: nothing to keep it by
             return dispatcher
         finally:
             _config.CACHE_DIR = before

@@ -469,7 +469,7 @@ class Annealer:
         for i, level in enumerate(self.history):
             before, n = level.origins, self.history[i - 1].n_clusters
             known = before is None or before[0].max(initial=-1) == n - 1
-            require(known, f"{where}.history[{i}].origins are not of {n} codevectors")
+            require(known, f"{where}.history[{i}].origins must be of {n} codevectors")
             require(level.labels[-1] < n_classes, f"{where}.history[{i}] has unknown classes")
         require(len(self.history) > 0, f"{where}.history is empty")
         highest, n = self._origins[0].max(initial=0), self.history[-1].n_clusters

@@ -205,12 +205,16 @@ class BaseODA(TakesSingle, CellEstimator):
         "codevectors_": Optional(Floats("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
         "temperature_": Optional(real("", "[0, inf)")),
-        "history_": Optional(Each(Level)),
         "n_samples_seen_": Optional(whole()),
         "codevector_labels_": Optional(ANYTHING),
         "labels_": Optional(whole("n_labels", "[0, M)")),
         "inertia_": Optional(real("", "[0, inf)")),
     }
+
+    @property
+    def history_(self) -> list[Level]:
+        """The state at the end of each temperature."""
+        return self._annealer.history
 
     @property
     def cluster_centers_(self) -> FloatArray:
@@ -281,7 +285,6 @@ class BaseODA(TakesSingle, CellEstimator):
             self.codevectors_ = self.codevectors_.astype(np.float32)
         self.weights_ = self._codebook.weights
         self.temperature_ = current.temperature
-        self.history_ = list(current.history)
         self.n_samples_seen_ = current.n_samples_seen
 
     # Validation.

@@ -21,7 +21,7 @@ from oda_rl._validation import HEAVIEST, bounded, chunks, observed
 from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.samples import filled
 
-_OF_ALL_ROWS = ("feature_names_in_", "history_", "labels_", "_sklearn_output_config")
+_OF_ALL_ROWS = ("feature_names_in_", "labels_", "_sklearn_output_config")
 _MAX_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
 _PER_CODEVECTOR = 10
 _RARE = 10  # a class has at least a tenth of an equal share of the sample
