@@ -56,7 +56,7 @@ def unlocked(function: F) -> F:
 def inlined(function: F) -> F:
     """Compile a small function that LLVM inlines: a call passes an array as seven arguments.
 
-    Python cannot call it (:func:`plain` can be called): the wrapper would be compiled, too.
+    It has no wrapper, so that a call from Python crashes; call :func:`plain` of it.
     """
     return _made(function, forceinline=True, no_cpython_wrapper=True, **_NO_ALLOCATION)
 
