@@ -20,12 +20,12 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
+from statsmodels import datasets as surveys
 
 import oda_rl
 from oda_rl._types import Array, FloatArray
 
 EXPERIMENT = Experiment("benchmark_tables", timed=True)
-Sample = tuple[FloatArray, Array]
 CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "ODAClassifier": lambda seed: oda_rl.ODAClassifier(random_state=seed),
     "ODATreeClassifier": lambda seed: oda_rl.ODATreeClassifier(random_state=seed),
@@ -43,32 +43,36 @@ REGRESSORS: dict[str, Callable[[int], Any]] = {
 }
 
 
-def _of_scikit_learn(name: str) -> Callable[[], Sample]:
-    return lambda: getattr(datasets, f"load_{name}")(return_X_y=True)
-
-
-def _of_river(name: str) -> Callable[[], Sample]:
-    def load() -> Sample:
-        xs, ys = zip(*getattr(streams, name)(), strict=True)
-        return np.array([list(x.values()) for x in xs], dtype=np.float64), np.array(ys)
-
-    return load
-
-
+SCIKIT_LEARN, RIVER, STATSMODELS = "scikit-learn", "river", "statsmodels"
 CLASSES = {
-    **{name: _of_scikit_learn(name) for name in ("iris", "wine", "breast_cancer", "digits")},
-    **{name: _of_river(name) for name in ("Phishing", "ImageSegments", "Bananas")},
+    **dict.fromkeys(("iris", "wine", "breast_cancer", "digits"), SCIKIT_LEARN),
+    **dict.fromkeys(("Phishing", "ImageSegments", "Bananas"), RIVER),
+    **dict.fromkeys(("spector", "anes96", "modechoice"), STATSMODELS),
 }
 TARGETS = {
-    "diabetes": _of_scikit_learn("diabetes"),
-    "friedman": lambda: datasets.make_friedman1(500, noise=1.0, random_state=0),
-    "TrumpApproval": _of_river("TrumpApproval"),
+    **{"diabetes": SCIKIT_LEARN, "friedman": SCIKIT_LEARN, "TrumpApproval": RIVER},
+    **dict.fromkeys(("cancer", "ccard", "committee", "copper", "engel"), STATSMODELS),
+    **dict.fromkeys(("longley", "scotland", "stackloss", "statecrime"), STATSMODELS),
 }
+
+
+def load(name: str) -> tuple[FloatArray, Array]:
+    """Return a set that comes with a library."""
+    library = {**CLASSES, **TARGETS}[name]
+    if name == "friedman":
+        return datasets.make_friedman1(500, noise=1.0, random_state=0)
+    if library == SCIKIT_LEARN:
+        return getattr(datasets, f"load_{name}")(return_X_y=True)
+    if library == RIVER:
+        xs, ys = zip(*getattr(streams, name)(), strict=True)
+        return np.array([list(x.values()) for x in xs], dtype=np.float64), np.array(ys)
+    data = getattr(surveys, name).load_pandas()
+    return data.exog.to_numpy(np.float64), data.endog.to_numpy(np.float64)
 
 
 def measure(*, data: str, seed: int) -> list[Row]:
     """Score all methods in five folds."""
-    X, y = {**CLASSES, **TARGETS}[data]()
+    X, y = load(data)
     classifies = data in CLASSES
     methods = CLASSIFIERS if classifies else REGRESSORS
     splitter = (StratifiedKFold if classifies else KFold)(5, shuffle=True, random_state=seed)
@@ -83,8 +87,7 @@ def measure(*, data: str, seed: int) -> list[Row]:
             if hasattr(model, "predict_proba"):
                 loss = log_loss(y[test], model.predict_proba(X[test]), labels=model.classes_)
             score = float(model.score(X[test], y[test]))
-            row = {"fold": fold, "method": name, "score": score, "loss": loss, "seconds": taken}
-            rows.append(row)
+            rows += [{"fold": fold, "method": name, "score": score, "loss": loss, "seconds": taken}]
     return rows
 
 
