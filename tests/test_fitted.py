@@ -144,7 +144,8 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
     [(1, [95.0], 0), (1, [110.0], 0), (1, [112.0], 1), (2, [52.0, 50.0], 1), (2, [0.0, 52.0], 2)],
 )
 def test_one_episode_has_to_be_better_or_the_latest_not_clearly_worse(n_fits, means, expected):
-    agent = FittedQAgent("CartPole-v1", n_fits=n_fits)
+    agent = FittedQAgent("CartPole-v1")
+    agent._engine._n_fits = n_fits
     policies = [replace(agent.newest) for _ in range(3)]
     # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4, a floor of 91, and of 20.
     agent._engine.records = [

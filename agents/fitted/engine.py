@@ -40,7 +40,7 @@ from oda_rl.agents.fitted import changes, exploration, steps
 from oda_rl.agents.fitted.changes import Record, Returns
 from oda_rl.agents.fitted.offline import fit_logged
 from oda_rl.agents.fitting import advantages
-from oda_rl.agents.fitting.advantages import Placed, averaged, fit_advantages
+from oda_rl.agents.fitting.advantages import Placed, averaged, fit_advantages, n_fits
 from oda_rl.agents.fitting.cells import N_NEAREST, Experience, TakenActions
 from oda_rl.agents.fitting.regression import Fit, fit
 from oda_rl.agents.fitting.settings import FittedQConfig
@@ -86,6 +86,7 @@ SCHEMA: dict[str, Member] = {
     "scale": real("d", "[0, inf)", optional=True),
     "_values": real("values", optional=True),
     "placed_at": whole("", "[0, steps]"),
+    "n_fits": whole("", "[1, inf)"),
     "forgotten": whole("", "[0, steps]"),
     "under_review": real("2", optional=True),
 }
@@ -169,6 +170,7 @@ class FittedEngine(Engine):
         self._near = np.zeros(N_NEAREST, dtype=np.int64)
         self._values: FloatArray | None = None  # of the first rows, at the last fit
         self._placed: Placed | None = None
+        self._n_fits = 1  # partitions, whose values are averaged
         self._placed_at = 0  # of the steps that have not been forgotten
         self.exploration = exploration.Exploration(config)
         self._novelty: CellPolicy | None = None  # seeks what has seldom been done
@@ -268,7 +270,7 @@ class FittedEngine(Engine):
         record.add(total)
 
     def _best(self) -> Record:
-        return changes.best_of(self.records, self._spread(), self.config.n_fits > 1)
+        return changes.best_of(self.records, self._spread(), self._n_fits > 1)
 
     def _spread(self) -> float:
         return changes.spread_of(self.records, self.exploration.returns)
@@ -468,17 +470,20 @@ class FittedEngine(Engine):
         if values is not None:
             new = seen.observations[len(values) :]
             values = np.concatenate([values, self.newest.evaluate(new)[2]])
+        self._n_fits, learned, rng = n_fits(seen, self.config), self.metric, self._fitting
+        config = replace(self.config, n_fits=self._n_fits)
         if seen.numbered or seen.taken is not None:
-            found = fit(seen, values, self.metric, self.config, self._fitting)
+            found = fit(seen, values, learned, config, rng)
         else:
             settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
-            learned, rng = self.metric, self._fitting
             if self._placed is None or self._steps - self._placed_at >= self._share(_PLACED_ANEW):
-                self._placed = Placed.among(seen, learned, self.config, rng)
-                self._placed_at = self._steps
+                self._placed, self._placed_at = (
+                    Placed.among(seen, learned, config, rng),
+                    self._steps,
+                )
             cells = self._placed
-            found = fit_advantages(seen, cells, settled, values, learned, self.config, rng)
-            found = averaged(found, seen, cells, settled, self.config, rng)
+            found = fit_advantages(seen, cells, settled, values, learned, config, rng)
+            found = averaged(found, seen, cells, settled, config, rng)
         if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
@@ -611,6 +616,7 @@ class FittedEngine(Engine):
             "tried": np.array(self._tried),
             "forgotten": np.array(self._forgotten),
             "placed_at": np.array(self._placed_at),
+            "n_fits": np.array(self._n_fits),
             "latest": np.array(records.index(self._latest) if self._latest in records else -1),
             "confirming": np.array(records.index(self._confirming) if self._confirming else -1),
             **{f"record_{k}": np.array([getattr(r, k) for r in records]) for k in _COUNTED},
@@ -654,7 +660,7 @@ class FittedEngine(Engine):
         self._placed = Placed.from_arrays(cells) if cells else None
         self.exploration.restore(arrays)
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
-        for name in ("_confirmed", "_tried", "_forgotten", "_placed_at"):
+        for name in ("_confirmed", "_tried", "_forgotten", "_placed_at", "_n_fits"):
             setattr(self, name, int(arrays[name[1:]]))
         constant = int(arrays["constant"])
         if constant >= 0:

@@ -53,6 +53,7 @@ from oda_rl.divergences import TINY
 from oda_rl.files.schema import Member, real
 
 _TOLERANCE = 0.02  # the next fit goes on from here
+_N_FITS = 5  # partitions that are averaged where rewards differ
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
 _ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
 _SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
@@ -296,6 +297,15 @@ def fit_advantages(
     return Fit(regression.policy_of(at, None, found), found.values, learned, at.units.scale)
 
 
+def n_fits(seen: Experience, config: FittedQConfig) -> int:
+    """Return how many partitions to average: as set, or more where rewards differ in episodes."""
+    if seen.numbered or seen.taken is not None:
+        return 1
+    marks, rewards = seen.steps[:, MARK], seen.steps[:-1, REWARD]
+    inside = rewards[(marks[:-1] == GOES_ON) & (marks[1:] != TERMINAL)]
+    return config.n_fits or (_N_FITS if inside.size > 0 and np.ptp(inside) > 0.0 else 1)
+
+
 def averaged(
     found: Fit, seen: Experience, placed: Placed, settled: int, config: FittedQConfig,
     rng: np.random.Generator,
@@ -305,10 +315,11 @@ def averaged(
     Sweeps in other partitions begin with the values of the first. The policy's cells are those of
     the baseline, which are finer; their values are fitted to the mean of all actions in all rows.
     """
-    if config.n_fits == 1:
+    n = config.n_fits or 1
+    if n == 1:
         return found
     mean, hopes = found.policy.values(seen.observations), regression.hopes_of(seen.steps, config)
-    for _ in range(config.n_fits - 1):
+    for _ in range(n - 1):
         other = Placed.among(seen, found.metric, config, rng)
         own = other.assign(seen, settled)
         swept = iterate(own, other, found.values.copy(), hopes, _SWEEPS_OF_OTHERS, config)
@@ -318,7 +329,7 @@ def averaged(
     table, numbers = theta[:, : seen.n_actions], near.ravel()
     totals = np.bincount(numbers, weights.ravel(), len(table)) + TINY
     for _ in range(_ROUNDS_OF_MEAN):  # a cell moves by the mean of what its rows still miss
-        left = mean / config.n_fits - (weights[:, :, None] * table[near]).sum(axis=1)
+        left = mean / n - (weights[:, :, None] * table[near]).sum(axis=1)
         for action, column in enumerate(left.T):
             shares = (weights * column[:, None]).ravel()
             table[:, action] += np.bincount(numbers, shares, len(table)) / totals

@@ -143,8 +143,9 @@ def _sample_of(seen: Experience, size: int, rng: np.random.Generator) -> FloatAr
 
 
 def n_cells(n_rows: int, n_features: int, config: FittedQConfig) -> int:
-    """Return the number of cells: 0.4 √n in four dimensions, 0.8 √n in eight, at least 4."""
+    """Return the number of cells: 0.4 √n, at least 4, twice as many in 8 dimensions or means."""
     share = min(max(n_features / _FEW_DIMENSIONS, 1.0), 2.0)
+    share *= 2.0 if (config.n_fits or 1) > 1 else 1.0
     wanted = config.cells_per_root * share * math.sqrt(n_rows)
     return min(max(int(wanted), _MIN_CELLS), config.max_cells)
 

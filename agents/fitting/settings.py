@@ -34,12 +34,13 @@ class FittedQConfig(Checked):
 
     cells_per_root: Annotated[float, POSITIVE] = 0.4
     """Number of cells over the square root of the number of transitions, in up to four dimensions;
-    up to twice as many cells in eight or more; positive."""
+    up to twice as many cells in eight or more, or where values are averaged; positive."""
 
-    n_fits: Annotated[int, at_least(1)] = 1
+    n_fits: Annotated[int | None, or_none(at_least(1))] = None
     """Number of partitions whose values are averaged in each fit, in twice as many cells, unless
     states are discrete or actions continuous; at least 1. With more than one, the latest policy is
-    delivered that is not clearly worse than another."""
+    delivered that is not clearly worse than another.
+    None: five where rewards differ within episodes, else one."""
 
     optimism: Annotated[float, POSITIVE] = 0.03
     """Weight, in transitions, of a prior that gives the best return to unseen states,
