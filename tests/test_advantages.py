@@ -228,10 +228,10 @@ def test_averaged_fits_depend_less_on_where_cells_were_placed():
     steps[inside, REWARD] += np.random.default_rng(0).normal(0.0, 0.3, size=inside.sum())
     alone, averaged = (
         np.array([
-            fit(observations, steps, seed=seed, n_fits=n).policy.values(grid) @ [-1.0, 1.0]
+            fit(observations, steps, seed=seed, **own).policy.values(grid) @ [-1.0, 1.0]
             for seed in range(8)
         ])
-        for n in (1, 5)
+        for own in ({"n_fits": 1, "cells_per_root": 0.8}, {"n_fits": 5})  # of as many cells
     )  # fmt: skip
     # Means of five that are independent would have 0.45 of the deviation; memory is common to all.
     assert averaged.std(axis=0).mean() < 0.75 * alone.std(axis=0).mean()
