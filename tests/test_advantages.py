@@ -238,6 +238,21 @@ def test_averaged_fits_depend_less_on_where_cells_were_placed():
     assert np.abs((averaged - alone).mean(axis=0)).mean() < alone.std(axis=0).mean()
 
 
+def test_partitions_are_averaged_where_rewards_differ_within_episodes_of_few_rows():
+    observations, steps = corridor(n_episodes=100)  # pays at the end
+    costly, many = steps.copy(), np.tile(steps, (30_000 // len(steps) + 1, 1))
+    costly[0, REWARD] = many[0, REWARD] = -1.0
+    seen, config = Experience(observations, steps, 2), FittedQConfig()
+    cases = (
+        seen,
+        seen._replace(steps=costly),
+        seen._replace(steps=many),
+        seen._replace(numbered=True),
+    )
+    assert [advantages.n_fits(one, config) for one in cases] == [1, 5, 1, 1]
+    assert [advantages.n_fits(one, FittedQConfig(n_fits=2)) for one in cases] == [2, 2, 2, 1]
+
+
 def test_an_action_that_was_not_tried_has_no_advantage():
     found = fit(*corridor(), n_actions=3)
     values = found.policy.q_values

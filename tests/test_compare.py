@@ -1,6 +1,5 @@
 """The comparison with Stable-Baselines3: measurements, files and texts."""
 
-import csv
 import subprocess
 import sys
 import time
@@ -9,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, one_by_one
+from test_scripts import read_rows
 
 from oda_rl.agents import FittedQAgent, comparison
 from oda_rl.agents.comparison import COMPETITORS, OWN, Plan, Solved, headline, measure, solved_at
@@ -67,11 +67,6 @@ def folder(tmp_path_factory):
     return out
 
 
-def read_rows(folder):
-    with open(folder / "comparison.csv", newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("# made")))
-
-
 @pytest.mark.slow
 def test_files(folder):
     assert sorted(path.name for path in folder.iterdir()) == FILES
@@ -84,7 +79,7 @@ def test_files(folder):
 
 @pytest.mark.slow
 def test_measurements(folder):
-    rows = read_rows(folder)
+    rows = read_rows(folder / "comparison.csv")
     assert [row["algorithm"] for row in rows] == list(FEW)
     for row in rows:
         assert int(row["steps"]) == STEPS
@@ -104,18 +99,18 @@ def test_measurements(folder):
 @pytest.mark.slow
 def test_resumed(folder, capsys):
     before = (folder / "runs.jsonl").read_bytes()
-    rows = read_rows(folder)
+    rows = read_rows(folder / "comparison.csv")
     (folder / "comparison.png").unlink()
     assert compare_few(folder) == 0
     assert (folder / "runs.jsonl").read_bytes() == before  # nothing was left to run
-    assert read_rows(folder) == rows
+    assert read_rows(folder / "comparison.csv") == rows
     assert (folder / "comparison.png").exists()
     assert "wall seconds of training until 95 % of the seeds are solved" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_a_run_is_that_of_the_agent(folder):
-    found = read_rows(folder)[0]
+    found = read_rows(folder / "comparison.csv")[0]
     agent = FittedQAgent("CartPole-v1", seed=int(found["seed"])).learn(STEPS)
     envs = [gym.make("CartPole-v1") for _ in range(100)]
     returns = comparison.greedy_returns(

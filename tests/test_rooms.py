@@ -27,10 +27,7 @@ LAYERS = [  # the lowest first
         *("oda_rl.agents.rules", "oda_rl.exporting"),
         *("oda_rl.agents.environments", "oda_rl.agents.policies"),
     ],
-    [
-        "oda_rl.agents.base",
-        *("oda_rl.agents.partitions", "oda_rl.agents.offline"),
-    ],
+    ["oda_rl.agents.base", "oda_rl.agents.partitions", "oda_rl.agents.offline"],
     [
         *("oda_rl.agents.worlds", "oda_rl.agents.certifying", "oda_rl.agents.distilling"),
         *("oda_rl.agents.fitting", "oda_rl.agents.two_timescale", "oda_rl.agents.fitted"),
@@ -38,13 +35,8 @@ LAYERS = [  # the lowest first
     ],
     ["oda_rl.agents.review", "oda_rl.agents", "oda_rl.agents.sb3", "oda_rl.agents.comparison"],
     [
-        "oda_rl.plotting",
-        "oda_rl.river",
-        "oda_rl.onnx",
-        "oda_rl.reporting",
-        "oda_rl.command",
-        "oda_rl.__main__",
-        "oda_rl",
+        *("oda_rl.plotting", "oda_rl.river", "oda_rl.onnx", "oda_rl.reporting"),
+        *("oda_rl.command", "oda_rl.__main__", "oda_rl"),
     ],
 ]
 LAYER_OF = {package: i for i, packages in enumerate(LAYERS) for package in packages}

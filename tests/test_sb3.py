@@ -14,7 +14,7 @@ import test_fitted
 import test_model_agent
 import test_partitions
 import test_two_timescale
-from environments import NONSENSE, Broken, Counted, Grid, Plain, Toy, quick, quick_rule, steps_for
+from environments import NONSENSE, Broken, Counted, Grid, Toy, quick, quick_rule, short, steps_for
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import (
@@ -53,11 +53,6 @@ def of(*kinds):
 
 
 algorithms = of(*PAIRS)
-
-
-def short():
-    """Cart-poles whose episodes end in both ways."""
-    return Plain(gym.make("CartPole-v1", max_episode_steps=30))
 
 
 def monitored():

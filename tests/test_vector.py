@@ -7,7 +7,7 @@ import pytest
 import test_fitted
 import test_model_agent
 import test_two_timescale
-from environments import BARTO, NONSENSE, Broken, Plain, Toy, Varied, quick_rule, steps_for
+from environments import BARTO, NONSENSE, Broken, Plain, Toy, Varied, quick_rule, short, steps_for
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 from test_adaptation import BOX, MIXED, Combined, near_sighted
@@ -77,11 +77,6 @@ class Journal(gym.Wrapper):
         if terminated or truncated:
             self.episodes.append((self.total, self.length))
         return after, reward, terminated, truncated, info
-
-
-def short():
-    """Episodes that end in both ways."""
-    return Plain(gym.make("CartPole-v1", max_episode_steps=30))
 
 
 @modes
