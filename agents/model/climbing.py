@@ -254,9 +254,11 @@ class Climb:
         if len(self.returns):
             self._end_stage()
         self.decides, place.horizon = True, longest
-        env.allow((1.0 - _PRUNING) * total - begun - env.steps)
+        # There are known rules if episodes are few: too few to prune, or to compare many rules.
+        env.allow((1.0 - (0.0 if known else _PRUNING)) * total - begun - env.steps)
         order = np.lexsort(self.scores.T[::-1])[::-1]
-        best = [self.rule, *(self._rule(self.stages[k]) for k in order[:_FINALISTS]), *known]
+        best = [self._rule(self.stages[k]) for k in order[: 1 if known else _FINALISTS]]
+        best = [*best, *known] if known else [self.rule, *best]
         before = env.steps
         rivals = [] if rival is None else [rival]
         incumbent = len(best) + len(rivals) - 1 if known or rivals else None

@@ -336,31 +336,29 @@ def _known(
 ) -> "FloatArray":
     """Return the output of the best affine rule of the learned world, (1, p, 1 + d).
 
-    It is the most visited cell of the best rule. Where that has survived a whole episode, which can
-    end earlier, linear-quadratic rules of all steps compete with it: in short episodes, of which
-    many show rare failures. Their best has to survive a whole one, too. They do not compete where
-    episodes begin with a survival bonus, and moving pays more: they would stand still.
+    It is the most visited cell of the best rule. Where episodes terminate, linear-quadratic rules
+    of all steps compete with it: in short episodes, of which many show rare failures. One of the
+    best three has to survive a whole episode, too. They do not compete where episodes begin with a
+    survival bonus, and moving pays more: they would stand still.
     """
-    best, seen = rules.best(), rules.memory.transitions.before
-    rule = rules.delivered(best)
+    rule, seen = rules.delivered(rules.best()), rules.memory.transitions.before
     output = rule.outputs[[np.bincount(rule.cells(seen)).argmax()]]
     rewards = rules.memory.present.rewards
     hides = survival_bonus(rewards[rules.memory.present_first], rewards) > 0.0
-    ends = any(rules.outcomes.terminated) and not all(best.terminated)
-    if rules.learned is None or hides or not ends:
+    if rules.learned is None or hides or not any(rules.outcomes.terminated):
         return output
     none = np.zeros_like(rule.scores[:1])
     found = linear_quadratic_rules(rules.memory.present, rules.learned.at, HIGH_COSTS)
-    rivals = [replace(rule, scores=none, outputs=one) for _, one in [*found, (none, output)]]
+    rivals = [replace(rule, scores=none, outputs=one) for _, one in [(none, output), *found]]
     place.horizon = min(MIN_HORIZON, longest)
     env.allow(_STARTING * env.most)
-    winner = rivals[race(env, [*rivals], rng, len(found)).best]
+    order = race(env, [*rivals], rng).order
     place.horizon = longest
-    for seed in draw_seeds(rng, _TRIALS):
+    for k, seed in zip(order, draw_seeds(rng, _TRIALS), strict=False):
         env.allow(longest)
-        env.play(winner, [seed])
+        env.play(rivals[k], [seed])
         if len(place.rewards) == longest:
-            return winner.outputs
+            return rivals[k].outputs
     return output
 
 
