@@ -238,18 +238,13 @@ def test_averaged_fits_depend_less_on_where_cells_were_placed():
     assert np.abs((averaged - alone).mean(axis=0)).mean() < alone.std(axis=0).mean()
 
 
-def test_partitions_are_averaged_where_rewards_differ_within_episodes_of_few_rows():
+def test_partitions_are_averaged_where_rewards_differ_within_episodes_of_few_components():
     observations, steps = corridor(n_episodes=100)  # pays at the end
-    costly, many = steps.copy(), np.tile(steps, (30_000 // len(steps) + 1, 1))
-    costly[0, REWARD] = many[0, REWARD] = -1.0
-    seen, config = Experience(observations, steps, 2), FittedQConfig()
-    cases = (
-        seen,
-        seen._replace(steps=costly),
-        seen._replace(steps=many),
-        seen._replace(numbered=True),
-    )
-    assert [advantages.n_fits(one, config) for one in cases] == [1, 5, 1, 1]
+    costly, wide = steps.copy(), np.repeat(observations, 7, axis=1)
+    costly[0, REWARD] = -1.0
+    constant, seen = Experience(observations, steps, 2), Experience(observations, costly, 2)
+    cases = constant, seen, seen._replace(observations=wide), seen._replace(numbered=True)
+    assert [advantages.n_fits(one, FittedQConfig()) for one in cases] == [1, 5, 1, 1]
     assert [advantages.n_fits(one, FittedQConfig(n_fits=2)) for one in cases] == [2, 2, 2, 1]
 
 

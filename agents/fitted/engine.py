@@ -48,7 +48,8 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.files.schema import MAX, Member, check, flags, prefixed, real, require, whole, within
 
 _MIN_EPISODES = 5  # with a policy after which the next may be fitted
-_SOONER = 0.5  # of the steps after which it is fitted at the latest
+_SOONER = 0.5  # of the steps after which it is fitted at the latest,
+_MANY = 30_000  # but not for means after so many, which take long and differ less
 _TABLE_SOONER = 0.25  # of the minimum number of steps, for a table
 _PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
@@ -521,7 +522,9 @@ class FittedEngine(Engine):
         """Set the number of steps until the next fit, times ``part``: fewer if episodes end."""
         share = self._share(self.config.refit_every)
         episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
-        played = min(max(episodes * self.exploration.mean_length, _SOONER * share), share)
+        seldom = self._n_fits > 1 and self._steps > _MANY
+        soonest = share if seldom else _SOONER * share
+        played = min(max(episodes * self.exploration.mean_length, soonest), share)
         needed = max(int(part * max(self.config.min_refit, played)), 1)
         latest = _PATIENCE * needed
         soon = max(int(part * max(_TABLE_SOONER * self.config.min_refit, _SOONER * share)), 1)

@@ -40,7 +40,7 @@ class FittedQConfig(Checked):
     """Number of partitions whose values are averaged in each fit, in twice as many cells, unless
     states are discrete or actions continuous; at least 1. With more than one, the latest policy is
     delivered that is not clearly worse than another.
-    None: five where rewards differ within episodes, of up to 30,000 transitions; else one."""
+    None: five where rewards differ within episodes of at most six components; else one."""
 
     optimism: Annotated[float, POSITIVE] = 0.03
     """Weight, in transitions, of a prior that gives the best return to unseen states,
@@ -49,7 +49,7 @@ class FittedQConfig(Checked):
     refit_every: Annotated[float, POSITIVE] = 0.1
     """Refit when the number of transitions has grown by this share; positive.
     Half of it is enough if that is five episodes, or one for each environment, and for discrete
-    states in the middle of a long episode."""
+    states in the middle of a long episode; not for means of partitions after 30,000 steps."""
 
     min_refit: Annotated[int, at_least(1)] = 100
     """Minimum number of new transitions for a refit; a quarter of it for discrete states in the
