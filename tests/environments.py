@@ -46,8 +46,7 @@ class Plain(gym.Wrapper):
 
 
 def short():
-    """Cart-poles whose episodes end in both ways."""
-    return Plain(gym.make("CartPole-v1", max_episode_steps=30))
+    return Plain(gym.make("CartPole-v1", max_episode_steps=30))  # so that episodes end in both ways
 
 
 class Exploring(gym.Wrapper):

@@ -244,8 +244,8 @@ def test_partitions_are_averaged_where_rewards_differ_within_episodes_of_few_com
     costly[0, REWARD] = -1.0
     constant, seen = Experience(observations, steps, 2), Experience(observations, costly, 2)
     cases = constant, seen, seen._replace(observations=wide), seen._replace(numbered=True)
-    assert [advantages.n_fits(one, FittedQConfig()) for one in cases] == [1, 5, 1, 1]
-    assert [advantages.n_fits(one, FittedQConfig(n_fits=2)) for one in cases] == [2, 2, 2, 1]
+    found = [[advantages.n_fits(own, FittedQConfig(n_fits=n)) for own in cases] for n in (None, 2)]
+    assert found == [[1, 5, 1, 1], [2, 2, 2, 1]]
 
 
 def test_an_action_that_was_not_tried_has_no_advantage():

@@ -13,6 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent, load_agent
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK
+from oda_rl.agents.fitted import engine
 from oda_rl.agents.fitted.changes import Record
 
 
@@ -263,6 +264,15 @@ def test_it_fits_anew_after_a_tenth_more_steps_or_half_of_that_in_five_episodes(
         late = [share for share, step in zip(shares, expected, strict=True) if step > 5000]
         assert min(late) < 0.07
         assert max(late) > 0.09
+
+
+def test_means_of_partitions_of_many_steps_are_fitted_after_a_tenth_more(monkeypatch):
+    monkeypatch.setattr(engine, "_MANY", 3000)
+    fits = np.array([level.step for level in FittedQAgent(Still(), seed=0).learn(6000).history])
+    before, shares = fits[:-1], np.diff(fits) / fits[:-1]
+    assert (
+        shares[(before > 2100) & (before < 3000)].max() < 0.06 < 0.1 <= shares[before > 3000].min()
+    )
 
 
 def test_it_fits_anew_without_an_end_after_ten_times_as_many():
