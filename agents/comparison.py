@@ -285,7 +285,7 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
         "startup": startup,
     }
     looped = [row["seconds"] for row in rows]
-    fuses = isinstance(competitor, Own) and competitor.agent.fuses
+    fuses = isinstance(competitor, Own) and competitor.agent._engine.fuses
     if fuses and compiled_dynamics(make_env(env_id)) is not None:
         looped = loop_seconds(algorithm, env_id, seed, checkpoints)
     return [

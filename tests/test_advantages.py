@@ -239,11 +239,10 @@ def test_averaged_fits_depend_less_on_where_cells_were_placed():
 
 
 def test_partitions_are_averaged_where_rewards_differ_within_episodes_of_few_components():
-    observations, steps = corridor(n_episodes=100)  # pays at the end
-    costly, wide = steps.copy(), np.repeat(observations, 7, axis=1)
-    costly[0, REWARD] = -1.0
-    constant, seen = Experience(observations, steps, 2), Experience(observations, costly, 2)
-    cases = constant, seen, seen._replace(observations=wide), seen._replace(numbered=True)
+    constant, seen = (Experience(*corridor(n_episodes=100), 2) for _ in range(2))  # paid at the end
+    seen.steps[0, REWARD] = -1.0
+    wide = seen._replace(observations=np.repeat(seen.observations, 7, axis=1))
+    cases = constant, seen, wide, seen._replace(numbered=True)
     found = [[advantages.n_fits(own, FittedQConfig(n_fits=n)) for own in cases] for n in (None, 2)]
     assert found == [[1, 5, 1, 1], [2, 2, 2, 1]]
 

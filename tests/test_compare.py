@@ -265,7 +265,6 @@ def test_a_run_says_why_it_failed():
         (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
         (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
         (["--seeds", "0"], "seeds is 0"),
-        (["--own-seeds", "-1"], "own_seeds is -1"),
         (["--total-timesteps", "0"], "total_timesteps is 0"),
         (["--threshold", "nan"], "threshold is nan"),
         (["--workers", "0"], "workers is 0"),

@@ -198,9 +198,8 @@ def test_number_of_cells_grows_as_the_root_of_the_rows_and_with_dimensions_from_
 @pytest.mark.parametrize("max_cells", [1, 2, 3, 7])
 def test_no_more_cells_than_are_allowed(max_cells):
     policy = fit(*corridor(n_episodes=100), max_cells=max_cells).policy
-    assert policy.n_cells <= max_cells
-    assert policy.q_values.shape == (policy.n_cells, 2)
-    assert policy.codevectors.shape == policy.diagram[:, 1:].shape == (policy.n_cells, 1)
+    assert (n := policy.n_cells) <= max_cells
+    assert (policy.q_values.shape, policy.codevectors.shape) == ((n, 2), (n, 1))
 
 
 def test_codevectors_are_in_the_observations_units():

@@ -199,11 +199,6 @@ class Agent(Player):
         return self._engine.delivered_return
 
     @property
-    def fuses(self) -> bool:
-        """Whether it trains in one compiled loop where the dynamics are compiled."""
-        return self._engine.fuses
-
-    @property
     def n_envs(self) -> int:
         """Number of environments learned from at once; 0 or 1 along one trajectory."""
         return self._engine.n_envs

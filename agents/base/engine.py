@@ -25,14 +25,8 @@ from oda_rl.agents.base.state import (
     end_episode,
     new_env_states,
 )
+from oda_rl.agents.environments import validation
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.environments.validation import (
-    BAD_SHAPE,
-    BAD_STEP,
-    LARGEST_REWARD,
-    NOT_FINITE,
-    refuse,
-)
 from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import LARGEST
 
@@ -161,7 +155,7 @@ class Engine(ABC):
 
     def attend(self, events: int, what: str) -> None:
         """Attend to events, bits that compiled code has returned; ValueError for bad values."""
-        refuse(events, what, self.interface)
+        validation.refuse(events, what, self.interface)
         if events & UNIFORMS:
             self._draw()
         if events != UNIFORMS:
@@ -252,30 +246,20 @@ class InterpretedEngine(Engine):
             env_state.assign({"episode_return": 0.0, "episode_length": 0})
 
     def act(self, vector: npt.NDArray[Any], what: str = "observation", i: int = 0) -> int:
-        refuse(badness(vector, self.interface), what, self.interface)
+        validation.refuse(badness(vector, self.interface), what, self.interface)
         self._acted_on[i] = vector
         self.env_states[i].action = self.decide(self._acted_on[i])
         return self.env_states[i].action
 
-    def step(
-        self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
-    ) -> int:
-        events = self._learn(0, vector, reward, terminated, truncated)
-        return -events if events else self.act(vector, BAD_STEP)
+    def step(self, vector: npt.NDArray[Any], reward: float, *ends: bool) -> int:
+        events = self._learn(0, vector, reward, *ends)
+        return -events if events else self.act(vector, validation.BAD_STEP)
 
-    def update(
-        self,
-        vector: npt.NDArray[Any],
-        action: int,
-        reward: float,
-        after: npt.NDArray[Any],
-        terminated: bool,
-        truncated: bool,
-    ) -> int:
+    def update(self, vector: Any, action: int, reward: float, after: Any, *ends: bool) -> int:
         events = badness(vector, self.interface)
         if not events:
             self._acted_on[0], self.env_states[0].action = vector, action
-            events = self._learn(0, after, reward, terminated, truncated)
+            events = self._learn(0, after, reward, *ends)
         return events
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
@@ -284,11 +268,11 @@ class InterpretedEngine(Engine):
         for i, outcome in enumerate(outcomes):
             if step.learns[i]:
                 events = self._learn(i, step.after[i], *outcome)
-                refuse(events, BAD_STEP, self.interface)
+                validation.refuse(events, validation.BAD_STEP, self.interface)
                 if events:
                     ended.append(np.array([[self.state.last_return, self.state.last_length]]))
             if step.acts[i]:
-                actions[i] = self.act(step.observations[i], BAD_STEP, i)
+                actions[i] = self.act(step.observations[i], validation.BAD_STEP, i)
         return actions, np.concatenate(ended)
 
     def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -309,13 +293,11 @@ class InterpretedEngine(Engine):
     def _attend(self, events: int) -> None:
         pass
 
-    def _learn(
-        self, i: int, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
-    ) -> int:
+    def _learn(self, i: int, vector: Any, reward: float, terminated: bool, truncated: bool) -> int:
         """Learn from the outcome of the last action in an environment; return events."""
         events = badness(vector, self.interface)
-        if events or not abs(reward) <= LARGEST_REWARD:
-            return events or NOT_FINITE
+        if events or not abs(reward) <= validation.LARGEST_REWARD:
+            return events or validation.NOT_FINITE
         point, env_state = self._acted_on[i], self.env_states[i]
         self._count(point)
         self.learn(point, env_state.action, reward, vector.astype(np.float64), terminated)
@@ -342,9 +324,9 @@ class InterpretedEngine(Engine):
 def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
     """Return the event for a bad observation; 0 for a good one."""
     if vector.shape != (interface.n_features,):
-        return BAD_SHAPE
+        return validation.BAD_SHAPE
     largest = np.abs(vector.astype(np.float64)).max()
-    return 0 if largest <= LARGEST else NOT_FINITE
+    return 0 if largest <= LARGEST else validation.NOT_FINITE
 
 
 class Performed(gym.ActionWrapper[Any, Any, Any]):

@@ -522,8 +522,7 @@ class FittedEngine(Engine):
         """Set the number of steps until the next fit, times ``part``: fewer if episodes end."""
         share = self._share(self.config.refit_every)
         episodes = max(_MIN_EPISODES, self.n_envs)  # of several environments none is ahead
-        seldom = self._n_fits > 1 and self._steps > _MANY
-        soonest = share if seldom else _SOONER * share
+        soonest = (1.0 if self._n_fits > 1 and self._steps > _MANY else _SOONER) * share
         played = min(max(episodes * self.exploration.mean_length, soonest), share)
         needed = max(int(part * max(self.config.min_refit, played)), 1)
         latest = _PATIENCE * needed

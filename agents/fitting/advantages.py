@@ -318,8 +318,7 @@ def averaged(
     Sweeps in other partitions begin with the values of the first. The policy's cells are those of
     the baseline, which are finer; their values are fitted to the mean of all actions in all rows.
     """
-    n = config.n_fits or 1
-    if n == 1:
+    if (n := config.n_fits or 1) == 1:
         return found
     mean, hopes = found.policy.values(seen.observations), regression.hopes_of(seen.steps, config)
     for _ in range(n - 1):

@@ -114,10 +114,7 @@ class Model(Algorithm):
 
     Examples
     --------
-    >>> from stable_baselines3.common.evaluation import evaluate_policy
-    >>> model = Model("CartPole-v1", seed=0).learn(500)
-    >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
-    >>> bool(mean > 400)
+    >>> bool(Model("CartPole-v1", seed=0).learn(500).agent.evaluate(2).min() > 400)
     True
     """
 
