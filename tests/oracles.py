@@ -102,7 +102,7 @@ def som_observe(codevectors, metric, shape, periodic, x, rate, width):
 
 
 class TrueOnlineSarsa:
-    """True online Sarsa(lambda) over a table (van Seijen et al. 2016, algorithm 2), cut."""
+    """True online Sarsa(lambda) over a table: van Seijen et al. 2016, algorithm 2."""
 
     def __init__(self, values, gamma, trace_decay, step_size):
         self.values, self.gamma, self.step_size = values, gamma, step_size
@@ -123,13 +123,11 @@ class TrueOnlineSarsa:
         future = 0.0 if terminated else self.values[next_state, next_action]
         change = 0.0 if self.last is None else self.last
         error = reward + self.gamma * future - value
-        explores = next_action != self.values[next_state].argmax()
         fresh = self.step_size * (1.0 - self.decay * self.traces[state, action])
         self.traces = self.decay * self.traces + fresh * features
         self.values += (error + change) * self.traces - self.step_size * change * features
         # What this step has changed of the value that it used; other trajectories do not count.
         self.last = self.values[next_state, next_action] - future
-        self.traces *= not explores  # as Watkins's traces end
         if terminated:
             self.begin()
 

@@ -40,7 +40,6 @@ int main(int argc, char **argv)
         } else {
             oda_step(&learner, one.obs, one.reward, one.terminated);
         }
-        fwrite(learner.steps_left, sizeof learner.steps_left, 1, stdout);
         fwrite(&learner.action, sizeof learner.action, 1, stdout);
         fwrite(&learner.next_value, sizeof learner.next_value, 1, stdout);
     }
@@ -121,7 +120,7 @@ def recorded(agent, env, steps):
     return rows
 
 
-def learned_in_python(agent, rows, actions, ended, learned):
+def learned_in_python(agent, rows, actions, learned):
     """Values of all actions in each row, and in the end of all cells, by the agent's kernels."""
     engine, config = agent._engine, agent.config
     d, n_actions = agent.interface.n_features, agent.interface.n_actions
@@ -138,7 +137,9 @@ def learned_in_python(agent, rows, actions, ended, learned):
     for i, (row, action) in enumerate(zip(rows, actions, strict=True)):
         points.append((row["obs"] - engine.units[0]) * engine.units[1])
         cells.evaluate(policy, points[i], blend, after[i])
-        if not row["begins"]:
+        if row["begins"]:
+            traces[:], traces[:, cells.LAST] = 0.0, -1.0
+        else:
             t += 1
             cells.evaluate(policy, points[i - 1], blend, values)
             value, target = values[actions[i - 1]], row["reward"]
@@ -150,8 +151,6 @@ def learned_in_python(agent, rows, actions, ended, learned):
                 value - after[i - 1, actions[i - 1]],
                 max(size, config.min_step_size), SLOPE_RATE, config.gamma * config.trace_decay, t,
             )  # fmt: skip
-        if ended[i]:
-            cells.end_traces(traces)
     return after, policy.models[: int(policy.head[0]), d : d + n_actions]
 
 
@@ -161,28 +160,25 @@ def test_it_learns_what_the_agents_kernels_learn(name, tmp_path):
     agent, steps = small_agent(env, **settings), 4_000
     rows, n_actions = recorded(agent, env, steps), agent.interface.n_actions
     told = run(exported(agent, tmp_path, REPLAY), rows.tobytes(), str(learned))
-    kind = np.dtype([("left", "u2", agent.policy.n_cells), ("action", "i4"), ("value", "f4")])
-    decisions = np.frombuffer(told, kind, steps)
-    actions, ended = decisions["action"].astype(np.int64), ~decisions["left"].any(axis=1)
-    after, values = learned_in_python(agent, rows, actions, ended, learned)
+    decisions = np.frombuffer(told[: 8 * steps], [("action", np.int32), ("value", np.float32)])
+    actions = decisions["action"].astype(np.int64)
+    after, values = learned_in_python(agent, rows, actions, learned)
     # A step rounds a value by 2**-24 of the largest, and the share of an error that a step
     # size of 0.02 leaves adds up to that of 50 steps; cells at the cut have weights of e**-7.
     atol = 2e-4 * np.abs(after).max()
     np.testing.assert_allclose(decisions["value"], after[np.arange(steps), actions], atol=atol)
-    table = np.frombuffer(told[decisions.nbytes :], np.float32).reshape(len(values), -1)
+    table = np.frombuffer(told[8 * steps :], np.float32).reshape(len(values), -1)
     np.testing.assert_allclose(table[:, :n_actions], values, atol=atol)
     assert np.ptp(values) > 100.0 * atol
     bits, t, n_random = iter(oracles.pcg32(42, 2 * steps)), agent.num_timesteps * learned, 0
-    for row, action, over, q in zip(rows, actions, ended, after, strict=True):
-        t, optimal = t + (not row["begins"]), q[action] >= q.max() - 2.0 * atol
+    for row, action, q in zip(rows, actions, after, strict=True):
+        t += not row["begins"]
         elapsed = np.float32(1.0) + np.float32(t) / np.float32(agent.config.exploration_decay)
         if np.float32(next(bits) >> 8) * elapsed < np.float32(agent.config.exploration * 2**24):
             assert action == next(bits) % n_actions
-            assert over or optimal
             n_random += 1
         else:
-            assert optimal
-            assert over == row["begins"]
+            assert q[action] >= q.max() - 2.0 * atol
     assert 0 < n_random < steps
 
 

@@ -66,11 +66,16 @@ def test_the_environment_is_left_where_training_took_it():
 
 
 @pytest.mark.parametrize(
-    ("env_id", "solved"), [("CartPole-v1", 475.0), ("MountainCar-v0", -150), ("Acrobot-v1", -150)]
+    ("env_id", "steps", "solved"),
+    [
+        ("CartPole-v1", 50_000, 475.0),
+        ("MountainCar-v0", 50_000, -150),
+        ("Acrobot-v1", 60_000, -150),
+    ],
 )
-def test_it_learns(env_id, solved):
+def test_it_learns(env_id, steps, solved):
     def learns(seed):
-        agent = TwoTimescaleAgent(env_id, seed=seed).learn(50_000)
+        agent = TwoTimescaleAgent(env_id, seed=seed).learn(steps)
         return agent.evaluate(20, seed=seed).mean() >= solved  # random play: 20, -200 and -500
 
     assert all_but_one(learns, range(3))  # by other bits another one may fail

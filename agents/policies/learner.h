@@ -105,13 +105,13 @@ static inline int oda_greedy(const oda_learner *learner, const float obs[ODA_FEA
     return ODA_FIRST_ACTION + (int)oda_best(learner, &blend);
 }
 
-static inline int32_t oda_explore(oda_learner *learner, int32_t best)
+static inline int32_t oda_explore(oda_learner *learner, const oda_blend *blend)
 {
     const float elapsed = 1.0f + (float)learner->steps / ODA_EXPLORATION_DECAY;
     if ((float)(oda_random(learner) >> 8) * elapsed < ODA_EXPLORATION * 16777216.0f) {
         return (int32_t)(oda_random(learner) % ODA_ACTIONS);
     }
-    return best;
+    return oda_best(learner, blend);
 }
 
 static inline void oda_init(oda_learner *learner, uint32_t seed, int learned)
@@ -126,7 +126,7 @@ static inline void oda_init(oda_learner *learner, uint32_t seed, int learned)
     learner->random = (UINT64_C(109) + seed) * UINT64_C(6364136223846793005) + 109u;
 }
 
-static inline void oda_end_traces(oda_learner *learner)
+static inline int oda_begin(oda_learner *learner, const float obs[ODA_FEATURES])
 {
     for (int32_t k = 0; k < ODA_CELLS; ++k) {
         learner->steps_left[k] = 0;
@@ -134,13 +134,8 @@ static inline void oda_end_traces(oda_learner *learner)
             learner->traces[k][c] = 0.0f;
         }
     }
-}
-
-static inline int oda_begin(oda_learner *learner, const float obs[ODA_FEATURES])
-{
-    oda_end_traces(learner);
     oda_look(obs, &learner->here);
-    learner->action = oda_explore(learner, oda_best(learner, &learner->here));
+    learner->action = oda_explore(learner, &learner->here);
     learner->next_value = oda_sum(learner, &learner->here, learner->action, 0);
     return ODA_FIRST_ACTION + (int)learner->action;
 }
@@ -189,8 +184,7 @@ static inline int oda_step(
     oda_blend next;
     oda_look(obs, &next);
     learner->steps += learner->steps < UINT32_MAX;
-    const int32_t best = oda_best(learner, &next);
-    const int32_t action = oda_explore(learner, best);
+    const int32_t action = oda_explore(learner, &next);
     const float next_value = oda_sum(learner, &next, action, 0);
     const float target = terminated ? reward : reward + ODA_DISCOUNT * next_value;
     const float error = target - learner->next_value;
@@ -198,9 +192,6 @@ static inline int oda_step(
         return oda_begin(learner, obs);
     }
     oda_update(learner, error, value - learner->next_value);
-    if (action != best) { /* Watkins */
-        oda_end_traces(learner);
-    }
     learner->next_value = next_value;
     learner->here = next;
     learner->action = action;

@@ -14,8 +14,7 @@ Where actions are continuous, x is an observation together with an action, and "
 =============  ==================================================================================
 memberships    w_k = π_k exp(-|x - m_k|²/T) / Σ, over the nearest cells: six, or ten of joint ones
 value          Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>), with one slope for all actions
-traces         e ← γλ e + α φ (1 - γλ <e, φ>), φ = (w_k, ρ w_k (x - m_k)) of the action taken;
-               e ← 0 before a random decision that is not greedy
+traces         e ← γλ e + α φ (1 - γλ <e, φ>), φ = (w_k, ρ w_k (x - m_k)) of the action taken
 values         θ ← θ + (δ + Q - Q') e - α (Q - Q') φ, Q' being what the last step led to
 masses         p_k ← p_k + a (s_k - p_k), s_k = w_k⁴ / Σ: the memberships at T_o
 codevectors    m_k ← m_k + b_k (x - m_k), q_k ← q_k + b_k <g_k, x - m_k>, b_k = s_k b(n_k)
@@ -184,13 +183,6 @@ def update(
             feature = rate * weight * offsets[j, i]
             traces[k, TRACE + i] += fresh * feature
             models[k, i] += gain * feature
-
-
-@spliced
-def end_traces(traces: FloatArray) -> None:
-    """Clear the traces of an environment, shape (K, 1 + d + A)."""
-    traces[:] = 0.0
-    traces[:, LAST] = -1.0
 
 
 @spliced

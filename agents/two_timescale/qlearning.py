@@ -429,7 +429,8 @@ def advance(
         if env_state.episode_length == 0:
             for i in range(state.n_features):
                 starts[env, i] = after[i]
-        cells.end_traces(traces[env])
+        traces[env] = 0.0
+        traces[env, :, cells.LAST] = -1.0
         env_state.held = 0
         running.planned = running.begins = True
     note(agent)
@@ -451,9 +452,7 @@ def advance(
         here = cells.Blend(near[0], weights[0], offsets[0], vectors[POINTS], distances)
         there = cells.Blend(near[1], weights[1], offsets[1], vectors[POINTS + 1], distances)
         learner = Learner(live, moments, traces, here, there, values)
-        repeats = env_state.held > 0
         plan(agent, learner, continuous, after)
-        greedy = greatest(values, 1)
         if learns:
             learn_values(agent, learner, reward, terminated, action)
             if state.grows and state.steps % state.observe_every == 0:
@@ -469,8 +468,6 @@ def advance(
             aim(policy, after, continuous)
             cells.evaluate(policy, after, here, values[2])
             env_state.action = greatest(values, 2)
-        if env_state.action != greedy and not repeats:  # as Watkins's do
-            cells.end_traces(traces[env])
     for i in range(after.shape[0]):
         point[i] = after[i]
     perform(point, env, continuous)
