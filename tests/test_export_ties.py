@@ -1,6 +1,7 @@
 """Exported policies where states are numbers, or whole numbers: cells are often equally near."""
 
 import re
+from functools import partial
 
 import gymnasium as gym
 import numpy as np
@@ -23,6 +24,7 @@ from oda_rl.command.cli import main
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
 STATES = np.arange(500, dtype=np.float32)[:, None]
+SINGLE = partial(FittedQAgent, n_fits=1)  # values of means that are equal differ by 1e-30
 KINDS = {ModelAgent: 2_000, FittedQAgent: 3_000, TwoTimescaleAgent: 3_000}
 
 
@@ -74,7 +76,7 @@ def test_numbered_states_are_a_table_everywhere(kind, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [(ModelAgent, "one-hot"), (FittedQAgent, "numbers"), (TwoTimescaleAgent, "numbers")],
+    [(ModelAgent, "one-hot"), (SINGLE, "numbers"), (TwoTimescaleAgent, "numbers")],
 )
 def test_whole_numbers_that_are_equally_near(kind, name, tmp_path):
     space = SPELLED[name]

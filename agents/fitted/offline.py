@@ -137,7 +137,8 @@ def fit_logged(
         ]
         gains = [one.low - found[0].low for one in found]
     else:
-        engine = make_engine(interface, config, *np.random.default_rng(seed).spawn(3))
+        own = replace(config, n_fits=config.n_fits or 1)
+        engine = make_engine(interface, own, *np.random.default_rng(seed).spawn(3))
         world.learn(engine, rng)
         assert engine.scale is not None  # it has been fitted there
         fits.append(Fit(engine.policy, np.empty(0), engine.metric, engine.scale))
