@@ -478,10 +478,8 @@ class FittedEngine(Engine):
         else:
             settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
             if self._placed is None or self._steps - self._placed_at >= self._share(_PLACED_ANEW):
-                self._placed, self._placed_at = (
-                    Placed.among(seen, learned, config, rng),
-                    self._steps,
-                )
+                self._placed = Placed.among(seen, learned, config, rng)
+                self._placed_at = self._steps
             cells = self._placed
             found = fit_advantages(seen, cells, settled, values, learned, config, rng)
             found = averaged(found, seen, cells, settled, config, rng)
