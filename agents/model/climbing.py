@@ -255,7 +255,8 @@ class Climb:
             self._end_stage()
         self.decides, place.horizon = True, longest
         # There are known rules if episodes are few: too few to prune, or to compare many rules.
-        env.allow((1.0 - (0.0 if known else _PRUNING)) * total - begun - env.steps)
+        share = 1.0 if known else 1.0 - _PRUNING
+        env.allow(share * total - begun - env.steps)
         order = np.lexsort(self.scores.T[::-1])[::-1]
         best = [self._rule(self.stages[k]) for k in order[: 1 if known else _FINALISTS]]
         best = [*best, *known] if known else [self.rule, *best]

@@ -2,8 +2,8 @@
 
 Continuous actions; each number of steps is a training of its own, because the agent divides what it
 is given. Stable-Baselines3's PPO has as many, in whole rollouts, and its SAC at most 200,000; all
-have package defaults. Means are over seeds of 100 greedy episodes each; no setting was chosen by
-the seeds, from 51,450,000 on.
+have package defaults. Means are over seeds of 100 greedy episodes each; docs/suite.md says which of
+the seeds, from 51,450,000 on, were known before.
 """
 
 import time

@@ -110,6 +110,6 @@ def settings(options: MethodSelection) -> list[Row]:
          "checkpoints": [*(LATER if task == LANDER else CHECKPOINTS)], "episodes": EPISODES}
         for task in chosen(options.only, NAMES)
         for method in chosen(options.methods, METHODS)
-        if method not in ("paper", TILES) or task in NAMES[:5]  # Gymnasium's, with few actions
+        if method not in ("paper", TILES) or task in NAMES[:5]  # Gymnasium's, discrete actions
         for seed in EXPERIMENT.seeds(options)
     ]  # fmt: skip
