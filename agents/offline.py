@@ -9,15 +9,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.base.memory import (
-    ACTION,
-    COMPONENTS,
-    CUT,
-    GOES_ON,
-    MARK,
-    REWARD,
-    TERMINAL,
-)
+from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import FINITE, LARGEST_REWARD, SMALL, action_index
 from oda_rl.diagram import LARGEST

@@ -82,11 +82,7 @@ class DeepSea(_OnGrid):
     """
 
     def __init__(
-        self,
-        size: int = 20,
-        numbers: int = 1,
-        swap: int | None = 0,
-        render_mode: str | None = None,
+        self, size: int = 20, numbers: int = 1, swap: int | None = 0, render_mode: str | None = None
     ) -> None:
         super().__init__(render_mode)
         self.size, self.numbers = size, numbers

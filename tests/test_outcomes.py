@@ -9,7 +9,7 @@ from environments import QUICK
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.wrappers import TimeLimit, TransformReward
 
-from oda_rl.agents import ModelAgent
+from oda_rl.agents import FittedQAgent, ModelAgent
 from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.model.experience import Outcomes
 from oda_rl.envs.sparse import TwoRooms
@@ -190,3 +190,11 @@ def test_going_on_after_saving_gives_the_same_bits(make, steps, tmp_path):
     assert mine.keys() == theirs.keys()
     for name, array in mine.items():
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize(("kind", "far"), [(ModelAgent, 1e6), (FittedQAgent, -1e3)])
+def test_rewards_may_be_far_from_0(kind, far):
+    env = TransformReward(Line(lengths=(20, 20)), lambda reward: reward + far)
+    agent = kind(env, seed=0).learn(400 if kind is ModelAgent else 2_000)
+    # The best returns -0.64, random play -9.
+    assert agent.evaluate(50, env=Line(lengths=(20, 20)), seed=1).mean() > -0.8

@@ -87,11 +87,11 @@ class CodevectorEngine(FittedEngine):
         """Note that another action is performed; raise ValueError if it is not in the box."""
         units = self.box.units(action)
         if not np.array_equal(self.box.actions(self._performed)[0], action):
-            self._performed = units[None]
+            self._performed, self._uninterrupted = units[None], False
 
-    def update(self, *transition: Any) -> int:
+    def update(self, observation: Any, action: int, *outcome: Any) -> int:
         """Remember one transition with the action performed; returns events."""
-        events = steps.update(*transition)
+        events = steps.update(observation, action, *outcome)
         if not events & (BAD_SHAPE | NOT_FINITE):
             self._note(self.env_state.last_row - 1)
         return events

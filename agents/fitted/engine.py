@@ -17,14 +17,7 @@ from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.memory import (
-    COMPONENTS,
-    GOES_ON,
-    MARK,
-    REWARD,
-    Memory,
-    check_steps,
-)
+from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD, Memory, check_steps
 from oda_rl.agents.base.memory import SCHEMA as MEMORY
 from oda_rl.agents.base.state import (
     EPISODE_END,
@@ -42,7 +35,7 @@ from oda_rl.agents.fitted.offline import fit_logged
 from oda_rl.agents.fitting import advantages
 from oda_rl.agents.fitting.advantages import Placed, averaged, fit_advantages, n_fits
 from oda_rl.agents.fitting.cells import N_NEAREST, Experience, TakenActions
-from oda_rl.agents.fitting.regression import Fit, fit
+from oda_rl.agents.fitting.regression import Fit, fit, reward_origin
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.files.schema import MAX, Member, check, flags, prefixed, real, require, whole, within
@@ -143,7 +136,6 @@ class FittedEngine(Engine):
     rule = steps.RULE
     choose = staticmethod(steps.act)
     step = staticmethod(steps.step)
-    update = staticmethod(steps.update)
 
     def __init__(
         self,
@@ -229,6 +221,11 @@ class FittedEngine(Engine):
         else:
             self.env_state.held += 1
         self.state.drew = False
+
+    def update(self, observation: Any, action: int, *outcome: Any) -> int:
+        """Remember one transition; an episode with another action says nothing of its policy."""
+        self._uninterrupted &= action == self.env_state.action
+        return steps.update(observation, action, *outcome)
 
     def note_episodes(self, episodes: FloatArray) -> None:
         for episode_return, length, _ in episodes.tolist():
@@ -473,6 +470,11 @@ class FittedEngine(Engine):
             values = np.concatenate([values, self.newest.evaluate(new)[2]])
         self._n_fits, learned, rng = n_fits(seen, self.config), self.metric, self._fitting
         config = replace(self.config, n_fits=self._n_fits)
+        level = (origin := reward_origin(seen.steps)) / (1.0 - config.gamma)
+        if origin != 0.0:
+            steps = seen.steps.copy()
+            steps[steps[:, MARK] == GOES_ON, REWARD] -= origin
+            seen, values = seen._replace(steps=steps), None if values is None else values - level
         if seen.numbered or seen.taken is not None:
             found = fit(seen, values, learned, config, rng)
         else:
@@ -486,8 +488,9 @@ class FittedEngine(Engine):
         if self._numbered and self.config.exploration is None:
             last = self._novelty
             self._novelty = exploration.fit_novelty_policy(seen, last, self.config, self._fitting)
+        found.policy.models[:, 1 + seen.observations.shape[1] :] += level
         self._install(found)
-        self._values, self.env_state.last_row = found.values[:n], n - 1
+        self._values, self.env_state.last_row = found.values[:n] + level, n - 1
 
     @one_thread()
     def fit_logged(self) -> None:

@@ -58,10 +58,7 @@ _HORIZONS = 10.0  # that count as an episode where none ends
 
 
 def fit_novelty_policy(
-    seen: Experience,
-    before: CellPolicy | None,
-    config: FittedQConfig,
-    rng: np.random.Generator,
+    seen: Experience, before: CellPolicy | None, config: FittedQConfig, rng: np.random.Generator
 ) -> CellPolicy:
     """Fit a policy to rewards 1 / √n of an action taken n times; ``before`` is the last one."""
     points, states = np.unique(seen.observations, axis=0, return_inverse=True)
@@ -124,11 +121,7 @@ class Exploration:
         self.returns, self.schemes = self.returns[kept], self.schemes[kept]
 
     def set_epsilon(
-        self,
-        rewards: Callable[[], FloatArray],
-        rng: np.random.Generator,
-        anew: bool,
-        novelty: bool,
+        self, rewards: Callable[[], FloatArray], rng: np.random.Generator, anew: bool, novelty: bool
     ) -> None:
         """Set epsilon by the present scheme, or one drawn ``anew``; 1 while returns are equal.
 

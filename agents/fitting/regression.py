@@ -37,6 +37,7 @@ from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy
 from oda_rl.diagram import ordered
 
 _METRIC_SAMPLE = 20_000  # steps
+_FAR_OFF = 10.0  # standard deviations of rewards, beyond which differences are small beside values
 FIRST_SWEEPS, SWEEPS = 100, 20  # maximum numbers, at the first fit and at later ones
 _TOLERANCE = 1e-3  # of the changes of values, as a share of (1 - gamma) of their range
 
@@ -88,6 +89,16 @@ def hopes_of(steps: FloatArray, config: FittedQConfig) -> Belief:
     prior, high, worst = discounted_returns(steps, config.gamma, mean * horizon)
     low = max(min(0.0, least) * horizon, worst - 0.25 * (high - worst))
     return Belief(low, high, min(prior, high), config.optimism)
+
+
+def reward_origin(steps: FloatArray) -> float:
+    """Return the mean reward if it is far from 0 and nothing has terminated, else 0.
+
+    Then it may be subtracted: all values change by that of its endless sum.
+    """
+    rewards = steps[steps[:, MARK] == GOES_ON, REWARD]
+    far_off = abs(rewards.mean()) > _FAR_OFF * rewards.std() and np.ptp(rewards) > 0.0
+    return float(rewards.mean()) if far_off and (steps[:, MARK] != TERMINAL).all() else 0.0
 
 
 @compiled

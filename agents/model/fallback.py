@@ -31,13 +31,7 @@ from oda_rl.agents.environments.spaces import Interface, action_choices
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model.climbing import (
-    MANY_EPISODES,
-    MIN_HORIZON,
-    Climb,
-    Episodes,
-    survival_bonus,
-)
+from oda_rl.agents.model.climbing import MANY_EPISODES, MIN_HORIZON, Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy

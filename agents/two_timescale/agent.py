@@ -313,10 +313,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        env: str | AnyEnv | None = None,
-        partition: Partition | None = None,
+        cls, path: str | Path, env: str | AnyEnv | None = None, partition: Partition | None = None
     ) -> Self:
         """Load from a file or a run folder, as :meth:`FittedQAgent.load`.
 

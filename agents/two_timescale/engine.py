@@ -220,6 +220,7 @@ class OnlineEngine(Engine):
         units = self._planned[0]
         if code != action or (units != self._given).any():
             self.running[0].begins = True  # what the planned action was worth says nothing
+            self._end_trial(self.running[0])  # nor does the return of its policy
         self.env_states[0].action, units[:] = action, self._given
         return max(-self._advance(after, reward, terminated, truncated, True), 0)
 
@@ -466,6 +467,12 @@ class OnlineEngine(Engine):
                     elapsed = self.state.steps - self.state.changed
                     self.contest.give_up(env_state.episode_return, length, elapsed)
                 running.trial = 0
+
+    def _end_trial(self, running: Any) -> None:
+        """End the trial that a running episode is part of, without its return."""
+        if running.trial and running.trial == self.contest.trials:
+            self.contest.end(self.state.steps - self.state.changed)
+        running.trial = 0
 
     def _note(self, lineage: Lineage | None) -> None:
         """Add the present cells to the history."""

@@ -33,13 +33,7 @@ from oda_rl._compile import boolean, compiled, integer, spliced
 from oda_rl._state import State, reader
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
-from oda_rl.agents.base.state import (
-    EPISODE_END,
-    UNIFORMS,
-    Counters,
-    EnvState,
-    end_episode,
-)
+from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, Counters, EnvState, end_episode
 from oda_rl.agents.environments.validation import BAD_SHAPE, LARGEST_REWARD, NOT_FINITE
 from oda_rl.agents.policies import joint
 from oda_rl.agents.policies.cells import greatest

@@ -35,6 +35,7 @@ _WAVE_LENGTH = 3.0  # standard deviations, on average
 _SHARED_PENALTY = 1e-6
 _FAR_QUANTILE = 0.999
 _REWARD_RIDGE = 1e-7
+_FAR_OFF = 1e3  # standard deviations of the rewards, beyond which the ridge would bend their mean
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _UNEXPLAINED = 0.1  # share of the rewards' variance that states may account for
 _MAX_REWARDS = 8_000  # steps to learn from
@@ -346,7 +347,9 @@ def fit_rewards(
         hinges = _fit_hinges(z, smooth, wanted[drawn])
     columns = reward_features(at, hinges, *steps, boxed)[:, kept]
     weights = np.zeros(size)
-    weights[kept] = solve(columns.T @ columns, columns.T @ wanted, _REWARD_RIDGE)
+    origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
+    weights[kept] = solve(columns.T @ columns, columns.T @ (wanted - origin), _REWARD_RIDGE)
+    weights[: 1 if boxed else codes.shape[1]] += origin
     return Rewards(weights, hinges)
 
 
