@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -427,11 +428,20 @@ def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path
         "from gymnasium.envs.toy_text import CliffWalkingEnv\n"
         "gym.register('Still-v0', CliffWalkingEnv, max_episode_steps=20)\n"
     )
-    arguments = "train --algo fitted --env-id still:Still-v0 --total-timesteps 200 --out run"
+    arguments = "train --algo fitted --env-id still:Still-v0 --total-timesteps 200 --out \u03b8"
     command = [sys.executable, "-m", "oda_rl", *arguments.split(), "--n-eval-episodes", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=plain)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run" / "agent.zip").is_file()
+    assert "files in \\u03b8: agent.zip" in done.stdout
+    assert (tmp_path / "\u03b8" / "agent.zip").is_file()
+
+
+def test_a_pager_may_be_quit():
+    command = [sys.executable, "-m", "oda_rl", "train", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        assert (running.stderr.read(), running.wait()) == (b"", 1)
 
 
 @pytest.mark.usefixtures("without_figures")

@@ -434,6 +434,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; an error is printed, and the exit code is 2."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # for environments of its modules, as python -m does
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # no names that its encoding lacks end a command
+            stream.reconfigure(errors="backslashreplace")
     console = _Console()
     given = sys.argv[1:] if arguments is None else arguments
     if list(given) == ["--version"]:
@@ -450,6 +453,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:  # a pager was quit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except MemoryError as error:
         print(f"oda-rl: out of memory; --max-megabytes allows more ({error})", file=sys.stderr)
         return 2
