@@ -165,15 +165,14 @@ def stream_labels(seen: list[Any], labels: Array, promised: list[Any]) -> IntArr
 def promised_classes(estimator: Any, classes: Any, *, first: bool) -> list[Any]:
     """Return the classes that the first ``partial_fit`` was given, sorted; none by default.
 
-    Raises ValueError if later ones differ.
+    Raises ValueError if later ones differ, or those after ``fit`` from the classes seen.
     """
+    given = [] if classes is None else np.unique(np.asarray(classes)).tolist()
     if first:
-        estimator._promised = [] if classes is None else np.unique(np.asarray(classes)).tolist()
-    elif classes is not None and np.unique(np.asarray(classes)).tolist() != estimator._promised:
-        raise ValueError(
-            f"classes is {classes!r:.80}: it must be {estimator._promised!r:.80}, as in the first "
-            "call of partial_fit"
-        )
+        estimator._promised = given
+    elif classes is not None and given != (estimator._promised or estimator.classes_.tolist()):
+        known = estimator._promised or estimator.classes_.tolist()
+        raise ValueError(f"classes is {classes!r:.80}: it must be {known!r:.80}, as before")
     return list(estimator._promised)
 
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
+    check_columns,
     checked_labels,
     checked_points,
     checked_weights,
@@ -123,6 +124,15 @@ def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
     return density.fit(data.points.repeat(times.astype(np.int64), axis=0))
 
 
+def _filled(part: Weighted, points: FloatArray) -> Weighted:
+    """Fill features without a value in a class with values of all classes: they tell nothing."""
+    filled = part.points.copy()
+    for j in np.flatnonzero(np.isnan(filled).all(axis=0)):
+        seen = points[~np.isnan(points[:, j]), j]
+        filled[:, j] = np.resize(seen if len(seen) else 0.0, len(filled))
+    return part._replace(points=filled)
+
+
 def _check_density(density: Any, n_features: int, where: str) -> None:
     """Raise an exception unless a density from a file could have been saved."""
     if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
@@ -215,6 +225,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         points, labels = checked_labels(self, X, y, reset=True)
         points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))
         self.classes_, classes = np.unique(labels, return_inverse=True)
+        check_columns(self, points)
         data = weighted(points, weights, classes.astype(np.int64))
         density, seed = _to_fit(self, data)
         several = len(self.classes_) > 1
@@ -241,10 +252,9 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         """Shares of the classes, and their densities."""
         n_classes = len(self.classes_)
         weights = np.bincount(data.classes, data.weights, minlength=n_classes)
-        densities = [
-            _fitted_density(density, _rows(data, data.classes == c), seed) for c in range(n_classes)
-        ]
-        return weights / weights.sum(), densities
+        parts = (_rows(data, data.classes == c) for c in range(n_classes))
+        filled = (_filled(part, data.points) for part in parts)
+        return weights / weights.sum(), [_fitted_density(density, one, seed) for one in filled]
 
     def _best_temperature(self, density: Any, data: Weighted, seed: int) -> float:
         """Temperature of the lowest log loss on held-out samples."""

@@ -25,8 +25,10 @@ def test_classes_of_the_first_call_are_kept(kind, tmp_path):
     assert model.predict_proba(POINTS).shape == (120, 3)
     with pytest.raises(ValueError, match=r"y holds 7: it must be one of classes, \[0, 1, 2\]"):
         model.partial_fit(POINTS[:1], [7])
-    with pytest.raises(ValueError, match=r"it must be \[0, 1, 2\], as in the first call"):
-        model.partial_fit(POINTS, LABELS, classes=[0, 1])
+    fitted = kind(random_state=0).fit(POINTS, LABELS).partial_fit(POINTS, LABELS, classes=[1, 0])
+    for own, known in ((model, "0, 1, 2"), (fitted, "0, 1")):
+        with pytest.raises(ValueError, match=rf"it must be \[{known}\], as before"):
+            own.partial_fit(POINTS, LABELS, classes=[0, 2])
 
 
 @classifiers
