@@ -12,6 +12,7 @@ from environments import BARTO, ODD_ENVS, Grid, Plain, Toy, play
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import loops
+from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -89,6 +90,7 @@ def test_evaluation_is_the_same_in_both_loops_and_changes_nothing(kind):
     first, second = (kind(BARTO, seed=0).learn(1500) for _ in range(2))
     fused = second.evaluate(20, seed=5)
     np.testing.assert_array_equal(fused, second.evaluate(20, env=Plain(gym.make(BARTO)), seed=5))
+    np.testing.assert_array_equal(fused, second.evaluate(20, env=BARTO, seed=np.int64(5)))
     assert len(set(fused)) > 1
     second.visited_states(50, seed=0)
     second.predict(np.zeros(4), deterministic=False)
@@ -154,8 +156,7 @@ def test_a_loaded_agent_learns_on_in_the_same_way(kind, steps, config, tmp_path)
 @kinds
 def test_an_untrained_agent_plays_and_can_be_saved(kind, tmp_path):
     agent = kind(BARTO, seed=0)
-    assert (agent.n_cells, agent.num_timesteps) == (1, 0)
-    assert agent.predict(np.zeros(4))[0] == 0
+    assert (agent.n_cells, agent.num_timesteps, agent.predict(np.zeros(4))[0]) == (1, 0, 0)
     agent.save(tmp_path / "new")
     assert load_agent(tmp_path / "new").num_timesteps == 0
     SAME[kind](kind(BARTO, seed=0).learn(500), agent.learn(500))
@@ -243,36 +244,38 @@ def test_values_that_are_not_finite(kind, bad):
 def test_update_needs_act(kind):
     agent = kind(BARTO, seed=0)
     transition = (np.zeros(4), 0, 1.0, np.zeros(4), False, False)
-    with pytest.raises(RuntimeError, match="before act"):
-        agent.update(*transition)
-    agent.act(np.zeros(4))
-    agent.update(*transition)
-    with pytest.raises(RuntimeError, match="before act"):
-        agent.update(*transition)
-    agent.act(np.zeros(4))
-    agent.learn(50)
-    with pytest.raises(RuntimeError, match="before act"):
-        agent.update(*transition)
+    for before in (lambda: None, lambda: agent.update(*transition), lambda: agent.learn(50)):
+        before()
+        with pytest.raises(RuntimeError, match="before act"):
+            agent.update(*transition)
+        agent.act(np.zeros(4))
     for action in (2, -1, 0.5):
         agent.act(np.zeros(4))
         with pytest.raises(ValueError, match="action is .*from 0 to 1"):
             agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
 
 
+@pytest.mark.parametrize("kind", [*SAME, CodevectorAgent])
+def test_returns_of_other_actions_are_those_of_no_policy(kind):
+    env = gym.make("Pendulum-v1")
+    agent = kind(env, seed=0)
+    observation, _ = env.reset(seed=0)
+    for t in range(4_000):
+        agent.act(observation)
+        action = np.array([-2.0 if t % 2 else 2.0], np.float32)
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if truncated else after
+    assert agent.episodes.count == 20
+    assert np.isnan(agent.delivered_return)
+
+
 NAN, INF = float("nan"), float("inf")
 BAD_SETTINGS = {
     TwoTimescaleAgent: {
-        "gamma": (0.0, 1.01, NAN),
-        "trace_decay": (-0.1,),
-        "exploration": (2.0,),
-        "exploration_decay": (0.0,),
-        "step_exponent": (1.5,),
-        "cooling": (1.0,),
-        "max_cells": (0,),
-        "hold": (0,),
-        "min_slow_step": (-0.1,),
-        "step_size": (0.0,),
-        "observe_every": (0,),
+        "gamma": (0.0, 1.01, NAN), "trace_decay": (-0.1,), "exploration": (2.0,),
+        "exploration_decay": (0.0,), "step_exponent": (1.5,), "cooling": (1.0,), "max_cells": (0,),
+        "hold": (0,), "min_slow_step": (-0.1,), "step_size": (0.0,), "observe_every": (0,),
         "warmup_steps": (1,),
         "metric": (
             "euclidean", None, 1.0, (1.0,) * 4, ((1.0, "x"), (0.0, 1.0)), (), ((1.0, 0.0), (0.0,)),
@@ -281,29 +284,15 @@ BAD_SETTINGS = {
         ),
     },
     FittedQAgent: {
-        "gamma": (0.0, 1.0, NAN),
-        "trace_decay": (-0.1, 1.1),
-        "metric": ("euclidean", None, np.eye(4)),
-        "max_cells": (0, 65_536),
-        "cells_per_root": (0.0, INF),
-        "n_fits": (0,),
-        "optimism": (0.0, NAN),
-        "refit_every": (0.0,),
-        "exploration": (-0.1, INF),
-        "min_refit": (0,),
-        "longest_hold": (0,),
-        "kept_policies": (0,),
-        "confirm_episodes": (-1,),
-        "confirm_share": (-0.1, 1.1),
-        "max_transitions": (0,),
+        "gamma": (0.0, 1.0, NAN), "trace_decay": (-0.1, 1.1), "max_cells": (0, 65_536),
+        "metric": ("euclidean", None, np.eye(4)), "cells_per_root": (0.0, INF), "n_fits": (0,),
+        "optimism": (0.0, NAN), "refit_every": (0.0,), "exploration": (-0.1, INF),
+        "min_refit": (0,), "longest_hold": (0,), "kept_policies": (0,), "confirm_episodes": (-1,),
+        "confirm_share": (-0.1, 1.1), "max_transitions": (0,),
     },
     ModelAgent: {
-        "population": (3, 1001),
-        "generations": (10_001,),
-        "random_steps": (0,),
-        "confirm_share": (1.5,),
-        "action_bins": (1,),
-        "plan_every": (0.0,),
+        "population": (3, 1001), "generations": (10_001,), "random_steps": (0,),
+        "confirm_share": (1.5,), "action_bins": (1,), "plan_every": (0.0,),
     },
 }  # fmt: skip
 
@@ -340,11 +329,11 @@ def test_unknown_environment(env_id):
 
 @all_kinds
 def test_bad_arguments(kind):
-    agent = kind(BARTO)
-    for steps in (0, -5, 1.5):
-        with pytest.raises(ValueError, match="total_timesteps is"):
-            agent.learn(steps)
-    with pytest.raises(ValueError, match="n_eval_episodes is 0"):
-        agent.evaluate(0)
+    one = kind(BARTO)
+    calls = {"total_timesteps": one.learn, "n_eval_episodes": one.evaluate, "seed": one.episode}
+    for name, call in calls.items():
+        for value in (-5, 1.5):
+            with pytest.raises(ValueError, match=f"{name} is {value}"):
+                call(value)
     with pytest.raises(ValueError, match="seed is -1"):
         kind(BARTO, seed=-1)

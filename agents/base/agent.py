@@ -21,7 +21,7 @@ from oda_rl.agents.base.history import EpisodeLog, Level
 from oda_rl.agents.base.loops import Progress, first_step, last_episode, train, train_vector
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.progress import deferred_interrupt, progress_line
-from oda_rl.agents.base.settings import checked_count, made_settings
+from oda_rl.agents.base.settings import checked_count, checked_seed, made_settings
 from oda_rl.agents.base.state import EPISODE_END
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
 from oda_rl.agents.environments.adaptation import WithOptions
@@ -117,12 +117,10 @@ class Agent(Player):
 
     def _build(self, interface: Interface, config: Any, seed: int | None) -> None:
         """Make an untrained agent without an environment."""
-        if seed is not None and (int(seed) != seed or seed < 0):
-            raise ValueError(f"seed is {seed!r}: it must be an integer of at least 0, or None")
-        children = np.random.SeedSequence(seed).spawn(len(self._streams))
+        self._seed = checked_seed(seed)
+        children = np.random.SeedSequence(self._seed).spawn(len(self._streams))
         rngs = map(np.random.default_rng, children)
         self._rngs = dict(zip(self._streams, rngs, strict=True))
-        self._seed = None if seed is None else int(seed)
         self.interface, self.config = interface, config
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0
@@ -369,8 +367,7 @@ class Agent(Player):
         checkpoint_every : int, optional
             Steps, at least 1; given together with ``checkpoint``.
         actors : Actors, optional
-            Processes that play episodes in slow environments; the agent learns from these, and its
-            own environment is not stepped. For fitted agents only.
+            Processes that play episodes in slow environments, instead of the agent's own.
         reset_options : dict, optional
             ``options`` of each reset; steps are not compiled then.
 
@@ -379,9 +376,8 @@ class Agent(Player):
         TypeError
             If ``callback`` is not callable, or ``actors`` is no :class:`Actors`.
         ValueError
-            If ``total_timesteps`` is below 1, only one of ``checkpoint`` and ``checkpoint_every``
-            is given, the environment returns an observation of a wrong shape or a value that is not
-            finite, or the agent or its environment does not support actors.
+            For an argument out of range, what an environment must not return, or actors where the
+            agent or its environment does not support them.
         OSError
             If a checkpoint cannot be written, or another training writes to the same file; if the
             scheduler does not answer, or an episode ends every process that plays it.

@@ -20,9 +20,9 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.base.compiled_loop import play_compiled
 from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
-from oda_rl.agents.base.settings import checked_count
+from oda_rl.agents.base.settings import checked_count, checked_seed
 from oda_rl.agents.environments.adaptation import WithOptions, adapted
-from oda_rl.agents.environments.making import one_of, set_generator
+from oda_rl.agents.environments.making import given_env, one_of, set_generator
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -239,7 +239,7 @@ class Player(ABC):
     def evaluate(
         self,
         n_eval_episodes: int = 100,
-        env: gym.Env[Any, Any] | None = None,
+        env: str | gym.Env[Any, Any] | None = None,
         seed: int | None = None,
         progress_bar: bool = False,
         max_episode_steps: int | None = None,
@@ -251,8 +251,8 @@ class Player(ABC):
         ----------
         n_eval_episodes : int
             At least 1.
-        env : gymnasium.Env, optional
-            Environment to play in. By default one like the agent's is made, or its own is copied,
+        env : str or gymnasium.Env, optional
+            Where to play. By default an environment like the agent's is made, or its own is copied,
             with the present running statistics of its wrappers. If that is impossible, episodes are
             played in its own, with a warning: begin your next episode with a reset then.
         seed : int, optional
@@ -268,11 +268,10 @@ class Player(ABC):
         Raises
         ------
         ValueError
-            If ``env`` has other spaces than the agent was trained with; if it is not given, and no
-            other can be made while the agent learns in its own; or if playing goes beyond
-            ``limits``.
+            If ``env`` has other spaces than the agent, or cannot be made while the agent learns in
+            its own, or playing goes beyond ``limits``.
         """
-        count = checked_count("n_eval_episodes", n_eval_episodes)
+        count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
         if max_episode_steps is not None:
             limit = checked_count("max_episode_steps", max_episode_steps)
@@ -301,22 +300,17 @@ class Player(ABC):
     def evaluate_random(
         self,
         n_eval_episodes: int = 20,
-        env: gym.Env[Any, Any] | None = None,
+        env: str | gym.Env[Any, Any] | None = None,
         seed: int | None = None,
     ) -> FloatArray:
-        """Play episodes of uniformly random actions, which any policy should beat.
+        """Play uniformly random episodes, which any policy should beat; return the returns, (n,).
 
         Parameters
         ----------
         n_eval_episodes, env, seed
             As in :meth:`evaluate`; the seed is that of the actions, too.
-
-        Returns
-        -------
-        ndarray, shape (n_eval_episodes,)
-            The returns.
         """
-        count = checked_count("n_eval_episodes", n_eval_episodes)
+        count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
         with self._evaluation_env(env) as made:
             made.action_space.seed(seed)
@@ -325,9 +319,9 @@ class Player(ABC):
 
     @one_thread()
     def visited_states(
-        self, n_steps: int, env: gym.Env[Any, Any] | None = None, seed: int | None = None
+        self, n_steps: int, env: str | gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily and return the observations.
+        """Play greedily and return the flattened observations, shape (n_steps, d).
 
         Parameters
         ----------
@@ -335,13 +329,8 @@ class Player(ABC):
             At least 1.
         env, seed
             As in :meth:`evaluate`.
-
-        Returns
-        -------
-        ndarray, shape (n_steps, d)
-            Flattened observations.
         """
-        count = checked_count("n_steps", n_steps)
+        count, seed = checked_count("n_steps", n_steps), checked_seed(seed)
         with self._evaluation_env(env) as made:
             steps = islice(self._counted(env, play(made, self._greedy, seed)), count)
             states = [np.ravel(observation) for observation, _, _ in steps]
@@ -351,7 +340,7 @@ class Player(ABC):
     def episode(
         self,
         seed: int | None = None,
-        env: gym.Env[Any, Any] | None = None,
+        env: str | gym.Env[Any, Any] | None = None,
         max_episode_steps: int = 10_000,
     ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
         """Play a greedy episode.
@@ -372,7 +361,7 @@ class Player(ABC):
         """
         states, rewards = [], []
         with self._evaluation_env(env) as made:
-            steps = self._counted(env, play(made, self._greedy, seed))
+            steps = self._counted(env, play(made, self._greedy, checked_seed(seed)))
             for state, reward, done in islice(steps, max_episode_steps):
                 states.append(np.ravel(state))
                 rewards.append(reward)
@@ -384,7 +373,7 @@ class Player(ABC):
             acts = self.interface.box.actions(acts).reshape(len(acts), -1)
         return points, acts, np.array(rewards)
 
-    def _counted(self, env: gym.Env[Any, Any] | None, steps: Iterator[Step]) -> Iterator[Step]:
+    def _counted(self, env: Any, steps: Iterator[Step]) -> Iterator[Step]:
         """Limit the steps of playing unless ``env`` is given."""
         return steps if env is not None or self.limits is None else self.limits.counted(steps)
 
@@ -507,21 +496,21 @@ class Player(ABC):
 
     @contextmanager
     def _evaluation_env(
-        self, env: gym.Env[Any, Any] | None, reset_options: dict[str, Any] | None = None
+        self, env: str | gym.Env[Any, Any] | None, reset_options: dict[str, Any] | None = None
     ) -> Iterator[gym.Env[Any, Any]]:
         """Give the adapted environment to play in: the given one, or a new one, closed after."""
-        made = self.make_separate_env() if env is None else env
+        made = self.make_separate_env() if env is None else given_env(env)
         if isinstance(made, VectorEnv):
             raise TypeError(
                 f"env is {made}: it must be one environment; stable_baselines3's evaluate_policy "
                 "plays in several"
             )
         if env is not None:
-            self._check_spaces(env)
+            self._check_spaces(made)
         adapted_env = self._adapted(made)
         assert isinstance(adapted_env, gym.Env)
         try:
             yield adapted_env if reset_options is None else WithOptions(adapted_env, reset_options)
         finally:
-            if env is None and made is not self._env:
+            if made is not env and made is not self._env:
                 adapted_env.close()

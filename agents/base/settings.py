@@ -119,8 +119,13 @@ def made_settings(kind: str, declared: type[S], given: Mapping[str, Any]) -> S:
     return declared(**given)
 
 
-def checked_count(name: str, value: int) -> int:
-    """Return ``value`` as an int; raise ValueError unless it is an integer of at least 1."""
-    if not isinstance(value, Real) or value < 1 or value % 1:
-        raise ValueError(f"{name} is {value!r}: it must be an integer of at least 1")
+def checked_count(name: str, value: int, least: int = 1) -> int:
+    """Return ``value`` as an int; ValueError unless it is an integer of at least ``least``."""
+    if not isinstance(value, Real) or value < least or value % 1:
+        raise ValueError(f"{name} is {value!r}: it must be an integer of at least {least}")
     return int(value)
+
+
+def checked_seed(seed: int | None) -> int | None:
+    """Return ``seed`` as an int, at least 0, or None; else raise ValueError."""
+    return None if seed is None else checked_count("seed", seed, 0)
