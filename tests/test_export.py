@@ -368,8 +368,7 @@ def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
 
 @pytest.mark.parametrize("fixed_point", [False, True])
 @pytest.mark.parametrize(
-    ("actions", "numbers"),
-    [([1], 0), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)],
+    ("actions", "numbers"), [([1], 0), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)]
 )
 def test_a_rule_is_its_numbers(actions, numbers, fixed_point, tmp_path):
     rng = np.random.default_rng(len(actions))

@@ -75,8 +75,7 @@ def test_numbered_states_are_a_table_everywhere(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"),
-    [(ModelAgent, "one-hot"), (SINGLE, "numbers"), (TwoTimescaleAgent, "numbers")],
+    ("kind", "name"), [(ModelAgent, "one-hot"), (SINGLE, "numbers"), (TwoTimescaleAgent, "numbers")]
 )
 def test_whole_numbers_that_are_equally_near(kind, name, tmp_path):
     space = SPELLED[name]

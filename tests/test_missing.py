@@ -24,9 +24,7 @@ CENTRES = np.random.default_rng(40).normal(scale=4.0, size=(6, 5))
 TURN = np.random.default_rng(41).normal(size=(5, 5)) / np.sqrt(5.0)
 METRIC = Mahalanobis(np.linalg.inv(TURN.T @ TURN))
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
 
 def blobs(n, seed, turn=None, centres=CENTRES):

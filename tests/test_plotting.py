@@ -180,8 +180,7 @@ def test_figures_of_a_rule(env_id, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("env_id", "names"),
-    [("FrozenLake-v1", []), ("TwoRooms-v0", ["partition"])],
+    ("env_id", "names"), [("FrozenLake-v1", []), ("TwoRooms-v0", ["partition"])]
 )
 def test_figures_of_a_table_of_states(env_id, names, tmp_path, monkeypatch):
     two_rooms = gym.envs.registration.EnvSpec("TwoRooms-v0", TwoRooms, kwargs={"numbers": 2})

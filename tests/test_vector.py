@@ -278,10 +278,7 @@ class Untold(VectorWrapper):
 
 
 def test_last_observations_are_found_in_lists_and_missed_with_a_sentence():
-    envs = [
-        several(Toy, 2, AutoresetMode.SAME_STEP),
-        several(Toy, 2, AutoresetMode.SAME_STEP),
-    ]
+    envs = [several(Toy, 2, AutoresetMode.SAME_STEP), several(Toy, 2, AutoresetMode.SAME_STEP)]
     first, second = (
         TwoTimescaleAgent(env, seed=0).learn(200)
         for env in (envs[0], gym.wrappers.vector.DictInfoToList(envs[1]))

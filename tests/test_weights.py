@@ -40,9 +40,7 @@ LEARNERS = [
 ]
 STREAMS = [one for one in LEARNERS if hasattr(one, "partial_fit")]
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = [pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")]
 
 
 def places(model):
