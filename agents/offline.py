@@ -176,8 +176,7 @@ class Transitions:
         columns = [before, actions, "reward", after, "terminated"]
         columns += ["truncated"] if "truncated" in names else []
         _require("frame", names, np.hstack(columns).tolist())
-        return cls(*(np.asarray(frame[one if isinstance(one, str) else list(one)])
-                     for one in columns))  # fmt: skip
+        return cls(*(_array(frame[one if isinstance(one, str) else list(one)]) for one in columns))
 
     @classmethod
     def from_minari(cls, dataset: Any) -> "Transitions":
@@ -219,6 +218,15 @@ def _require(what: str, given: Any, required: Sequence[str]) -> None:
     if missing := [name for name in required if name not in given]:
         names = ", ".join(map(str, given))
         raise ValueError(f"{what} has {names}: there must be {', '.join(missing)}, too")
+
+
+def _array(columns: Any) -> npt.NDArray[Any]:
+    """Return columns of a frame, with pandas' own types as numbers."""
+    try:
+        array = np.asarray(columns)
+        return columns.to_numpy(np.float64, na_value=np.nan) if array.dtype == object else array
+    except (TypeError, ValueError):
+        return array  # texts, which are refused by name
 
 
 def _row(name: str, given: Any, n: int) -> FloatArray:

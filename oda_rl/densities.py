@@ -252,8 +252,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         """Shares of the classes, and their densities."""
         n_classes = len(self.classes_)
         weights = np.bincount(data.classes, data.weights, minlength=n_classes)
-        parts = (_rows(data, data.classes == c) for c in range(n_classes))
-        filled = (_filled(part, data.points) for part in parts)
+        filled = [_filled(_rows(data, data.classes == c), data.points) for c in range(n_classes)]
         return weights / weights.sum(), [_fitted_density(density, one, seed) for one in filled]
 
     def _best_temperature(self, density: Any, data: Weighted, seed: int) -> float:

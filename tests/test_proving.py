@@ -91,6 +91,7 @@ def test_a_proof_reads_well():
         ({"speed": (0, 1)}, "component is 'speed': it must be one of"),
         ({0: (1, 0)}, r"box\[0\] is \(1, 0\): it must be \(lower, upper\)"),
         ({0: (np.nan, 0)}, r"it must be \(lower, upper\)"),
+        ({0: 3}, r"box\[0\] is 3: it must be \(lower, upper\)"),
     ],
 )
 def test_boxes_are_checked(box, message):

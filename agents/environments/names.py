@@ -101,11 +101,13 @@ def checked_names(
         raise ValueError(
             f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
         )
-    for name in given:
+    for i, name in enumerate(given):
         if not isinstance(name, str) or not is_name(name):
             raise ValueError(
                 f"{argument} has {name!r}: it must be a string of 1 to 80 printable characters"
             )
+        if name in given[:i]:
+            raise ValueError(f"{argument} has {name!r} twice: each {of} needs a name of its own")
     return tuple(map(str, given))
 
 

@@ -179,13 +179,11 @@ def fit_cautiously(
 
 
 def bounds_of(steps: FloatArray, gamma: float) -> tuple[float, float]:
-    """Minimum and maximum discounted return that the rewards of steps allow."""
+    """Minimum and maximum discounted return that rewards allow; the last one is paid once."""
     taken = np.flatnonzero(steps[:, MARK] == GOES_ON)
-    rewards = steps[taken, REWARD]
-    low, high = min(0.0, float(rewards.min())), max(0.0, float(rewards.max()))
-    one_step = bool((steps[taken + 1, MARK] == TERMINAL).all())  # a contextual bandit
-    horizon = 1.0 if one_step else 1.0 / (1.0 - gamma)
-    return low * horizon, high * horizon
+    ends, rewards = steps[taken + 1, MARK] == TERMINAL, steps[taken, REWARD]
+    values = np.where(ends, rewards, rewards / (1.0 - gamma))
+    return min(0.0, float(values.min())), max(0.0, float(values.max()))
 
 
 def estimate(

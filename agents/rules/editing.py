@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.proofs import point_in
+from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, whole
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _sum(node: ast.expr, text: str, names: Sequence[str]) -> FloatArray:
     """Return a sum's offset and slopes, shape (1 + d,)."""
     units = np.eye(1 + len(names))
     match node:
-        case ast.Constant(value=int() | float() as value):
+        case ast.Constant(value=int() | float() as value) if abs(value) <= LARGEST:
             return np.asarray(value * units[0])
         case ast.Subscript(value=ast.Name("x" | "observation"), slice=ast.Constant(int() as j)):
             if j < len(names):

@@ -191,12 +191,12 @@ def checked_box(
         low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
     numbers: dict[Any, int] = {name: j for names in calls for j, name in enumerate(names)}
     numbers |= {j: j for j in range(d)} | {f"x[{j}]": j for j in range(d)}
-    for name, (first, last) in box.items():
-        if not first <= last:
-            raise ValueError(f"box[{name!r}] is {(first, last)!r}: it must be (lower, upper)")
+    for name, ends in box.items():
+        if np.shape(ends) != (2,) or not ends[0] <= ends[1]:
+            raise ValueError(f"box[{name!r}] is {ends!r}: it must be (lower, upper)")
         if name not in numbers:
             raise ValueError(
                 f"component is {name!r}: it must be one of {list(calls[0])}, or a number below {d}"
             )
-        low[numbers[name]], high[numbers[name]] = first, last
+        low[numbers[name]], high[numbers[name]] = ends
     return low, high
