@@ -1,5 +1,6 @@
 """Saving and loading agents: files, run folders, checkpoints."""
 
+import copy
 import json
 import re
 import time
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -103,9 +104,23 @@ def pickled(agent: "Agent") -> tuple[Any, ...]:
     """Return what ``__reduce__`` does: the content of its file, an environment no file holds."""
     metadata, arrays = contents(agent)
     copies = {name: np.array(array) for name, array in arrays.items()}
-    env = agent.env if agent.origin is None or agent.origin.obstacle is not None else None
     plain = json.loads(json.dumps(metadata))
-    return _unpickled, (type(agent), plain, copies, agent._parts, env, agent._seed)
+    along: AnyEnv | _Along | None = agent.env
+    if (origin := agent.origin) is not None and origin.obstacle is None:  # a file may hold it
+        along = _Along(agent.env if from_json(plain["env_spec"]).obstacle else None)
+    return _unpickled, (type(agent), plain, copies, agent._parts, along, agent._seed)
+
+
+class _Along(NamedTuple):
+    """An environment for a copy, but not for a pickle: its functions may not be pickled."""
+
+    env: AnyEnv | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Along, (None,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Along":
+        return _Along(copy.deepcopy(self.env, memo))
 
 
 def _unpickled(
@@ -113,11 +128,12 @@ def _unpickled(
     metadata: dict[str, Any],
     arrays: dict[str, npt.NDArray[Any]],
     parts: tuple[Any, ...],
-    env: AnyEnv | None,
+    along: AnyEnv | _Along | None,
     seed: int | None,
 ) -> AnyAgent:
     agent = restored(cls, Path("a pickle"), metadata, arrays, None, *parts)
     agent.named_by_file, agent.limits, agent._seed = False, None, seed
+    env = along.env if isinstance(along, _Along) else along
     if env is not None:
         agent.env = env
     return agent

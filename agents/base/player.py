@@ -219,17 +219,9 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
+        """Return the row of ``codevectors`` of one observation's cell, or those of a batch, (n,).
 
-        Parameters
-        ----------
-        observation
-            One observation of the environment's observation space, or a batch of n.
-
-        Returns
-        -------
-        int, or for a batch ndarray, shape (n,)
-            Rows of ``codevectors``.
+        It takes and refuses the observations that :meth:`predict` does.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -343,7 +335,10 @@ class Player(ABC):
         env: str | gym.Env[Any, Any] | None = None,
         max_episode_steps: int = 10_000,
     ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
-        """Play a greedy episode.
+        """Play a greedy episode; return its observations, actions and rewards.
+
+        These have shapes (T, d), (T,) and (T,). Actions are numbers from 0, or the p components of
+        continuous ones, shape (T, p).
 
         Parameters
         ----------
@@ -351,13 +346,6 @@ class Player(ABC):
             As in :meth:`evaluate`.
         max_episode_steps : int
             Steps after which it is cut off.
-
-        Returns
-        -------
-        observations : ndarray, shape (T, d)
-        actions : ndarray, shape (T,), or (T, p)
-            Numbers of the actions from 0, or the p components of continuous ones.
-        rewards : ndarray, shape (T,)
         """
         states, rewards = [], []
         with self._evaluation_env(env) as made:
