@@ -69,7 +69,7 @@ def load_script(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run_script(load_script, monkeypatch, capfd):
-    """Run a script in this process: `test_experiments.py` has runs in several."""
+    """Run a script in this process: `test_results.py` has runs in several."""
 
     def run(name, *arguments):
         monkeypatch.setattr(parallel, "_execute", one_by_one)

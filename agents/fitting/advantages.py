@@ -8,9 +8,12 @@ taken depends on where in the cell that was. So values are sums in two partition
 of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.cells.finer`)
 and the same for all actions, and of advantages A, constant in the cells that decide. In each sweep
 both are fitted to the residuals of the other from Watkins' λ-returns: the baseline by regression,
-and an advantage as a mean, shrunken towards 0,
+and an advantage as a mean, shrunken towards an affine function of the codevectors m_k,
 
-    A_ka = Σ w (Y − B) / (Σ w + 5),  over steps of action a with weights w in cell k.
+    A_ka = (Σ w (Y − B) + 5 R² g_a(m_k)) / (c + 5),  c = Σ w over steps of action a in cell k.
+
+The functions g_a are fitted to the means of all cells with weights 5 c / (c + 5), and are shrunken
+towards 0. R² is how well they predict means of cells that were left out; 0 if it is negative.
 
 The policy's cells have advantages, and the level and slope that a baseline would have there. Both
 partitions stay for some fits (:class:`Placed`): only rows that have come since the last fit are
@@ -21,7 +24,9 @@ References
 P. M. Robinson, "Root-N-consistent semiparametric regression", Econometrica 56 (1988): effects are
 regressed on what is left when all else is partialled out. L. C. Baird, "Reinforcement learning in
 continuous time: advantage updating", ICNN 1994. A. Buja, T. Hastie, R. Tibshirani, "Linear
-smoothers and additive models", The Annals of Statistics 17 (1989): backfitting.
+smoothers and additive models", The Annals of Statistics 17 (1989): backfitting. D. M. Allen, "The
+relationship between variable selection and data augmentation and a method for prediction",
+Technometrics 16 (1974): residuals of what was left out.
 """
 
 from collections.abc import Mapping
@@ -57,7 +62,7 @@ _N_FITS = 5  # partitions that are averaged where rewards differ,
 _MAX_AVERAGED = 6  # components of the observation: with more, fits would take too long
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
 _ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
-_SHRINKAGE = 5.0  # transitions without an advantage that are believed of each action in each cell
+_SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, not seen
 
 
 SCHEMA: dict[str, Member] = {
@@ -274,14 +279,9 @@ def sums_of_levels(rows: Assigned, advantages: FloatArray, targets: FloatArray) 
 
 
 def fit_advantages(
-    seen: Experience,
-    placed: Placed,
-    settled: int,
-    values: FloatArray | None,
-    learned: FloatArray | None,
-    config: FittedQConfig,
-    rng: np.random.Generator,
-) -> Fit:
+    seen: Experience, placed: Placed, settled: int, values: FloatArray | None,
+    learned: FloatArray | None, config: FittedQConfig, rng: np.random.Generator,
+) -> Fit:  # fmt: skip
     """Fit a baseline and advantages to trajectories, in cells that have been ``placed``.
 
     ``settled`` is that of :meth:`Placed.assign`; the other parameters are those of
@@ -339,6 +339,27 @@ def averaged(
     return found._replace(policy=regression.policy_of(placed.fine, None, fitted))
 
 
+class Shrinkage:
+    """Shrinks the advantages of K cells: ``counts`` are c, (K, A); codevectors are (K, d)."""
+
+    def __init__(self, counts: FloatArray, codevectors: FloatArray) -> None:
+        self._counts, self._share = counts, _SHRINKAGE / (counts + _SHRINKAGE)
+        self._z = z = np.column_stack([np.ones(len(counts)), codevectors])
+        weights = counts * self._share
+        penalty = np.diag(_SHRINKAGE * (z * z).mean(axis=0) + TINY)
+        self._inverse = np.linalg.inv(np.einsum("ka,ki,kj->aij", weights, z, z) + penalty)
+        self._free = 1.0 - weights * np.einsum("ki,aij,kj->ka", z, self._inverse, z)
+
+    def advantages(self, sums: FloatArray) -> FloatArray:
+        """Return A_ka for Σ w (Y − B), (K, A)."""
+        means, weighted = sums / (self._counts + TINY), sums * self._share
+        affine = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
+        missed = (means - affine) / self._free  # by the function fitted without that cell
+        share = (self._counts * self._share * missed**2).sum() / ((weighted * means).sum() + TINY)
+        pulled = self._share * max(1.0 - float(share), 0.0) * affine
+        return np.asarray(sums / (self._counts + _SHRINKAGE) + pulled)
+
+
 def iterate(
     rows: Rows,
     placed: Placed,
@@ -353,10 +374,10 @@ def iterate(
     values = np.full(n, hopes.prior) if values is None else values
     reach = Reach(config.gamma, config.trace_decay, hopes.low, hopes.high)
     tolerance = _TOLERANCE * (hopes.prior - hopes.low) * (1.0 - config.gamma) * n
-    counts = moments.counts + _SHRINKAGE
+    shrinkage = Shrinkage(moments.counts, placed.at.codevectors)
     solver = regression.Regression(moments.fine, placed.fine, hopes)
-    advantages, baseline, targets = np.zeros_like(counts), *np.zeros((2, n))
-    sums, added = np.zeros_like(solver.theta), np.zeros_like(counts)
+    advantages, baseline, targets = np.zeros_like(moments.counts), *np.zeros((2, n))
+    sums, added = np.zeros_like(solver.theta), np.zeros_like(advantages)
     for i in range(rounds):
         parts = advantages, baseline
         sums.fill(0.0)
@@ -366,7 +387,7 @@ def iterate(
         models[:, 0] += solver.offsets
         added.fill(0.0)
         go_on(own, near, near_weights, models, targets, baseline, added)
-        advantages = added / counts
+        advantages = shrinkage.advantages(added)
         if i > 0 and change <= tolerance:
             break
     level = regression.Regression(moments.coarse, placed.at, hopes)
