@@ -126,7 +126,7 @@ def test_a_policy_under_review_is_saved(tmp_path):
         return agent._engine._under_review is None
 
     env = Plain(gym.make("CartPole-v1"))
-    agent = FittedQAgent(env, seed=3).learn(3_000)
+    agent = FittedQAgent(env, seed=0).learn(3_000)
     swapped(env)
     agent.learn(4_000, callback=stop)
     assert agent._engine._under_review is not None
