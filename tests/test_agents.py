@@ -139,7 +139,7 @@ def test_a_loaded_agent_is_the_same(kind, tmp_path):
         (TwoTimescaleAgent, 3000, {"metric": MATRIX}),
         (FittedQAgent, 50, {}),
         (FittedQAgent, 2500, {}),
-        (FittedQAgent, 700, {"max_transitions": 500}),
+        (FittedQAgent, 700, {"max_transitions": 500.0}),
     ],
 )
 def test_a_loaded_agent_learns_on_in_the_same_way(kind, steps, config, tmp_path):
@@ -284,15 +284,15 @@ BAD_SETTINGS = {
         ),
     },
     FittedQAgent: {
-        "gamma": (0.0, 1.0, NAN), "trace_decay": (-0.1, 1.1), "max_cells": (0, 65_536),
-        "metric": ("euclidean", None, np.eye(4)), "cells_per_root": (0.0, INF), "n_fits": (0,),
+        "gamma": (0.0, 1.0, NAN), "trace_decay": (-0.1, 1.1), "max_cells": (0, 65_536, 20.5),
+        "metric": ("euclidean", None, np.eye(4)), "cells_per_root": (0.0, INF), "n_fits": (True,),
         "optimism": (0.0, NAN), "refit_every": (0.0,), "exploration": (-0.1, INF),
         "min_refit": (0,), "longest_hold": (0,), "kept_policies": (0,), "confirm_episodes": (-1,),
         "confirm_share": (-0.1, 1.1), "max_transitions": (0,),
     },
     ModelAgent: {
         "population": (3, 1001), "generations": (10_001,), "random_steps": (0,),
-        "confirm_share": (1.5,), "action_bins": (1,), "plan_every": (0.0,),
+        "confirm_share": (1.5,), "action_bins": (1,), "plan_every": (0.0,), "simplify": (1,),
     },
 }  # fmt: skip
 

@@ -44,6 +44,7 @@ def or_none(other: Range) -> Range:
 
 POSITIVE = Range("positive and finite", lambda value: 0.0 < value < math.inf)
 NOT_NEGATIVE = Range("finite and at least 0", lambda value: 0.0 <= value < math.inf)
+_FLAG = Range("True or False", lambda value: isinstance(value, bool))
 
 
 def are_counts(value: Any) -> bool:
@@ -57,17 +58,21 @@ class Checked:
     """Base of settings: a value out of its range raises ValueError.
 
     A range is declared beside a field's type: ``sides: Annotated[int, at_least(2)] = 6``. Arrays
-    and lists become tuples, so that settings can be compared and written to files.
+    and lists become tuples, and 6.0 becomes 6, so that settings can be compared and written to
+    files.
     """
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = _plain(getattr(self, field.name))
+            value, kind = _plain(getattr(self, field.name)), field.type
+            if isinstance(value, float) and value.is_integer() and not conforms(value, kind):
+                value = int(value)
             object.__setattr__(self, field.name, value)
-            worded = isinstance(value, str) and not conforms(value, field.type)
-            for right in getattr(field.type, "__metadata__", ()):
-                if worded or not _holds(right, value):
-                    raise ValueError(f"{field.name} is {value!r}: it must be {right.text}")
+            fits, counts = conforms(value, kind), conforms(1, kind) and not conforms(0.5, kind)
+            for right in getattr(kind, "__metadata__", (_FLAG,)):
+                if not (fits and _holds(right, value)):
+                    whole = "an integer, " if counts and not fits else ""
+                    raise ValueError(f"{field.name} is {value!r}: it must be {whole}{right.text}")
 
 
 def _holds(right: Range, value: Any) -> bool:
