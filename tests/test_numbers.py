@@ -199,10 +199,9 @@ def test_one_weight_or_target_is_refused_likewise():
         oda_rl.ODAClusterer().fit(points, sample_weight=np.full(50, 1e200))
     with pytest.raises(ValueError, match=r"y holds 1e\+200: its values"):
         oda_rl.ODARegressor().fit(points, np.full(50, 1e200))
-    with pytest.raises(ValueError, match=r"init holds 1e\+200"):
-        oda_rl.SOM(1, init=[[1e200, 0.0]]).fit(points)
-    with pytest.raises(ValueError, match=r"init holds 1e\+200"):
-        oda_rl.ODAClusterer(init=[[1e200, 0.0]]).fit(points)
+    for kind in (oda_rl.SOM, oda_rl.ODAClusterer):
+        with pytest.raises(ValueError, match=r"init holds 1e\+200"):
+            kind(1, init=[[1e200, 0.0]]).fit(points)
 
 
 def test_divergences_take_no_samples_to_infinity():

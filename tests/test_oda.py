@@ -164,12 +164,9 @@ def test_every_level_can_be_returned_to(kind):
     small = model.at_level(n_clusters=5)
     assert 2 <= len(small.codevectors_) <= 5
     assert len(model.at_level(-1).codevectors_) == model.history_[-1].n_clusters
-    with pytest.raises(ValueError, match="below"):
-        model.at_level(1000)
-    with pytest.raises(ValueError, match="at least"):
-        model.at_level(n_clusters=0)
-    with pytest.raises(ValueError, match="either"):
-        model.at_level()
+    for given, words in (({"level": 1000}, "below"), ({"n_clusters": 0}, "least"), ({}, "either")):
+        with pytest.raises(ValueError, match=words):
+            model.at_level(**given)
 
 
 def test_annealing_goes_on_from_an_earlier_level():

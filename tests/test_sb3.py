@@ -473,10 +473,9 @@ def test_environments_that_do_not_fit(algorithm, tmp_path):
             algorithm.load(tmp_path / "m", env=env)
         with pytest.raises(ValueError, match="spaces do not match"):
             model.set_env(gym.make(env))
-    with pytest.raises(ValueError, match="env is None"):
-        algorithm(None)
-    with pytest.raises(ValueError, match="env_id is 'Nowhere-v0'"):
-        algorithm("Nowhere-v0")
+    for wrong, message in ((None, "env is None"), ("Nowhere-v0", "env_id is 'Nowhere-v0'")):
+        with pytest.raises(ValueError, match=message):
+            algorithm(wrong)
     with pytest.raises(TypeError, match="learning_rate"):
         algorithm("CartPole-v1", learning_rate=1.0)
     with pytest.raises(ValueError, match="total_timesteps is 0"):
@@ -495,9 +494,7 @@ def test_files_of_others(tmp_path):
     theirs.policy.save(tmp_path / "policy.pth")
     for load in (TwoTimescale.load, FittedQ.load, FittedQAgent.load, load_agent):
         for name in ("dqn.zip", "policy.pth"):
-            with pytest.raises(
-                ValueError, match=f"{name}' is damaged, or was not written by oda_rl"
-            ):
+            with pytest.raises(ValueError, match=f"{name}' is damaged, or was not written by"):
                 load(tmp_path / name)
     FittedQ("CartPole-v1", seed=0).save(tmp_path / "ours")
     with pytest.raises(ValueError, match="ours.zip' holds 'FittedQAgent'"):

@@ -437,10 +437,9 @@ def test_numbers_that_can_not_be_are_refused(kind):
     model = kind().fit(points, labels)
     with pytest.raises(ValueError, match="X has 3 features"):
         model.predict(points[:, :3])
-    with pytest.raises(ValueError, match="X has no value in row 0"):
-        model.partial_fit(np.full((2, 4), np.nan), labels[:2])
-    with pytest.raises(ValueError, match="infinity"):
-        model.partial_fit(np.full((2, 4), np.inf), labels[:2])
+    for value, message in ((np.nan, "X has no value in row 0"), (np.inf, "infinity")):
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(np.full((2, 4), value), labels[:2])
 
 
 # Regression.

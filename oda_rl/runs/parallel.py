@@ -55,6 +55,8 @@ def run_all(
 ) -> list[Run]:
     """Call ``function(**setting)`` once for each setting, and store the rows that it returns.
 
+    Returns a :class:`Run` for each setting, in the same order.
+
     Parameters
     ----------
     function : callable
@@ -71,11 +73,6 @@ def run_all(
         Whether to repeat the runs that failed the last time.
     title : str
         Title of the progress bar.
-
-    Returns
-    -------
-    list of Run
-        One for each setting, in the same order.
 
     Raises
     ------
