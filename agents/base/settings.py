@@ -69,7 +69,7 @@ class Checked:
                 value = int(value)
             object.__setattr__(self, field.name, value)
             fits, counts = conforms(value, kind), conforms(1, kind) and not conforms(0.5, kind)
-            for right in getattr(kind, "__metadata__", (_FLAG,)):
+            for right in getattr(kind, "__metadata__", (_FLAG,) if kind is bool else ()):
                 if not (fits and _holds(right, value)):
                     whole = "an integer, " if counts and not fits else ""
                     raise ValueError(f"{field.name} is {value!r}: it must be {whole}{right.text}")
