@@ -73,7 +73,7 @@ def test_draws_are_those_of_thompson_sampling_on_ranks():
 
 
 def test_an_agent_explores_by_schemes_unless_told_how_much():
-    agent = FittedQAgent(CARTPOLE, seed=0).learn(15_000)
+    agent = FittedQAgent(CARTPOLE, seed=3).learn(15_000)
     engine = agent._engine
     counts = np.bincount(np.array(engine.exploration.schemes) + 1, minlength=N + 1)
     assert len(counts) == N + 1  # states are not numbered

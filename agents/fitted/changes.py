@@ -95,11 +95,13 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
 def best_of(records: Sequence[Record], spread: float, steady: bool) -> Record:
     """Return the record with the highest lower bound; of equal ones constant actions come last.
 
-    If fits are ``steady``, it is the latest that is not clearly worse: it has seen the most steps.
+    If fits are ``steady``, it is the latest of two or more episodes that is not clearly worse: it
+    has seen the most steps.
     """
     best = max(records, key=lambda record: (record.lower_bound(spread), not record.constant))
     floor = best.lower_bound(spread) if steady else math.inf
-    good = (one for one in reversed(records) if one.lower_bound(-_CLEAR * spread) >= floor)
+    known = (one for one in reversed(records) if one.n > 1)  # one return may be luck
+    good = (one for one in known if one.lower_bound(-_CLEAR * spread) >= floor)
     return next(good, best)
 
 
