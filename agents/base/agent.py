@@ -202,12 +202,17 @@ class Agent(Player):
         return self._engine.n_envs
 
     def act(self, observation: Any) -> Any:
-        """Choose an action of the environment's action space for training, with exploration.
+        """Choose an action for training, with exploration.
 
         Parameters
         ----------
         observation
             One observation of the environment's observation space.
+
+        Returns
+        -------
+        int, or ndarray where the action space is not Discrete
+            An action of the environment's action space.
 
         Raises
         ------
@@ -571,7 +576,7 @@ class Agent(Player):
 
     @one_thread()
     def explain(self, observation: Any) -> Explanation:
-        """Explain the action in a state, and find the nearest state with another action; print it.
+        """Explain the action in a state, and find the nearest state with another action.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
         components are not changed. It is exact for rules and tables; for agents that blend
@@ -583,6 +588,11 @@ class Agent(Player):
         ----------
         observation
             One observation of the environment's observation space.
+
+        Returns
+        -------
+        oda_rl.agents.Explanation
+            ``print`` it.
 
         Raises
         ------

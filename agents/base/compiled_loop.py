@@ -92,15 +92,9 @@ def _train(
 
 
 def _play(
-    environment: tuple[Any, ...],
-    max_episode_steps: int,
-    starts: FloatArray,
-    budget: int,
-    floor: float,
-    arrays: tuple[Any, ...],
-    returns: FloatArray,
-    seen: FloatArray,
-) -> tuple[int, int, float]:
+    environment: tuple[Any, ...], max_episode_steps: int, starts: FloatArray, budget: int,
+    floor: float, arrays: tuple[Any, ...], returns: FloatArray, seen: FloatArray,
+) -> tuple[int, int, float]:  # fmt: skip
     """Play as :func:`play_from`; return finished episodes, steps, and the maximum reward."""
     parameters, choices, position, observation = environment
     taken, ended, greatest = 0, 0, -np.inf

@@ -219,9 +219,17 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the row of ``codevectors`` of one observation's cell, or those of a batch, (n,).
+        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
 
-        It takes and refuses the observations that :meth:`predict` does.
+        Parameters
+        ----------
+        observation
+            One observation of the environment's observation space, or a batch of n.
+
+        Returns
+        -------
+        int, or for a batch ndarray, shape (n,)
+            Rows of ``codevectors``.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -295,12 +303,17 @@ class Player(ABC):
         env: str | gym.Env[Any, Any] | None = None,
         seed: int | None = None,
     ) -> FloatArray:
-        """Play uniformly random episodes, which any policy should beat; return the returns, (n,).
+        """Play episodes of uniformly random actions, which any policy should beat.
 
         Parameters
         ----------
         n_eval_episodes, env, seed
             As in :meth:`evaluate`; the seed is that of the actions, too.
+
+        Returns
+        -------
+        ndarray, shape (n_eval_episodes,)
+            The returns.
         """
         count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
@@ -313,7 +326,7 @@ class Player(ABC):
     def visited_states(
         self, n_steps: int, env: str | gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily and return the flattened observations, shape (n_steps, d).
+        """Play greedily and return the observations.
 
         Parameters
         ----------
@@ -321,6 +334,11 @@ class Player(ABC):
             At least 1.
         env, seed
             As in :meth:`evaluate`.
+
+        Returns
+        -------
+        ndarray, shape (n_steps, d)
+            Flattened observations.
         """
         count, seed = checked_count("n_steps", n_steps), checked_seed(seed)
         with self._evaluation_env(env) as made:
@@ -335,10 +353,7 @@ class Player(ABC):
         env: str | gym.Env[Any, Any] | None = None,
         max_episode_steps: int = 10_000,
     ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
-        """Play a greedy episode; return its observations, actions and rewards.
-
-        These have shapes (T, d), (T,) and (T,). Actions are numbers from 0, or the p components of
-        continuous ones, shape (T, p).
+        """Play a greedy episode.
 
         Parameters
         ----------
@@ -346,6 +361,13 @@ class Player(ABC):
             As in :meth:`evaluate`.
         max_episode_steps : int
             Steps after which it is cut off.
+
+        Returns
+        -------
+        observations : ndarray, shape (T, d)
+        actions : ndarray, shape (T,), or (T, p)
+            Numbers of the actions from 0, or the p components of continuous ones.
+        rewards : ndarray, shape (T,)
         """
         states, rewards = [], []
         with self._evaluation_env(env) as made:

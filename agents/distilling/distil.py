@@ -285,8 +285,7 @@ class Simplifiable(Player):
     ) -> Distilled:
         """Make a rule of a few cells that does as well as the agent, or better.
 
-        The agent is not changed. The rule is the result's ``policy``; ``print`` the result for the
-        returns of both.
+        The agent is not changed.
 
         Parameters
         ----------
@@ -301,6 +300,11 @@ class Simplifiable(Player):
             By default a new environment is made as the agent's was.
         progress_bar : bool
             Show a progress bar.
+
+        Returns
+        -------
+        Distilled
+            ``policy`` is the rule; ``print`` it for the returns of both.
 
         Warns
         -----

@@ -133,13 +133,9 @@ def _shares(scores: FloatArray, features: FloatArray) -> FloatArray:
 
 
 def _alternate(
-    scores: FloatArray,
-    features: FloatArray,
-    costs: Costs,
-    rows: IntArray,
-    turns: int,
+    scores: FloatArray, features: FloatArray, costs: Costs, rows: IntArray, turns: int,
     iterations: int,
-) -> Fitted:
+) -> Fitted:  # fmt: skip
     from scipy.optimize import minimize  # loads slowly
 
     own = features[rows]

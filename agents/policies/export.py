@@ -103,7 +103,7 @@ def export_policy(
         A trained one, or an object with the attributes of
         :class:`oda_rl.agents.policies.contract.Trained`.
     out : str or Path
-        File to write; its path is returned.
+        File to write.
     format : {"c", "json", "onnx"}, optional
         Format of the file; by default that of its suffix, .h, .json or .onnx, else C.
     fixed_point : bool
@@ -116,6 +116,11 @@ def export_policy(
         ``learned`` is 1, from nothing if it is 0. All state is in the struct ``oda_learner``.
     allow_disagreement : bool
         Write fixed-point tables even if less than 99.9 % of the decisions agree.
+
+    Returns
+    -------
+    Path
+        ``out``.
 
     Raises
     ------

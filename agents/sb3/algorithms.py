@@ -75,7 +75,7 @@ class FittedQ(Algorithm):
     Examples
     --------
     >>> from stable_baselines3.common.evaluation import evaluate_policy
-    >>> model = FittedQ("CartPole-v1", seed=1).learn(5_000)
+    >>> model = FittedQ("CartPole-v1", seed=0).learn(5_000)
     >>> mean, deviation = evaluate_policy(model, model.get_env(), n_eval_episodes=2)
     >>> bool(mean > 400)
     True

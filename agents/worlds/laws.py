@@ -188,13 +188,9 @@ def _one_hot(codes: FloatArray) -> bool:
 
 
 def _with_waves(
-    penalty: float,
-    points: FloatArray,
-    features: FloatArray,
-    codes: FloatArray,
-    change: FloatArray,
+    penalty: float, points: FloatArray, features: FloatArray, codes: FloatArray, change: FloatArray,
     rng: np.random.Generator,
-) -> tuple[FloatArray, Single]:
+) -> tuple[FloatArray, Single]:  # fmt: skip
     """One ridge regression on features, features times codes, and shared sinusoids."""
     n, m, d, n_codes = len(features), features.shape[1], points.shape[1], codes.shape[1]
     lengths = _WAVE_LENGTH * np.exp(0.5 * rng.normal(size=_N_WAVES))
@@ -222,14 +218,9 @@ def sinusoids(turns: FloatArray) -> FloatArray:
 
 
 def _locals(
-    form: Form,
-    points: FloatArray,
-    codes: FloatArray,
-    rest: FloatArray,
-    codevectors: FloatArray,
-    gaps: FloatArray,
-    width: float,
-) -> FloatArray:
+    form: Form, points: FloatArray, codes: FloatArray, rest: FloatArray, codevectors: FloatArray,
+    gaps: FloatArray, width: float,
+) -> FloatArray:  # fmt: skip
     """Ridge regression in each cell, with the weights of the blending."""
     n_codes, d = codes.shape[1], points.shape[1]
     near = np.argpartition(gaps, 2, axis=1)[:, :3]

@@ -334,13 +334,9 @@ class BaseODA(TakesSingle, CellEstimator):
     # Learning.
 
     def _new_annealer(
-        self,
-        n_classes: int,
-        rng: np.random.Generator,
-        refined: bool = False,
-        n_points: float = np.inf,
-        limit: int | None = None,
-    ) -> Annealer:
+        self, n_classes: int, rng: np.random.Generator, refined: bool = False,
+        n_points: float = np.inf, limit: int | None = None,
+    ) -> Annealer:  # fmt: skip
         """Make an annealer; one whose codebook is ``refined`` afterwards ends when it is full."""
         cooling, samples = self._pace(refined, n_points)
         schedule = Schedule(
@@ -369,14 +365,9 @@ class BaseODA(TakesSingle, CellEstimator):
         return np.concatenate([divergence.embed(points[:, :d]), points[:, d:]], axis=1)
 
     def _anneal(
-        self,
-        points: FloatArray,
-        classes: IntArray,
-        weights: FloatArray,
-        *,
-        refined: bool = False,
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, *, refined: bool = False,
         limit: int | None = None,
-    ) -> Distribution:
+    ) -> Distribution:  # fmt: skip
         """Anneal a new codebook of at most ``limit`` on samples of points, shape (n, d + q)."""
         rng = np.random.default_rng(seed_of(self.random_state))
         self._single = bool(points.dtype == np.float32)

@@ -177,14 +177,9 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
 
 def _settle(
-    points: FloatArray,
-    shares: FloatArray,
-    masses: FloatArray,
-    codevectors: FloatArray,
-    temperature: float,
-    max_iter: int,
-    tol: float,
-) -> tuple[FloatArray, FloatArray, int]:
+    points: FloatArray, shares: FloatArray, masses: FloatArray, codevectors: FloatArray,
+    temperature: float, max_iter: int, tol: float,
+) -> tuple[FloatArray, FloatArray, int]:  # fmt: skip
     """Iterate to the fixed point; return masses, codevectors and the number of iterations.
 
     The points' ``shares``, shape (n,), sum to 1. A codevector without mass does not move.

@@ -134,15 +134,9 @@ def split(cells: FloatArray, n_cells: int, shifts: FloatArray) -> None:
 
 @compiled
 def _merge_cheapest(
-    codevectors: FloatArray,
-    masses: FloatArray,
-    groups: IntArray,
-    n_merges: int,
-    owners: IntArray,
-    lowest: FloatArray,
-    partners: IntArray,
-    exact: BoolArray,
-) -> None:
+    codevectors: FloatArray, masses: FloatArray, groups: IntArray, n_merges: int, owners: IntArray,
+    lowest: FloatArray, partners: IntArray, exact: BoolArray,
+) -> None:  # fmt: skip
     """Merge the cheapest pair of a group ``n_merges`` times; changes all arrays but ``groups``.
 
     Cell i becomes part of ``owners[i]``. The last three arrays begin with zeros. The cost, a rise

@@ -99,26 +99,12 @@ def _redraw(kernel: int, codevectors: FloatArray, k: int, diagram: FloatArray) -
 
 @compiled
 def _learn(
-    points: FloatArray,
-    classes: IntArray,
-    weights: FloatArray,
-    potentials: FloatArray,
-    n_features: int,
-    codevectors: FloatArray,
-    masses: FloatArray,
-    observed: FloatArray | None,
-    starts: IntArray,
-    priors: FloatArray | None,
-    temperature: float,
-    forgetting: float,
-    offset: float,
-    slope: float,
-    clocks: FloatArray,
-    seen: FloatArray,
-    shares: FloatArray,
-    diagram: FloatArray | None,
-    kernel: int,
-) -> None:
+    points: FloatArray, classes: IntArray, weights: FloatArray, potentials: FloatArray,
+    n_features: int, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
+    starts: IntArray, priors: FloatArray | None, temperature: float, forgetting: float,
+    offset: float, slope: float, clocks: FloatArray, seen: FloatArray, shares: FloatArray,
+    diagram: FloatArray | None, kernel: int,
+) -> None:  # fmt: skip
     """Compiled part of :func:`learn`; ``shares`` and ``diagram`` are scratch."""
     if diagram is not None:
         for k in range(codevectors.shape[0]):

@@ -151,8 +151,8 @@ def export_c(estimator: Any, out: str | Path) -> Path:
 
     The header allocates nothing and needs no library, except ``math.h``: ``expf`` for an
     ``ODAClassifier`` whose ``prediction`` is ``"density"``, ``logf`` for a mixture with a variance
-    for each feature. Clusterers return the index of the cluster, classifiers the label (a string's
-    index in ``classes_``), and regressors a float.
+    for each feature. Clusterers return the index of the
+    cluster, classifiers the label (a string's index in ``classes_``), and regressors a float.
     Predictions equal those of ``estimator.predict`` except for ties within single precision.
     NaN is a missing value if the estimator takes any; regressors return NaN then.
 
@@ -163,7 +163,12 @@ def export_c(estimator: Any, out: str | Path) -> Path:
         BatchDeterministicAnnealing, a mixture whose covariances are not full, or exemplars with the
         Gaussian kernel.
     out : str or Path
-        File to write, atomically; its path is returned.
+        File to write, atomically.
+
+    Returns
+    -------
+    Path
+        ``out``.
 
     Raises
     ------

@@ -284,7 +284,7 @@ def plot_episode(
 ) -> list[Axes]:
     """Draw a greedy episode: the components that change most, and the actions taken.
 
-    Components that are called x and y are drawn as a path, too. Returns the axes.
+    Components that are called x and y are drawn as a path, too.
 
     Parameters
     ----------
@@ -293,6 +293,10 @@ def plot_episode(
         Seed of the environment's reset.
     ax : sequence of matplotlib Axes, optional
         Where to draw, as many as are returned; by default on a new figure.
+
+    Returns
+    -------
+    list of matplotlib Axes
     """
     states, acts, rewards = agent.episode(seed=seed)
     scale = 1.0 if agent.scale_ is None else agent.scale_
@@ -417,8 +421,12 @@ def plot_world(
     seed : int, optional
         Random seed of the model without the episode.
     ax : sequence of matplotlib Axes, optional
-        Where to draw, one for each component; by default on a new figure, whose axes are returned.
-        At most 12 components are drawn: those that change most.
+        Where to draw, one for each component; by default on a new figure. At most 12 components
+        are drawn: those that change most.
+
+    Returns
+    -------
+    list of matplotlib Axes
 
     Raises
     ------
