@@ -170,9 +170,10 @@ def promised_classes(estimator: Any, classes: Any, *, first: bool) -> list[Any]:
     given = [] if classes is None else np.unique(np.asarray(classes)).tolist()
     if first:
         estimator._promised = given
-    elif classes is not None and given != (estimator._promised or estimator.classes_.tolist()):
+    elif classes is not None:
         known = estimator._promised or estimator.classes_.tolist()
-        raise ValueError(f"classes is {classes!r:.80}: it must be {known!r:.80}, as before")
+        if given != known:
+            raise ValueError(f"classes is {classes!r:.80}: it must be {known!r:.80}, as before")
     return list(estimator._promised)
 
 

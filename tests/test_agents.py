@@ -285,7 +285,7 @@ BAD_SETTINGS = {
     },
     FittedQAgent: {
         "gamma": (0.0, 1.0, NAN), "trace_decay": (-0.1, 1.1), "max_cells": (0, 65_536, 20.5),
-        "metric": ("euclidean", None, np.eye(4)), "cells_per_root": (0.0, INF), "n_fits": (True,),
+        "metric": ("euclidean", None, np.eye(4)), "cells_per_root": (0.0, INF), "n_fits": (0, True),
         "optimism": (0.0, NAN), "refit_every": (0.0,), "exploration": (-0.1, INF),
         "min_refit": (0,), "longest_hold": (0,), "kept_policies": (0,), "confirm_episodes": (-1,),
         "confirm_share": (-0.1, 1.1), "max_transitions": (0,),

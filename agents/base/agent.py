@@ -367,7 +367,7 @@ class Agent(Player):
         checkpoint_every : int, optional
             Steps, at least 1; given together with ``checkpoint``.
         actors : Actors, optional
-            Processes that play episodes in slow environments, instead of the agent's own.
+            Processes that play slow environments instead of the agent's own; for fitted agents only.
         reset_options : dict, optional
             ``options`` of each reset; steps are not compiled then.
 
@@ -376,8 +376,9 @@ class Agent(Player):
         TypeError
             If ``callback`` is not callable, or ``actors`` is no :class:`Actors`.
         ValueError
-            For an argument out of range, what an environment must not return, or actors where the
-            agent or its environment does not support them.
+            If ``total_timesteps`` is below 1, only one of ``checkpoint`` and ``checkpoint_every``
+            is given, the environment returns an observation of a wrong shape or a value that is not
+            finite, or the agent or its environment does not support actors.
         OSError
             If a checkpoint cannot be written, or another training writes to the same file; if the
             scheduler does not answer, or an episode ends every process that plays it.

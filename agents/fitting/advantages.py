@@ -345,7 +345,7 @@ class Shrinkage:
     def __init__(self, counts: FloatArray, codevectors: FloatArray) -> None:
         self._counts, self._share = counts, _SHRINKAGE / (counts + _SHRINKAGE)
         self._z = z = np.column_stack([np.ones(len(counts)), codevectors])
-        weights = counts * self._share
+        self._weights = weights = counts * self._share
         penalty = np.diag(_SHRINKAGE * (z * z).mean(axis=0) + TINY)
         self._inverse = np.linalg.inv(np.einsum("ka,ki,kj->aij", weights, z, z) + penalty)
         self._free = 1.0 - weights * np.einsum("ki,aij,kj->ka", z, self._inverse, z)
@@ -355,8 +355,8 @@ class Shrinkage:
         means, weighted = sums / (self._counts + TINY), sums * self._share
         affine = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
         missed = (means - affine) / self._free  # by the function fitted without that cell
-        share = (self._counts * self._share * missed**2).sum() / ((weighted * means).sum() + TINY)
-        pulled = self._share * max(1.0 - float(share), 0.0) * affine
+        unexplained = (self._weights * missed**2).sum() / ((weighted * means).sum() + TINY)
+        pulled = self._share * max(1.0 - float(unexplained), 0.0) * affine
         return np.asarray(sums / (self._counts + _SHRINKAGE) + pulled)
 
 
