@@ -367,7 +367,7 @@ class Agent(Player):
         checkpoint_every : int, optional
             Steps, at least 1; given together with ``checkpoint``.
         actors : Actors, optional
-            Processes that play slow environments instead of the agent's own; for fitted agents only.
+            Processes that play slow environments instead of the agent's own. For fitted agents.
         reset_options : dict, optional
             ``options`` of each reset; steps are not compiled then.
 
