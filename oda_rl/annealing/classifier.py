@@ -42,7 +42,7 @@ _TESTED = 2  # folds, where only that is to be chosen, or else
 _MANY_SAMPLES = 1000  # are at hand: with fewer it needs all folds
 _COSTLY = 40  # features: with more, two folds choose
 _METRIC_SAMPLES = 20_000
-_MANY_FEATURES = 200  # with more, a matrix is not tried
+MANY_FEATURES = 200  # with more, a metric is not tried
 MATRIX = "mrslvq"  # also learns a metric
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
 _PASSES = 5
@@ -116,11 +116,13 @@ def candidates(
 ) -> list[Candidate]:
     """Candidates, the simplest first: up to 16 codevectors a class, and one for 5 samples.
 
-    An algorithm of fine-tuning is tried with three rates, or with three penalties.
+    Algorithms are tried with three rates, or with those of three penalties that weigh as much as a
+    sample: with less, a few samples are learned by heart.
     """
     sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
     rates = (rate,) if algorithm in (None, MATRIX) else _RATES
-    penalties = _PENALTIES if algorithm == MATRIX else (penalty,)
+    least = min(1.0 / n_samples, _PENALTIES[-1])
+    penalties = [p for p in _PENALTIES if p >= least] if algorithm == MATRIX else [penalty]
     return [Candidate(n, algorithm, *both) for n, *both in product(sizes, rates, penalties)]
 
 
@@ -258,8 +260,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
         weights = fit_weights(self, sample_weight, points)
-        points, labels, weights = counted(points, labels, weights)
-        self._learn(points, labels, weights)
+        self._learn(*counted(points, labels, weights))
         return self
 
     def _learn(self, points: FloatArray, labels: Array, weights: FloatArray) -> None:
@@ -376,7 +377,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
             )
         if self.fine_tuning != "auto":
             return self.fine_tuning
-        learns = points.shape[1] <= _MANY_FEATURES and holes(points) is None
+        learns = points.shape[1] <= MANY_FEATURES and holes(points) is None
         best = MATRIX if self.n_clusters == "auto" and learns else "rslvq"
         return best if fits else None
 

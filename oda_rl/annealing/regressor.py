@@ -14,7 +14,7 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
 from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA, CellEstimator
-from oda_rl.annealing.classifier import folds
+from oda_rl.annealing.classifier import MANY_FEATURES, folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
@@ -23,7 +23,6 @@ from oda_rl.samples import deviations_of, filled, holes, weighted
 _SIZES = (1, 3, 8, 20, 50)
 _MIN_PER_CELL = 5  # points
 _SELECTION_SAMPLES = 1500
-_MANY_FEATURES = 200  # with more, a metric is not tried
 _FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
 _ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
 _SURE = 2.0  # standard errors by which cells must be better than one
@@ -283,7 +282,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         distinct = Distribution(pairs, classes, weights, rng, d)
         pairs, classes, weights = distinct.stratified(_SELECTION_SAMPLES, 1)
         n = len(pairs)
-        learns = is_euclidean(self.divergence) and holes(pairs) is None and d <= _MANY_FEATURES
+        learns = is_euclidean(self.divergence) and holes(pairs) is None and d <= MANY_FEATURES
         sizes = [size for size in _SIZES if size == 1 or _MIN_PER_CELL * size <= n]
         metrics = ("given", "learned")[: 1 + learns]
         options = [Candidate(size, metric) for metric in metrics for size in sizes]
