@@ -10,6 +10,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from oda_rl.agents import ModelAgent
 from oda_rl.agents.distilling.playing import BudgetedEnv
+from oda_rl.agents.model import climbing
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.fallback import _has_goal, _known, _modelled
@@ -94,6 +95,16 @@ class Loan(Balance):
         return self._observe(), owed, False, self.t == 200, {}
 
 
+class Wage(Balance):
+    """Pays for an action; with a ``fall``, its episodes end after that many steps."""
+
+    fall = 0
+
+    def step(self, action):
+        self.t += 1
+        return self._observe(), 1.0 + action.mean() / 20.0, self.t == self.fall, self.t == 200, {}
+
+
 class Pole(gym.ActionWrapper):
     """Cart-pole, which is pushed with any force."""
 
@@ -144,13 +155,17 @@ def test_a_linear_quadratic_rule_balances_an_inverted_pendulum_after_random_step
     assert np.abs([angle, speed]).max() < 0.1
 
 
-def climbed(env, steps, longest=10, rival=None):
-    place = Episodes(env)
-    budgeted = BudgetedEnv(place, 1, steps)
+def begun(env, steps, longest=10, rival=None, seed=0, known=()):
+    place, rng = Episodes(env), np.random.default_rng(seed)
     p, d = env.action_space.shape[0], env.observation_space.shape[0]
-    climb = Climb(np.empty((0, p, 1 + d)), np.empty((0, d)))
-    episodes = list(climb.run(budgeted, place, longest, 0, np.random.default_rng(0), rival))
-    return climb, budgeted, np.concatenate(episodes)
+    climb = Climb(np.reshape(known, (-1, p, 1 + d)), np.empty((0, d)))
+    budgeted = BudgetedEnv(place, 1, steps)
+    return climb, budgeted, climb.run(budgeted, place, longest, 0, rng, rival)
+
+
+def climbed(*args, **settings):
+    climb, budgeted, running = begun(*args, **settings)
+    return climb, budgeted, np.concatenate(list(running))
 
 
 def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle():
@@ -197,9 +212,7 @@ def test_the_bonus_is_put_back_where_without_it_the_climb_learns_to_end_early():
 
 
 def test_where_short_episodes_mislead_it_begins_anew_in_long_ones():
-    place = Episodes(Loan())
-    climb, budgeted = Climb(np.empty((0, 4, 3)), np.empty((0, 2))), BudgetedEnv(place, 1, 60_000)
-    running = climb.run(budgeted, place, 200, 0, np.random.default_rng(0))
+    climb, _, running = begun(Loan(), 60_000, longest=200)
     while len(climb.scores) == 0:
         next(running)
     assert climb.horizon == climb.n_observed == 200  # of random actions
@@ -207,6 +220,30 @@ def test_where_short_episodes_mislead_it_begins_anew_in_long_ones():
     assert climb.noise == 0.2
     list(running)
     assert climb.rule.act(np.zeros((1, 2))).mean() < -0.5
+
+
+def test_a_climb_begins_anew_in_the_first_half_of_its_steps_where_all_fall_as_early_as_before():
+    wage = Wage()
+    wage.fall = 5
+    climb, _, running = begun(wage, 20_000, longest=200)
+    for _ in range(51):  # five stages of 800 steps
+        next(running)
+    climb.bonus, climb.scores[:, 1] = 1.0, 20.0  # of the first climb: the second is not misled
+    horizons = [climb.horizon for _ in running if len(climb.returns) == 0 and not climb.decides]
+    assert np.flatnonzero(np.diff(horizons) < 0).tolist() == [3]  # the third has too few steps left
+    assert climb.bonus == 1.0
+
+
+def test_the_best_of_three_climbs_goes_on_where_no_episode_ends_early(monkeypatch):
+    monkeypatch.setattr(climbing, "_MIN_COMPARED", 60)
+    climb, _, running = begun(Wage(), 125_000, longest=200, seed=1)
+    while len(climb.scores) < 6:
+        next(running)
+    assert climb.scores[:, 0].tolist() == 3 * [50, 75]
+    best = climb.scores[1::2, 1].argmax()
+    assert best < 2  # not the latest
+    assert np.array_equal(climb.output, climb.stages[1::2][best])
+    assert climb.horizon == 75  # as they were compared
 
 
 def test_with_many_episodes_a_climb_competes_with_a_trusted_world():
@@ -225,9 +262,8 @@ def test_a_climb_loses_if_its_rival_is_better(share):
 
 @pytest.mark.parametrize("share", [-1.0, 1.0])
 def test_a_climb_of_60_episodes_begins_and_ends_with_a_known_rule_only_if_that_is_better(share):
-    known, place = share * BEST[None], Episodes(Follow(SLOPES[:1]))
-    climb, env = Climb(known, np.empty((0, 3))), BudgetedEnv(place, 1, 600)
-    running = climb.run(env, place, 10, 0, np.random.default_rng(0))
+    known = share * BEST[None]
+    climb, _, running = begun(Follow(SLOPES[:1]), 600, known=known)
     for advance in (next, list):
         advance(running)
         assert np.array_equal(climb.output, known) == (share == 1.0)

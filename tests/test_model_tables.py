@@ -61,8 +61,7 @@ class Chain(gym.Env[Any, int]):
 @pytest.mark.parametrize("seed", range(3))
 def test_sweeps_find_the_values_that_plain_iteration_finds(seed: int) -> None:
     edges, moves, rewards = random_world(seed)
-    unknown = -2.0
-    values = np.zeros(7)
+    unknown, values = -2.0, np.zeros(7)
     sweeps = tables.sweep(edges, certain(0.9, unknown), values, 7, False, 1e-12, 10_000)
     slow = np.zeros(7)
     for _ in range(2_000):
@@ -74,8 +73,7 @@ def test_sweeps_find_the_values_that_plain_iteration_finds(seed: int) -> None:
 
 @pytest.mark.parametrize("most", [3, 1_000])
 def test_changes_are_passed_on_to_all_states_or_to_as_many_as_are_allowed(most: int) -> None:
-    edges = tables.empty(20, 1, 20)
-    values = np.zeros(20)
+    edges, values = tables.empty(20, 1, 20), np.zeros(20)
     for s in range(19):
         tables.count(edges, s, 0, 0.0, s + 1)
     view = certain(0.9)
@@ -92,8 +90,7 @@ def test_standard_errors_and_doubt_enter_values() -> None:
     edges = tables.empty(1, 1, 2)
     for reward in (0.0, 2.0, 0.0, 2.0):
         tables.count(edges, 0, 0, reward, tables.NO)
-    values = np.zeros(1)
-    doubt = np.full(tables.MAX_VISITS + 1, 0.25)
+    values, doubt = np.zeros(1), np.full(tables.MAX_VISITS + 1, 0.25)
     tables.sweep(edges, tables.View(doubt, 10.0, 2.0, 0.9), values, 1, True, 1e-12, 10)
     np.testing.assert_allclose(values, 0.75 * (1.0 + 2.0 * 1.0 / 2.0) + 0.25 * 10.0)
     tables.sweep(edges, tables.View(doubt, 10.0, 100.0, 0.9), values, 1, True, 1e-12, 10)
@@ -104,8 +101,7 @@ def test_standard_errors_and_doubt_enter_values() -> None:
 def test_a_policy_is_played_as_long_as_episodes_are(steps: int) -> None:
     edges, moves, rewards = random_world(5)
     actions = np.array([0, 1, 2, 0, 1, 2, 0])
-    slow = np.zeros(7)
-    rows = np.arange(7)
+    slow, rows = np.zeros(7), np.arange(7)
     for t in range(steps):
         slow = rewards[rows, actions] + moves[rows, actions] @ slow
         slow[6] = -3.0 * (t + 1)  # nobody has acted there
@@ -156,10 +152,8 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
     [
         (lambda: gym.make("FrozenLake-v1", is_slippery=False), 2_000, 1.0),
         (lambda: gym.make("CliffWalking-v1"), 2_000, -13.0),
-        (lambda: DeepSea(10, 1), 1_500, 0.99),
-        (lambda: DeepSea(10, 2), 1_500, 0.99),
-        (lambda: TwoRooms(1), 3_000, 1.0),
-        (lambda: TwoRooms(2), 3_000, 1.0),
+        *((partial(DeepSea, 10, seed), 1_500, 0.99) for seed in (1, 2)),
+        *((partial(TwoRooms, seed), 3_000, 1.0) for seed in (1, 2)),
     ],
 )
 def test_numbered_worlds_are_solved(make: Any, steps: int, wanted: float) -> None:
@@ -175,8 +169,7 @@ def test_several_environments_are_one_table() -> None:
 
 def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> None:
     assert isinstance(ModelAgent(TwoRooms(2), seed=0).learn(400).policy, TablePolicy)
-    rng = np.random.default_rng(0)
-    memory = Memory(2, 2)
+    rng, memory = np.random.default_rng(0), Memory(2, 2)
     for k in range(50):
         memory.append(rng.random(2), [1, 0], 0.0, rng.random(2), False, k == 0)
     assert seen_again(memory) == 0.0
@@ -249,20 +242,12 @@ def test_a_table_stays_where_none_is_better_and_real_returns_are_noted() -> None
 
 @pytest.mark.parametrize(
     ("visits", "random", "pays", "reliable"),
-    [
-        (2, False, True, True),
-        (8, True, True, False),
-        (8, True, False, True),
-        (10, True, True, True),
-    ],
+    [(2, 0, 1, True), (8, 1, 1, False), (8, 1, 0, True), (10, 1, 1, True)],
 )
-def test_random_outcomes_need_many_visits(
-    visits: int, random: bool, pays: bool, reliable: bool
-) -> None:
+def test_random_outcomes_need_many_visits(visits: int, random: int, pays: int, reliable: bool):
     rows = [(0, k % 2, pays * float(k), k // 2 % 2 * random, False) for k in range(2 * visits)]
     planner = tables.TablePlanner(seen(rows), 2, Outcomes(10), ModelConfig())
-    planner.plan([])
-    assert planner.is_reliable == reliable
+    assert planner.plan([]).is_reliable == reliable
 
 
 @pytest.mark.parametrize("planned", [False, True])
@@ -307,8 +292,7 @@ def test_the_door_opens_to_who_has_the_key():
 
 
 def test_door_and_key():
-    env = gym.make("oda_rl/DoorKey-v0")
-    agent = ModelAgent(env, seed=63_000_004).learn(5_000)
+    agent = ModelAgent("oda_rl/DoorKey-v0", seed=63_000_004).learn(5_000)
     assert agent.evaluate(20, seed=1).mean() > 0.9
 
 

@@ -5,11 +5,10 @@ from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.actors import Actors, require_copies
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.engine import Performed
@@ -375,15 +374,13 @@ class ModelAgent(Simplifiable, Agent):
     def _about(self) -> dict[str, Any]:
         return {**super()._about(), "partition": "rule", "horizon": self._engine.outcomes.limit}
 
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         metadata, arrays = super()._to_file()
         about, more = self._real.to_file()
         return {**metadata, "real": about}, {**arrays, **prefixed("real_", more)}
 
     @classmethod
-    def _from_file(
-        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
-    ) -> Self:
+    def _from_file(cls, metadata: dict[str, Any], arrays: Mapping[str, Array], *parts: Any) -> Self:
         own = {name: array for name, array in arrays.items() if not name.startswith("real_")}
         agent, real = super()._from_file(metadata, own), within(arrays, "real_")
         agent._real = Fallback.from_file(metadata.get("real"), real, agent.interface)

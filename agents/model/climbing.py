@@ -1,7 +1,7 @@
 """Climb an affine rule in real episodes, for continuous actions of any number of components.
 
-Antithetic random search: two rules, a little off the present one in opposite directions, play from
-the same start; the present rule moves along the directions in which returns were greatest.
+Antithetic random search (Mania, Guy and Recht, NeurIPS 2018): two rules, a little off the present
+one in opposite directions, play from the same start; the present rule moves along the best ones.
 """
 
 import math
@@ -12,10 +12,9 @@ from uuid import uuid4
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.actors import kept_here, modules_of, result_of
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
@@ -42,6 +41,10 @@ _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
 _MIN_PAIRS = 40  # of whole episodes, with fewer of which that is unknown
+_STARTS, _STARTING = 3, 0.5  # climbs, of which the best goes on; maximum share of the steps for it
+_COMPARED, _MIN_COMPARED = 0.3, 300  # horizon to compare climbs: share of the longest; steps
+_STALLED, _PROGRESS = 4, 1.1  # stages in which returns have to grow by this factor,
+_FALLS = 0.5  # where fewer than this share of the pairs of episodes are whole
 MANY_EPISODES = 100  # times the steps of the longest episode: more get further without known rules
 _MISLED = 0.5  # share of the best stage's return, below which the bonus is put back
 _EQUAL = 1e-9  # relative difference of returns that is rounding
@@ -153,7 +156,7 @@ class _AtRandom:
     n_components: int
     in_loops: InLoops | None = None
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         return self.rng.uniform(-1.0, 1.0, (len(points), self.n_components))
 
 
@@ -163,22 +166,21 @@ class Climb:
     Directions are drawn in standardised observations, with mean and scale of all steps so far. The
     rule is of raw observations, and stays as it is where these change.
 
-    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit:
-    in one step where the second half of whole ones prefers other directions than the first. Then
-    the climb begins anew, unless with a known rule, as short episodes lead to a local optimum; it
-    takes longer steps, because few whole episodes can be played. At the time limit the number of
-    directions doubles where a stage is worse than the best by a standard error.
-    A constant reward of each step, as for survival, is left out while climbing, unless that teaches
-    to end episodes early.
+    Episodes are short at first, and longer in each stage of ten iterations, up to the time limit.
+    They reach it in one step where, after the first stage, the second half of whole ones prefers
+    other directions than the first. Then the climb begins anew, unless with a known rule, as short
+    episodes lead to a local optimum; it takes longer steps, because few whole episodes can be
+    played. At the time limit the number of directions doubles where a stage is worse than the best
+    by a standard error. A constant reward of each step, as for survival, is left out while
+    climbing, unless that teaches to end episodes early.
+
+    Which local optimum a climb ends in is decided early. Without known rules it begins anew where
+    episodes end early and returns no longer grow. Where none ends early, three climbs are begun,
+    and the best goes on, in episodes as long as those that compared them.
 
     Without known rules, up to three components that are constant in each episode, but not in all,
     are goals: there is a cell for each side of their means, and each affine rule is climbed in the
     episodes of its cell.
-
-    References
-    ----------
-    H. Mania, A. Guy, B. Recht, "Simple random search of static linear policies is competitive for
-    reinforcement learning", NeurIPS 2018.
     """
 
     def __init__(self, known: FloatArray, seen: FloatArray) -> None:
@@ -242,7 +244,7 @@ class Climb:
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
-        self._actors = actors
+        self._actors, self._before, self._all_steps = actors, begun, total
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
         known = [*map(self._rule, self.known[:, None])]
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
@@ -416,29 +418,50 @@ class Climb:
     def _end_stage(self) -> None:
         longest = self._longest
         score = float(self.returns.mean())
-        best = self.scores[self.scores[:, 0] == longest, 1].max(initial=-np.inf)
-        if self.bonus > 0.0 and score < _MISLED * self.scores[:, 1].max(initial=0.0):
+        horizons = np.append(self.scores[:, 0], self.horizon)
+        begin = np.flatnonzero(np.diff(horizons, prepend=np.inf) < 0.0)[-1]  # of this climb
+        own = self.scores[begin:, 1]
+        if self.bonus > 0.0 and score < _MISLED * own.max(initial=-np.inf):
             self.bonus, self.horizon = 0.0, self._first_horizon
-            self.output = self.stages[self.scores[:, 1].argmax()].copy()
+            self.output = self.stages[begin + own.argmax()].copy()
             self._begin_stage()
             return
+        best = own[horizons[begin:-1] == self.horizon].max(initial=-np.inf)
+        own = np.append(own, score)
         first, second = self.differences.T
         unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
-        agree = unknown or np.corrcoef(first, second)[0, 1] >= _AGREE
+        longer = self.horizon > self._first_horizon  # then halves may disagree by chance
+        agree = longer or unknown or np.corrcoef(first, second)[0, 1] >= _AGREE
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
-        if self.horizon < longest and agree:
+        n_starts = np.count_nonzero(horizons == self.horizon)
+        whole = len(first) / (len(self.returns) * self.n_directions)
+        share = (self._before + self._env.steps) / self._all_steps
+        new = len(self.known) == 0 and self._env.left > 0
+        stalls = own[-_STALLED:].max() < _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
+        stalls &= new and share <= _STARTING and whole < _FALLS
+        compares = new and agree and whole == 1.0 and share * _STARTS / n_starts <= _STARTING
+        compares &= max(_COMPARED * longest, _MIN_COMPARED) <= self.horizon < longest
+        if stalls or (compares and n_starts < _STARTS):
+            self.horizon, self.n_directions = self._first_horizon, _DIRECTIONS
+            self._begin_anew()
+        elif compares and n_starts == _STARTS:
+            self.output = self.stages[np.lexsort(self.scores.T[::-1])[-1]].copy()
+        elif self.horizon < longest and agree and not compares:
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
-        elif self.horizon < longest:
+        elif self.horizon < longest and not agree:
             self.horizon = longest
-            if len(self.known) == 0 and self._env.left > 0:
+            if new:
                 self.noise = _WHOLE_NOISE
-                self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
-                self.n_observed = 0
-                self._find_scale()
+                self._begin_anew()
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
         self._begin_stage()
+
+    def _begin_anew(self) -> None:
+        self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
+        self.n_observed = 0
+        self._find_scale()
 
     def _observe(self, seen: Sequence[FloatArray]) -> None:
         """Update mean and squared deviations of the observations."""
@@ -454,11 +477,11 @@ class Climb:
         self.moments[1] += ((points - mean) ** 2).sum(axis=0)
         self.moments[1] += change**2 * before * n / self.n_observed
 
-    def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def to_arrays(self) -> dict[str, Array]:
         return {name: np.array(getattr(self, name)) for name in SCHEMA}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], d: int, p: int) -> Self:
+    def from_arrays(cls, arrays: Mapping[str, Array], d: int, p: int) -> Self:
         """Restore what :meth:`to_arrays` returned, or raise InvalidFileError."""
         check(arrays, SCHEMA, {"d": d, "p": p})
         new = cls(np.empty((0, p, 1 + d)), np.empty((0, d)))

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import plain
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep, badness
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.state import (
@@ -141,16 +140,16 @@ class ModelEngine(Engine):
         promised = rule.promised if isinstance(rule, Candidate) else np.nan  # in the model
         return promised if np.isfinite(promised) else np.nan
 
-    def act(self, vector: npt.NDArray[Any]) -> int:
+    def act(self, vector: Array) -> int:
         code = self._choose(self.single, vector)
         refuse(max(-code, 0), "observation", self.interface)
         return code
 
-    def chosen(self, vector: npt.NDArray[Any]) -> int:
+    def chosen(self, vector: Array) -> int:
         self.single.before = np.array(vector, dtype=np.float64)
         return super().chosen(vector)
 
-    def _choose(self, running: Running, vector: npt.NDArray[Any]) -> int:
+    def _choose(self, running: Running, vector: Array) -> int:
         """Choose an environment's action; or return minus the event that prevents it."""
         event = self._bad(vector)
         if event:
@@ -187,7 +186,7 @@ class ModelEngine(Engine):
             env_state.action = int(allowed[np.argmax(allowed > env_state.action)])
             running.code = np.eye(self._n_codes)[env_state.action]
 
-    def _see(self, running: Running, vector: npt.NDArray[Any]) -> None:
+    def _see(self, running: Running, vector: Array) -> None:
         running.before = np.array(vector, dtype=np.float64)
         if running.env_state.episode_length == 0:
             running.start = running.before
@@ -199,7 +198,7 @@ class ModelEngine(Engine):
         action = int(self._explore.integers(self.interface.n_actions))
         return action, np.eye(self._n_codes)[action]
 
-    def perform(self, number: int) -> npt.NDArray[Any]:
+    def perform(self, number: int) -> Array:
         """Return the last continuous action."""
         assert self.interface.box is not None
         return np.asarray(self.interface.box.actions(self.single.code[None, 1:])[0])
@@ -217,9 +216,7 @@ class ModelEngine(Engine):
             running.code = np.concatenate([[1.0], self.interface.box.units(action)])
         running.whole = False
 
-    def step(
-        self, vector: npt.NDArray[Any], reward: float, terminated: bool, truncated: bool
-    ) -> int:
+    def step(self, vector: Array, reward: float, terminated: bool, truncated: bool) -> int:
         events = self._bad(vector, reward)
         if events == 0:
             events = self._record(self.single, vector, reward, bool(terminated), bool(truncated))
@@ -227,10 +224,10 @@ class ModelEngine(Engine):
 
     def update(
         self,
-        observation: npt.NDArray[Any],
+        observation: Array,
         action: int,
         reward: float,
-        vector: npt.NDArray[Any],
+        vector: Array,
         terminated: bool,
         truncated: bool,
     ) -> int:
@@ -244,12 +241,7 @@ class ModelEngine(Engine):
         return self._record(running, vector, reward, terminated, truncated)
 
     def _record(
-        self,
-        running: Running,
-        vector: npt.NDArray[Any],
-        reward: float,
-        terminated: bool,
-        truncated: bool,
+        self, running: Running, vector: Array, reward: float, terminated: bool, truncated: bool
     ) -> int:
         env_state, state = running.env_state, self.state
         first = env_state.episode_length == 0
@@ -273,7 +265,7 @@ class ModelEngine(Engine):
             steps = min(steps, max(self._needed, horizon))
         return max(steps, self.n_envs * horizon)
 
-    def _bad(self, vector: npt.NDArray[Any], reward: float = 0.0) -> int:
+    def _bad(self, vector: Array, reward: float = 0.0) -> int:
         return badness(vector, self.interface) or NOT_FINITE * (not abs(reward) <= LARGEST_REWARD)
 
     def _attend(self, events: int, running: Running | None = None) -> None:
@@ -406,7 +398,7 @@ class ModelEngine(Engine):
             self._explore.bit_generator.state = one.drawn
         one.last = one.drawn = None
 
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         single = self.single
         if self.n_envs > 1:  # their episodes end with the file
             (single,) = self._begun(new_env_states(np.zeros(EnvState.size, np.uint8)))
@@ -433,7 +425,7 @@ class ModelEngine(Engine):
             **prefixed("planner_", self.planner.to_arrays(known)),
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         single = self.single
         self._check(arrays)
         self.state.restore(arrays["state"])
@@ -452,7 +444,7 @@ class ModelEngine(Engine):
         require(right, f"counts is {numbers}: there are {len(known)} candidates")
         self._newest, self._next, single.played = (known[k] if k >= 0 else None for k in places)
 
-    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def _check(self, arrays: Mapping[str, Array]) -> None:
         """Raise InvalidFileError unless all arrays but the planners' are valid."""
         n_actions = self.interface.n_actions
         sizes = {

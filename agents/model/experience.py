@@ -11,9 +11,8 @@ from itertools import compress
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.editing import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.worlds.learning import Arrays, CodedSteps
 from oda_rl.files.schema import Member, check, flags, real, whole
@@ -107,7 +106,7 @@ class Memory:
         fields = {name: getattr(self, name)[: self.n] for name in self._FIELDS}
         return {**fields, "since": np.array([self.since])}
 
-    def restore(self, state: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, state: Mapping[str, Array]) -> None:
         self.n, self.since = len(state["rewards"]), int(state["since"][0])
         for name in self._FIELDS:
             missing = max(_FIRST_CAPACITY - self.n, 0)
@@ -170,7 +169,7 @@ class Outcomes:
     def to_arrays(self) -> Arrays:
         return _columns(self)
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         for outcome in zip(*(arrays[name].tolist() for name in OUTCOMES), strict=True):
             self.append(*outcome)
 

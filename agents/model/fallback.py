@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, BoolArray, FloatArray
 from oda_rl.agents.base.loops import NO_EPISODE, Progress
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
@@ -43,7 +43,6 @@ from oda_rl.agents.worlds.world import World
 from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
-    from oda_rl._types import BoolArray, FloatArray
     from oda_rl.agents.model.agent import ModelAgent
     from oda_rl.agents.model.engine import ModelEngine
     from oda_rl.agents.model.planner import Planner
@@ -269,12 +268,12 @@ class Fallback:
             return self.fitted
         return played[int(np.argmax(others))]
 
-    def to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
             "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted
         }  # fmt: skip
-        arrays: dict[str, npt.NDArray[Any]] = {}
+        arrays: dict[str, Array] = {}
         if self.fitted is not None:
             own, remembered = self.fitted._to_file()
             metadata["fitted"] = {**own, "interface": self.fitted.interface.to_json()}
@@ -286,9 +285,7 @@ class Fallback:
         return metadata, arrays
 
     @classmethod
-    def from_file(
-        cls, metadata: Any, arrays: dict[str, npt.NDArray[Any]], interface: Interface
-    ) -> "Fallback":
+    def from_file(cls, metadata: Any, arrays: dict[str, Array], interface: Interface) -> "Fallback":
         """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
         keys = ("reason", "judged_at", "distrusted")
@@ -327,7 +324,7 @@ def _modelled(agent: "ModelAgent", left: int) -> float:
 
 def _known(
     rules: "Planner", env: BudgetedEnv, place: Episodes, longest: int, rng: np.random.Generator
-) -> "FloatArray":
+) -> FloatArray:
     """Return the output of the best affine rule of the learned world, (1, p, 1 + d).
 
     It is the most visited cell of the best rule. Where episodes terminate, linear-quadratic rules
@@ -408,7 +405,7 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
     )
 
 
-def _remember(fitted: FittedQAgent, seen: CodedSteps, first: "BoolArray") -> None:
+def _remember(fitted: FittedQAgent, seen: CodedSteps, first: BoolArray) -> None:
     """Let a fitted agent learn from steps of another agent, unless its actions are others."""
     boxed = fitted.interface.box is not None
     if not boxed and seen.codes.shape[1] != fitted.interface.n_actions:

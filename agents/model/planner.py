@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
 from oda_rl.agents.distilling.search import Effort, Imagination, search
@@ -19,15 +18,9 @@ from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 from oda_rl.agents.rules.editing import Clauses, within
+from oda_rl.agents.worlds import learning
 from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
-from oda_rl.agents.worlds.learning import (
-    N_LAWS,
-    Arrays,
-    Learned,
-    learn_world,
-    world_from_arrays,
-    world_to_arrays,
-)
+from oda_rl.agents.worlds.learning import N_LAWS, Arrays, Learned, learn_world
 from oda_rl.agents.worlds.quality import outdated
 from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files import schema
@@ -188,12 +181,12 @@ class Planner:
         if self.clauses is not None:
             arrays |= schema.prefixed("clauses_", self.clauses.arrays)
         if self.learned is not None:
-            arrays |= schema.prefixed("learned_", world_to_arrays(self.learned))
+            arrays |= schema.prefixed("learned_", learning.world_to_arrays(self.learned))
         for k, one in enumerate(known):
             arrays |= schema.prefixed(f"rule{k}_", one.to_arrays())
         return arrays
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
+    def restore(self, arrays: Mapping[str, Array], n_candidates: int) -> list[Any]:
         """Restore what :meth:`to_arrays` returned; return the known rules, candidates first."""
         d, n, boxed = self.interface.n_features, self._n_outputs, self._boxed
         clauses, learned = (schema.within(arrays, name) for name in ("clauses_", "learned_"))
@@ -207,7 +200,7 @@ class Planner:
         self.clauses = Clauses.from_arrays(clauses, d, (n, 1 + d * boxed)) if clauses else None
         self.learned = None
         if learned:
-            self.learned = world_from_arrays(learned, boxed, self.memory.codes.shape[1], d)
+            self.learned = learning.world_from_arrays(learned, boxed, self.memory.codes.shape[1], d)
         for one in known:
             one.clauses = self.clauses
         self.candidates = known[:n_candidates]

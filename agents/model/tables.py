@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import allocating, compiled
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.model.experience import Memory, Outcomes
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import TablePolicy
@@ -408,7 +407,7 @@ class TablePlanner:
             "returns": np.array([r for one in self.candidates for r in one.returns], np.float64),
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]], n_candidates: int) -> list[Any]:
+    def restore(self, arrays: Mapping[str, Array], n_candidates: int) -> list[Any]:
         """Restore what :meth:`to_arrays` returned; return the known tables, candidates first."""
         sizes = {"steps": self.memory.n, "d": self._rows.shape[1], "A": len(self._codes)}
         check(arrays, _SCHEMA, sizes)
@@ -521,5 +520,5 @@ class TablePlanner:
             self.candidates = [Table(best)]
 
 
-def _key(row: npt.NDArray[Any]) -> bytes:
+def _key(row: Array) -> bytes:
     return (np.asarray(row, dtype=np.float64) + 0.0).tobytes()  # minus zero is zero
