@@ -18,7 +18,8 @@ from oda_rl.agents.worlds.learning import Arrays, CodedSteps
 from oda_rl.files.schema import Member, check, flags, real, whole
 
 _FIRST_CAPACITY = 256
-_GROWTH, _MAX_GUESS = 2, 400  # horizon guess: factor of the longest episode, maximum
+_GROWTH, _MAX_GUESS = 2, 400  # horizon guess, at least: factor of the longest episode, or steps
+_UNSEEN = 10  # at most: factor of the longest episode
 _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
 _WINDOW = 20  # latest episodes of a rule that count
 
@@ -116,7 +117,7 @@ class Memory:
 
 @dataclass
 class Outcomes:
-    """Finished real episodes, and the horizon of imagined ones; ``guess`` is its minimum."""
+    """Finished real episodes, and the horizon of imagined ones, which begins at ``guess``."""
 
     guess: int
     limit: int | None = None
@@ -139,20 +140,19 @@ class Outcomes:
         """Maximum number of steps of an imagined episode.
 
         The environment's time limit. Without one, the longest episode so far if any was truncated,
-        or else a guess, which grows with the episodes that terminate.
+        or else a guess of at most ten times the longest, which grows with those that terminate.
 
         >>> outcomes = Outcomes(guess=200)
-        >>> outcomes.append(1.0, 150, terminated=True)
+        >>> outcomes.append(1.0, 5, terminated=True)
         >>> first = outcomes.horizon
-        >>> outcomes.append(1.0, 250, terminated=False)
+        >>> outcomes.append(1.0, 150, terminated=True)
         >>> first, outcomes.horizon
-        (300, 250)
+        (50, 300)
         """
-        if self.limit is not None:
-            return self.limit
-        if self._truncates:
-            return self._longest
-        return max(self.guess, min(_GROWTH * self._longest, _MAX_GUESS))
+        if self.limit is not None or self._truncates:
+            return self.limit or self._longest
+        first = min(self.guess, _UNSEEN * self._longest or self.guess)
+        return max(first, min(_GROWTH * self._longest, _MAX_GUESS))
 
     @property
     def latest(self) -> tuple[float, int, bool]:

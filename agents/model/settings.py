@@ -38,13 +38,12 @@ class ModelConfig(Checked):
     """Drop cells, numbers and digits of a rule that do not matter in imagination."""
 
     horizon: Annotated[int, within("[1, 1000000]")] = 200
-    """Minimum number of steps to imagine, from 1 to 1,000,000,
-    while no time limit is known from the environment or from truncated episodes."""
+    """Steps to imagine, from 1 to 1,000,000, while no time limit is known from the environment or
+    from truncated episodes: at most ten times the longest episode, and at least twice (to 400)."""
 
     continuous_cells: Annotated[int, within("[1, 100]")] = 4
     """Cells of a rule for each component of a continuous action, which is affine in each;
     from 1 to 100."""
 
     action_bins: Annotated[int | None, or_none(within("[2, 1000]"))] = None
-    """Number of values into which each component of a continuous action is discretised;
-    from 2 to 1000."""
+    """Values of each component of a continuous action, if discretised; from 2 to 1000."""
