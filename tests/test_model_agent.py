@@ -285,7 +285,7 @@ def test_it_learns_where_no_episode_ends():
 
 @pytest.fixture
 def distrustful(monkeypatch):
-    steps = {"_JUDGED_FIRST": 300, "_MIN_LEFT": 1000, "_EARLY": 0, "_FEW_EPISODES": 10**6}
+    steps = {"_JUDGED_FIRST": 300, "_MIN_LEFT": 1000, "_EARLY": 0}
     for name, count in steps.items():
         monkeypatch.setattr(fallback, name, count)
     monkeypatch.setattr(World, "trust", property(lambda self: Trust(False, "it is a test")))

@@ -59,6 +59,8 @@ class ModelAgent(Simplifiable, Agent):
     these have 20,000 steps left in one environment, the values are distilled into a rule of at most
     16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise they are
     means over five partitions, with γ = 0.985, and real returns decide between them and the rules.
+    Six random decisions an episode, each repeated at most three times, then explore, once returns
+    have differed.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values; or one in each cell of the goals

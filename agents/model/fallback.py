@@ -61,8 +61,7 @@ _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to lea
 _CELLS = 16
 _GRID = 3  # values of each component of a continuous action, if many steps are left for values
 _OF_FEW_STEPS = {"gamma": 0.985, "n_fits": 5}  # if no rule is distilled
-_FEW_EPISODES = 50  # that are left, too few to compare schemes of exploration:
-_OF_FEW_EPISODES = {"exploration": 6.0, "longest_hold": 3}  # then, once returns have differed
+_EXPLORING = {"exploration": 6.0, "longest_hold": 3}  # in few steps, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.02  # share of the steps before a climb competes with a trusted world
@@ -153,10 +152,8 @@ class Fallback:
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             if few and not boxed:
                 settings |= _OF_FEW_STEPS
-                lengths, returns = engine.outcomes.lengths, np.array(engine.outcomes.returns)
-                few_episodes = total * len(lengths) < _FEW_EPISODES * sum(lengths)
-                if few_episodes and not is_constant(returns):
-                    settings |= _OF_FEW_EPISODES
+                if not is_constant(np.array(engine.outcomes.returns)):
+                    settings |= _EXPLORING
             kind = CodevectorAgent if boxed and not on_grid else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
