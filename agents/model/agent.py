@@ -54,13 +54,12 @@ class ModelAgent(Simplifiable, Agent):
     Where the world is not trusted (``agent.world.trust``), or real returns fall short of imagined
     ones, judged after 3,000 steps or a fifth of all and whenever they have doubled, it warns and
     continues without a model: it fits values to all steps, as :class:`FittedQAgent` does, or
-    :class:`CodevectorAgent` for continuous actions. With discrete actions, it does so from 1,000
-    steps on where R² of rewards is below 0.99, or a table has random outcomes and few visits. If
-    these have 20,000 steps left in one environment, the values are distilled into a rule of at most
-    16 cells, which is improved in real episodes (:func:`oda_rl.agents.distill`); otherwise they are
-    means over five partitions, with γ = 0.985, and real returns decide between them and the rules.
-    Six random decisions an episode, each repeated at most three times, then explore, once returns
-    have differed.
+    :class:`CodevectorAgent` for continuous actions. With discrete actions, it does so from 500
+    steps on where R² of rewards is below 0.99, or a table has random outcomes and few visits: of
+    fewer than 20,000 steps, half of those are enough. If 20,000 are left in one environment, values
+    are distilled into a rule of at most 16 cells, improved in real episodes
+    (:func:`oda_rl.agents.distill`); else they are means over five partitions, with γ = 0.985 and
+    six random decisions an episode, and real returns decide between them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values; or one in each cell of the goals

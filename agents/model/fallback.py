@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 _JUDGED_FIRST = 3000  # steps after which a world is judged first,
 _JUDGED_SHARE, _MIN_JUDGED = 0.2, 500  # or a share of all, but not before 500;
 _JUDGED_AGAIN = 2.0  # and factor of the steps until it is judged again
-_JUDGED_SOONER = 0.5  # share of those first steps, where a climb could take over
+_JUDGED_SOONER = 0.5  # share of those first steps, where a climb or few steps' values could follow
 _MAX_DISTRUSTED = 2  # times in a row
 _EARLY = 1000  # steps, before which a world is judged as a whole
-_COMPLETE_FROM = 1000  # steps, after which discrete actions need rewards that are predicted:
+_COMPLETE_FROM = 500  # steps, after which discrete actions need rewards that are predicted:
 _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
@@ -94,8 +94,9 @@ class Fallback:
             agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)
             if self._judged_at == 0:
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
-                sooner = _JUDGED_SOONER if n > 0 and total >= _MIN_LEFT else 1.0
+                sooner = _JUDGED_SOONER if (n > 0) == (total >= _MIN_LEFT) else 1.0
                 self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
+                self._distrusted = 0 if n > 0 or sooner == 1.0 else -1  # only rewards decide yet
             for steps, episodes in training:
                 if len(episodes) > 0 or agent.episodes.count == 0:
                     self._judge(agent, run.total - steps)
@@ -119,11 +120,13 @@ class Fallback:
         world = agent.world if agent.models_laws else None
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
-            self._judged_at = int(_JUDGED_AGAIN * agent.num_timesteps)
+            doubled = int(_JUDGED_AGAIN * self._judged_at)
+            soon = self._distrusted < 0 and agent.num_timesteps < doubled
+            self._judged_at = doubled if soon else int(_JUDGED_AGAIN * agent.num_timesteps)
             report = world.report()  # as a whole, while walls are too rare to judge each component
             trust = report.overall if agent.num_timesteps < _EARLY else world.trust
             trust = _fulfilled(agent._engine) and trust
-            self._distrusted = 0 if trust else self._distrusted + 1
+            self._distrusted = 0 if trust or soon else max(self._distrusted, 0) + 1
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
             if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
                 agent._engine.postpone(self._judged_at - agent.num_timesteps)
@@ -151,9 +154,8 @@ class Fallback:
             bins = _GRID if on_grid else engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             if few and not boxed:
-                settings |= _OF_FEW_STEPS
-                if not is_constant(np.array(engine.outcomes.returns)):
-                    settings |= _EXPLORING
+                equal = is_constant(np.array(engine.outcomes.returns))
+                settings |= _OF_FEW_STEPS | ({} if equal else _EXPLORING)
             kind = CodevectorAgent if boxed and not on_grid else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
@@ -289,7 +291,7 @@ class Fallback:
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
         reason, judged_at, distrusted = (metadata[key] for key in keys)
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
-        counts = all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
+        counts = all(type(n) is int and -1 <= n < 2**53 for n in (judged_at, distrusted))
         require(right and counts, f"real is {metadata!r}"[:300])
         parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
         require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
