@@ -430,7 +430,7 @@ class Climb:
         own = np.append(own, score)
         first, second = self.differences.T
         unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
-        longer = self.horizon > self._first_horizon  # then halves may disagree by chance
+        longer = self.horizon > self._first_horizon  # halves may disagree by chance then
         agree = longer or unknown or np.corrcoef(first, second)[0, 1] >= _AGREE
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
@@ -439,7 +439,7 @@ class Climb:
         share = (self._before + self._env.steps) / self._all_steps
         new = len(self.known) == 0 and self._env.left > 0
         stalls = own[-_STALLED:].max() < _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
-        stalls &= new and share <= _STARTING and whole < _FALLS
+        stalls &= new and longer and share <= _STARTING and whole < _FALLS
         compares = new and agree and whole == 1.0 and share * _STARTS / n_starts <= _STARTING
         compares &= max(_COMPARED * longest, _MIN_COMPARED) <= self.horizon < longest
         if stalls or (compares and n_starts < _STARTS):

@@ -18,7 +18,7 @@ from oda_rl.agents.worlds.learning import Arrays, CodedSteps
 from oda_rl.files.schema import Member, check, flags, real, whole
 
 _FIRST_CAPACITY = 256
-_GROWTH, _MAX_GUESS = 2, 400  # horizon guess, at least: factor of the longest episode, or steps
+_GROWTH, _MAX_GUESS = 2, 400  # horizon guess, at least: factor of the longest episode, up to steps
 _UNSEEN = 10  # at most: factor of the longest episode
 _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
 _WINDOW = 20  # latest episodes of a rule that count
