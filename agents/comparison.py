@@ -30,6 +30,7 @@ from gymnasium import spaces
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.settings import checked_count
+from oda_rl.agents.distilling.playing import draw_seeds
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.envs.dynamics import compiled_dynamics
@@ -308,10 +309,10 @@ def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[i
 def greedy_returns(
     predict: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], envs: Sequence[Any], seed: int
 ) -> npt.NDArray[np.float64]:
-    """Play an episode in each environment, seeded from ``seed`` on, and return the returns."""
-    returns = np.zeros(len(envs))
+    """Play an episode in each environment, other ones for each seed, and return the returns."""
+    returns, seeds = np.zeros(len(envs)), draw_seeds(np.random.default_rng(seed), len(envs))
     playing = list(range(len(envs)))
-    observations = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
+    observations = [env.reset(seed=one)[0] for env, one in zip(envs, seeds, strict=True)]
     while playing:
         actions = predict(np.array([observations[i] for i in playing]))
         for i, action in zip(tuple(playing), actions, strict=True):

@@ -12,6 +12,7 @@ from test_scripts import read_rows
 
 from oda_rl.agents import FittedQAgent, comparison
 from oda_rl.agents.comparison import COMPETITORS, OWN, Plan, Solved, headline, measure, solved_at
+from oda_rl.agents.distilling.playing import draw_seeds
 from oda_rl.agents.sb3.baselines import Baseline
 from oda_rl.agents.sb3.settings import ALGORITHMS, settings_for
 from oda_rl.command.cli import main
@@ -111,21 +112,20 @@ def test_resumed(folder, capsys):
 @pytest.mark.slow
 def test_a_run_is_that_of_the_agent(folder):
     found = read_rows(folder / "comparison.csv")[0]
-    agent = FittedQAgent("CartPole-v1", seed=int(found["seed"])).learn(STEPS)
+    seed = int(found["seed"])
+    agent = FittedQAgent("CartPole-v1", seed=seed).learn(STEPS)
     envs = [gym.make("CartPole-v1") for _ in range(100)]
-    returns = comparison.greedy_returns(
-        lambda seen: agent.predict(seen)[0], envs, int(found["seed"]) + 10**8
-    )
-    assert float(found["mean"]) == returns.mean()
-    assert float(found["least"]) == returns.min()
+    returns = comparison.greedy_returns(lambda seen: agent.predict(seen)[0], envs, seed + 10**8)
+    assert [float(found[name]) for name in ("mean", "least")] == [returns.mean(), returns.min()]
 
 
 def test_greedy_returns_are_those_of_single_episodes():
     agent = FittedQAgent("CartPole-v1", seed=3).learn(1000)
     envs = [gym.make("CartPole-v1") for _ in range(5)]
     together = comparison.greedy_returns(lambda seen: agent.predict(seen)[0], envs, 40)
-    alone = [agent.evaluate(1, env=envs[0], seed=40 + i)[0] for i in range(5)]
-    assert len(set(alone)) > 1
+    seeds = [draw_seeds(np.random.default_rng(seed), 5) for seed in (40, 41)]
+    alone = [agent.evaluate(1, env=envs[0], seed=seed)[0] for seed in seeds[0]]
+    assert len(set(alone)) > 1 and not set(seeds[0]) & set(seeds[1])
     np.testing.assert_array_equal(together, alone)
 
 
