@@ -125,7 +125,8 @@ def test_greedy_returns_are_those_of_single_episodes():
     together = comparison.greedy_returns(lambda seen: agent.predict(seen)[0], envs, 40)
     seeds = [draw_seeds(np.random.default_rng(seed), 5) for seed in (40, 41)]
     alone = [agent.evaluate(1, env=envs[0], seed=seed)[0] for seed in seeds[0]]
-    assert len(set(alone)) > 1 and not set(seeds[0]) & set(seeds[1])
+    assert len(set(alone)) > 1
+    assert not set(seeds[0]) & set(seeds[1])
     np.testing.assert_array_equal(together, alone)
 
 
@@ -142,11 +143,10 @@ def test_baselines_pause_at_checkpoints_and_learn_the_same(algorithm):
     checkpoints = [300, 310, 1010]  # DQN learns from step 1,000 on
     baseline = Baseline(algorithm, "CartPole-v1", 5)
     baseline.learn(checkpoints, pause)
-    assert [steps for steps, _, _ in pauses] == checkpoints
-    for steps, taken, _ in pauses:
-        assert steps <= taken <= steps + 256  # a rollout of PPO, or a train_freq of DQN
-    seconds = [s for _, _, s in pauses]
-    assert seconds == sorted(seconds)
+    steps, taken, seconds = np.transpose(pauses)
+    assert list(steps) == checkpoints
+    assert set(taken - steps) <= {*range(257)}  # a rollout of PPO, or a train_freq of DQN
+    assert list(seconds) == sorted(seconds)
     alone = Baseline(algorithm, "CartPole-v1", 5)
     alone.learn([1010], lambda *_: None)
     ours, theirs = (one.model.policy.state_dict() for one in (baseline, alone))
