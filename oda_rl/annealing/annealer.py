@@ -16,6 +16,7 @@ Temperatures are relative to the data's scale, the mean divergence from the clas
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -233,6 +234,7 @@ class Distribution:
         self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
         self.sizes = np.diff(self._bounds)
         self._shown = [np.zeros(0, dtype=np.int64) for _ in range(n_classes)]
+        self._edges = [_edges(self.weights[a:b]) for a, b in pairwise(self._bounds)]
         self.rng = rng
 
     @property
@@ -287,14 +289,17 @@ class Distribution:
         return np.minimum(np.searchsorted(shares, quantiles), len(shares) - 1)
 
     def _pass(self, c: int) -> IntArray:
-        first, last = self._bounds[c : c + 2]
-        rows, weights = np.arange(first, last), self.weights[first:last]
-        if weights.min() < weights.max():
-            shares = np.cumsum(weights)
-            at = (np.arange(len(rows)) + self.rng.random(len(rows))) / len(rows)
-            places = np.searchsorted(shares / shares[-1], at, side="right")
-            rows = rows[np.minimum(places, len(rows) - 1)]
-        return self.rng.permutation(rows)
+        n, edges = self.sizes[c], self._edges[c]
+        rows = np.arange(n)
+        if edges is not None:
+            rows = edges.searchsorted((rows + self.rng.random(n)) / n, side="right")
+        return self.rng.permutation(self._bounds[c] + rows)
+
+
+def _edges(weights: FloatArray) -> FloatArray | None:
+    """Return the ends of the strata but the last, shape (n - 1,); None if weights are equal."""
+    shares = np.cumsum(weights)
+    return shares[:-1] / shares[-1] if weights.min() < weights.max() else None
 
 
 class Annealer:
@@ -664,8 +669,7 @@ class Annealer:
         weights, before, d = self.weights(), self.codevectors, self.n_features
         into = ward_merge(flat, weights, self.labels, n_codevectors)
         self._follow(into)
-        merged = self.codevectors[into, :d]
-        return float(weights @ self.divergence.rowwise(before[:, :d], merged))
+        return float(weights @ self.divergence.rowwise(before[:, :d], self.codevectors[into, :d]))
 
     def _follow(self, into: IntArray) -> None:
         """Merge into new cells, each of one class, or drop where the new cell is -1."""
@@ -693,8 +697,7 @@ class Annealer:
             self.history[-1] = replace(self.history[-1], critical=float(temperatures.max()))
         rows = np.repeat(np.arange(n), 1 + halves)
         signs = halves[rows] * 1.0
-        is_second = rows[1:] == rows[:-1]  # of two halves, which moves the other way
-        signs[1:][is_second] = -1.0
+        signs[1:][rows[1:] == rows[:-1]] = -1.0  # the second of two halves moves the other way
         self.codevectors = self.codevectors[rows]
         self.codevectors[:, :d] += signs[:, None] * shifts[rows]
         self.masses = self.masses[rows] / (1 + halves[rows])
@@ -712,7 +715,7 @@ class Annealer:
         axis = gaps[self.divergence.potential(gaps).argmax()]
         for _ in range(_ITERATIONS):
             axis = (gaps @ axis) @ gaps
-            axis /= max(np.sqrt(axis @ axis), TINY)
+            axis /= max(math.sqrt(axis @ axis), TINY)
         variance = float(((gaps @ axis) ** 2).mean()) * self.scale
         self.temperature = min(self.temperature, self.schedule.cooling * 2.0 * variance)
         return np.array([2.0 * variance]), SHIFT * np.sqrt(variance) * axis[None]

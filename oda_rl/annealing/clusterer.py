@@ -143,9 +143,8 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
         check_enough(self, len(points))
         weights = fit_weights(self, sample_weight, points)
         n_distinct, current = self._learn(points, weights), self._annealer
-        embedded = current.divergence.embed(points)
         self._codebook = current.view(None)
-        self.labels_, divergences = self._assigned(embedded)
+        self.labels_, divergences = self._assigned(current.divergence.embed(points))
         if self._refines():
             masses = np.bincount(self.labels_, weights, len(current.codevectors))
             current.masses = masses / masses.sum()

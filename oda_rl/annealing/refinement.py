@@ -276,25 +276,23 @@ def _refine_all(
     n_cells = len(codevectors)
     breath = math.ceil(n_cells / _BREATH)
     # The largest distance is at most the highest bound; a power of 2 rounds nothing.
-    sides = np.ptp(points, axis=0).astype(np.float64)
-    scale = float(np.exp2(np.ceil(np.log2(np.linalg.norm(sides) / _HIGHEST or 1.0))))
+    diagonal = math.hypot(*np.ptp(points, axis=0).tolist())
+    scale = 2.0 ** math.ceil(math.log2(diagonal / _HIGHEST or 1.0))
     cells = _open(points / scale, weights, codevectors / scale, breath, True)
     before = _assign(cells, n_cells)
     _centre(cells)
     _inhale(cells, rng.random(n_cells - np.count_nonzero(cells.masses)))
     error = _exchange(cells, _PASSES)
-    place: list[Array] = [
-        cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed
-    ]  # fmt: skip
+    kept: list[Array] = [cells.codevectors, cells.masses, cells.labels, cells.errors, cells.changed]
     for _ in range(effort if n_cells > 1 else 0):
-        former = [array.copy() for array in place]
+        former = [array.copy() for array in kept]
         added = _inhale(cells, rng.random(breath))
         _exchange(cells, _PASSES)
         _exhale(cells, added)
         after = _exchange(cells, _PASSES)
         if after >= error * _GAIN:  # to undo it is one more move for the bounds
             cells.drift[:] += np.sqrt(((cells.codevectors - former[0]) ** 2).sum(axis=1))
-            for array, values in zip(place, former, strict=True):
+            for array, values in zip(kept, former, strict=True):
                 array[:] = values
             break
         error = after
