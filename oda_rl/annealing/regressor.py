@@ -263,16 +263,16 @@ class ODARegressor(LocalRegressor, BaseODA):
         shares = distinct.weights * (len(distinct.weights) / distinct.weights.sum())
         metric, n_clusters = "given", self.n_clusters
         if n_clusters == "auto":
-            chosen = self._select(distinct.points, shares)
+            n_clusters, metric = chosen = self._select(distinct.points, shares)
             self.best_params_ = chosen._asdict()
-            n_clusters, metric = chosen
         self._grow(distinct.points, shares, metric)
         current = self._annealer
         current.reduce_to(int(n_clusters))
         current.schedule = replace(current.schedule, max_codevectors=int(n_clusters))
-        current.settle(current.history[-1].distortion)
         self._recent = distinct.points, shares
         self._publish()
+        embedded = current.divergence.embed(self._features(distinct.points))
+        current.settle(float(np.average(self._assigned(embedded)[1], weights=shares)))
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]
         return self
 
