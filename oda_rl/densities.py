@@ -235,8 +235,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each sample, shape (n,)."""
-        best = self.predict_log_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each of ``classes_``, shape (n, C); rows sum to 1."""
@@ -245,8 +244,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Logarithms of :meth:`predict_proba`, shape (n, C)."""
         points = fitted_points(self, X)  # first: it says so where nothing has been fitted
-        logs = _logs(self.densities_, points)
-        return _posterior(logs, self.class_prior_, self.temperature_)
+        return _posterior(_logs(self.densities_, points), self.class_prior_, self.temperature_)
 
     def _fitted(self, density: Any, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
         """Shares of the classes, and their densities."""
@@ -338,8 +336,7 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        points = fitted_points(self, X)
-        return _log_densities(self.density_, points)
+        return _log_densities(self.density_, fitted_points(self, X))
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density minus ``offset_``, shape (n,); negative for outliers."""

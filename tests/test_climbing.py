@@ -171,8 +171,7 @@ def climbed(*args, **settings):
 def test_it_climbs_to_the_affine_rule_of_raw_observations_and_drops_what_is_idle():
     climb, budgeted, episodes = climbed(Follow(), 8000, longest=40)
     points = np.random.default_rng(1).normal(size=(500, 3))
-    acts = climb.rule.act(MEAN + SCALE * points)
-    assert np.abs(acts - (points @ SLOPES.T + 0.2)).mean() < 0.12
+    assert np.abs(climb.rule.act(MEAN + SCALE * points) - points @ SLOPES.T - 0.2).mean() < 0.12
     assert np.abs((climb.moments[0] - MEAN) / SCALE).max() < 0.05
     np.testing.assert_allclose(1.0 / climb.scale, SCALE, rtol=0.05)
     assert np.count_nonzero(climb.output) < climb.output.size
@@ -291,8 +290,7 @@ def test_many_steps_of_more_components_are_climbed_from_the_first(tmp_path):
         _ = agent.world
     agent.save(tmp_path / "agent.zip")
     again = ModelAgent.load(tmp_path / "agent.zip", env)
-    outputs = [one.learn(1000).policy.outputs for one in (agent, again)]
-    np.testing.assert_array_equal(*outputs)
+    np.testing.assert_array_equal(*(one.learn(1000).policy.outputs for one in (agent, again)))
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D

@@ -206,8 +206,7 @@ def test_a_rule_is_worse_by_more_than_a_standard_error():
     error = noise.std(ddof=1) / 4.0
     for lost, worse in ((0.9, False), (1.1, True)):
         returns = taught + noise - lost * error
-        found = Distilled(UPRIGHT, interface, "CartPole-v1", returns, taught, 1)
-        assert found.worse is worse
+        assert Distilled(UPRIGHT, interface, "CartPole-v1", returns, taught, 1).worse is worse
 
 
 def test_it_is_said_that_steps_were_too_few():
@@ -225,8 +224,7 @@ def test_the_smallest_within_a_standard_error_of_the_best_is_taken():
         4: noise + 0.95,
         6: noise,
     }
-    tried = [Size(k, UPRIGHT, own) for k, own in returns.items()]
-    assert smallest(tried).n_cells == 3
+    assert smallest([Size(k, UPRIGHT, own) for k, own in returns.items()]).n_cells == 3
 
 
 def test_a_curve_over_the_number_of_cells(monkeypatch):
@@ -278,8 +276,7 @@ def test_a_teacher_who_knows_no_values_is_evaluated():
     budgeted = BudgetedEnv("CartPole-v1", 2, 20_000)
     seen = budgeted.record(UPRIGHT, np.random.default_rng(0), 0.1)
     assert budgeted.steps == len(seen.points) == 20_000
-    rng = np.random.default_rng(0)
-    values = evaluated(seen, UPRIGHT.act, 2, rng)
+    values = evaluated(seen, UPRIGHT.act, 2, np.random.default_rng(0))
     leaning = np.array([[0.0, 0.0, 0.12, 0.5], [0.0, 0.0, -0.12, -0.5]])
     assert values(leaning).argmax(axis=1).tolist() == [1, 0]
 
@@ -290,8 +287,7 @@ def test_continuous_actions():
 
     rule = distill(pushes, "MountainCarContinuous-v0", 2, steps=3000, seed=0).policy
     assert rule.continuous
-    budgeted = BudgetedEnv("MountainCarContinuous-v0", 2, 10_000)
-    assert budgeted.play(rule, range(5)).mean() > 80.0
+    assert BudgetedEnv("MountainCarContinuous-v0", 2, 10_000).play(rule, range(5)).mean() > 80.0
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent, TwoTimescaleAgent])
@@ -301,8 +297,7 @@ def test_teachers_of_continuous_actions_know_what_mistakes_cost(kind):
     master = teacher_of(agent, budgeted.interface)
     states = agent.visited_states(100, seed=0)
     coding = Coding.of(states, budgeted.interface, 3)
-    costs = master.costs(states, coding)
-    found = fit(coding.points(states), costs, 3, np.random.default_rng(0))
+    found = fit(coding.points(states), master.costs(states, coding), 3, np.random.default_rng(0))
     rule = coding.rule(coding.vector(found.scores, master.outputs(found.outputs)))
     assert rule.act(states).shape == master.act(states).shape == (100, 1)
     first = float(np.ravel(agent.predict(states[0])[0])[0])

@@ -236,8 +236,7 @@ def teacher_of(teacher: Any, interface: Interface) -> Teacher:
         )
 
     def choose(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        shape = (len(points), *interface.observation_shape)
-        batch = points.reshape(shape).astype(interface.dtype)
+        batch = points.reshape((len(points), *interface.observation_shape)).astype(interface.dtype)
         if hasattr(teacher, "predict"):
             actions = teacher.predict(batch, deterministic=True)[0]
         else:
@@ -396,8 +395,7 @@ def imitate(
     same = last.size > 1 and np.ptp(last) == 0.0
     enough = float(taught.max(initial=-np.inf))
     top = bool(same and len(taught) > 0 and last.max() >= enough)
-    ordered = [vectors[i] for i in raced.order]
-    return Imitation(coding, ordered, seen, length, raced, top, enough)
+    return Imitation(coding, [vectors[i] for i in raced.order], seen, length, raced, top, enough)
 
 
 def _watch(

@@ -126,8 +126,7 @@ class Contest(State):
     @property
     def may_be_bold(self) -> bool:
         """Whether bold episodes cost little."""
-        cost = BOLD_COST * math.sqrt(self.timid.variance)
-        return self.bold.mean >= self.timid.mean - cost
+        return self.bold.mean >= self.timid.mean - BOLD_COST * math.sqrt(self.timid.variance)
 
     def without_luck(self, episode_return: float, start: FloatArray, trial: int) -> float:
         """Return what is left of a return without luck, and learn from it what luck is."""

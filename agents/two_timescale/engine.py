@@ -780,8 +780,7 @@ class OnlineEngine(Engine):
         bounded = {name: arrays[name] for name in _BOUNDED}
         bounded["vectors"] = np.delete(arrays["vectors"], ql.SQUARES, axis=0)
         for name, array in bounded.items():
-            small = (np.abs(array) <= LARGEST).all()
-            require(small, f"{name} has numbers beyond {LARGEST:g}")
+            require((np.abs(array) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}")
         units = arrays["vectors"][ql.INVERSE_UNITS]
         require((units > 0.0).all(), "vectors has inverse units that are not positive")
         visits = arrays["models"][:, :, d + p + sizes["A"] :]

@@ -481,8 +481,7 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     mean_to_high, scale = frame[:LEVELS], frame[SCALE]
     ordered = (frame[LOW] <= frame[HIGH]).all() and (scale > 0.0).all()
     require(ordered and np.isfinite(mean_to_high).all(), "frame has no scale, or no bounds")
-    apart = len(np.unique(circles)) == circles.size
-    require(apart, "circles has a component twice")
+    require(len(np.unique(circles)) == circles.size, "circles has a component twice")
     n_products = d * (d + 1) // 2
     require(sizes["F"] in (1 + d, 1 + d + n_products), f"laws have {sizes['F']} features")
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")

@@ -353,8 +353,7 @@ class BaseODA(TakesSingle, CellEstimator):
             class_competition=getattr(self, "class_competition", True),
             measures=cooling >= _FINE,
         )
-        divergence = divergences.resolve(self.divergence)
-        return Annealer(schedule, divergence, self.n_features_in_, rng)
+        return Annealer(schedule, divergences.resolve(self.divergence), self.n_features_in_, rng)
 
     def _embed_all(self, divergence: Divergence, points: FloatArray) -> FloatArray:
         """Embed the features of points, shape (n, d + q), and leave the other columns."""
@@ -419,8 +418,7 @@ class BaseODA(TakesSingle, CellEstimator):
             columns = zip(*self._waiting, strict=True)
             first_points, *marks = (np.concatenate(column) for column in columns)
             n_classes = int(marks[0].max()) + 1
-            rng = np.random.default_rng(self._stream_seed)
-            current = self._new_annealer(n_classes, rng)
+            current = self._new_annealer(n_classes, np.random.default_rng(self._stream_seed))
             embedded = self._embed_all(current.divergence, first_points)
             current.probe = (embedded, marks[0]) if labelled else None
             init = self._checked_init(current.divergence, n_classes)

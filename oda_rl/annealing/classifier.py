@@ -259,8 +259,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = checked_labels(self, X, y, reset=True)
-        weights = fit_weights(self, sample_weight, points)
-        self._learn(*counted(points, labels, weights))
+        self._learn(*counted(points, labels, fit_weights(self, sample_weight, points)))
         return self
 
     def _learn(self, points: FloatArray, labels: Array, weights: FloatArray) -> None:
@@ -312,8 +311,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point, shape (n,)."""
-        best = self._log_scores(self._embedded(X)).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        return np.asarray(self.classes_[self._log_scores(self._embedded(X)).argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each of ``classes_``, shape (n, C); rows sum to 1.

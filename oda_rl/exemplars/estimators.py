@@ -182,8 +182,7 @@ class INFEX(Unsupervised, ExemplarMixture):
             n = float(self._sums[0] ** 2 / self._sums[1])
             each = np.ones(len(points)) if masses is None else masses
             bandwidth = rule_of_thumb(points, bandwidth, each * (n / each.sum()))
-        kernel = self._kernel
-        problem = Problem(self.objective, kernel, float(self.C))
+        problem = Problem(self.objective, self._kernel, float(self.C))
         rng = np.random.default_rng(self._seed)
         shares = None if masses is None else masses / masses.sum()
         search = Search(points / bandwidth, problem, rng, float(self.tol), shares)

@@ -116,8 +116,7 @@ def draw_points(ax: Axes, points: FloatArray, colors: Array) -> None:
 def draw_codevectors(ax: Axes, codevectors: FloatArray, weights: FloatArray, colors: Array) -> None:
     """Draw discs whose area grows with the weight."""
     x, y = codevectors[:, :2].T
-    areas = 20.0 + 400.0 * weights
-    ax.scatter(x, y, areas, colors, edgecolors="black", linewidths=0.8, zorder=2)
+    ax.scatter(x, y, 20.0 + 400.0 * weights, colors, edgecolors="black", linewidths=0.8, zorder=2)
 
 
 def as_label(name: Any) -> str:

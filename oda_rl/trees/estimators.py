@@ -541,8 +541,7 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point, shape (n,)."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``, shape (n, C)."""
@@ -614,8 +613,7 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         pairs = self._checked_pairs(X, y, reset=True)
         pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
-        points = self._features(pairs)
-        self._grow(points, np.zeros(len(pairs), dtype=np.int64), weights, 1)
+        self._grow(self._features(pairs), np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._remember(pairs, weights)
         return self
 

@@ -472,8 +472,7 @@ class Tree:
         """
         if not self.plan.divides(node):
             return []
-        features = samples.features(node.depth)[rows]
-        rows = rows[rows_with_values(features)]
+        rows = rows[rows_with_values(samples.features(node.depth)[rows])]
         if len(rows) == 0:
             return []
         cells = self._anneal(node, samples.features(node.depth)[rows], samples.weights[rows])
