@@ -428,7 +428,7 @@ def _distinct(env: Any, box: ActionBox, rng: np.random.Generator) -> FloatArray:
     other does the same as the middle but for chance, the other is left out.
     """
     p = len(box.low)
-    grid: FloatArray = action_choices(gym.spaces.Box(-1.0, 1.0, (p,), np.float64), _GRID)
+    grid = action_choices(gym.spaces.Box(-1.0, 1.0, (p,), np.float64), _GRID)
     played = BudgetedEnv(ActionChoices(env, box.actions(grid)), 1, _TRIAL)
     random = AtRandom(lambda n: rng.integers(len(grid), size=n))
     points, numbers, rewards, after, ended = played.record(random, rng, 0.0)
@@ -442,7 +442,7 @@ def _distinct(env: Any, box: ActionBox, rng: np.random.Generator) -> FloatArray:
     low, high = np.abs(effects / errors)[-2 * p :].max(axis=1).reshape(2, p)
     copies = (grid == -1.0) & (low < _CHANCE) & (high > _CLEAR)
     copies |= (grid == 1.0) & (high < _CHANCE) & (low > _CLEAR)
-    return grid[~copies.any(axis=1)]
+    return np.asarray(grid[~copies.any(axis=1)])
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: BoolArray) -> None:
