@@ -112,10 +112,12 @@ def candidate(promised, returns, imagined):
 
 def test_real_returns_decide_between_candidates():
     kept = candidate(80.0, [80.0, 82.0, 78.0], [80.0, 80.0, 80.0])
-    assert values([kept, candidate(120.0, [30.0, 40.0, 20.0], [120.0] * 3)]).argmax() == 0
+    broken = candidate(120.0, [30.0, 40.0, 20.0], [120.0, 120.0, 120.0])
+    assert values([kept, broken]).argmax() == 0
     returns = [95.0, 105.0, 100.0, 90.0, 110.0]
     once = candidate(100.0, returns[2:3], [100.0])
-    assert values([once, candidate(100.0, returns, [100.0] * 5)]).argmax() == 1
+    often = candidate(100.0, returns, [100.0] * 5)
+    assert values([once, often]).argmax() == 1
 
 
 def test_episodes_of_an_earlier_world_are_forgotten():
@@ -155,7 +157,8 @@ def test_cartpole_needs_250_steps_and_four_cells():
 
 
 def test_the_car_that_never_saw_the_goal_looks_for_what_is_new(car):
-    assert car.episodes.rows[:, 0].max() > -200.0
+    returns = car.episodes.rows[:, 0]
+    assert returns.max() > -200.0
     assert car.evaluate(20, seed=1).mean() > -160.0
 
 
@@ -328,24 +331,14 @@ def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, tmp
         agent.learn(3000)
     seen = agent.recent[::50].astype(np.float32)
     actions = [agent.predict(one)[0] for one in seen]
-    assert agent._real.choices.tolist() == [[a, b] for a in (0.0, 1.0) for b in (-1.0, 0.0, 1.0)]
-    numbers = [agent._real.fitted.predict(one)[0] for one in seen]
-    np.testing.assert_array_equal(actions, agent._real.choices[numbers])
+    assert set(np.unique(actions)) <= {-1.0, 0.0, 1.0}
+    teacher = agent._real.fitted
+    np.testing.assert_array_equal(actions, [teacher.predict(one)[0] for one in seen])
     agent.save(tmp_path / "a.zip")
     again = ModelAgent.load(tmp_path / "a.zip", "LunarLanderContinuous-v3")
     for one in (agent, again):
         one.learn(500)
     np.testing.assert_array_equal(*([one.predict(x)[0] for x in seen] for one in (agent, again)))
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D
-@pytest.mark.parametrize(("task", "n_left"), [("LunarLanderContinuous-v3", 6), ("Pendulum-v1", 3)])
-def test_only_a_bound_without_effect_beside_one_with_it_is_left_out(task, n_left):
-    env = gym.make(task)  # the lander's main engine is off at -1 as at 0
-    box, rng = fallback.ActionBox.of(env.action_space), np.random.default_rng(130_000_000)
-    choices = fallback._distinct(env, box, rng)
-    assert len(choices) == n_left
-    assert (choices[:, 0] == -1.0).any() == (n_left == 3)
 
 
 def test_without_trust_real_returns_decide_between_values_and_rules():

@@ -66,7 +66,7 @@ class ModelAgent(Simplifiable, Agent):
     of episodes. Fresh episodes from common starts decide between the rules on its way; numbers and
     digits that do not matter are dropped. A checkpoint resumes with the same bits where a seeded
     reset restarts everything in the environment. Where episodes end at a goal or in a crash, values
-    are fitted to a grid instead, three of each component: without bounds that do as the middle.
+    are fitted to a grid of actions, three of each component, instead.
 
     Where the dynamics are far from deterministic, as with hidden state or long contacts, use
     :class:`FittedQAgent`.

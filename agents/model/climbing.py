@@ -5,7 +5,7 @@ one in opposite directions, play from the same start; the present rule moves alo
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from uuid import uuid4
@@ -149,14 +149,15 @@ class ClimbActors:
 
 
 @dataclass(frozen=True)
-class AtRandom:
-    """Takes actions that ``draw`` returns for their number."""
+class _AtRandom:
+    """Draws actions."""
 
-    draw: Callable[[int], Array]
+    rng: np.random.Generator
+    n_components: int
     in_loops: InLoops | None = None
 
     def act(self, points: Array) -> Array:
-        return self.draw(len(points))
+        return self.rng.uniform(-1.0, 1.0, (len(points), self.n_components))
 
 
 class Climb:
@@ -256,7 +257,8 @@ class Climb:
             self._end_stage()
         self.decides, place.horizon = True, longest
         # There are known rules if episodes are few: too few to prune, or to compare many rules.
-        env.allow((1.0 if known else 1.0 - _PRUNING) * total - begun - env.steps)
+        share = 1.0 if known else 1.0 - _PRUNING
+        env.allow(share * total - begun - env.steps)
         order = np.lexsort(self.scores.T[::-1])[::-1]
         best = [self._rule(self.stages[k]) for k in order[: 1 if known else _FINALISTS]]
         best = [*best, *known] if known else [self.rule, *best]
@@ -275,7 +277,8 @@ class Climb:
             env.allow(0.5 * (env.most - env.steps))
             rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
             env.allow(env.most - env.steps)
-            pruned = Confirming(None, rng).confirmed(env, rules, length)[0]
+            confirming = Confirming(None, rng)
+            pruned = confirming.confirmed(env, rules, length)[0]
             self.cells, self.output = pruned.scores, pruned.outputs
         self.stages = self.output[None]
         self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
@@ -316,8 +319,7 @@ class Climb:
 
     def _find_scale(self) -> tuple[list[float], IntArray]:
         """Observe some episodes of random actions; return their rewards, and which are goals."""
-        place, p = self._place, self.output.shape[1]
-        random = AtRandom(lambda n: self._rng.uniform(-1.0, 1.0, (n, p)))
+        place, random = self._place, _AtRandom(self._rng, self.output.shape[1])
         place.horizon = self.horizon
         rewards: list[float] = []
         starts, moved = np.empty((0, self.moments.shape[1])), np.zeros_like(self.moments[0])

@@ -110,7 +110,8 @@ class Memory:
     def restore(self, state: Mapping[str, Array]) -> None:
         self.n, self.since = len(state["rewards"]), int(state["since"][0])
         for name in self._FIELDS:
-            widths = [(0, max(_FIRST_CAPACITY - self.n, 0)), *[(0, 0)] * (state[name].ndim - 1)]
+            missing = max(_FIRST_CAPACITY - self.n, 0)
+            widths = [(0, missing), *[(0, 0)] * (state[name].ndim - 1)]
             setattr(self, name, np.pad(state[name], widths))
 
 

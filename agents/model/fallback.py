@@ -27,12 +27,11 @@ from oda_rl.agents.distilling.playing import BudgetedEnv, draw_seeds
 from oda_rl.agents.distilling.search import race
 from oda_rl.agents.distilling.simplifying import Confirming
 from oda_rl.agents.environments.adaptation import WithOptions
-from oda_rl.agents.environments.spaces import ActionBox, Interface, action_choices
+from oda_rl.agents.environments.spaces import Interface, action_choices
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
-from oda_rl.agents.model import climbing
-from oda_rl.agents.model.climbing import AtRandom, Climb, Episodes, survival_bonus
+from oda_rl.agents.model.climbing import MANY_EPISODES, MIN_HORIZON, Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
@@ -41,8 +40,7 @@ from oda_rl.agents.worlds.laws import is_constant
 from oda_rl.agents.worlds.learning import CodedSteps, trajectories
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
-from oda_rl.envs.dynamics import ActionChoices
-from oda_rl.files.schema import check, prefixed, real, require, within
+from oda_rl.files.schema import prefixed, require, within
 
 if TYPE_CHECKING:
     from oda_rl.agents.model.agent import ModelAgent
@@ -62,9 +60,6 @@ _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
 _CELLS = 16
 _GRID = 3  # values of each component of a continuous action, if many steps are left for values
-_TRIAL = 500  # steps, after which those that do the same are left out:
-_CHANCE, _CLEAR = 4.5, 9.0  # standard errors of effects that may be chance, and of clear ones
-_TINY = 1e-9  # of a rank
 _OF_FEW_STEPS = {"gamma": 0.985, "n_fits": 5}  # if no rule is distilled
 _EXPLORING = {"exploration": 6.0, "longest_hold": 3}  # in few steps, once returns have differed
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
@@ -84,7 +79,6 @@ class Fallback:
     rule: RulePolicy | None = None
     climb: Climb | None = None  # the climb to an affine rule, once it has taken over
     fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over
-    choices: FloatArray | None = None  # units of continuous actions it chooses among, (n, p)
     _judged_at: int = 0
     _distrusted: int = 0
 
@@ -150,28 +144,21 @@ class Fallback:
     ) -> Progress:
         """Learn values with a share of the steps, and distil them with the rest."""
         assert run.part is not None
-        box, few = engine.interface.box, run.total - run.part < _MIN_LEFT
-        if box and self.fitted is None and not few and len(box.low) <= _MAX_COMPONENTS:
-            self.choices = _distinct(env, box, rng)
-            engine.state.steps += _TRIAL
-            run.at(run.steps + _TRIAL, run.observation)
-            run.part = run.steps
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
+        boxed, few = engine.interface.box is not None, total < _MIN_LEFT
         if few or not isinstance(env, gym.Env) or isinstance(env.action_space, gym.spaces.Box):
             learning = total
-        if box and self.choices is not None:
-            env = ActionChoices(env, box.actions(self.choices))
         if self.fitted is None:
-            bins = engine.config.action_bins
+            on_grid = not few and 0 < engine.interface.n_components <= _MAX_COMPONENTS
+            bins = _GRID if on_grid else engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
-            if few and box is None:
+            if few and not boxed:
                 equal = is_constant(np.array(engine.outcomes.returns))
                 settings |= _OF_FEW_STEPS | ({} if equal else _EXPLORING)
-            kind = CodevectorAgent if box and self.choices is None else FittedQAgent
+            kind = CodevectorAgent if boxed and not on_grid else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
-            if self.choices is None:
-                _remember(self.fitted, engine.memory.transitions, engine.memory.first)
+            _remember(self.fitted, engine.memory.transitions, engine.memory.first)
         fitted = self.fitted
         fitted._enter(env)
         place = fitted._require_env()
@@ -188,11 +175,12 @@ class Fallback:
         if done >= total:  # several environments may have made a few more
             return
         budgeted = BudgetedEnv(env, _CELLS, total - done)
-        run.can_stop, before = False, engine.state.steps
+        run.can_stop, before = False, 0
         for _ in self._distilling(budgeted, fitted, rng):
-            engine.state.steps = before + budgeted.steps
-            yield begun + done + budgeted.steps, NO_EPISODE
-        engine.state.steps = before + budgeted.steps
+            engine.state.steps += budgeted.steps - before
+            before = budgeted.steps
+            yield begun + done + before, NO_EPISODE
+        engine.state.steps += budgeted.steps - before
         yield begun + done + budgeted.steps, NO_EPISODE
 
     def _climbing(
@@ -201,21 +189,22 @@ class Fallback:
         """Climb in real episodes; where these are few, from the best rule of the learned world."""
         assert run.part is not None
         longest = engine.outcomes.limit or _UNLIMITED
-        begun, before = run.steps, engine.state.steps
+        begun, before = run.steps, 0
         place = Episodes(env if run.reset_options is None else WithOptions(env, run.reset_options))
         budgeted = BudgetedEnv(place, 1, run.total - begun)
         if self.climb is None:
             known = np.empty((0, engine.interface.n_components, 1 + engine.interface.n_features))
             # With more steps, a climb from a rule of the model would end at a local optimum.
-            few = run.total < climbing.MANY_EPISODES * longest
+            few = run.total < MANY_EPISODES * longest
             if engine.rules.candidates and few:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
         climb, climbed = self.climb, begun - run.part
         rival = engine.rules.delivered(engine.rules.best()) if self.reason == _COMPETES else None
         for episodes in climb.run(budgeted, place, longest, climbed, rng, rival, run.actors):
-            engine.state.steps = before + budgeted.steps
-            run.at(begun + budgeted.steps, place.observation)
+            engine.state.steps += budgeted.steps - before
+            before = budgeted.steps
+            run.at(begun + before, place.observation)
             run.can_stop = not climb.decides
             if climb.loses:
                 self.climb = self.reason = None
@@ -245,14 +234,14 @@ class Fallback:
         rule = self.rule if self.climb is None else self.climb.rule
         if rule is not None:
             return rule
-        best = self._best(engine)
+        best, box = self._best(engine), engine.interface.box
         if isinstance(best, Candidate):
             return engine.rules.delivered(best)
         policy = best.policy
-        if self.choices is None or type(policy) is not CellPolicy:
+        if box is None or type(policy) is not CellPolicy:
             return policy
-        parts = np.repeat(self.choices[None], policy.n_cells, axis=0)
-        return CodevectorPolicy(**vars(policy), parts=parts)
+        grid = action_choices(gym.spaces.Box(-1.0, 1.0, (len(box.low),), np.float64), _GRID)
+        return CodevectorPolicy(**vars(policy), parts=np.repeat(grid[None], policy.n_cells, axis=0))
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
@@ -288,8 +277,6 @@ class Fallback:
             own, remembered = self.fitted._to_file()
             metadata["fitted"] = {**own, "interface": self.fitted.interface.to_json()}
             arrays = prefixed("fitted_", remembered)
-        if self.choices is not None:
-            arrays["grid_choices"] = self.choices
         if self.rule is not None:
             arrays |= prefixed("rule_", self.rule.arrays)
         if self.climb is not None:
@@ -306,9 +293,9 @@ class Fallback:
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
         counts = all(type(n) is int and -1 <= n < 2**53 for n in (judged_at, distrusted))
         require(right and counts, f"real is {metadata!r}"[:300])
-        parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_", "grid_")]
+        parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
         require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
-        own, learned, climbed, grid = parts
+        own, learned, climbed = parts
         rule, fitted = RulePolicy.from_arrays(own) if own else None, None
         d, p = interface.n_features, interface.n_components
         climb = Climb.from_arrays(climbed, d, p) if climbed else None
@@ -323,16 +310,13 @@ class Fallback:
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        on_grid = p > 0 and type(fitted) is FittedQAgent
-        sizes = {"A": fitted.interface.n_actions, "p": p} if fitted is not None else {}
-        check(grid, {"choices": real("A, p", "[-1, 1]")} if on_grid else {}, sizes)
-        return cls(reason, rule, climb, fitted, grid.get("choices"), judged_at, distrusted)
+        return cls(reason, rule, climb, fitted, judged_at, distrusted)
 
 
 def _modelled(agent: "ModelAgent", left: int) -> float:
     """Return after how many steps a climb competes with a trusted world, if episodes are many."""
     total, longest = agent.num_timesteps + left, agent._engine.outcomes.limit or _UNLIMITED
-    many = left >= _MIN_LEFT and total >= climbing.MANY_EPISODES * longest
+    many = left >= _MIN_LEFT and total >= MANY_EPISODES * longest
     many &= agent.interface.n_components > 0
     return max(_MODELLED * total, _JUDGED_FIRST) if many else math.inf
 
@@ -356,7 +340,7 @@ def _known(
     none = np.zeros_like(rule.scores[:1])
     found = linear_quadratic_rules(rules.memory.present, rules.learned.at, HIGH_COSTS)
     rivals = [replace(rule, scores=none, outputs=one) for _, one in [(none, output), *found]]
-    place.horizon = min(climbing.MIN_HORIZON, longest)
+    place.horizon = min(MIN_HORIZON, longest)
     env.allow(_STARTING * env.most)
     order = race(env, [*rivals], rng).order
     place.horizon = longest
@@ -418,31 +402,6 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
         bool(missing.mean() <= max(_SURE * error, _SHORT * gain)),
         f"rules return {real.mean():.4g} where {imagined.mean():.4g} is imagined",
     )
-
-
-def _distinct(env: Any, box: ActionBox, rng: np.random.Generator) -> FloatArray:
-    """Return the units of actions to choose among, shape (n, p), after a randomised trial.
-
-    They are a grid. Ranks of changes and rewards are regressed on the observation and on the bounds
-    of each component, with White's standard errors. If one bound clearly has an effect, and the
-    other does the same as the middle but for chance, the other is left out.
-    """
-    p = len(box.low)
-    grid = action_choices(gym.spaces.Box(-1.0, 1.0, (p,), np.float64), _GRID)
-    played = BudgetedEnv(ActionChoices(env, box.actions(grid)), 1, _TRIAL)
-    random = AtRandom(lambda n: rng.integers(len(grid), size=n))
-    points, numbers, rewards, after, ended = played.record(random, rng, 0.0)
-    outcomes = np.column_stack([after - points, rewards])[~ended]
-    ranks = np.column_stack([np.unique(one, return_inverse=True)[1] for one in outcomes.T])
-    taken = grid[numbers]
-    columns = np.column_stack([np.ones(len(points)), points, taken == -1.0, taken == 1.0])[~ended]
-    inverse = np.linalg.pinv(columns)
-    effects = inverse @ ranks
-    errors = np.sqrt(inverse**2 @ (ranks - columns @ effects) ** 2) + _TINY
-    low, high = np.abs(effects / errors)[-2 * p :].max(axis=1).reshape(2, p)
-    copies = (grid == -1.0) & (low < _CHANCE) & (high > _CLEAR)
-    copies |= (grid == 1.0) & (high < _CHANCE) & (low > _CLEAR)
-    return np.asarray(grid[~copies.any(axis=1)])
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: BoolArray) -> None:

@@ -77,7 +77,8 @@ class Planner:
         """Return how many new steps to take, after ``steps``, before the next plan."""
         if self.learned is None:
             return self.config.random_steps
-        return max(self.config.min_steps, int(self.config.plan_every * (steps - self.memory.since)))
+        known = steps - self.memory.since
+        return max(self.config.min_steps, int(self.config.plan_every * known))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and find a rule; ``returns`` are comparable to imagined ones."""
@@ -238,7 +239,8 @@ class Planner:
             at.mean, at.scale, n_cells, self._n_outputs, self._boxed, self._boxed,
             np.flatnonzero(~at.ignored),
         )  # fmt: skip
-        return Imagination(world, coding, self.outcomes.horizon, self.draw_starts, self._draw_seen)
+        horizon = self.outcomes.horizon
+        return Imagination(world, coding, horizon, self.draw_starts, self._draw_seen)
 
     def _graded(self, coding: Coding) -> Coding | None:
         """Return a graded coding if actions are degrees of one quantity."""
