@@ -77,6 +77,35 @@ class Counted(gym.Env):
         return self.observation_space.sample()
 
 
+class Line(gym.Env):
+    """A point, pushed along a line or in a plane, that should be at ``wanted``.
+
+    No reward is positive. Episodes are truncated after a number of steps between the two
+    ``lengths``, if there are any.
+    """
+
+    def __init__(self, power=2, n=1, lengths=None, wanted=0.0):
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (n,), np.float64)
+        plane = gym.spaces.Box(-1.0, 1.0, (n,), np.float64)
+        self.action_space = gym.spaces.Discrete(3) if n == 1 else plane
+        self.power, self.n, self.lengths, self.wanted = power, n, lengths, wanted
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = self.wanted + self.np_random.uniform(-1.0, 1.0, self.n), 0
+        self.length = None
+        if self.lengths is not None:
+            self.length = int(self.np_random.integers(*self.lengths, endpoint=True))
+        return self.x.copy(), {}
+
+    def step(self, action):
+        push = np.array([action - 1.0]) if self.n == 1 else np.asarray(action)
+        self.x = self.x + 0.1 * push
+        self.t += 1
+        reward = -float((np.abs(self.x - self.wanted) ** self.power).sum())
+        return self.x.copy(), reward, False, self.t == self.length, {}
+
+
 class Toy(gym.Env):
     """Episodes of random observations, made by a function of the environment."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK, play
+from environments import QUICK, Line, play
 from gymnasium.wrappers import TransformReward
 
 import oda_rl.envs  # noqa: F401
@@ -231,38 +231,43 @@ def test_continuous_actions_of_several_environments_need_a_grid():
     assert agent.learn(300).num_timesteps >= 300
 
 
-class Line(gym.Env):
-    """A place on a line that has to be held at a set point."""
+class Hovering(Line):
+    """A height that thrust has to hold; to leave it soon ends the costs."""
 
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-    action_space = gym.spaces.Discrete(3)
+    def __init__(self):
+        super().__init__(power=1, lengths=(200, 200), wanted=10.0)
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
 
-    def __init__(self, wanted, length=30):
-        self.wanted, self.length = wanted, length
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.at, self.steps = self.wanted + self.np_random.uniform(-1.0, 1.0), 0
-        return np.array([self.at]), {}
+    def reset(self, **options):
+        self.speed = 0.0
+        return np.append(super().reset(**options)[0], 0.0), {}
 
     def step(self, action):
-        self.at += 0.1 * (action - 1)
-        self.steps += 1
-        over = self.steps == self.length
-        return np.array([self.at]), -abs(self.at - self.wanted), False, over, {}
+        self.speed += 0.5 * (action - 1) + 0.1 * self.np_random.normal()
+        height, reward, _, over, _ = super().step(1.0 + 0.5 * self.speed)
+        left = bool(abs(height[0] - self.wanted) > 6.0)
+        return np.append(height, self.speed), reward, left, over, {}
 
 
 @pytest.mark.parametrize("wanted", [0.0, 20.0, 293.0])
 def test_a_set_point_may_lie_anywhere(wanted):
-    agent = ModelAgent(Line(wanted), seed=0, **QUICK).learn(400)
-    assert agent.evaluate(50, env=Line(wanted), seed=1).mean() > -3.5  # at best -2
+    env = Line(power=1, lengths=(30, 30), wanted=wanted)
+    agent = ModelAgent(env, seed=0, **QUICK).learn(400)
+    assert agent.evaluate(50, env=env, seed=1).mean() > -3.5  # at best -2
+
+
+@pytest.mark.parametrize("seed", [0, 6, 7])  # that left at once, at -52
+def test_to_end_an_episode_early_is_not_mistaken_for_the_best(seed):
+    agent = ModelAgent(Hovering(), seed=seed, **QUICK).learn(1500)
+    assert agent.evaluate(30, env=Hovering(), seed=1).mean() > -12.0  # at best -4
 
 
 @pytest.mark.parametrize("unit", [2.0**20, 2.0**-20])
 def test_units_change_no_episode(unit):
     def make(unit):
         space = gym.spaces.Box(-np.inf, np.inf, (1,), np.float64)
-        return gym.wrappers.TransformObservation(Line(20.0), lambda o: o * unit, space)
+        env = Line(power=1, lengths=(30, 30), wanted=20.0)
+        return gym.wrappers.TransformObservation(env, lambda o: o * unit, space)
 
     # Powers of two change no rounding; digits of a simplified rule are decimal.
     usual, other = (
@@ -272,9 +277,9 @@ def test_units_change_no_episode(unit):
 
 
 def test_it_learns_where_no_episode_ends():
-    rng, endless = np.random.default_rng(0), Line(20.0, length=None)
+    rng, endless = np.random.default_rng(0), Line(power=1, wanted=20.0)
     blurred = gym.wrappers.TransformObservation(
-        endless, lambda o: o + 0.01 * rng.normal(), Line.observation_space
+        endless, lambda o: o + 0.01 * rng.normal(), endless.observation_space
     )
     agent = ModelAgent(blurred, seed=1, **QUICK).learn(600)
     assert agent.horizon == 200

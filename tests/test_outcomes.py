@@ -5,7 +5,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK
+from environments import QUICK, Line
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.wrappers import TimeLimit, TransformReward
 
@@ -13,35 +13,6 @@ from oda_rl.agents import FittedQAgent, ModelAgent
 from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.model.experience import Outcomes
 from oda_rl.envs.sparse import TwoRooms
-
-
-class Line(gym.Env):
-    """A point, pushed along a line or in a plane, that should be at 0; rewards are never positive.
-
-    Episodes are truncated after a number of steps between the two ``lengths``, if there are any.
-    """
-
-    def __init__(self, power=2, n=1, lengths=None):
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (n,), np.float64)
-        plane = gym.spaces.Box(-1.0, 1.0, (n,), np.float64)
-        self.action_space = gym.spaces.Discrete(3) if n == 1 else plane
-        self.power, self.n, self.lengths = power, n, lengths
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.x, self.t = self.np_random.uniform(-1.0, 1.0, self.n), 0
-        self.length = None
-        if self.lengths is not None:
-            self.length = int(self.np_random.integers(*self.lengths, endpoint=True))
-        return self.x.copy(), {}
-
-    def step(self, action):
-        push = np.array([action - 1.0]) if self.n == 1 else np.asarray(action)
-        self.x = self.x + 0.1 * push
-        self.t += 1
-        reward = -float((np.abs(self.x) ** self.power).sum())
-        return self.x.copy(), reward, False, self.t == self.length, {}
-
 
 gym.register("Line-v0", Line, max_episode_steps=100)
 

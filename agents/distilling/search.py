@@ -46,6 +46,15 @@ class Imagination:
         )  # fmt: skip
         return found
 
+    def from_lowest_reward(self) -> "Imagination":
+        """Return the same with rewards counted from the lowest, so that no step costs."""
+        world = self.world
+        rewards, last, bounds = world.rewards.copy(), world.last.copy(), world.bounds.copy()
+        rewards[: 1 if world.boxed else world.laws.shape[1]] -= bounds[0]
+        last[:, -1] -= bounds[0]
+        bounds[:2] -= bounds[0]
+        return replace(self, world=world._replace(rewards=rewards, last=last, bounds=bounds))
+
     def returns_of(self, rule: tuple[FloatArray, FloatArray], starts: FloatArray) -> FloatArray:
         """Return the returns of one rule, (scores, outputs), from n starts, shape (n,)."""
         return np.asarray(self.returns(rule[0][None], rule[1][None], starts)[0])

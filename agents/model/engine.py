@@ -206,14 +206,13 @@ class ModelEngine(Engine):
     def replace(self, action: Any) -> None:
         """Replace the chosen action: a number, or one of the box."""
         running = self.single
-        if self.interface.box is None:
-            if action == running.env_state.action:
-                return
+        box = self.interface.box
+        if np.array_equal(running.env_state.action if box is None else self.perform(0), action):
+            return
+        if box is None:
             running.env_state.action, running.code = action, np.eye(self._n_codes)[action]
         else:
-            if np.array_equal(self.perform(0), action):
-                return
-            running.code = np.concatenate([[1.0], self.interface.box.units(action)])
+            running.code = np.concatenate([[1.0], box.units(action)])
         running.whole = False
 
     def step(self, vector: Array, reward: float, terminated: bool, truncated: bool) -> int:
@@ -330,15 +329,11 @@ class ModelEngine(Engine):
 
     def _confirms(self) -> bool:
         """Whether to play the best rule again before the newest one."""
-        config = self.config
-        if (
-            not self.planner.candidates
-            or self._confirming >= _MAX_IN_A_ROW
-            or self._confirmed >= config.confirm_share * self.state.steps
-        ):
+        enough = self._confirmed >= self.config.confirm_share * self.state.steps
+        if enough or self._confirming >= _MAX_IN_A_ROW or not self.planner.candidates:
             return False
         best = self.planner.best()
-        return best is not self._newest and len(best.returns) < config.confirm_episodes
+        return best is not self._newest and len(best.returns) < self.config.confirm_episodes
 
     def _replace_all(self) -> None:
         """Go on with the newest rule within episodes, whose returns then confirm nothing."""
@@ -371,10 +366,8 @@ class ModelEngine(Engine):
         ended = []
         for env in step.learns.nonzero()[0].tolist():
             running = self._running[env]
-            event = self._record(
-                running, step.after[env], float(step.rewards[env]), bool(step.terminated[env]),
-                bool(step.truncated[env]),
-            )  # fmt: skip
+            over = bool(step.terminated[env]), bool(step.truncated[env])
+            event = self._record(running, step.after[env], float(step.rewards[env]), *over)
             if event & EPISODE_END:
                 ended.append((self.state.last_return, float(self.state.last_length)))
             self._attend(event, running)
@@ -402,15 +395,11 @@ class ModelEngine(Engine):
         single = self.single
         if self.n_envs > 1:  # their episodes end with the file
             (single,) = self._begun(new_env_states(np.zeros(EnvState.size, np.uint8)))
-        known = [*self.planner.candidates]
-        for played in (self._newest, self._next, single.played):
+        known, used = [*self.planner.candidates], (self._newest, self._next, single.played)
+        for played in used:
             if played is not None and not any(played is one for one in known):
                 known.append(played)
-
-        def place(candidate: Played | None) -> int:
-            return next((k for k, one in enumerate(known) if one is candidate), -1)
-
-        places = [place(one) for one in (self._newest, self._next, single.played)]
+        places = [next((k for k, one in enumerate(known) if one is other), -1) for other in used]
         counts = [len(self.planner.candidates), self._confirming, self._confirmed, self._new_steps,
                   self._needed, self._compared, single.whole, self.planner is self.tables,
                   *places]  # fmt: skip

@@ -104,15 +104,17 @@ class Planner:
         if self._boxed:
             rules += linear_quadratic_rules(seen, self.learned.at)
         effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
+        if fresh and not explore and self._ends_save_costs():
+            costless = where.from_lowest_reward()
+            rules.append(search(costless, (), False, True, effort, self.rng, graded)[:2])
+            fresh = False
         scores, outputs, promised = search(where, rules, explore, fresh, effort, self.rng, graded)
         for again in range(0 if explore else _MAX_REPEATS):
             if not self._falls_short(promised):
                 break
-            rules = [*rules[: len(known)], (scores, outputs)]
-            effort = self._effort(fine=again % 2 == 0)
-            scores, outputs, promised = search(
-                where, rules, False, again % 2 == 1, effort, self.rng
-            )
+            rules, effort = [*rules[: len(known)], (scores, outputs)], self._effort(again % 2 == 0)
+            found = search(where, rules, False, again % 2 == 1, effort, self.rng)
+            scores, outputs, promised = found
         if explore:  # the search has promised novelty, not a return
             promised = self._promise(where, (scores, outputs))
         for one in known:
@@ -227,11 +229,8 @@ class Planner:
             edits = self.clauses
             first = np.full(len(edits.ends), -1)
             first[: len(edits.forbidden)] = edits.forbidden
-            world = world._replace(
-                conditions=edits.conditions,
-                clauses=np.column_stack([edits.ends, first]),
-                said=edits.outputs,
-            )
+            ends = np.column_stack([edits.ends, first])
+            world = world._replace(conditions=edits.conditions, clauses=ends, said=edits.outputs)
         width = (1 + len(at.mean)) * (1 + self._n_outputs * self._boxed)
         wanted = self.interface.n_actions if self._boxed else n_cells_for(self._n_outputs)
         n_cells = min(wanted, max(_MAX_NUMBERS // width, 2 if self._boxed else self._n_outputs))
@@ -258,6 +257,12 @@ class Planner:
             generations=config.generations, population=config.population,
             starts=config.starts * more * (2 if fine else 1), sigma=0.1 if fine else 0.4,
         )  # fmt: skip
+
+    def _ends_save_costs(self) -> bool:
+        """Whether a search may stop at rules that end an episode at once, as each step costs."""
+        seen = self.memory.present
+        ends, others = seen.rewards[seen.ended], seen.rewards[~seen.ended]
+        return min(len(ends), len(others)) > 0 and bool(ends.mean() < others.mean() < 0.0)
 
     def _falls_short(self, promised: float) -> bool:
         """Whether every step pays the same, and an episode could be longer than promised."""
@@ -324,9 +329,8 @@ class Planner:
             return self._placed[1]
         seen = self.memory.transitions.before
         points = seen[-_N_LATEST:]
-        rule = RulePolicy(
-            candidate.scores, candidate.outputs, np.zeros((len(candidate.scores), points.shape[1]))
-        )
+        codevectors = np.zeros((len(candidate.scores), points.shape[1]))
+        rule = RulePolicy(candidate.scores, candidate.outputs, codevectors)
         if self.clauses is None:
             sample = seen[:: max(len(seen) // _N_REDUCING, 1)]
             rule = reduced(rule, np.concatenate([sample, points]))
