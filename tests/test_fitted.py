@@ -142,13 +142,13 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
 
 @pytest.mark.parametrize(
     ("n_fits", "n", "means", "expected"),
-    [(1, 1, [110], 0), (1, 1, [112], 1), (2, 4, [72, 70], 1), (2, 1, [0, 90], 0)],
+    [(1, 1, [110], 0), (1, 1, [112], 1), (2, 4, [92, 90], 1), (2, 1, [0, 90], 0)],
 )
-def test_one_episode_has_to_be_better_or_the_latest_not_clearly_worse(n_fits, n, means, expected):
+def test_one_episode_has_to_be_better_or_the_latest_about_as_good(n_fits, n, means, expected):
     agent = FittedQAgent("CartPole-v1")
     agent._engine._n_fits = n_fits
     policies = [replace(agent.newest) for _ in range(3)]
-    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 (a floor of 91) and of 10.
+    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 (a floor of 91), 10, 20.
     agent._engine.records = [
         Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
         *(Record(policies[1 + i], n, mean, (n - 1) * 20.0**2) for i, mean in enumerate(means)),

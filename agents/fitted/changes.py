@@ -22,7 +22,6 @@ from oda_rl.agents.policies.cells import CellPolicy
 
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
 _DROPPED = 10  # policies, the worst, when there are too many
-_CLEAR = 2.0  # standard errors above a mean, to be below another's lower bound
 _FAR = 4.0  # standard errors between means
 _MIN_NEWEST = 100  # steps to go by
 _MAX_QUERIES, _MAX_PEERS, _MAX_OLD = 300, 200, 10_000  # steps that are compared
@@ -95,14 +94,13 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
 def best_of(records: Sequence[Record], spread: float, steady: bool) -> Record:
     """Return the record with the highest lower bound; of equal ones constant actions come last.
 
-    If fits are ``steady``, it is the latest of two or more episodes that is not clearly worse: it
-    has seen the most steps.
+    If fits are ``steady``, it is the latest of two or more episodes whose mean is not below that
+    bound: it has seen the most steps.
     """
     best = max(records, key=lambda record: (record.lower_bound(spread), not record.constant))
     floor = best.lower_bound(spread) if steady else math.inf
-    known = (one for one in reversed(records) if one.n > 1)  # one return may be luck
-    good = (one for one in known if one.lower_bound(-_CLEAR * spread) >= floor)
-    return next(good, best)
+    several = (one for one in reversed(records) if one.n > 1)  # one return may be luck
+    return next((one for one in several if one.mean >= floor), best)
 
 
 def without_worst(records: Sequence[Record], max_records: int, spread: float) -> list[Record]:

@@ -39,7 +39,7 @@ class FittedQConfig(Checked):
     n_fits: Annotated[int | None, or_none(at_least(1))] = None
     """Number of partitions whose values are averaged in each fit, in twice as many cells, unless
     states are discrete or actions continuous; at least 1. With more than one, the latest policy
-    with two or more episodes is delivered that is not clearly worse than another.
+    of two or more episodes is delivered whose mean return is within a standard error of the best.
     None: five where rewards differ within episodes of at most six components; else one."""
 
     optimism: Annotated[float, POSITIVE] = 0.03
