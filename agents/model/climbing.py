@@ -416,8 +416,8 @@ class Climb:
         return len(returns) == len(changes)
 
     def _end_stage(self) -> None:
-        longest = self._longest
-        score = float(self.returns.mean())
+        """Keep the mean rule of the stage, and decide how the climb goes on."""
+        score, longest = float(self.returns.mean()), self._longest
         horizons = np.append(self.scores[:, 0], self.horizon)
         begin = np.flatnonzero(np.diff(horizons, prepend=np.inf) < 0.0)[-1]  # of this climb
         own = self.scores[begin:, 1]
@@ -427,21 +427,11 @@ class Climb:
             self._begin_stage()
             return
         best = own[horizons[begin:-1] == self.horizon].max(initial=-np.inf)
-        own = np.append(own, score)
-        first, second = self.differences.T
-        unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
-        longer = self.horizon > self._first_horizon  # halves may disagree by chance then
-        agree = longer or unknown or np.corrcoef(first, second)[0, 1] >= _AGREE
+        n_starts = int(np.count_nonzero(horizons == self.horizon))
+        agree, stalls = self._halves_agree(), self._stalls(np.append(own, score))
+        compares = agree and self._compares(n_starts)
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
-        n_starts = np.count_nonzero(horizons == self.horizon)
-        whole = len(first) / (len(self.returns) * self.n_directions)
-        share = (self._before + self._env.steps) / self._all_steps
-        new = len(self.known) == 0 and self._env.left > 0
-        stalls = own[-_STALLED:].max() < _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
-        stalls &= new and longer and share <= _STARTING and whole < _FALLS
-        compares = new and agree and whole == 1.0 and share * _STARTS / n_starts <= _STARTING
-        compares &= max(_COMPARED * longest, _MIN_COMPARED) <= self.horizon < longest
         if stalls or (compares and n_starts < _STARTS):
             self.horizon, self.n_directions = self._first_horizon, _DIRECTIONS
             self._begin_anew()
@@ -451,12 +441,47 @@ class Climb:
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif self.horizon < longest and not agree:
             self.horizon = longest
-            if new:
+            if self._may_begin_anew:
                 self.noise = _WHOLE_NOISE
                 self._begin_anew()
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
         self._begin_stage()
+
+    def _halves_agree(self) -> bool:
+        """Whether both halves of whole episodes prefer the same directions, in the first stage.
+
+        Later they may disagree by chance.
+        """
+        first, second = self.differences.T
+        unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
+        later = self.horizon > self._first_horizon
+        return later or unknown or bool(np.corrcoef(first, second)[0, 1] >= _AGREE)
+
+    def _stalls(self, own: FloatArray) -> bool:
+        """Whether episodes end early, and the climb's ``own`` returns no longer grow."""
+        grows = own[-_STALLED:].max() >= _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
+        early = self.horizon > self._first_horizon and self._share_of_whole < _FALLS
+        return early and not grows and self._may_begin_anew and self._share_of_steps <= _STARTING
+
+    def _compares(self, n_starts: int) -> bool:
+        """Whether to compare climbs now, as ``n_starts`` have come so far and no episode ends."""
+        due = max(_COMPARED * self._longest, _MIN_COMPARED) <= self.horizon < self._longest
+        enough = self._share_of_steps * _STARTS / n_starts <= _STARTING
+        return due and enough and self._may_begin_anew and self._share_of_whole == 1.0
+
+    @property
+    def _may_begin_anew(self) -> bool:
+        return len(self.known) == 0 and self._env.left > 0
+
+    @property
+    def _share_of_steps(self) -> float:
+        return (self._before + self._env.steps) / self._all_steps
+
+    @property
+    def _share_of_whole(self) -> float:
+        """Share of the stage's pairs of episodes that were not cut short by their own end."""
+        return len(self.differences) / (len(self.returns) * self.n_directions)
 
     def _begin_anew(self) -> None:
         self.output, self.moments = np.zeros_like(self.output), np.zeros_like(self.moments)
