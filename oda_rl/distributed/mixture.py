@@ -335,7 +335,7 @@ class DistributedGaussianMixture(StreamingMixture):
 
     predict = by_blocks(StreamingMixture.predict, lambda self: np.empty(0, np.int64))
     predict_proba = by_blocks(
-        StreamingMixture.predict_proba, lambda self: np.empty((0, self.n_components))
+        StreamingMixture.predict_proba, lambda self: self._typed(np.empty((0, self.n_components)))
     )
     score_samples = by_blocks(StreamingMixture.score_samples, lambda self: np.empty(0))
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
@@ -114,9 +114,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities, shape (n_samples, n_components); X as for :meth:`predict`."""
-        return self._by_blocks(
-            self._checked(X), lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        )
+        points = self._checked(X)
+        return self._typed(self._by_blocks(points, lambda logs: softmax(logs, axis=1)))
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-likelihood of each sample, shape (n_samples,), finite; X as for :meth:`predict`."""
