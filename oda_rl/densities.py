@@ -235,7 +235,8 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each sample, shape (n,)."""
-        return np.asarray(self.classes_[self.predict_log_proba(X).argmax(axis=1)])
+        logs = self.predict_log_proba(X)  # first: it says so where nothing has been fitted
+        return np.asarray(self.classes_[logs.argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each of ``classes_``, shape (n, C); rows sum to 1."""
@@ -336,7 +337,8 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        return _log_densities(self.density_, fitted_points(self, X))
+        points = fitted_points(self, X)  # first, too
+        return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density minus ``offset_``, shape (n,); negative for outliers."""

@@ -541,7 +541,8 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point, shape (n,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        shares = self.predict_proba(X)  # first: it says so where nothing has been fitted
+        return np.asarray(self.classes_[shares.argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``, shape (n, C)."""
