@@ -71,10 +71,8 @@ def test_other_divergences_find_the_clusters(divergence):
     points = BLOBS - BLOBS.min(axis=0) + 5.0
     model = ODAClusterer(6, divergence=divergence, samples_per_cluster=40, random_state=1)
     assert adjusted_rand_score(BLOB_LABELS, model.fit(points).labels_) > 0.75
-    inside = (model.cluster_centers_ > points.min(axis=0)) & (
-        model.cluster_centers_ < points.max(axis=0)
-    )
-    assert inside.all()
+    low, high, centres = points.min(axis=0), points.max(axis=0), model.cluster_centers_
+    assert ((centres > low) & (centres < high)).all()
 
 
 @pytest.mark.parametrize(("kind", "message"), [("i_divergence", ">= 0"), ("itakura_saito", "> 0")])

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
+from sklearn.datasets import make_blobs
 
 import oda_rl
 
@@ -43,12 +45,23 @@ def test_numbers_and_text_do_not_mix(kind):
 
 def test_the_density_of_many_features_is_normal_about_the_codevectors():
     points = RNG.normal(size=(300, 14)) + 3.0
-    wanted = multivariate_normal(points.mean(axis=0), points.var(axis=0).mean()).logpdf(points)
-    tree = oda_rl.ODATreeClusterer(min_samples_split=1000, random_state=0)
-    for model in (oda_rl.ODAClusterer(1, random_state=0), tree):
-        np.testing.assert_allclose(model.fit(points).score_samples(points), wanted, rtol=1e-6)
-    model = oda_rl.ODARegressor(random_state=0).fit(points, points[:, 0])  # merged down to one
-    np.testing.assert_allclose(model.score_samples(points), wanted, atol=0.3)
+    blobs, labels = make_blobs(400, centers=4, n_features=20, random_state=0)
+    classifier = oda_rl.ODAClassifier(random_state=0)  # it learns a metric, as the last regressor
+    for model, X, y in (
+        (oda_rl.ODAClusterer(1, random_state=0), points, None),
+        (oda_rl.ODATreeClusterer(min_samples_split=1000, random_state=0), points, None),
+        (oda_rl.ODARegressor(random_state=0), points, points[:, 0]),  # merged down to one
+        (oda_rl.ODARegressor(random_state=0), points, abs(points[:, 0] - 3.0)),
+        (classifier, blobs, labels),
+    ):
+        found, centres = model.fit(X, y).score_samples(X), model.codevectors_
+        variance = cdist(X, centres, "sqeuclidean").min(axis=1).mean() / X.shape[1]
+        peaks = [multivariate_normal(centre, variance).pdf(X) for centre in centres]
+        np.testing.assert_allclose(found, np.log(model.weights_ @ peaks), rtol=1e-6)
+        assert model.score_samples(X + 50.0).mean() < found.mean() - 5000.0
+    assert classifier.score(blobs, labels) == 1.0
+    old, model = classifier.prediction_temperature_, classifier.partial_fit(blobs[:2], labels[:2])
+    assert model.prediction_temperature_ == pytest.approx(old, rel=0.05)
 
 
 def test_a_mixture_has_the_precision_of_its_samples_and_says_how_it_ended():
@@ -57,5 +70,6 @@ def test_a_mixture_has_the_precision_of_its_samples_and_says_how_it_ended():
     np.testing.assert_array_equal(model.fit_predict(points), model.predict(points))
     for name in ("weights_", "means_", "covariances_", "precisions_"):
         assert getattr(model, name).dtype == np.float32
+    assert (model.predict_proba(points).dtype, model.score_samples(points).dtype) == ("f4", "f8")
     assert model.converged_
     assert model.lower_bound_ == pytest.approx(model.score(points), abs=0.1)

@@ -21,7 +21,6 @@ from oda_rl._validation import (
     TakesSingle,
     bounded,
     check_columns,
-    checked_points,
     chunks,
     fitted_points,
     seed_of,
@@ -89,7 +88,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         raise NotImplementedError
 
     def _distortion(self) -> float:
-        """Mean divergence of the data from the codevectors of their cells, above 0."""
+        """Mean divergence, as given, of the data from the nearest codevectors, above 0."""
         raise NotImplementedError
 
     @property
@@ -118,12 +117,14 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
             If values of X, shape (n, d), are missing, or more than 12 features vary and the
             divergence is neither squared Euclidean nor Mahalanobis.
         """
-        embedded, points = self._embedded(X), checked_points(self, X, reset=False)
-        if is_wide(self._low, self._high) and self._divergence.kernel == QUADRATIC:
-            codevectors, distortion = self._embedded_codevectors(), self._distortion()
-            logs = normal_log_density(embedded, codevectors, self.weights_, distortion)
-            root = self._divergence.embed(np.eye(points.shape[1]))
-            return np.asarray(logs + np.linalg.slogdet(root)[1])
+        points, given = fitted_points(self, X), divergences.resolve(self.divergence)
+        self._divergence.check(points)
+        if is_wide(self._low, self._high) and given.kernel == QUADRATIC:
+            codevectors = given.embed(self._divergence.restore(self._embedded_codevectors()))
+            logs = normal_log_density(
+                given.embed(points), codevectors, self.weights_, self._distortion()
+            )
+            return np.asarray(logs + np.linalg.slogdet(given.embed(np.eye(points.shape[1])))[1])
         return log_density(points, self._cells, self.weights_, self._low, self._high)
 
     def _takes_missing(self) -> bool:
@@ -185,6 +186,7 @@ class BaseODA(TakesSingle, CellEstimator):
     _stored = _STORED
     _stream_clusters = 40  # of "auto"
     _single = False  # whether samples came in single precision
+    _given_share = 1.0  # mean divergence as given, over that by which the codebook learns
     _annealer: Annealer = field(init=False)
     _codebook: Codebook = field(init=False)
     _low: FloatArray = field(init=False)
@@ -200,6 +202,7 @@ class BaseODA(TakesSingle, CellEstimator):
             Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
         ),
         "_single": Optional(flags()),
+        "_given_share": Optional(real("", "[0, inf)")),
         "_weighed": WEIGHED,
         "_stream_seed": Optional(whole("", "[0, 4294967295]")),
         "codevectors_": Optional(Floats("M, d")),
@@ -229,7 +232,19 @@ class BaseODA(TakesSingle, CellEstimator):
         return self._assigned(self._divergence.embed(points))[0]
 
     def _distortion(self) -> float:
-        return self._annealer.distortion() or self._annealer.scale or 1.0
+        current = self._annealer
+        return self._given_share * current.distortion() or current.scale or 1.0
+
+    def _settle(self, points: FloatArray, weights: FloatArray) -> None:
+        """Measure the distortion of points, shape (n, d), and make steps as short as after them."""
+        given, learned = divergences.resolve(self.divergence), self._annealer.divergence
+        gaps = self._assigned(learned.embed(points))[1]
+        distortion, self._given_share = float(np.average(gaps, weights=weights)), 1.0
+        if given.kernel == QUADRATIC and distortion > 0.0:
+            codevectors = given.embed(learned.restore(self._embedded_codevectors()))
+            _, gaps = nearest(given.embed(points), np.ascontiguousarray(codevectors))
+            self._given_share = float(np.average(gaps, weights=weights)) / distortion
+        self._annealer.settle(distortion)
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model as it was when a temperature level ended, without refitting.

@@ -36,6 +36,7 @@ _SELECTION_PER_CLUSTER = 20
 _RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
 _FIRST_STEPS = 15, 30  # of L-BFGS, in two folds: which candidates go on
+_HALVINGS = 10  # of the first metric's root, at most
 _FLOOR = 1e-6  # relative ridge that keeps the metric positive definite
 _CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
 _TESTED = 2  # folds, where only that is to be chosen, or else
@@ -237,11 +238,13 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     class_competition: Flag = True
     target_error: Annotated[float, within("[0, 1]")] = 0.0
 
+    _temperature_share = 1.0  # of the prediction, over that of Gaussian cells
     _LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODA._LEARNED,
         "classes_": Optional(ANYTHING),
         "class_prior_": Optional(real("all_classes", "[0, 1]")),
         "prediction_temperature_": Optional(real("", "(0, inf)")),
+        "_temperature_share": Optional(real("", "(0, inf)")),
         "best_params_": Optional(ANYTHING),
         "_seen": Optional(ANYTHING),
         "_promised": Optional(ANYTHING),
@@ -277,7 +280,8 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         data = self._anneal(points, classes, weights)
         self._reduce(data, chosen.n_clusters)
         self._conclude(data, chosen)
-        self.prediction_temperature_ *= caution
+        self._settle(resolve(self.divergence).restore(data.points), data.weights)
+        self._follow_distortion(caution * self.prediction_temperature_)
         self._publish()
 
     @validated
@@ -305,13 +309,14 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         indices = stream_labels(seen, labels, promised)
         self._seen = seen
         self._stream(points, indices, weights, labelled=True)
-        self._step_back()
+        self._follow_distortion()
         self._publish(self._max_codevectors(1))
         return self
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point, shape (n,)."""
-        return np.asarray(self.classes_[self._log_scores(self._embedded(X)).argmax(axis=1)])
+        points = self._embedded(X)  # first: it says so where nothing has been fitted
+        return np.asarray(self.classes_[self._log_scores(points).argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each of ``classes_``, shape (n, C); rows sum to 1.
@@ -364,7 +369,15 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         self.class_prior_ = shares[order]
 
     def _step_back(self) -> None:
-        self.prediction_temperature_ = 2.0 * self._distortion() / self.n_features_in_
+        self._given_share = self._temperature_share = 1.0
+        self._follow_distortion()
+
+    def _follow_distortion(self, temperature: float | None = None) -> None:
+        """Set the prediction temperature; a given one remains proportional to the distortion."""
+        gaussian = 2.0 * self._distortion() / self.n_features_in_
+        if temperature is not None:
+            self._temperature_share = temperature / gaussian
+        self.prediction_temperature_ = self._temperature_share * gaussian
 
     def _algorithm(self, points: FloatArray) -> str | None:
         fits = resolve(self.divergence).kernel == QUADRATIC
@@ -453,7 +466,6 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         elif chosen.fine_tuning is not None:
             current.replace(self._fine_tuned(chosen, data), current.masses)
             self._choose_temperature(data)
-        current.settle(0.5 * self.n_features_in_ * self.prediction_temperature_)
 
     def _fine_tuned(self, chosen: Candidate, data: Distribution) -> FloatArray:
         """Return codevectors that have been moved in five passes over the data."""
@@ -577,6 +589,12 @@ def learn_metric(
     # Where a class is rare guessing costs little, and a fixed penalty more than is to be gained.
     penalty *= float(entr(np.bincount(classes, shares)).sum()) / math.log(labels[-1] + 1)
     fixed = places, weights, labels, gaps, classes, shares, penalty
+    # Where the root is 0 costs are those of guessing, and stationary: no step must lead there.
+    guessing = cross_entropy(np.append(np.zeros(d * d), places), *fixed)[0]
+    for _ in range(_HALVINGS):
+        if cross_entropy(first, *fixed)[0] < guessing:
+            break
+        first[: d * d] *= 0.5
     options = {"maxiter": steps or _METRIC_STEPS}
     best = minimize(cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options=options).x
     omega = best[: d * d].reshape(d, d)

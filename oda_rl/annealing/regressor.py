@@ -271,8 +271,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         current.schedule = replace(current.schedule, max_codevectors=int(n_clusters))
         self._recent = distinct.points, shares
         self._publish()
-        embedded = current.divergence.embed(self._features(distinct.points))
-        current.settle(float(np.average(self._assigned(embedded)[1], weights=shares)))
+        self._settle(self._features(distinct.points), shares)
         self._recent = pairs[-_RECENT:], weights[-_RECENT:]
         return self
 
