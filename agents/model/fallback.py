@@ -81,6 +81,7 @@ class Fallback:
     fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over
     _judged_at: int = 0
     _distrusted: int = 0
+    _rewards_only: bool = False  # whether only rewards are judged yet
 
     def train(
         self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
@@ -96,7 +97,7 @@ class Fallback:
                 early = max(int(_JUDGED_SHARE * total), _MIN_JUDGED)
                 sooner = _JUDGED_SOONER if (n > 0) == (total >= _MIN_LEFT) else 1.0
                 self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
-                self._distrusted = 0 if n > 0 or sooner == 1.0 else -1  # only rewards decide yet
+                self._rewards_only = n == 0 and sooner < 1.0
             for steps, episodes in training:
                 if len(episodes) > 0 or agent.episodes.count == 0:
                     self._judge(agent, run.total - steps)
@@ -121,12 +122,13 @@ class Fallback:
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
             doubled = int(_JUDGED_AGAIN * self._judged_at)
-            soon = self._distrusted < 0 and agent.num_timesteps < doubled
+            soon = self._rewards_only and agent.num_timesteps < doubled
             self._judged_at = doubled if soon else int(_JUDGED_AGAIN * agent.num_timesteps)
             report = world.report()  # as a whole, while walls are too rare to judge each component
             trust = report.overall if agent.num_timesteps < _EARLY else world.trust
             trust = _fulfilled(agent._engine) and trust
-            self._distrusted = 0 if trust or soon else max(self._distrusted, 0) + 1
+            self._distrusted = 0 if trust or soon else self._distrusted + 1
+            self._rewards_only = False
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
             if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
                 agent._engine.postpone(self._judged_at - agent.num_timesteps)
@@ -270,7 +272,8 @@ class Fallback:
     def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
-            "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted
+            "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted,
+            "rewards_only": self._rewards_only,
         }  # fmt: skip
         arrays: dict[str, Array] = {}
         if self.fitted is not None:
@@ -287,12 +290,12 @@ class Fallback:
     def from_file(cls, metadata: Any, arrays: dict[str, Array], interface: Interface) -> "Fallback":
         """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
-        keys = ("reason", "judged_at", "distrusted")
+        keys = ("reason", "judged_at", "distrusted", "rewards_only")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
-        reason, judged_at, distrusted = (metadata[key] for key in keys)
+        reason, judged_at, distrusted, rewards_only = (metadata[key] for key in keys)
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
-        counts = all(type(n) is int and -1 <= n < 2**53 for n in (judged_at, distrusted))
-        require(right and counts, f"real is {metadata!r}"[:300])
+        right &= all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
+        require(right and isinstance(rewards_only, bool), f"real is {metadata!r}"[:300])
         parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
         require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
         own, learned, climbed = parts
@@ -310,7 +313,7 @@ class Fallback:
             same = fitted.interface.n_features == interface.n_features
             require(same, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        return cls(reason, rule, climb, fitted, judged_at, distrusted)
+        return cls(reason, rule, climb, fitted, judged_at, distrusted, rewards_only)
 
 
 def _modelled(agent: "ModelAgent", left: int) -> float:
