@@ -311,7 +311,8 @@ class JointPolicy(Stored):
 
     def nearest_levels(self, actions: FloatArray) -> IntArray:
         """Levels nearest to actions in units of the box, shape (n,), of actions, (n, p)."""
-        return np.asarray(((actions[:, None] - self.levels) ** 2).sum(axis=2).argmin(axis=1))
+        gaps = ((actions[:, None] - self.levels) ** 2).sum(axis=2)
+        return np.asarray(gaps.argmin(axis=1))
 
     def cells(self, points: npt.NDArray[Any]) -> IntArray:
         """Cells nearest to states, whatever the action, shape (n,), of points, shape (n, d)."""

@@ -203,7 +203,8 @@ def decisions(
         return np.asarray(found.argmax(axis=1))
     barred, said = clauses.at(points)
     if len(clauses.forbidden):
-        found = np.where(barred[:, outputs[:, :, 0].argmax(axis=1)], -np.inf, found)
+        own = outputs[:, :, 0].argmax(axis=1)
+        found = np.where(barred[:, own], -np.inf, found)
     cells = found.argmax(axis=1)
     last = len(scores) + len(clauses.outputs) + (~barred).argmax(axis=1)
     cells = np.where(found.max(axis=1) == -np.inf, last, cells)

@@ -126,7 +126,8 @@ class Contest(State):
     @property
     def may_be_bold(self) -> bool:
         """Whether bold episodes cost little."""
-        return self.bold.mean >= self.timid.mean - BOLD_COST * math.sqrt(self.timid.variance)
+        cost = BOLD_COST * math.sqrt(self.timid.variance)
+        return self.bold.mean >= self.timid.mean - cost
 
     def without_luck(self, episode_return: float, start: FloatArray, trial: int) -> float:
         """Return what is left of a return without luck, and learn from it what luck is."""

@@ -210,7 +210,8 @@ class Search:
         if gap <= tolerance:
             return True
         self._modes = modes
-        added = modes[heights > master.bound + _ADDED * (float(heights[0]) - master.bound)]
+        excess = float(heights[0]) - master.bound
+        added = modes[heights > master.bound + _ADDED * excess]
         self.responses = np.concatenate([self.responses, samples.responses(added)], axis=1)
         self.exemplars = np.concatenate([self.exemplars, added])
         self.weights = np.concatenate([self.weights, np.full(len(added), 1e-3 / len(added))])

@@ -252,7 +252,7 @@ class SGDGaussianMixture(StreamingMixture):
         return super()._spherical() or self.forgetting > 0.0
 
     def _floor_share(self) -> tuple[float, float | None]:
-        return (_PLAIN_SHARE, _PLAIN_BOUND) if (self.update == "sgd") else super()._floor_share()
+        return (_PLAIN_SHARE, _PLAIN_BOUND) if self.update == "sgd" else super()._floor_share()
 
     def _start(self, centre: Array, points: Array, rng: np.random.RandomState) -> None:
         n, d = self.n_components, points.shape[1]

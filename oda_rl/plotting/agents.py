@@ -303,7 +303,8 @@ def plot_episode(
     spread = np.ptp(states, axis=0) * scale
     shown = sorted(np.argsort(-spread, kind="stable")[:_MAX_LINES].tolist())
     path = [agent.names.index(name) for name in ("x", "y") if name in agent.names]
-    panels = _panels(len(shown) + 1 + (len(path) == 2)) if ax is None else list(ax)
+    count = len(shown) + 1 + (len(path) == 2)
+    panels = _panels(count) if ax is None else list(ax)
     colors, labels = [COLORS[0]] * len(acts), [as_label(name) for name in agent.action_names]
     if acts.ndim == 1:
         colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
@@ -457,7 +458,8 @@ def plot_world(
 def _panels(count: int) -> list[Axes]:
     rows = -(-count // _COLUMNS)
     columns = min(count, _COLUMNS)
-    axes = new_axes(4.2 * columns, 1.9 * rows + 0.9, columns, rows)
+    height = 1.9 * rows + 0.9
+    axes = new_axes(4.2 * columns, height, columns, rows)
     axes[0].figure.subplots_adjust(hspace=0.35, wspace=0.35)
     for panel in axes[count:]:
         panel.remove()
