@@ -449,10 +449,7 @@ class Climb:
         self._begin_stage()
 
     def _halves_agree(self) -> bool:
-        """Whether both halves of whole episodes prefer the same directions, in the first stage.
-
-        Later they may disagree by chance.
-        """
+        """Whether halves of the first stage's episodes prefer the same."""
         first, second = self.differences.T
         unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
         later = self.horizon > self._first_horizon
