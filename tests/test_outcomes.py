@@ -10,6 +10,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.wrappers import TimeLimit, TransformReward
 
 from oda_rl.agents import FittedQAgent, ModelAgent
+from oda_rl.agents.comparison import greedy_returns
 from oda_rl.agents.environments.making import time_limit
 from oda_rl.agents.model.experience import Outcomes
 from oda_rl.envs.sparse import TwoRooms
@@ -34,19 +35,6 @@ class Ring(gym.Env):
         return self.at, 1.0, False, self.left == 0, {}
 
 
-def returned(env, decide):
-    """The mean return of 20 episodes."""
-    total = 0.0
-    for seed in range(20):
-        observation, _ = env.reset(seed=seed)
-        over = False
-        while not over:
-            observation, reward, terminated, truncated, _ = env.step(decide(observation))
-            total += reward / 20
-            over = terminated or truncated
-    return total
-
-
 def push(observation):
     return 1 + int(np.sign(-observation[0]))
 
@@ -67,10 +55,14 @@ def pull(observation):
 def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(
     task, steps, by_hand, nothing
 ):
-    env = gym.make("Line-v0", **task)
+    envs = [gym.make("Line-v0", **task) for _ in range(20)]
+
+    def returned(decide):
+        return greedy_returns(lambda seen: [decide(one) for one in seen], envs, 0).mean()
+
     agent = ModelAgent(gym.make("Line-v0", **task), seed=48_000_000, plan_every=0.5).learn(steps)
-    good, idle = returned(env, by_hand), returned(env, nothing)
-    assert returned(env, lambda point: agent.predict(point)[0]) > good + 0.05 * (idle - good)
+    good, idle = returned(by_hand), returned(nothing)
+    assert returned(lambda point: agent.predict(point)[0]) > good + 0.05 * (idle - good)
 
 
 def test_a_rule_that_looks_for_novelty_promises_a_return():

@@ -211,16 +211,9 @@ def averaged_metric(
 
 @compiled
 def sweep(
-    rows: Assigned,
-    theta: FloatArray,
-    offsets: FloatArray,
-    barred: FloatArray,
-    first: bool,
-    reach: Reach,
-    values: FloatArray,
-    targets: FloatArray,
-    sums: FloatArray,
-) -> float:
+    rows: Assigned, theta: FloatArray, offsets: FloatArray, barred: FloatArray, first: bool,
+    reach: Reach, values: FloatArray, targets: FloatArray, sums: FloatArray,
+) -> float:  # fmt: skip
     """Update the values of all rows, and add up what the next regression needs.
 
     Backwards through the trajectories: the value of a row by the models, within bounds; then the

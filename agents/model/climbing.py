@@ -428,8 +428,11 @@ class Climb:
             return
         best = own[horizons[begin:-1] == self.horizon].max(initial=-np.inf)
         n_starts = int(np.count_nonzero(horizons == self.horizon))
-        agree, stalls = self._halves_agree(), self._stalls(np.append(own, score))
-        compares = agree and self._compares(n_starts)
+        new, agree = len(self.known) == 0 and self._env.left > 0, self._halves_agree()
+        share = (self._before + self._env.steps) / self._all_steps
+        stalls = new and share <= _STARTING and self._stalls(np.append(own, score))
+        enough = share * _STARTS / n_starts <= _STARTING
+        compares = new and agree and enough and self._is_to_be_compared()
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
         if stalls or (compares and n_starts < _STARTS):
@@ -441,7 +444,7 @@ class Climb:
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif self.horizon < longest and not agree:
             self.horizon = longest
-            if self._may_begin_anew:
+            if new:
                 self.noise = _WHOLE_NOISE
                 self._begin_anew()
         elif score < best - standard_error(self.returns):
@@ -459,21 +462,12 @@ class Climb:
         """Whether episodes end early, and the climb's ``own`` returns no longer grow."""
         grows = own[-_STALLED:].max() >= _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
         early = self.horizon > self._first_horizon and self._share_of_whole < _FALLS
-        return early and not grows and self._may_begin_anew and self._share_of_steps <= _STARTING
+        return bool(early and not grows)
 
-    def _compares(self, n_starts: int) -> bool:
-        """Whether to compare climbs now, as ``n_starts`` have come so far and no episode ends."""
+    def _is_to_be_compared(self) -> bool:
+        """Whether no episode ends early, and they are long enough to compare climbs."""
         due = max(_COMPARED * self._longest, _MIN_COMPARED) <= self.horizon < self._longest
-        enough = self._share_of_steps * _STARTS / n_starts <= _STARTING
-        return due and enough and self._may_begin_anew and self._share_of_whole == 1.0
-
-    @property
-    def _may_begin_anew(self) -> bool:
-        return len(self.known) == 0 and self._env.left > 0
-
-    @property
-    def _share_of_steps(self) -> float:
-        return (self._before + self._env.steps) / self._all_steps
+        return due and self._share_of_whole == 1.0
 
     @property
     def _share_of_whole(self) -> float:

@@ -95,14 +95,9 @@ def gibbs_weights(scores: FloatArray, n: int, width: float) -> float:
 
 @spliced
 def action_values(
-    diagram: FloatArray,
-    models: FloatArray,
-    width: float,
-    point: FloatArray,
-    near: IntArray,
-    weights: FloatArray,
-    values: FloatArray,
-) -> int:
+    diagram: FloatArray, models: FloatArray, width: float, point: FloatArray, near: IntArray,
+    weights: FloatArray, values: FloatArray,
+) -> int:  # fmt: skip
     """Write the nearest cells, their weights and the values of all actions; return the nearest.
 
     ``near`` and ``weights`` have the shape (n_nearest,). The point and the room for values may be
@@ -150,15 +145,9 @@ def best_action(values: FloatArray, n_actions: int, uniform: float) -> int:
 
 @inlined
 def decide(
-    diagram: FloatArray,
-    models: FloatArray,
-    width: float,
-    point: FloatArray,
-    near: IntArray,
-    weights: FloatArray,
-    values: FloatArray,
-    uniform: float,
-) -> tuple[int, int]:
+    diagram: FloatArray, models: FloatArray, width: float, point: FloatArray, near: IntArray,
+    weights: FloatArray, values: FloatArray, uniform: float,
+) -> tuple[int, int]:  # fmt: skip
     """Return the nearest cell and the :func:`best_action`; write :func:`action_values`."""
     cell = action_values(diagram, models, width, point, near, weights, values)
     return cell, best_action(values, models.shape[1] - diagram.shape[1], uniform)

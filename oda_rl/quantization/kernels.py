@@ -98,13 +98,9 @@ def compete(
 
 @compiled
 def lvq1(
-    codevectors: FloatArray,
-    labels: IntArray,
-    points: FloatArray,
-    targets: IntArray,
-    order: IntArray,
-    rate: float,
-) -> None:
+    codevectors: FloatArray, labels: IntArray, points: FloatArray, targets: IntArray,
+    order: IntArray, rate: float,
+) -> None:  # fmt: skip
     """Move the winner towards samples of its class and away from others (Kohonen's LVQ1).
 
     References
@@ -124,13 +120,9 @@ def lvq1(
 
 @compiled
 def glvq(
-    codevectors: FloatArray,
-    labels: IntArray,
-    points: FloatArray,
-    targets: IntArray,
-    order: IntArray,
-    rate: float,
-) -> None:
+    codevectors: FloatArray, labels: IntArray, points: FloatArray, targets: IntArray,
+    order: IntArray, rate: float,
+) -> None:  # fmt: skip
     """Descend a sigmoid f of (d⁺ − d⁻)/(d⁺ + d⁻) (generalized LVQ).
 
     d⁺ and d⁻ are the squared distances of a sample from the nearest codevector of its class and of
