@@ -337,7 +337,7 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        points = fitted_points(self, X)  # first, too
+        points = fitted_points(self, X)  # first: it says so if it is not
         return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
