@@ -46,7 +46,8 @@ def means_of(points: Array, weights: FloatArray | None) -> Array:
     missing = holes(points)
     if missing is None:
         return np.average(points, axis=0, weights=weights)
-    return np.asarray(np.ma.average(np.ma.masked_array(points, missing), axis=0, weights=weights))
+    counted = np.ma.masked_array(points, missing)
+    return np.asarray(np.ma.average(counted, axis=0, weights=weights))
 
 
 def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
@@ -222,7 +223,8 @@ class Weighted(NamedTuple):
 
 def drawn(weights: FloatArray, n: int, rng: np.random.RandomState) -> IntArray:
     """Draw n rows by their weights, shape (n,), without replacement, by the Gumbel-top-k trick."""
-    return np.argsort(-(rng.gumbel(size=len(weights)) + np.log(weights)), kind="stable")[:n]
+    keys = rng.gumbel(size=len(weights)) + np.log(weights)
+    return np.argsort(-keys, kind="stable")[:n]
 
 
 def weighted(

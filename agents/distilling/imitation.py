@@ -236,7 +236,8 @@ def teacher_of(teacher: Any, interface: Interface) -> Teacher:
         )
 
     def choose(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        batch = points.reshape((len(points), *interface.observation_shape)).astype(interface.dtype)
+        shape = (len(points), *interface.observation_shape)
+        batch = points.reshape(shape).astype(interface.dtype)
         if hasattr(teacher, "predict"):
             actions = teacher.predict(batch, deterministic=True)[0]
         else:

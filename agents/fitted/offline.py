@@ -256,7 +256,8 @@ class Behaviour(NamedTuple):
         rng: np.random.Generator,
     ) -> "Behaviour":
         """Count actions in cells that are placed in a learned metric, shape (d, d)."""
-        at = place_cells(seen, learned, replace(config, cells_per_root=_CELLS_PER_ROOT), rng)
+        own = replace(config, cells_per_root=_CELLS_PER_ROOT)
+        at = place_cells(seen, learned, own, rng)
         rows, _ = assign(seen, at)
         return cls(at, shares_of(rows, len(at.codevectors), seen.n_actions))
 

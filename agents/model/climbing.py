@@ -452,10 +452,10 @@ class Climb:
         self._begin_stage()
 
     def _halves_agree(self) -> bool:
-        """Whether halves of the first stage's episodes prefer the same."""
+        """Whether both halves of the first stage's episodes prefer the same directions."""
         first, second = self.differences.T
         unknown = len(first) < _MIN_PAIRS or min(first.std(), second.std()) == 0.0
-        later = self.horizon > self._first_horizon
+        later = self.horizon > self._first_horizon  # then they may disagree by chance
         return later or unknown or bool(np.corrcoef(first, second)[0, 1] >= _AGREE)
 
     def _stalls(self, own: FloatArray) -> bool:
