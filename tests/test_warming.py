@@ -9,6 +9,7 @@ import pytest
 from conftest import COMPILED, read_called
 from rich.console import Console
 
+from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.command import warming
 from oda_rl.command.cli import main
 
@@ -73,11 +74,12 @@ def test_nothing_is_left_to_compile(tmp_path):
 
 
 def test_the_command_names_what_it_does(monkeypatch, capsys):
-    done = []
-    names = list(warming.WORK)
+    done, names = [], list(warming.WORK)
+    monkeypatch.setattr(OnlineEngine, "steps_before_loop", 777)
     monkeypatch.setattr(warming, "WORK", {name: lambda n=name: done.append(n) for name in names})
     warming.warm(names[:3], Console(quiet=True))
     assert done == names[:3]
+    assert OnlineEngine.steps_before_loop == 0
     with pytest.raises(KeyError, match="nothing"):
         warming.warm(["nothing"], Console(quiet=True))
     assert main(["warm", "--nothing"]) == 2

@@ -16,6 +16,7 @@ from rich.progress import track
 
 import oda_rl
 from oda_rl import agents
+from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.divergences import Mahalanobis
 
 _COMPILED = "MountainCar-v0", "Pendulum-v1", "Acrobot-v1"  # cart-poles share their dynamics
@@ -106,16 +107,14 @@ def _train_copies() -> None:
 
 
 _ONLINE, _FITTED = agents.TwoTimescaleAgent, agents.FittedQAgent
-_SHORT = dict.fromkeys([*_COMPILED, *_STEPPED], 2_000)
+_SHORT = dict.fromkeys(["CartPole-v1", *_COMPILED, *_STEPPED], 2_000)
 WORK: dict[str, Callable[[], None]] = {
     "ModelAgent": partial(
         _train, agents.ModelAgent, dict.fromkeys(["CartPole-v1", *_COMPILED], 550), generations=1
     ),
-    "TwoTimescaleAgent": partial(_train, _ONLINE, {"CartPole-v1": 30_000, **_SHORT}),
+    "TwoTimescaleAgent": partial(_train, _ONLINE, _SHORT),
     "torques": partial(_train, _ONLINE, {"Pendulum-v1": 2_000}, action_bins=5),
-    "FittedQAgent": partial(
-        _train, _FITTED, {"CartPole-v1": 5_000, **_SHORT}, max_transitions=1_000
-    ),
+    "FittedQAgent": partial(_train, _FITTED, _SHORT, max_transitions=1_000),
     "CodevectorAgent": partial(_train, agents.CodevectorAgent, {"Pendulum-v1": 1_500}),
     "vector environments": _train_copies,
     **{
@@ -134,6 +133,7 @@ WORK: dict[str, Callable[[], None]] = {
 
 def warm(names: Sequence[str] = tuple(WORK), console: Console | None = None) -> None:
     """Do the named pieces of work, by default all of ``WORK``, with a progress bar."""
+    OnlineEngine.steps_before_loop = 0  # else short trainings compile no loop
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # fits this small need not converge
         for name in track(names, "compiling", console=console):
