@@ -361,7 +361,6 @@ def certify(
     low: FloatArray,
     high: FloatArray,
     steps: int,
-    names: Sequence[str] | None = None,
     sets: int = _SETS,
 ) -> Certificate:
     """Find the largest box, scaled about its centre, from which no episode ends.
@@ -378,8 +377,6 @@ def certify(
         The box that is asked for.
     steps : int
         Within which no episode ends, at least 1.
-    names : sequence of str, optional
-        Names of the components.
     sets : int
         Number of sets that are followed at once: more prove more, and take longer.
 
@@ -419,5 +416,5 @@ def certify(
         share, beyond = (middle, beyond) if proved(middle) else (share, middle)
     return Certificate(
         centre - share * half, centre + share * half, count, share, worlds[0].description,
-        tuple(names or (f"observation[{j}]" for j in range(d))),
+        tuple(policy.names or (f"observation[{j}]" for j in range(d))),
     )  # fmt: skip
