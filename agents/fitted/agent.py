@@ -173,18 +173,11 @@ class FittedQAgent(Simplifiable, Agent):
         self.begin_episode()
         self._engine.remember_logged(*rows, episodes)
 
-    def estimate_return(self, policy: CellPolicy | None = None, seed: int | None = 0) -> Estimate:
-        """Estimate a policy's return by fitted Q-evaluation on bootstrapped episodes of the memory.
+    def estimate_return(self) -> Estimate:
+        """Estimate the delivered policy's return from the memory alone.
 
-        Where the policy's actions were not taken, the lower bound assumes the lowest value, and the
-        upper one the highest.
-
-        Parameters
-        ----------
-        policy : CellPolicy, optional
-            By default the delivered one.
-        seed : int, optional
-            Random seed of the cells and of the episodes drawn.
+        By fitted Q-evaluation on bootstrapped episodes. Where the policy's actions were not taken,
+        the lower bound assumes the lowest value, and the upper one the highest.
 
         Returns
         -------
@@ -204,9 +197,8 @@ class FittedQAgent(Simplifiable, Agent):
         if self.num_timesteps == 0:
             raise ValueError("the memory is empty: call fit or learn first")
         engine = self._engine
-        rng = np.random.default_rng(seed)
-        judged = self.policy if policy is None else policy
-        return estimate(engine.seen, judged, engine.metric, self.config, rng)
+        rng = np.random.default_rng(0)
+        return estimate(engine.seen, self.policy, engine.metric, self.config, rng)
 
     def _make_engine(self) -> FittedEngine:
         rngs = (self._rngs[name] for name in ("explore", "fitting", "reservoir"))
