@@ -180,7 +180,6 @@ def test_other_spaces_are_refused_wherever_an_environment_is_given(agents, other
         lambda: load_agent(tmp_path / "agent.zip", env=other),
         lambda: agent.evaluate(1, env=other),
         lambda: agent.visited_states(1, env=other),
-        lambda: agent.simplify(2, env=other),
         lambda: setattr(agent, "env", other),
     ):
         with pytest.raises(ValueError, match=REFUSED):

@@ -279,7 +279,6 @@ class Simplifiable(Player):
         n_cells: int | None = None,
         steps: int = STEPS,
         seed: int | None = None,
-        env: gym.Env[Any, Any] | None = None,
         progress_bar: bool = False,
     ) -> Distilled:
         """Make a rule of a few cells that does as well as the agent, or better.
@@ -295,8 +294,6 @@ class Simplifiable(Player):
             Maximum number of steps in the environment.
         seed : int, optional
             The same seed gives the same bits.
-        env : gymnasium.Env, optional
-            By default a new environment is made as the agent's was.
         progress_bar : bool
             Show a progress bar.
 
@@ -313,8 +310,8 @@ class Simplifiable(Player):
         Raises
         ------
         ValueError
-            For numbers out of range, if ``env`` has other spaces than the agent was trained with,
-            or if no other environment can be made.
+            For numbers out of range, or if no other environment can be made: :func:`distill` takes
+            one.
 
         Examples
         --------
@@ -323,9 +320,7 @@ class Simplifiable(Player):
         >>> agent.simplify(n_cells=2, steps=40_000, seed=0).policy.n_cells
         2
         """
-        if env is not None:
-            self._check_spaces(env)
-        place = self.make_separate_env() if env is None else env
+        place = self.make_separate_env()
         if isinstance(place, ActionChoices):
             with suppress(ValueError):  # which says that actions are not those of a box
                 ActionBox.of(spaces_of(place.env)[1])
