@@ -35,6 +35,8 @@ from oda_rl.agents.environments.validation import (
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
 
+_MAX_DRAWN = 10_000  # steps of an episode that is looked at
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -297,17 +299,12 @@ class Player(ABC):
     ) -> None:
         """Look at the returns of an evaluation in the agent's own kind of environment."""
 
-    def evaluate_random(
-        self,
-        n_eval_episodes: int = 20,
-        env: str | gym.Env[Any, Any] | None = None,
-        seed: int | None = None,
-    ) -> FloatArray:
+    def evaluate_random(self, n_eval_episodes: int = 20, seed: int | None = None) -> FloatArray:
         """Play episodes of uniformly random actions, which any policy should beat.
 
         Parameters
         ----------
-        n_eval_episodes, env, seed
+        n_eval_episodes, seed
             As in :meth:`evaluate`; the seed is that of the actions, too.
 
         Returns
@@ -317,10 +314,10 @@ class Player(ABC):
         """
         count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
-        with self._evaluation_env(env) as made:
+        with self._evaluation_env(None) as made:
             made.action_space.seed(seed)
             steps = play(made, lambda observation: made.action_space.sample(), seed, limit)
-            return returns_of(self._counted(env, steps), count)
+            return returns_of(self._counted(None, steps), count)
 
     @one_thread()
     def visited_states(
@@ -347,20 +344,13 @@ class Player(ABC):
         return np.array(states, dtype=np.float64)
 
     @one_thread()
-    def episode(
-        self,
-        seed: int | None = None,
-        env: str | gym.Env[Any, Any] | None = None,
-        max_episode_steps: int = 10_000,
-    ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
-        """Play a greedy episode.
+    def episode(self, seed: int | None = None) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
+        """Play a greedy episode, of at most 10,000 steps.
 
         Parameters
         ----------
-        seed, env
+        seed : int, optional
             As in :meth:`evaluate`.
-        max_episode_steps : int
-            Steps after which it is cut off.
 
         Returns
         -------
@@ -370,9 +360,9 @@ class Player(ABC):
         rewards : ndarray, shape (T,)
         """
         states, rewards = [], []
-        with self._evaluation_env(env) as made:
-            steps = self._counted(env, play(made, self._greedy, checked_seed(seed)))
-            for state, reward, done in islice(steps, max_episode_steps):
+        with self._evaluation_env(None) as made:
+            steps = self._counted(None, play(made, self._greedy, checked_seed(seed)))
+            for state, reward, done in islice(steps, _MAX_DRAWN):
                 states.append(np.ravel(state))
                 rewards.append(reward)
                 if done:
