@@ -173,15 +173,13 @@ def compare(
     return Comparison(plan, threshold, rows, failures(runs), origins_of(runs))
 
 
-def solved_at(
-    rows: Rows, counts: Mapping[str, int], share: float = SOLVED_SHARE
-) -> dict[str, Solved | None]:
-    """Return the first checkpoint at which a share of each competitor's ``counts`` is solved."""
+def solved_at(rows: Rows, counts: Mapping[str, int]) -> dict[str, Solved | None]:
+    """Return the first checkpoint at which 95 % of each competitor's ``counts`` are solved."""
     first: dict[str, Solved | None] = dict.fromkeys(counts)
     for name, count in counts.items():
         for steps in sorted({row["steps"] for row in rows if row["algorithm"] == name}):
             at = [row for row in rows if (row["algorithm"], row["steps"]) == (name, steps)]
-            if sum(row["solved"] for row in at) >= share * count:
+            if sum(row["solved"] for row in at) >= SOLVED_SHARE * count:
                 first[name] = Solved(steps, _median(at, "seconds"), _median(at, "loop_seconds"))
                 break
     return first

@@ -194,7 +194,6 @@ def test_solved_at_counts_missing_seeds():
     rows = [row("PPO", seed, 1000, 1.0 + seed, 480.0) for seed in range(19)]
     assert solved_at(rows, {"PPO": 20}) == {"PPO": Solved(1000, 10.0, 30.0)}
     assert solved_at(rows, {"PPO": 21}) == {"PPO": None}
-    assert solved_at(rows, {"PPO": 38}, share=0.5) == {"PPO": Solved(1000, 10.0, 30.0)}
     rows.append(row("PPO", 19, 1000, 99.0, 474.0))
     assert solved_at(rows, {"PPO": 20})["PPO"].seconds == 10.5  # of all seeds, at 19 of 20
 
