@@ -387,8 +387,8 @@ def test_noise_differs_from_step_to_step_and_not_from_seed_to_seed(cart):
 
 
 def test_the_figure_shows_both(cart):
-    axes = plot_world(cart, steps=40)
-    real, imagined = cart.replayed(40)
+    axes = plot_world(cart)
+    real, imagined = cart.replayed()
     assert [ax.get_ylabel() for ax in axes] == list(cart.names)
     for j, ax in enumerate(axes):
         lines = {line.get_label(): line.get_ydata() for line in ax.get_lines()}

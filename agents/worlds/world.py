@@ -25,6 +25,7 @@ from oda_rl.agents.worlds.quality import Report, Trust, judge, refitted
 from oda_rl.agents.worlds.simulation import one_law, predict, replay, starts_between, without_noise
 
 _HORIZON = 1000
+_REPLAYED = 100  # steps of a figure, at most
 
 AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
 
@@ -287,24 +288,19 @@ class World:
         return self._report.trust
 
     @one_thread()
-    def replayed(self, steps: int = 100, seed: int | None = 0) -> tuple[FloatArray, FloatArray]:
+    def replayed(self) -> tuple[FloatArray, FloatArray]:
         """Replay the actions at the end of the longest episode in a model fitted without them.
 
-        Parameters
-        ----------
-        steps : int
-            Maximum number of steps, and never more than a third of all.
-        seed : int, optional
-            Seed of that model.
+        They are at most 100, and never more than a third of all.
 
         Returns
         -------
         real, imagined : ndarray, shape (T + 1, d)
         """
-        seen, n = self.seen, min(checked_count("steps", steps), len(self.seen.rewards) // 3)
+        seen, n = self.seen, min(_REPLAYED, len(self.seen.rewards) // 3)
         held = max(trajectories(seen, self.first), key=len)[-max(n, 1) :]
         rest = np.setdiff1d(np.arange(len(seen.rewards)), held)
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         world = refitted(self.learned, seen, rest, rng).arrays
         imagined = replay(world, seen.before[held[:1]], seen.codes[held][None], rng)[0]
         return np.concatenate([seen.before[held], seen.after[held[-1:]]]), imagined

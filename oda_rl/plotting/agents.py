@@ -407,19 +407,13 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     return axes
 
 
-def plot_world(
-    world: "World", *, steps: int = 100, seed: int | None = 0, ax: Sequence[Axes] | None = None
-) -> list[Axes]:
+def plot_world(world: "World", *, ax: Sequence[Axes] | None = None) -> list[Axes]:
     """Draw a real episode, and the rollout of a model not trained on it with the same actions.
 
     Parameters
     ----------
     world : oda_rl.agents.worlds.world.World
         ``agent.world``.
-    steps : int
-        Maximum length of the episode, in steps.
-    seed : int, optional
-        Random seed of the model without the episode.
     ax : sequence of matplotlib Axes, optional
         Where to draw, one for each component; by default on a new figure. At most 12 components
         are drawn: those that change most.
@@ -433,7 +427,7 @@ def plot_world(
     ValueError
         If the number of axes is wrong.
     """
-    real, imagined = world.replayed(steps, seed)
+    real, imagined = world.replayed()
     spread = np.ptp(real, axis=0) / world.learned.at.scale
     shown = sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
     axes = _panels(len(shown)) if ax is None else list(ax)
