@@ -36,6 +36,8 @@ _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "
              "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
 _MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
 _MAX_NAMED = 6  # components that never changed
+_LATEST = 2_000  # observations that say where decisions are made
+_RECENT = 10_000  # that exports are compared on
 
 
 class Agent(Player):
@@ -145,13 +147,20 @@ class Agent(Player):
         return None
 
     @property
-    @abstractmethod
     def extent(self) -> Extent:
-        """Mean and range of the remembered observations of training."""
+        """Mean of the latest remembered observations of training, and the range of all."""
+        seen = self._observations
+        centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
+        return Extent(centre, np.abs(seen - centre).max(axis=0))
 
     @property
     def recent(self) -> FloatArray:
-        """Latest remembered observations of training, shape (n, d)."""
+        """Latest remembered observations of training, shape (n, d), at most 10,000."""
+        return self._observations[-_RECENT:].astype(np.float64)
+
+    @property
+    def _observations(self) -> npt.NDArray[Any]:
+        """Observations of training that are remembered, shape (n, d)."""
         return np.empty((0, self.interface.n_features))
 
     @property
@@ -324,11 +333,16 @@ class Agent(Player):
 
     def _performed(self, numbers: Any) -> Any:
         """Return the environment's action, or actions, for numbers from 0."""
+        if self.interface.box is not None:
+            return self._engine.perform(numbers)
         return self.interface.performed(numbers)
 
     def _number_of(self, action: Any) -> int:
         """Return the number of an environment's action, from 0, or raise ValueError."""
-        return action_index(action, self.interface)
+        if self.interface.box is None:
+            return action_index(action, self.interface)
+        self._engine.replace(action)
+        return 0  # it is remembered by its components
 
     @one_thread()
     def learn(

@@ -122,6 +122,14 @@ class Engine(ABC):
         ended, shape (m, 2).
         """
 
+    def perform(self, number: Any) -> npt.NDArray[Any]:
+        """Return the continuous action that was chosen; its number is what it was chosen by."""
+        raise NotImplementedError
+
+    def replace(self, action: Any) -> None:
+        """Note that another action is performed; raise ValueError if it is not in the box."""
+        raise NotImplementedError
+
     @abstractmethod
     def begin_episode(self) -> None:
         """Abandon unfinished episodes."""

@@ -16,11 +16,7 @@ from oda_rl.agents.fitted.offline import Estimate, estimate
 from oda_rl.agents.fitting.settings import FittedQConfig
 from oda_rl.agents.offline import Transitions, as_rows, read_steps, trajectories
 from oda_rl.agents.policies.cells import CellPolicy
-from oda_rl.agents.policies.contract import Extent
 from oda_rl.files.schema import Member
-
-_LATEST = 2_000  # observations that say where decisions are made
-_RECENT = 10_000  # that exports are compared on
 
 
 class FittedQAgent(Simplifiable, Agent):
@@ -250,17 +246,6 @@ class FittedQAgent(Simplifiable, Agent):
             return None
         matrix = np.eye(len(scale)) if metric is None else metric
         return np.asarray(matrix * np.outer(scale, scale))
-
-    @property
-    def recent(self) -> FloatArray:
-        """Latest observations in the memory, shape (n, d), at most 10,000."""
-        return self._observations[-_RECENT:].astype(np.float64)
-
-    @property
-    def extent(self) -> Extent:
-        seen = self._observations
-        centre = seen[-_LATEST:].mean(axis=0, dtype=np.float64)
-        return Extent(centre, np.abs(seen - centre).max(axis=0))
 
     @property
     def _observations(self) -> npt.NDArray[Any]:

@@ -84,7 +84,6 @@ class CodevectorEngine(FittedEngine):
         return np.asarray(self.box.actions(self._performed)[0])
 
     def replace(self, action: npt.ArrayLike) -> None:
-        """Note that another action is performed; raise ValueError if it is not in the box."""
         units = self.box.units(action)
         if not np.array_equal(self.box.actions(self._performed)[0], action):
             self._performed, self._uninterrupted = units[None], False
@@ -177,13 +176,6 @@ class CodevectorAgent(FittedQAgent):
     @property
     def _box(self) -> ActionBox:
         return self._engine.box
-
-    def _performed(self, number: int) -> Any:
-        return self._engine.perform(number)
-
-    def _number_of(self, action: Any) -> int:
-        self._engine.replace(action)
-        return 0  # it is remembered by its components
 
     def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return random_actions(len(acts), acts.shape[1], self._rngs["predict"])

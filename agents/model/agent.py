@@ -23,7 +23,6 @@ from oda_rl.agents.model.engine import SCHEMA, ModelEngine
 from oda_rl.agents.model.fallback import Fallback
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
-from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.rules import RulePolicy, named_as
 from oda_rl.agents.rules.editing import Editor
 from oda_rl.agents.rules.proofs import Proof
@@ -289,7 +288,7 @@ class ModelAgent(Simplifiable, Agent):
 
         Where actions are continuous a choice is a cell: on the diagonal.
         """
-        seen, policy = self._seen, self.policy
+        seen, policy = self._observations, self.policy
         if isinstance(policy, CodevectorPolicy):
             assert self._real.fitted is not None
             return self._real.fitted.visits
@@ -308,32 +307,9 @@ class ModelAgent(Simplifiable, Agent):
         return self._engine.scale if climb is None else climb.scale
 
     @property
-    def _seen(self) -> FloatArray:
-        """Observations that are remembered, shape (n, d)."""
+    def _observations(self) -> FloatArray:
         climb = self._real.climb
         return self._engine.memory.transitions.before if climb is None else climb.latest
-
-    @property
-    def recent(self) -> FloatArray:
-        """Latest observations, shape (n, d), at most 10,000."""
-        return self._seen[-10_000:]
-
-    @property
-    def extent(self) -> Extent:
-        seen = self._seen
-        centre = seen[-2000:].mean(axis=0)
-        return Extent(centre, np.abs(seen - centre).max(axis=0))
-
-    def _performed(self, number: int) -> Any:
-        if self.interface.box is not None:
-            return self._engine.perform(number)
-        return super()._performed(number)
-
-    def _number_of(self, action: Any) -> int:
-        if self.interface.box is None:
-            return super()._number_of(action)
-        self._engine.replace(action)
-        return 0  # it is remembered by its components
 
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:
         self._engine.outcomes.limit = time_limit(env) or self._engine.outcomes.limit

@@ -25,7 +25,6 @@ from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import GridPartition
 from oda_rl.agents.policies.cells import CellPolicy, MixturePolicy
-from oda_rl.agents.policies.contract import Extent
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
 from oda_rl.agents.two_timescale import paper
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -173,24 +172,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self._engine.leave_envs()
         levels = self.interface.box.actions(levels_of(self.interface.n_components))
         compiled_dynamics(ActionChoices(env, levels))  # compares them with its steps
-        return super()._train(ActionChoices(env, self._room), run)
-
-    @property
-    def _room(self) -> npt.NDArray[Any]:
-        """The environments' next actions, shape (n_envs, ...)."""
-        assert self.interface.box is not None
-        return self._engine.room.reshape(-1, *self.interface.box.shape)
-
-    def _performed(self, numbers: Any) -> Any:
-        if self.interface.box is None:
-            return super()._performed(numbers)
-        return self._room[numbers].copy()
-
-    def _number_of(self, action: Any) -> int:
-        if self.interface.box is None:
-            return super()._number_of(action)
-        self._engine.replace(action)
-        return 0
+        return super()._train(ActionChoices(env, self._engine.next_actions), run)
 
     @property
     def policy(self) -> CellPolicy | JointPolicy:
@@ -267,14 +249,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         return self._engine.mahalanobis
 
     @property
-    def recent(self) -> FloatArray:
+    def _observations(self) -> FloatArray:
         return self._engine.observations
-
-    @property
-    def extent(self) -> Extent:
-        latest = self._engine.observations
-        centre = latest.mean(axis=0)
-        return Extent(centre, np.abs(latest - centre).max(axis=0))
 
     @property
     def temperature(self) -> float:

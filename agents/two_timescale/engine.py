@@ -231,8 +231,16 @@ class OnlineEngine(Engine):
         point = np.array(vector, dtype=np.float64)  # compiled for one type
         return ql.advance(point, reward, terminated, truncated, self._views, 0, learns)
 
+    @property
+    def next_actions(self) -> npt.NDArray[Any]:
+        """The environments' next actions, shape (n_envs, ...): what ``room`` holds."""
+        assert self.interface.box is not None
+        return self.room.reshape(-1, *self.interface.box.shape)
+
+    def perform(self, number: Any) -> npt.NDArray[Any]:
+        return np.array(self.next_actions[number])
+
     def replace(self, action: npt.ArrayLike) -> None:
-        """Note that another action is performed; raise ValueError if it is not in the box."""
         box = self.interface.box
         assert box is not None
         units = box.units(action)
