@@ -12,7 +12,7 @@ from oda_rl import InvalidFileError
 from oda_rl.agents import TwoTimescaleAgent, load_agent
 from oda_rl.command.cli import main, parse
 from oda_rl.command.training import command_of, options_of_run
-from oda_rl.files.archive import MAX_JSON, parsed
+from oda_rl.files.archive import parsed
 from oda_rl.reporting.content import report_of, verify
 from oda_rl.reporting.page import as_html
 
@@ -245,4 +245,4 @@ def test_figures_of_very_many_points_become_pictures():
 def test_json_of_a_report_ends_no_script(text):
     inside = text.split('id="report">')[1].split("</script>")[0]
     assert not set("<>&\u2028\u2029") & set(inside)
-    assert parsed(inside, MAX_JSON)["format"] == "oda_rl report"
+    assert parsed(inside)["format"] == "oda_rl report"

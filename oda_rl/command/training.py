@@ -26,7 +26,7 @@ from oda_rl.agents.environments.origins import from_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.command.reporting import Evaluation, evaluated, summary, write_figures
-from oda_rl.files.archive import MAX_JSON, load_archive, open_unlinked, parsed, refuse_links, sweep
+from oda_rl.files.archive import load_archive, open_unlinked, parsed, refuse_links, sweep
 from oda_rl.reporting.page import has_state_table
 
 Algo = Literal["fitted", "codevector", "two-timescale", "model"]
@@ -231,7 +231,7 @@ def defaults_for(
     if config_file is None:
         return _KINDS.get(algo or "", TrainFitted)()
     try:
-        config = parsed(Path(config_file).read_bytes(), MAX_JSON)
+        config = parsed(Path(config_file).read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"config is {config_file!r}, which is not JSON: {error}") from error
     if not isinstance(config, dict) or config.get("algorithm") not in _ALGORITHMS:
@@ -295,7 +295,7 @@ def options_of_run(run: Path) -> TrainFitted | None:
         return None
     try:
         options = defaults_for(None, str(path), trust=True)
-        return options if "seed" in parsed(path.read_bytes(), MAX_JSON) else None
+        return options if "seed" in parsed(path.read_bytes()) else None
     except (OSError, ValueError):
         return None
 

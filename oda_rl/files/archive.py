@@ -21,8 +21,7 @@ import numpy as np
 from oda_rl._types import Array
 from oda_rl.files.schema import InvalidFileError, require
 
-MAX_JSON = 1 << 24  # bytes
-
+_MAX_JSON = 1 << 24  # bytes
 _METADATA = "metadata.json"
 _RANDOM = 8  # letters that mkstemp adds to a name
 _SUFFIX = ".npy"
@@ -160,7 +159,7 @@ def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         require(size <= _MAX_DIRECTORY, f"its directory has {size:,} bytes")
         archive = zipfile.ZipFile(io.BytesIO(content))
         members = _checked_members(archive, len(content))
-        metadata = parsed(archive.read(members.pop(_METADATA)), MAX_JSON)
+        metadata = parsed(archive.read(members.pop(_METADATA)))
         require(isinstance(metadata, dict), f"{_METADATA} must hold a dictionary")
         return metadata, {
             name.removesuffix(_SUFFIX): _array(name, archive.read(info))
@@ -191,7 +190,7 @@ def _checked_members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipf
         members[name] = info
     require(_METADATA in members, f"{_METADATA} is missing")
     size = members[_METADATA].file_size
-    require(size <= MAX_JSON, f"{_METADATA} has {size:,} bytes")
+    require(size <= _MAX_JSON, f"{_METADATA} has {size:,} bytes")
     size, max_size = sum(info.file_size for info in infos), _max_size(file_size)
     require(size <= max_size, f"it holds {size:,} bytes: it must be at most {max_size:,}")
     return members
@@ -210,9 +209,9 @@ def _array(name: str, content: bytes) -> Array:
     return np.array(values.reshape(shape, order="F" if fortran else "C"), order="C")
 
 
-def parsed(text: bytes | str, max_bytes: int) -> Any:
+def parsed(text: bytes | str) -> Any:
     """Read JSON from an untrusted file; InvalidFileError if it is too large or repeats a key."""
-    require(len(text) <= max_bytes, f"JSON of {len(text):,} bytes: at most {max_bytes:,}")
+    require(len(text) <= _MAX_JSON, f"JSON of {len(text):,} bytes: at most {_MAX_JSON:,}")
     content = text.encode() if isinstance(text, str) else text
     values = sum(map(content.count, (b",", b"[", b"{")))
     require(values <= _MAX_VALUES, f"JSON of about {values:,} values: at most {_MAX_VALUES:,}")

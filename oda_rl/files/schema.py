@@ -308,13 +308,9 @@ HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""
 
 
+@cache
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return the schema of a class; an estimator's includes its parameters."""
-    return _schema_of(kind)
-
-
-@cache
-def _schema_of(kind: Any) -> Mapping[str, Any]:
     if hasattr(kind, "SCHEMA"):
         return dict(kind.SCHEMA)
     if not hasattr(kind, "_LEARNED"):

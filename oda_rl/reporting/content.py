@@ -31,7 +31,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.policies.rules import number as short
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.envs.dynamics import known_dynamics
-from oda_rl.files.archive import MAX_JSON, parsed
+from oda_rl.files.archive import parsed
 from oda_rl.files.schema import InvalidFileError, number, printable, reading, require
 from oda_rl.runs.statistics import mean_interval
 
@@ -140,7 +140,7 @@ class Report:
 
     def player(self, trusting: bool = False) -> "ReportPlayer":
         """Return a player of the policy; modules are imported only if ``trusting``."""
-        policy = policy_of(parsed(self.policy, MAX_JSON))
+        policy = policy_of(parsed(self.policy))
         origin = None if self.env_spec is None else from_json(self.env_spec)
         interface = Interface.from_json(dict(self.interface))
         return ReportPlayer(policy, interface, self.env_id, origin, trusting)
@@ -343,7 +343,7 @@ def verify(path: Path, trusting: bool = False, limits: Limits | None = None) -> 
         once = len(re.findall(r"\bid\s*=\W?report\b", text)) == 1
         require(once, "its element 'report' is repeated")
         data, *after = text.partition(_DATA)[2].partition("</script>")
-        report = Report.from_json(parsed(data, MAX_JSON))
+        report = Report.from_json(parsed(data))
         player = report.player(trusting)
     player.limits = limits or Limits()
     faults = _false_parts(text, "".join(after), report)
