@@ -26,11 +26,6 @@ def constants(env: object, names: Iterable[str]) -> list[float]:
     return [float(getattr(env, name)) for name in names]
 
 
-def in_single_precision(states: FloatArray) -> FloatArray:
-    """Round the states of resets, shape (n, d), to observations."""
-    return states.astype(np.float32).astype(np.float64)
-
-
 _TWO = 2.0  # a variable for compiled code, which would multiply where Gymnasium takes a power
 
 
@@ -121,12 +116,6 @@ def pendulum_resets(rng: np.random.Generator, n: int) -> FloatArray:
     """Return the states of the next n resets, shape (n, 2)."""
     high = np.array([np.pi, 1.0])
     return rng.uniform(-high, high, size=(n, 2))
-
-
-def pendulum_first_observations(states: FloatArray) -> FloatArray:
-    """Return the observations of resets to states, shape (n, 3)."""
-    columns = np.cos(states[:, 0]), np.sin(states[:, 0]), states[:, 1]
-    return in_single_precision(np.column_stack(columns))
 
 
 class Acrobot(NamedTuple):
@@ -225,7 +214,7 @@ def acrobot_parameters(env: AcrobotEnv) -> FloatArray:
 
 def acrobot_resets(rng: np.random.Generator, n: int) -> FloatArray:
     """Return the states of the next n resets, shape (n, 4)."""
-    return in_single_precision(rng.uniform(-0.1, 0.1, size=(n, 4)))
+    return rng.uniform(-0.1, 0.1, size=(n, 4)).astype(np.float32).astype(np.float64)
 
 
 def acrobot_first_observations(states: FloatArray) -> FloatArray:

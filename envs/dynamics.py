@@ -52,7 +52,7 @@ class Dynamics:
     parameters: FloatArray
     """Constants, of any shape (n,)."""
     first_observations: Callable[[FloatArray], FloatArray] | None = None
-    """Observations of ``reset()`` in such states, shape (n, d); None: slower, by ``look``."""
+    """Observations of ``reset()`` in such states, shape (n, d), if they differ from ``look``'s."""
 
 
 class ActionChoices(gym.ActionWrapper[Any, Any, Any], RecordConstructorArgs):
@@ -143,7 +143,7 @@ class Resets:
             self._starts = self._starts[n:]
 
 
-_CARTPOLE = cartpole_step, look, cartpole_resets, cartpole_parameters, classic.in_single_precision
+_CARTPOLE = cartpole_step, look, cartpole_resets, cartpole_parameters
 _KNOWN: dict[type, Any] = {
     BartoCartPoleEnv: _CARTPOLE,
     CartPoleEnv: _CARTPOLE,
@@ -152,14 +152,12 @@ _KNOWN: dict[type, Any] = {
         look,
         classic.mountain_car_resets,
         classic.mountain_car_parameters,
-        classic.in_single_precision,
     ),
     PendulumEnv: (
         classic.pendulum_step,
         classic.pendulum_look,
         classic.pendulum_resets,
         classic.pendulum_parameters,
-        classic.pendulum_first_observations,
     ),
     AcrobotEnv: (
         classic.acrobot_step,
@@ -188,8 +186,8 @@ def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:
         torques = np.array(bare.AVAIL_TORQUE)
         if bare.torque_noise_max > 0.0 or not np.array_equal(torques - torques[0], np.arange(3.0)):
             return None
-    step, look, resets, parameters, first_observations = _KNOWN[type(bare)]
-    return Dynamics(step, look, resets, parameters(bare), first_observations)
+    step, look, resets, parameters, *others = _KNOWN[type(bare)]
+    return Dynamics(step, look, resets, parameters(bare), *others)
 
 
 def compiled_dynamics(env: gym.Env[Any, Any]) -> Compiled | None:
