@@ -62,8 +62,6 @@ class DeepSea(_OnGrid):
     ----------
     size : int
         Number of rows, and of columns.
-    numbers : int
-        Observation: 1, the cell's index; or 2, row and column.
     swap : int or None
         Seed of the actions' directions; None: 1 is right everywhere.
     render_mode : {"ansi", "rgb_array"}, optional
@@ -82,31 +80,26 @@ class DeepSea(_OnGrid):
     """
 
     def __init__(
-        self, size: int = 20, numbers: int = 1, swap: int | None = 0, render_mode: str | None = None
+        self, size: int = 20, swap: int | None = 0, render_mode: str | None = None
     ) -> None:
         super().__init__(render_mode)
-        self.size, self.numbers = size, numbers
+        self.size = size
         self.action_space = spaces.Discrete(2)
-        self.observation_space: Any = spaces.Discrete(size * size)
-        if numbers == 2:
-            self.observation_space = spaces.Box(0.0, 1.0, (2,), np.float64)
+        self.observation_space = spaces.Discrete(size * size)
         self._right = np.ones((size, size), dtype=int)
         if swap is not None:
             self._right = np.random.default_rng(swap).integers(2, size=(size, size))
 
-    def _observation(self) -> Any:
-        row = min(self._row, self.size - 1)
-        if self.numbers == 2:
-            return np.array([row, self._column]) / self.size
-        return row * self.size + self._column
+    def _observation(self) -> int:
+        return min(self._row, self.size - 1) * self.size + self._column
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[int, dict[str, Any]]:
         """Begin at the top left."""
         super().reset(seed=seed)
         self._row, self._column = 0, 0
         return self._observation(), {}
 
-    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[int, float, bool, bool, dict[str, Any]]:
         """Go a row down, to the left or to the right."""
         reward = 0.0
         last = self.size - 1

@@ -152,8 +152,8 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
     [
         (lambda: gym.make("FrozenLake-v1", is_slippery=False), 2_000, 1.0),
         (lambda: gym.make("CliffWalking-v1"), 2_000, -13.0),
-        *((partial(DeepSea, 10, seed), 1_500, 0.99) for seed in (1, 2)),
-        *((partial(TwoRooms, seed), 3_000, 1.0) for seed in (1, 2)),
+        (partial(DeepSea, 10), 1_500, 0.99),
+        *((partial(TwoRooms, numbers), 3_000, 1.0) for numbers in (1, 2)),
     ],
 )
 def test_numbered_worlds_are_solved(make: Any, steps: int, wanted: float) -> None:
