@@ -78,10 +78,10 @@ def test_history_has_the_distortion_of_each_depth(name, streamed):
     else:
         model.fit(points)
     assert [level.depth for level in model.history_] == list(range(model.depth_ + 1))
-    assert model.history_[-1].n_leaves == model.n_leaves_
+    assert model.history_[-1].n_clusters == model.n_leaves_
     for level in model.history_:
         cut = model.at_level(level.depth)
-        assert (cut.n_leaves_, cut.depth_) == (level.n_leaves, level.depth)
+        assert (cut.n_leaves_, cut.depth_) == (level.n_clusters, level.depth)
         tolerance = 0.25 if streamed else 1e-9  # leaves go on learning while cells stay
         assert -cut.score(points) == pytest.approx(level.distortion, rel=tolerance)
     assert model.history_[0].n_samples == pytest.approx(len(points))
@@ -104,7 +104,7 @@ def test_each_level_sees_its_own_features_only():
         np.testing.assert_array_equal(again.predict(shuffled), cut.predict(points))
     assert (model.predict(points[:, [0, 2, 1, 3]]) != model.labels_).any()
     ordered = model.at_level(1).predict(points)[np.argsort(points[:, 0])]
-    assert (np.diff(ordered) != 0).sum() == model.history_[1].n_leaves - 1  # intervals
+    assert (np.diff(ordered) != 0).sum() == model.history_[1].n_clusters - 1  # intervals
 
 
 def test_names_indices_and_functions_are_the_same():
@@ -157,7 +157,8 @@ def test_weights_are_repetitions(kind, divergence):
     np.testing.assert_allclose(weighted.codevectors_, repeated.codevectors_, rtol=1e-12)
     np.testing.assert_array_equal(weighted.apply(points), repeated.apply(points))
     for one, other in zip(weighted.history_, repeated.history_, strict=True):
-        assert (one.n_leaves, one.distortion) == pytest.approx((other.n_leaves, other.distortion))
+        assert one.n_clusters == other.n_clusters
+        assert one.distortion == pytest.approx(other.distortion)
     effective = weights.sum() ** 2 / (weights**2).sum()  # repetition raises it
     assert weighted.history_[0].n_samples == pytest.approx(effective)
     assert repeated.history_[0].n_samples == weights.sum()
@@ -288,7 +289,7 @@ def test_a_cut_tree_is_independent_and_grows_again(kind):
     model.partial_fit(points, labels)
     before = states(model, points)
     cut = model.at_level(1)
-    assert cut.n_leaves_ == model.history_[1].n_leaves
+    assert cut.n_leaves_ == model.history_[1].n_clusters
     np.testing.assert_array_equal(model.at_level(model.depth_).apply(points), before[2])
     cut.partial_fit(points, labels)
     assert cut.depth_ > 1
@@ -317,9 +318,9 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
     assert np.isfinite(model.score_samples(points.astype(np.float32))).all()
     for level in model.history_:
         cut = model.at_level(level.depth)
-        assert cut.n_leaves_ == level.n_leaves
-        assert model.at_level(n_clusters=level.n_leaves).n_leaves_ == level.n_leaves
-        assert model.at_level(n_clusters=level.n_leaves + 1).depth_ >= level.depth
+        same = model.at_level(n_clusters=level.n_clusters)
+        assert cut.n_leaves_ == same.n_leaves_ == level.n_clusters
+        assert model.at_level(n_clusters=level.n_clusters + 1).depth_ >= level.depth
     for wrong in ({}, {"level": 0, "n_clusters": 2}, {"n_clusters": 0}, {"level": 99}):
         with pytest.raises(ValueError, match="level|n_clusters|depth"):
             model.at_level(**wrong)

@@ -26,6 +26,7 @@ from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files import schema
 from oda_rl.files.schema import check, require, whole
 
+_MIN_STEPS = 100  # between two plans
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with
@@ -78,7 +79,7 @@ class Planner:
         if self.learned is None:
             return self.config.random_steps
         known = steps - self.memory.since
-        return max(self.config.min_steps, int(self.config.plan_every * known))
+        return max(_MIN_STEPS, int(self.config.plan_every * known))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and find a rule; ``returns`` are comparable to imagined ones."""

@@ -14,10 +14,7 @@ class ModelConfig(Checked):
     """Steps with random actions before the world is learned for the first time; at least 1."""
 
     plan_every: Annotated[float, POSITIVE] = 0.15
-    """Learn the world anew when steps have grown by this share; positive."""
-
-    min_steps: Annotated[int, at_least(1)] = 100
-    """Minimum number of steps between two plans; at least 1."""
+    """Learn the world anew when steps have grown by this share, and by 100; positive."""
 
     generations: Annotated[int, within("[1, 10000]")] = 25
     """Generations of a search, from 1 to 10,000."""

@@ -67,17 +67,12 @@ class TreeLevel:
 
     depth: int
     """Codebooks from the root to the deepest leaf."""
-    n_leaves: int
+    n_clusters: int
     """Number of leaves."""
     distortion: float
     """Mean divergence of all samples, in the full space, from the means of these leaves."""
     n_samples: float
     """Effective number of samples in nodes at this depth."""
-
-    @property
-    def n_clusters(self) -> int:
-        """Another name of ``n_leaves``."""
-        return self.n_leaves
 
 
 _KINDS: tuple[type, ...] = (
@@ -283,7 +278,7 @@ class BaseODATree(CellEstimator):
         leaves = (table.depths == depth) | (table.is_leaf & (table.depths < depth))
         return TreeLevel(
             depth=depth,
-            n_leaves=int(leaves.sum()),
+            n_clusters=int(leaves.sum()),
             distortion=float(table.errors[leaves].sum() / table.weights[leaves].sum()),
             n_samples=float(table.weights[table.depths == depth].sum()),
         )
@@ -388,7 +383,7 @@ class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
     >>> X = np.random.default_rng(0).normal(size=(400, 4))
     >>> X[:200, 0] += 20
     >>> model = ODATreeClusterer(2, max_depth=2, resolutions=[[0], range(4)], random_state=0).fit(X)
-    >>> [level.n_leaves for level in model.history_]
+    >>> [level.n_clusters for level in model.history_]
     [1, 2, 4]
     >>> coarse = model.at_level(1)
     >>> sorted(coarse.codevectors_[:, 0].round().tolist())
