@@ -111,8 +111,6 @@ class Schedule:
     """Annealing ends after this many."""
     target_distortion: Annotated[float, real("", "[0, inf)")] = 0.0
     """Annealing ends when a level's mean divergence is at most this."""
-    target_error: Annotated[float, real("", "[-1, 1]")] = -1.0
-    """Annealing ends when a level's accuracy is at least one minus this."""
     ends_full: Annotated[bool, flags()] = False
     """Whether annealing ends as soon as a full codebook no longer splits."""
     forgetting: Annotated[float, real("", "[0, 1]")] = 0.0
@@ -396,9 +394,8 @@ class Annealer:
             self.codevectors[:, :d] = init
         self.masses = np.full(len(self.labels), 1.0 / per_class)
         self._keep()
-        accuracy = self._accuracy()
-        self._record(self.scale, accuracy)
-        self.active = self.temperature > 0.0 and not self._is_over(self.scale, accuracy)
+        self._record(self.scale)
+        self.active = self.temperature > 0.0 and not self._is_over(self.scale)
         if self.active and init is None:
             self._split(start or self._critical(data))
         self._open()
@@ -521,7 +518,7 @@ class Annealer:
             self._full_at = np.inf
         if self.temperature > self._frozen_at:
             self._frozen_at = np.inf
-        self.active = not self._is_over(level.distortion, level.accuracy)
+        self.active = not self._is_over(level.distortion)
         self._open()
 
     def weights(self) -> FloatArray:
@@ -624,12 +621,10 @@ class Annealer:
                     self._frozen_at = self.temperature
             elif self.schedule.ends_full and len(self.labels) == limit == last.n_clusters:
                 self._frozen_at = self.temperature
-        accuracy = self._accuracy()
-        self.active = not self._is_over(distortion, accuracy)
+        self.active = not self._is_over(distortion)
         if not self.active and len(self.labels) > limit:
             distortion += self._merge_down(limit)
-            accuracy = self._accuracy()
-        self._record(distortion, accuracy)
+        self._record(distortion)
         self._keep()
         if self.active:
             self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
@@ -637,8 +632,8 @@ class Annealer:
                 self._split(self._critical(data))
         self._open()
 
-    def _is_over(self, distortion: float, accuracy: float | None) -> bool:
-        """Whether annealing ends with a level of such results."""
+    def _is_over(self, distortion: float) -> bool:
+        """Whether annealing ends with a level of such a mean divergence."""
         schedule, frozen = self.schedule, math.isfinite(self._frozen_at)
         coldest = max(schedule.min_temperature, NEGLIGIBLE) * self.scale
         if frozen:
@@ -648,7 +643,6 @@ class Annealer:
             or distortion <= max(schedule.target_distortion, NEGLIGIBLE * self.scale)
             or self.n_samples_seen >= schedule.max_samples
             or (schedule.ends_full and frozen)
-            or (accuracy is not None and 1.0 - accuracy <= schedule.target_error)
         )
 
     def _merge_close(self) -> None:
@@ -749,7 +743,7 @@ class Annealer:
         self._level_samples, self._passes = 0, 1
         self._passed = self._opened[0]
 
-    def _record(self, distortion: float, accuracy: float | None) -> None:
+    def _record(self, distortion: float) -> None:
         self.history.append(
             Level(
                 temperature=self.temperature,
@@ -760,6 +754,6 @@ class Annealer:
                 weights=self.weights(),
                 labels=self.labels.copy(),
                 origins=self._origins if self.history else None,
-                accuracy=accuracy,
+                accuracy=self._accuracy(),
             )
         )

@@ -361,7 +361,6 @@ class BaseODA(TakesSingle, CellEstimator):
             samples_per_codevector=samples,
             max_samples=np.inf if self.max_samples is None else int(self.max_samples),
             target_distortion=float(getattr(self, "target_distortion", 0.0)),
-            target_error=float(getattr(self, "target_error", 0.0)) or -1.0,
             ends_full=refined,
             forgetting=float(self.forgetting),
             constants=self.constants or Schedule.constants,

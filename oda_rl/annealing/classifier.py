@@ -180,9 +180,6 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         them do, as algorithm 1 is printed; those among another class become idle and are dropped.
     min_temperature : float in [0, 1), default=1e-3
         Last temperature, relative to the mean divergence from the class means.
-    target_error : float in [0, 1], default=0
-        Annealing ends when the nearest codevector has the wrong class for at most this share of
-        the samples.
     init : array-like, shape (k, d), optional
         Codevectors to start from, k/C for each of the C classes, sorted by class.
     divergence, max_samples, cooling, samples_per_cluster, forgetting, constants, random_state
@@ -236,7 +233,6 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     rate: Annotated[float, POSITIVE] = 0.05
     penalty: Annotated[float, within("[0, inf)")] = 0.01
     class_competition: Flag = True
-    target_error: Annotated[float, within("[0, 1]")] = 0.0
 
     _temperature_share = 1.0  # of the prediction, over that of Gaussian cells
     _LEARNED: ClassVar[dict[str, Any]] = {
