@@ -48,7 +48,7 @@ from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.samples import Weighted, counted, deviations_of, means_of, weighted
 from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
-_COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
+_COMPONENTS, _TOL, _FLOOR_SHARE, _MIN_SHARE = 4, 1e-3, 1e-3, 1e-6
 _SIZES = ("n_components", "n_clusters")
 _MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
 _KINDS: tuple[type, ...] = (
@@ -95,7 +95,7 @@ def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
     elif not isinstance(density, StreamingMixture) or density.variance_floor is not None:
         return density, seed
     else:
-        density, share = clone(density), density._floor_share()[0]
+        density, share = clone(density), max(density._floor_share()[0], _MIN_SHARE)
     floor = common_floor(data, share)
     spherical = floor is not None and density._spherical()
     density.set_params(variance_floor=float(np.mean(floor)) if spherical else floor)  # type: ignore[arg-type]

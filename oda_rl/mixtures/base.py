@@ -37,7 +37,7 @@ from oda_rl.mixtures.kernels import Mixture, Rules
 from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, weighted
 
 DTYPES = [np.float64, np.float32]
-_SHARE, _FULL_SHARE = 1e-3, 1e-6  # of the mean variance: the floor if none is given
+_SHARE, _FULL_SHARE = 1e-3, 1e-8  # of the mean variance: the floor if none is given
 _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of scored samples
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
 _WIDEST = 1e15  # root of the largest ratio of a variance to a floor: its inverse is a precision
@@ -214,6 +214,11 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     def _floor_share(self) -> tuple[float, float | None]:
         """Default floor as a share of the mean variance, and the bound of precisions if fixed."""
         return _FULL_SHARE if self.covariance_type == "full" else _SHARE, None
+
+    def _shrink(self, n_samples: float) -> None:
+        """Bound full covariances by their number of samples, unless a floor is given."""
+        if self._mixture.axes is not None and self.variance_floor is None:
+            learning.shrink(self._mixture, n_samples, self._max_precision)
 
     def _spherical(self) -> bool:
         return self.covariance_type == "tied_spherical"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.mixtures import kernels
 from oda_rl.mixtures.kernels import Mixture, Progress, Room, Rules
@@ -158,6 +159,26 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
         progress.first_beta = min(beta, 1.0)
         progress.phase = kernels.RELEASED
         progress.shown = 0.0
+
+
+@one_thread()
+def shrink(mixture: Mixture, n_samples: float, max_precision: float) -> None:
+    """Add one sample with the mean covariance of all components to those of each full covariance.
+
+    Else other samples would be extremely unlikely that vary where the few of a component do not:
+    this is the mode under a prior that is an inverse Wishart distribution.
+    """
+    shares = mixture.weights / mixture.weights.sum()
+    values, axes = covariance_parts(mixture)
+    assert mixture.axes is not None
+    assert axes is not None
+    covariances = (axes.transpose(0, 2, 1) / values[:, None]) @ axes
+    common = np.tensordot(shares, covariances, 1)
+    counts = (n_samples * shares)[:, None, None]
+    values, vectors = np.linalg.eigh((counts * covariances + common) / (counts + 1.0))
+    mixture.precisions[:] = 1.0 / np.maximum(values, 1.0 / max_precision)
+    mixture.axes[:-1] = vectors.transpose(0, 2, 1)
+    mixture.half_log_dets[:] = 0.5 * np.log(mixture.precisions, dtype=np.float64).sum(axis=1)
 
 
 def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:

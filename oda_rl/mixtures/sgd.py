@@ -82,8 +82,9 @@ class SGDGaussianMixture(StreamingMixture):
         Smallest variance of a component in any direction, positive, in the square of X's unit:
         1/D_max² of the paper. An array has a floor for each feature, whose square roots are then
         the units of annealing and ``init_range``, too. None: 0.001 of the mean variance of the
-        features that are not constant (of a stream, in its first 100 samples), 0.000001 if
-        covariances are full, 0.5 with ``update="sgd"``.
+        features that are not constant (of a stream, in its first 100 samples), 0.5 with
+        ``update="sgd"``, 1e-8 if covariances are full, to which ``fit`` adds one sample with their
+        mean.
     init_range : float, default=0.1
         Means start uniformly within this distance of the first sample; ≥ 0. The unit is the root of
         the mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
@@ -192,6 +193,8 @@ class SGDGaussianMixture(StreamingMixture):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        if self._settled():
+            self._shrink(float(data.weights.sum()))
         if now == -math.inf:
             logs = [logsumexp(part, axis=1) for part in learning.scores(self._mixture, points)]
             mean = np.average(np.concatenate(logs), weights=data.weights)

@@ -143,6 +143,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             self.lower_bound_ = self._mean_log(total, data.points, order)
             self.converged_ = self.lower_bound_ - before < _SETTLED
             before = self.lower_bound_
+        self._shrink(float(data.weights.sum()))
         return self
 
     @validated
