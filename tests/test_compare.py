@@ -21,7 +21,7 @@ from oda_rl.runs import parallel
 from oda_rl.runs.results import peak_megabytes
 
 STEPS = 400
-SMALL = ["--seeds", "1", "--own-seeds", "1", "--total-timesteps", str(STEPS)]
+SMALL = ["--seeds", "1", "--total-timesteps", str(STEPS)]
 FEW = ("FittedQAgent", "PPO")
 FILES = ["comparison.csv", "comparison.md", "comparison.png", "runs.jsonl"]
 ABOUT = {"parameters": 10, "peak_mb": 50.0, "policy_bytes": 80, "saved_bytes": 900,
@@ -183,10 +183,9 @@ def test_checkpoints():
     assert Plan(total_timesteps=500).checkpoints == [500]
     assert Plan(total_timesteps=1000).checkpoints == [1000]
     assert Plan().checkpoints[-3:] == [20_000, 30_000, 50_000]
-    plan = Plan(seeds=2, own_seeds=3)
-    settings = plan.settings()
-    assert len(settings) == 2 * 2 + 3 * 4  # of PPO as many as of ours
-    assert len({setting["seed"] for setting in settings}) == 3
+    settings = Plan(seeds=6).settings()
+    assert len(settings) == 2 * 5 + 4 * 6  # of PPO as many as of ours
+    assert len({setting["seed"] for setting in settings}) == 6
     assert [setting["algorithm"] for setting in settings[:6]] == list(COMPETITORS)
 
 
@@ -199,7 +198,7 @@ def test_solved_at_counts_missing_seeds():
 
 
 def test_headline():
-    plan = Plan(seeds=5, own_seeds=20, total_timesteps=3000)
+    plan = Plan(total_timesteps=3000)
     times = {"FittedQAgent": (1000, 1e-5), "TwoTimescaleAgent": (2000, 1e-6),
              "ModelAgent": (1000, 1e-3), "DQN": (9999, 1e-3), "PPO": (3000, 1e-3),
              "A2C": (2000, 1e-3)}  # fmt: skip
@@ -230,7 +229,7 @@ def test_headline():
 
 
 def test_without_a_threshold():
-    plan = Plan(seeds=1, own_seeds=1, total_timesteps=2000)
+    plan = Plan(seeds=1, total_timesteps=2000)
     found = by_hand(plan, dict.fromkeys(COMPETITORS, (1000, 1e-3)), threshold=None)
     assert headline(found) == ["CartPole-v1 has no threshold from which it is solved: "
                                "--threshold gives one"]  # fmt: skip
@@ -240,7 +239,7 @@ def test_without_a_threshold():
 
 
 def test_runs_that_fail_are_reported(tmp_path):
-    plan = Plan(seeds=1, own_seeds=1, total_timesteps=1000)
+    plan = Plan(seeds=1, total_timesteps=1000)
     rows = [row(name, 0, 1000, 1.0, 480.0) for name in COMPETITORS if name != "DQN"]
     found = comparison.Comparison(plan, 475.0, rows, ["{'algorithm': 'DQN'}: ValueError: no"])
     text = markdown(found)

@@ -53,7 +53,7 @@ def refused(folder, name, write):
 
 def solved():
     """Make a comparison of which each agent solved one seed."""
-    plan, made = Plan(seeds=1, own_seeds=1, total_timesteps=1_000), origin()
+    plan, made = Plan(seeds=1, total_timesteps=1_000), origin()
     compared = by_hand(plan, dict.fromkeys(plan.counts(), (1_000, 1e-4)))
     rows = [{**row, "made": made.label} for row in compared.rows]
     return replace(compared, rows=rows, origins=[made])

@@ -157,7 +157,7 @@ def test_seeds_of_experiments_are_disjoint(load_script):
     for first in (6_999_999, 7_000_000, 8_999_999):
         with pytest.raises(AssertionError, match="reserved"):
             experiment.seeds(script.SharedOptions(2, first))
-    compared = Plan("CartPole-v1", 1, 1).settings()
+    compared = Plan("CartPole-v1", 1).settings()
     assert {run["seed"] for run in compared} == {script.FIRST_SEEDS["compare_sb3"]}
 
 

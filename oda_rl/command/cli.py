@@ -292,11 +292,8 @@ class Compare:
     env_id: str = "CartPole-v1"
     """Gymnasium id of the environment; 'module:id' imports a module first."""
 
-    seeds: int = 5
-    """Runs of DQN and of A2C."""
-
-    own_seeds: int = 20
-    """Runs of each of our agents, and of PPO."""
+    seeds: int = 20
+    """Runs of each of our agents, and of PPO; of DQN and of A2C there are at most five."""
 
     total_timesteps: int = 50_000
     """Environment steps of each run."""
@@ -321,7 +318,7 @@ class Compare:
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
         refuse_links(*(folder / name for name in FILES))
-        plan = Plan(self.env_id, self.seeds, self.own_seeds, self.total_timesteps, self.threshold)
+        plan = Plan(self.env_id, self.seeds, self.total_timesteps, self.threshold)
         comparison = compare(plan, folder / "runs.jsonl", self.workers, self.retry_failed)
         files = write_comparison(comparison, folder)
         for line in (*headline(comparison), *comparison.failed, *map(str, files)):
