@@ -57,22 +57,6 @@ def assign(diagram: FloatArray, n_cells: int, point: FloatArray) -> int:
 
 
 @spliced
-def smallest_of(values: FloatArray) -> float:
-    """Return the smallest of values, shape (n,).
-
-    In four chains: each comparison waits for the one before.
-    """
-    a, b, c, d = np.inf, np.inf, np.inf, np.inf
-    rest = values.shape[0] % 4
-    for k in range(rest):
-        a = min(a, values[k])
-    for k in range(rest, values.shape[0], 4):
-        a, b = min(a, values[k]), min(b, values[k + 1])
-        c, d = min(c, values[k + 2]), min(d, values[k + 3])
-    return min(min(a, b), min(c, d))
-
-
-@spliced
 def three_least(values: FloatArray) -> tuple[int, int, int, float, float, float]:
     """Return the indices of the three smallest values, and these; 0 and inf if there are fewer."""
     first, second, third = integer(0), integer(0), integer(0)

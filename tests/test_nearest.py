@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 from oda_rl.agents.fitting.cells import Cells, assign_three
-from oda_rl.diagram import assign, assign_batch, smallest_of
+from oda_rl.diagram import assign, assign_batch
 from oda_rl.divergences import quadratic_diagram
 
 
@@ -82,11 +82,3 @@ def test_assignment_is_the_nearest_codevector(n, d):
     assign_batch(diagram, n, points, batch)
     assert batch.tolist() == expected
     assert assign(np.zeros((3, 3)), 3, np.array([0.4, -2.0])) == 0  # of equals it is the first
-
-
-@pytest.mark.parametrize("n", [1, 4, 7])
-def test_the_smallest_value_is_found_at_every_place(n):
-    for place in range(n):
-        values = np.arange(2.0, 2.0 + n)
-        values[place] = -1.0
-        assert smallest_of(values) == -1.0

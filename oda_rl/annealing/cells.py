@@ -30,7 +30,7 @@ from oda_rl import metric as metrics
 from oda_rl._compile import compiled, integer, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.annealing.kernels import coincide
-from oda_rl.diagram import smallest_of, squared_distance
+from oda_rl.diagram import squared_distance
 from oda_rl.divergences import TINY, SquaredEuclidean, quadratic_diagram
 
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
@@ -76,7 +76,9 @@ def observe(
         x = point[j]
         for k in range(n_cells):
             weights[k] += diagram[1 + j, k] * x
-    smallest = smallest_of(weights)
+    smallest = np.inf
+    for k in range(n_cells):
+        smallest = min(smallest, weights[k])
     farthest, total, n_near = smallest + _FAR * temperature, 0.0, integer(0)
     for k in range(n_cells):
         if weights[k] <= farthest:

@@ -97,10 +97,8 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         logs = self._log_density(points)
         if (silent := np.isneginf(logs)).any():  # maybe beyond it by rounding to float32
             rounded = points[silent]
-            gaps, unit = (
-                self.exemplars_[self.predict(rounded)] - rounded,
-                ROUNDING * np.abs(rounded),
-            )
+            gaps = self.exemplars_[self.predict(rounded)] - rounded
+            unit = ROUNDING * np.abs(rounded)
             logs[silent] = self._log_density(rounded + np.clip(gaps, -unit, unit))
         return logs
 
