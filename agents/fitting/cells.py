@@ -18,7 +18,7 @@ approximation": state-action codevectors.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,9 @@ from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 from oda_rl.agents.fitting.settings import FittedQConfig
-from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
+from oda_rl.agents.policies.cells import gibbs_weights, squared_distances
 from oda_rl.annealing.cells import anneal, anneal_further
-from oda_rl.divergences import TINY
+from oda_rl.diagram import three_least
 
 Near = npt.NDArray[np.uint16]
 Labels = npt.NDArray[np.int16]
@@ -178,10 +178,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
 
     def write(rows: IntArray) -> None:
         part = slice(rows[0], rows[-1] + 1)
-        scratch: tuple[Any, ...] = (
-            np.empty(d), np.empty(d), np.empty(columns.shape[1]),
-            np.zeros(N_NEAREST, dtype=np.int64), np.empty(N_NEAREST),
-        )  # fmt: skip
+        scratch = np.empty(d), np.empty(d), np.empty(columns.shape[1]), np.empty(N_NEAREST)
         own = points[part], cells[part], weights[part]
         write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
 
@@ -212,14 +209,12 @@ def write_three(
     centred: FloatArray,
     point: FloatArray,
     squares: FloatArray,
-    near: IntArray,
     scores: FloatArray,
 ) -> None:
     """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
     Each row by itself: a product of matrices has other bits where it has other rows. ``centred``
-    and ``point``, (d,), ``squares``, (K,), ``near``, cells at first, and ``scores``, (n_nearest,),
-    are scratch.
+    and ``point``, (d,), ``squares``, (K,), and ``scores``, (3,), are scratch.
     """
     d, n_cells = columns.shape
     for i in range(observations.shape[0]):
@@ -231,19 +226,10 @@ def write_three(
                 x += transform[j, l] * centred[l]
             point[j] = points[i, 1 + j] = x
         squared_distances(columns, point, n_cells, squares)
-        bound = 0.0 if i > 0 else np.inf
-        for m in range(near.shape[0]):  # what is near the row before bounds what is near this one
-            wide = 1.001 * squares[near[m]] + TINY
-            bound = wide if wide > bound else bound
-            near[m], scores[m] = 0, np.inf
-        for k in range(n_cells):
-            if squares[k] < bound:
-                insert_cell(near, scores, near.shape[0] - 1, k, squares[k])
-                last = scores[near.shape[0] - 1]
-                bound = last if last < bound else bound
+        first, second, third, scores[0], scores[1], scores[2] = three_least(squares)
+        cells[i, 0], cells[i, 1], cells[i, 2] = first, second, third
         total = gibbs_weights(scores, scores.shape[0], width)
-        for m in range(near.shape[0]):
-            cells[i, m] = near[m]
+        for m in range(scores.shape[0]):
             weights[i, m] = scores[m] / total if scores[m] > _MIN_WEIGHT * total else 0.0
 
 
