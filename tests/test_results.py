@@ -13,8 +13,13 @@ import pytest
 
 from oda_rl.runs import results
 from oda_rl.runs.parallel import failures, rows_of, run_all, store_runs
-from oda_rl.runs.results import code_digest, origin, read_origins, read_rows, store_rows
+from oda_rl.runs.results import Origin, code_digest, origin, read_rows, store_rows
 from oda_rl.runs.statistics import summarize
+
+
+def read_origins(path):
+    heads = re.findall(r"^# made (\S+): (.+)$", path.read_text(), re.MULTILINE)
+    return {label: Origin(**json.loads(head)) for label, head in heads}
 
 
 # Processes that run these import this module, which loads no agent.

@@ -109,11 +109,6 @@ def read_rows(path: str | Path) -> list[Row]:
     ]
 
 
-def read_origins(path: str | Path) -> dict[str, Origin]:
-    """Read the origins in a file of :func:`store_rows`, by label."""
-    return {label: Origin(**json.loads(head)) for label, head in _read(Path(path))[0].items()}
-
-
 def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown."""
     rows = [f"| {' | '.join(line)} |" for line in (heads, *lines)]
