@@ -89,7 +89,7 @@ class AnnealingConstants:
     """b of the step size."""
 
     def __post_init__(self) -> None:
-        for name, member in schema_of(type(self)).items():
+        for name, member in schema_of(type(self)).items():  # type: ignore[arg-type]
             value = float(getattr(self, name))
             member.check(name, np.array(value), {})
             object.__setattr__(self, name, value)

@@ -321,7 +321,7 @@ def schema_of(kind: Any) -> Mapping[str, Any]:
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:
     """Raise InvalidFileError unless an object matches its class; names are added to ``sizes``."""
-    schema = schema_of(type(value))
+    schema = schema_of(type(value))  # type: ignore[arg-type]
     attributes = value._asdict() if hasattr(value, "_fields") else vars(value)
     for name in attributes:
         require(name in schema, f"{where} has an unknown attribute {name!r}")
