@@ -121,7 +121,8 @@ class Agent(Player):
         """Make an untrained agent without an environment."""
         self._seed = checked_seed(seed)
         children = np.random.SeedSequence(self._seed).spawn(len(self._streams))
-        self._rngs = dict(zip(self._streams, map(np.random.default_rng, children), strict=True))
+        rngs = map(np.random.default_rng, children)
+        self._rngs = dict(zip(self._streams, rngs, strict=True))
         self.interface, self.config = interface, config
         self.episodes = EpisodeLog()
         self.training_seconds = 0.0

@@ -224,7 +224,8 @@ def small_rule(
         vector, seeds = yield from _climbed(env, found, share, rng)
     yield
     env.allow(pruning)
-    rules = smaller_rules(env, found.coding.rule(vector), found.states, seeds, found.length, rng)
+    rule = found.coding.rule(vector)
+    rules = smaller_rules(env, rule, found.states, seeds, found.length, rng)
     yield
     env.allow(end - env.steps)
     best_rule, returns, seen = confirming.confirmed(env, rules, found.length)

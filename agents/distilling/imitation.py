@@ -396,7 +396,8 @@ def imitate(
     same = last.size > 1 and np.ptp(last) == 0.0
     enough = float(taught.max(initial=-np.inf))
     top = bool(same and len(taught) > 0 and last.max() >= enough)
-    return Imitation(coding, [vectors[i] for i in raced.order], seen, length, raced, top, enough)
+    ordered = [vectors[i] for i in raced.order]
+    return Imitation(coding, ordered, seen, length, raced, top, enough)
 
 
 def _watch(

@@ -205,7 +205,8 @@ class BudgetedEnv:
             return player.in_loops
         if compiled is None or compiled.choices is None or rule.clauses is not None:
             return None
-        arrays = (rule.scores, rule.outputs, *box.bounds, compiled.choices.reshape(1, -1))
+        room = compiled.choices.reshape(1, -1)
+        arrays = (rule.scores, rule.outputs, *box.bounds, room)
         return InLoops("rule_in_box", decide_in_box, arrays)
 
     def _point(self, observation: Any) -> FloatArray:

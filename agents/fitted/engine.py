@@ -566,7 +566,8 @@ class FittedEngine(Engine):
         return Record(replace(blank, models=models), action=action)
 
     def _explore_on(self, anew: bool) -> None:
-        self.exploration.set_epsilon(self._rewards, self._explore, anew, self._novelty is not None)
+        novelty = self._novelty is not None
+        self.exploration.set_epsilon(self._rewards, self._explore, anew, novelty)
 
     def _rewards(self) -> FloatArray:
         rows = self.memory.steps[: self.memory.rows(self.env_state)]

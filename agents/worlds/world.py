@@ -150,7 +150,8 @@ class World:
         acts = steps.actions if boxed else steps.actions[:, 0]
         codes = codes_of_acts(acts, interface)
         seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)
-        learned = learn_world(seen, -math.inf, boxed, N_LAWS, None, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        learned = learn_world(seen, -math.inf, boxed, N_LAWS, None, rng)
         horizon = time_limit(place) or max(map(len, trajectories(seen)))
         return cls(learned, interface, seen, None, horizon)
 

@@ -138,7 +138,8 @@ class Graph:
 
     def put(self, value: Value, output: int = 0) -> None:
         """Make a value an output."""
-        named = self.op("Identity", value, output_names=[self._operator.outputs[output]])
+        name = self._operator.outputs[output]
+        named = self.op("Identity", value, output_names=[name])
         named.add_to(self._scope, self._container)
 
     def put_labels(self, labels: npt.NDArray[Any], indices: Value) -> None:
@@ -284,7 +285,8 @@ def log_density(graph: Graph, density: Any) -> Value:
         logs = exemplar_logs(graph, density, exemplar_squares(graph, density))
         d = density.exemplars_.shape[1]
         volume = density._kernel.log_volume(d) + d * math.log(density.bandwidth_)
-        return graph.op("Max", graph.op("Sub", _total(graph, logs), graph.table(volume)), min_log)
+        shifted = graph.op("Sub", _total(graph, logs), graph.table(volume))
+        return graph.op("Max", shifted, min_log)
     if isinstance(density, ODAClusterer):
         cell = graph.nearest(Diagram.annealed(density))
     elif isinstance(density, ODATreeClusterer):
@@ -317,7 +319,8 @@ def _normal_log_density(graph: Graph, model: ODAClusterer) -> Value:
     variance = model._distortion() / d
     logs = log_weights(model.weights_) - 0.5 * d * math.log(2.0 * math.pi * variance)
     logs += np.linalg.slogdet(divergence.embed(np.eye(d)))[1]
-    halves = graph.op("Mul", graph.squares(Diagram.annealed(model)), graph.table(-0.5 / variance))
+    squares = graph.squares(Diagram.annealed(model))
+    halves = graph.op("Mul", squares, graph.table(-0.5 / variance))
     return _total(graph, graph.op("Add", halves, graph.table(logs)))
 
 
@@ -450,7 +453,8 @@ def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
 def leaf_of(graph: Graph, model: BaseODATree) -> Value:
     """Return the number of each point's leaf, shape (n,)."""
     place, nodes = _descend(graph, model)
-    return graph.rows(model._tree.table.leaf_numbers[nodes].astype(np.int64), place)
+    numbers = model._tree.table.leaf_numbers[nodes]
+    return graph.rows(numbers.astype(np.int64), place)
 
 
 def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:

@@ -472,7 +472,8 @@ class Tree:
         """
         if not self.plan.divides(node):
             return []
-        rows = rows[rows_with_values(samples.features(node.depth)[rows])]
+        features = samples.features(node.depth)[rows]
+        rows = rows[rows_with_values(features)]
         if len(rows) == 0:
             return []
         cells = self._anneal(node, samples.features(node.depth)[rows], samples.weights[rows])
