@@ -42,7 +42,8 @@ MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longe
 _AGREE = 0.2  # correlation of the halves of episodes, below which short ones mislead
 _MIN_PAIRS = 40  # of whole episodes, with fewer of which that is unknown
 _STARTS, _STARTING = 3, 0.5  # climbs, of which the best goes on; maximum share of the steps for it
-_COMPARED, _MIN_COMPARED = 0.3, 300  # horizon to compare climbs: share of the longest; steps
+_COMPARED, _MIN_COMPARED = 0.2, 300  # horizon to compare climbs: share of the longest; steps
+_SAFE = 0.3  # share of pairs of whole episodes, from which climbs are compared
 _STALLED, _PROGRESS = 4, 1.1  # stages in which returns have to grow by this factor,
 _FALLS = 0.5  # where fewer than this share of the pairs of episodes are whole
 MANY_EPISODES = 100  # times the steps of the longest episode: more get further without known rules
@@ -175,8 +176,9 @@ class Climb:
     climbing, unless that teaches to end episodes early.
 
     Which local optimum a climb ends in is decided early. Without known rules it begins anew where
-    episodes end early and returns no longer grow. Where none ends early, three climbs are begun,
-    and the best goes on, in episodes as long as those that compared them.
+    episodes end early and returns no longer grow. Where many do not, as standing still is safe,
+    three climbs are begun, and the best goes on; if none ends early, in episodes as long as those
+    that compared them.
 
     Without known rules, up to three components that are constant in each episode, but not in all,
     are goals: there is a cell for each side of their means, and each affine rule is climbed in the
@@ -440,7 +442,7 @@ class Climb:
             self._begin_anew()
         elif compares and n_starts == _STARTS:
             self.output = self.stages[np.lexsort(self.scores.T[::-1])[-1]].copy()
-        elif self.horizon < longest and agree and not compares:
+        elif self.horizon < longest and agree and not (compares and self._share_of_whole == 1.0):
             self.horizon = min(math.ceil(_LONGER * self.horizon), longest)
         elif self.horizon < longest and not agree:
             self.horizon = longest
@@ -465,9 +467,9 @@ class Climb:
         return bool(early and not grows)
 
     def _is_to_be_compared(self) -> bool:
-        """Whether no episode ends early, and they are long enough to compare climbs."""
+        """Whether enough episodes are whole, and long enough to compare climbs."""
         due = max(_COMPARED * self._longest, _MIN_COMPARED) <= self.horizon < self._longest
-        return due and self._share_of_whole == 1.0
+        return due and self._share_of_whole >= _SAFE
 
     @property
     def _share_of_whole(self) -> float:
