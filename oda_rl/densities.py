@@ -48,7 +48,8 @@ from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.samples import Weighted, counted, deviations_of, means_of, weighted
 from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
-_COMPONENTS, _TOL, _FLOOR_SHARE, _MIN_SHARE = 4, 1e-3, 1e-3, 1e-6
+_COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
+_MIN_SHARE = 1e-6  # where a floor is given, full covariances get no sample of their mean
 _SIZES = ("n_components", "n_clusters")
 _MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
 _KINDS: tuple[type, ...] = (
