@@ -113,8 +113,8 @@ SETS = [
 def test_the_likelihood_is_that_of_the_best_of_several_starts():
     for name, data, kind, n in SETS:
         points = StandardScaler().fit_transform(data)
-        starts = {"n_init": 5, "tol": 1e-4, "max_iter": 300, "random_state": 0}
-        theirs = GaussianMixture(n, covariance_type=kind, **starts).fit(points).score(points)
+        settings = {"n_init": 5, "tol": 1e-4, "max_iter": 300, "random_state": 0}
+        theirs = GaussianMixture(n, covariance_type=kind, **settings).fit(points).score(points)
         ours = DistributedGaussianMixture(n, covariance_type=kind, random_state=0)
         ours.fit(lazy(points))
         assert ours.score(points) > theirs - 0.02, name
