@@ -36,7 +36,7 @@ def holed(points, share=0.2):
 
 def parts(climbed):
     """Weights, means and full covariances of a mixture."""
-    model = DistributedGaussianMixture(covariance_type="full")
+    model = DistributedGaussianMixture(covariance_type="full", variance_floor=1.0)
     if climbed.axes is None:
         model.covariance_type = "tied_spherical" if climbed.spherical else "diag"
     model._mixture, model._units = climbed, np.ones(climbed.means.shape[1])

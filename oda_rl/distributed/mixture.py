@@ -295,7 +295,7 @@ class DistributedGaussianMixture(StreamingMixture):
         means, precisions = found.means.astype(dtype), found.precisions.astype(dtype)
         axes = None if found.axes is None else found.axes.astype(dtype)
         self._mixture = found._replace(means=means, precisions=precisions, axes=axes)
-        self._shrink(survey.weights.sum() ** 2 / survey.squares)
+        self._n_samples = float(survey.weights.sum() ** 2 / survey.squares)
         self.n_iter_ = reached.passes
         self.converged_ = reached.converged
         constant = np.log(self._units) + 0.5 * math.log(2.0 * math.pi)

@@ -330,7 +330,7 @@ def _regressor(model: ODARegressor) -> _Header:
 
 
 def _mixture(model: StreamingMixture) -> _Header:
-    values, axes = learning.covariance_parts(model._mixture)
+    values, axes = learning.covariance_parts(model._delivered)
     if axes is not None:
         raise ValueError(
             "covariance_type is 'full': to be exported to C it must be 'diag' or 'tied_spherical'"

@@ -33,7 +33,7 @@ from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
-from oda_rl.mixtures.kernels import Mixture, Rules
+from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress, Rules
 from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, weighted
 
 DTYPES = [np.float64, np.float32]
@@ -57,6 +57,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     _mixture: Mixture
     _units: FloatArray
     _max_precision: float
+    _n_samples: float
+    """Number of samples that it has learned from."""
     _incomplete: bool = False
     """Whether values were missing in what it has learned."""
 
@@ -65,6 +67,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         "_mixture": Optional(Mixture),
         "_units": Optional(real("d", "(0, inf)")),
         "_max_precision": Optional(real("", "(0, inf)")),
+        "_n_samples": Optional(real("", "[0, inf)")),
         "_incomplete": Optional(flags()),
         "n_iter_": Optional(whole()),
         "converged_": Optional(flags()),
@@ -141,7 +144,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         rng = check_random_state(self.random_state)
         counts = rng.multinomial(n_samples, self._shares())
         labels = np.repeat(np.arange(len(counts)), counts)
-        values, axes = learning.covariance_parts(self._mixture)
+        values, axes = learning.covariance_parts(self._delivered)
         noise = rng.standard_normal((n_samples, self._mixture.means.shape[1]))
         noise /= np.sqrt(values)[labels]
         if axes is not None:
@@ -194,7 +197,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def _covariances(self, units: FloatArray, *, inverse: bool) -> FloatArray:
         """Precisions or their inverses, in other units of length."""
-        values, axes = learning.covariance_parts(self._mixture)
+        values, axes = learning.covariance_parts(self._delivered)
         values = 1.0 / values if inverse else values
         if axes is not None:
             return np.asarray(np.einsum("kui,ku,kuj,i,j->kij", axes, values, axes, units, units))
@@ -215,10 +218,19 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         """Default floor as a share of the mean variance, and the bound of precisions if fixed."""
         return _FULL_SHARE if self.covariance_type == "full" else _SHARE, None
 
-    def _shrink(self, n_samples: float) -> None:
-        """Bound full covariances by their number of samples, unless a floor is given."""
-        if self._mixture.axes is not None and self.variance_floor is None:
-            learning.shrink(self._mixture, n_samples, self._max_precision)
+    @property
+    def _delivered(self) -> Mixture:
+        """The mixture, with full covariances bounded by their number of samples without a floor."""
+        released = Progress(self._mixture.progress).phase == RELEASED
+        if self._mixture.axes is None or self.variance_floor is not None or not released:
+            return self._mixture
+        n_samples = min(self._n_samples, self._memory)
+        return learning.shrunken(self._mixture, n_samples, self._max_precision)
+
+    @property
+    def _memory(self) -> float:
+        """Number of samples in the running means of moments."""
+        return math.inf
 
     def _spherical(self) -> bool:
         return self.covariance_type == "tied_spherical"
@@ -250,12 +262,12 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         self, points: Array, reduce: Callable[[FloatArray], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
         """Reduce the log densities of samples, shape (n, K), block by block."""
-        farthest = _FARTHEST[points.dtype]
+        farthest, mixture = _FARTHEST[points.dtype], self._delivered
         parts = []
         for rows in chunks(len(points)):
             with np.errstate(over="ignore"):
                 block = np.clip(self._scaled(points[rows]), -farthest, farthest)
-            parts += [reduce(logs) for logs in learning.scores(self._mixture, block)]
+            parts += [reduce(logs) for logs in learning.scores(mixture, block)]
         return np.concatenate(parts)
 
     # Validation.

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -122,13 +123,10 @@ def _follow_em(
     mixture: Mixture, rules: Rules, progress: Progress, points: Array, order: IntArray,
     logs: FloatArray, room: Room,
 ) -> None:  # fmt: skip
-    n, batch, n_components = len(order), len(logs) - 1, len(mixture.weights)
+    n, batch = len(order), len(logs) - 1
     later = np.arange(0, n, batch)
-    # ρ: of a component the rates ε fall with its number of samples to the power -0.6.
-    first = 1.0 / rules.rate
-    decay = (first / (first + (progress.shown + later) / n_components)) ** _DECAY
     sizes = np.minimum(batch, n - later)
-    steps = -np.expm1(sizes * np.log1p(-rules.rate * decay / n_components))
+    steps = -np.expm1(sizes * np.log1p(-steps_at(rules, mixture, progress.shown + later)))
     # Inverse temperatures rise geometrically from the first value to 1.
     left = np.maximum(1.0 - (progress.shown + later) / max(rules.tempered * rules.period, 1), 0.0)
     betas = np.asarray(progress.first_beta**left)
@@ -139,6 +137,15 @@ def _follow_em(
     if betas[0] == 1.0:  # log densities that are not tempered
         progress.loss += total
         progress.losses += n
+
+
+def steps_at(rules: Rules, mixture: Mixture, shown: Any) -> Any:
+    """Return ρ when ``shown`` samples have followed the release, a number or an array.
+
+    Of a component the rates ε fall with its number of samples to the power -0.6.
+    """
+    first, n_components = 1.0 / rules.rate, len(mixture.weights)
+    return rules.rate * (first / (first + shown / n_components)) ** _DECAY / n_components
 
 
 def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
@@ -162,8 +169,8 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
 
 
 @one_thread()
-def shrink(mixture: Mixture, n_samples: float, max_precision: float) -> None:
-    """Add one sample with the mean covariance of all components to those of each full covariance.
+def shrunken(mixture: Mixture, n_samples: float, max_precision: float) -> Mixture:
+    """Add one sample with the mean covariance of all components to each full covariance.
 
     Else other samples would be extremely unlikely that vary where the few of a component do not:
     this is the mode under a prior that is an inverse Wishart distribution.
@@ -176,9 +183,13 @@ def shrink(mixture: Mixture, n_samples: float, max_precision: float) -> None:
     common = np.tensordot(shares, covariances, 1)
     counts = (n_samples * shares)[:, None, None]
     values, vectors = np.linalg.eigh((counts * covariances + common) / (counts + 1.0))
-    mixture.precisions[:] = 1.0 / np.maximum(values, 1.0 / max_precision)
-    mixture.axes[:-1] = vectors.transpose(0, 2, 1)
-    mixture.half_log_dets[:] = 0.5 * np.log(mixture.precisions, dtype=np.float64).sum(axis=1)
+    precisions = 1.0 / np.maximum(values, 1.0 / max_precision)
+    turned = np.concatenate([vectors.transpose(0, 2, 1), mixture.axes[-1:]])
+    return mixture._replace(
+        precisions=precisions.astype(mixture.precisions.dtype),
+        axes=turned.astype(mixture.axes.dtype),
+        half_log_dets=0.5 * np.log(precisions).sum(axis=1),
+    )
 
 
 def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:

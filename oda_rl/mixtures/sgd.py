@@ -83,8 +83,7 @@ class SGDGaussianMixture(StreamingMixture):
         1/D_max² of the paper. An array has a floor for each feature, whose square roots are then
         the units of annealing and ``init_range``, too. None: 0.001 of the mean variance of the
         features that are not constant (of a stream, in its first 100 samples), 0.5 with
-        ``update="sgd"``, 1e-8 if covariances are full, to which ``fit`` adds one sample with their
-        mean.
+        ``update="sgd"``; 1e-8 if covariances are full: one sample with their mean is added.
     init_range : float, default=0.1
         Means start uniformly within this distance of the first sample; ≥ 0. The unit is the root of
         the mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
@@ -172,7 +171,7 @@ class SGDGaussianMixture(StreamingMixture):
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         data = self._weighted(X, sample_weight)
         self._begin(check_random_state(self.random_state))
-        self._first, self._owed = None, 0.0
+        self._first, self._owed, self._n_samples = None, 0.0, float(data.weights.sum())
         rng = np.random.RandomState(self._seed)
         data = self._in_units(data)
         points, order = data.points, data.shown(rng)
@@ -193,8 +192,6 @@ class SGDGaussianMixture(StreamingMixture):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if self._settled():
-            self._shrink(float(data.weights.sum()))
         if now == -math.inf:
             logs = [logsumexp(part, axis=1) for part in learning.scores(self._mixture, points)]
             mean = np.average(np.concatenate(logs), weights=data.weights)
@@ -217,6 +214,7 @@ class SGDGaussianMixture(StreamingMixture):
             self._first = points[:0]
         order = stream_rows(self, sample_weight, points, first=first)
         shown = points[order]
+        self._n_samples = len(shown) + (0.0 if first else self._n_samples)
         if self._first is not None:
             room = _SCALE_SAMPLES - len(self._first)
             self._first = np.concatenate([self._first, shown[:room]])
@@ -233,6 +231,11 @@ class SGDGaussianMixture(StreamingMixture):
         self.n_iter_ += 1
         self.converged_ = self._settled()
         return self
+
+    @property
+    def _memory(self) -> float:
+        shown = Progress(self._mixture.progress).shown
+        return 1.0 / float(learning.steps_at(self._rules, self._mixture, shown))
 
     def _begin(self, random: np.random.RandomState) -> None:
         if self.update == "sgd" and self.covariance_type == "full":

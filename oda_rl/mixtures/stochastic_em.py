@@ -134,7 +134,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         rng = check_random_state(self.random_state)
         data = self._in_units(data)
         self._start(data, rng)
-        self._owed = 0.0
+        self._owed, self._n_samples = 0.0, float(data.weights.sum())
         before = -math.inf
         for _ in range(self.max_iter):
             self.n_iter_ += 1
@@ -143,7 +143,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
             self.lower_bound_ = self._mean_log(total, data.points, order)
             self.converged_ = self.lower_bound_ - before < _SETTLED
             before = self.lower_bound_
-        self._shrink(float(data.weights.sum()))
         return self
 
     @validated
@@ -161,6 +160,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
                 self._check_many(len(points))
             self._start(self._in_units(data), check_random_state(self.random_state))
         order = stream_rows(self, sample_weight, points, first=first)
+        self._n_samples = len(order) + (0.0 if first else self._n_samples)
         self._follow(self._scaled(points), order)
         self.n_iter_ += 1
         return self
@@ -198,11 +198,18 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     def _take(self, points: Array, order: IntArray) -> float:
         size, room = self.batch_size, kernels.Room.of(points, self._mixture)
-        t = self._seen / size + np.arange(math.ceil(len(order) / size))
-        steps = self.first_step * (t + 1.0) ** (self.step_decay - 0.5)
-        steps, betas = np.maximum(steps, self.last_step), np.ones(len(t))
+        steps = self._steps(self._seen / size + np.arange(math.ceil(len(order) / size)))
+        betas = np.ones(len(steps))
         self._seen, size = self._seen + len(order), min(size, len(order))
         return kernels.follow_em(
             points, order, size, steps, betas, self._max_precision, self._mixture,
             self._statistics, np.empty((size + 1, self.n_components)), room,
         )  # fmt: skip
+
+    def _steps(self, t: Any) -> Any:
+        """Return ρ after t batches, a number or an array."""
+        return np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
+
+    @property
+    def _memory(self) -> float:
+        return self.batch_size / float(self._steps(self._seen / self.batch_size))
