@@ -1,5 +1,6 @@
 """The arrays of an online agent, and the slow timescale: splits, cooling, and the metric."""
 
+import math
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
@@ -39,10 +40,14 @@ NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
+FIRST_ROOM = 64  # cells that there may be at first
+ROOMIER = 1.1  # factor of their number
 FULL = 0.9  # share of the cells that ends cooling
+DIFFERENT = 0.5  # mean δ²: squared difference of neighbours' values
+TRIED = 3.0  # visits of an action in a cell whose value counts there
 COLDEST = 1e-5  # a component varies by 1: colder cells of few states would differ by rounding alone
 SPLIT_SAMPLES = 30.0
-ROOM = 16  # a slow step gives up at most one cell in 16 for later births
+GIVEN_UP = 16  # a slow step merges at most one cell in 16 to make room for births
 HEATING = 1.005  # where there is no such cell
 IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after birth
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
@@ -149,6 +154,7 @@ class OnlineEngine(Engine):
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
         self.state.paper, self.state.continuing = config.paper, not config.paper
+        self.state.room = min(k, FIRST_ROOM) if partition is None else k
         self.state.first_action = int(rng.integers(a))
         self._open()
 
@@ -266,9 +272,9 @@ class OnlineEngine(Engine):
             self._make_envs(count)
             self.state.record[:] = before.record
             self._open()
-        self.contest.kind, self.state.ended = NONE, 0  # the trial's running episodes are lost
-        for running in self.running:
-            running.trial = 0
+            self.contest.kind, self.state.ended = NONE, 0  # the trial's running episodes are lost
+            for running in self.running:
+                running.trial = 0
 
     def begin_episode(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
@@ -396,7 +402,9 @@ class OnlineEngine(Engine):
             self._learn_metric()
         self._measure()
         if self.partition is None:
-            if self.n_cells < FULL * self.capacity:
+            if self.n_cells >= FULL * state.room and self._neighbours_differ():
+                state.room = min(math.ceil(ROOMIER * state.room), self.capacity)
+            if self.n_cells < FULL * state.room:
                 colder = self.config.cooling * self.live.head[TEMPERATURE]
                 self.live.head[TEMPERATURE] = max(colder, COLDEST)
             else:
@@ -568,7 +576,7 @@ class OnlineEngine(Engine):
         refused, state.refused = state.refused, 0
         if refused == 0:
             return
-        wanted = min(refused, self.capacity // ROOM + 1)
+        wanted = min(refused, self.capacity // GIVEN_UP + 1)
         pairs: list[list[int]] = []
         for pair in self._cheap_pairs().tolist():
             if len(pairs) < wanted and set(pair).isdisjoint(chain(*pairs)):
@@ -583,20 +591,38 @@ class OnlineEngine(Engine):
 
         That is the smallest squared distance, in T_o, which grows as values disagree.
         """
-        n, values, slopes = self.n_cells, self.values[ql.LIVE], self.slopes[ql.LIVE]
-        placed = self.live.places[:, :n].T
-        squares = (placed**2).sum(axis=1)
-        gaps = (squares[:, None] + squares - 2.0 * placed @ placed.T) / self.temperature
+        gaps, n = self._gaps(), self.n_cells
         near = np.flatnonzero(gaps < cells.BIRTH)
         k, other = near // n, near % n
         k, other = k[k > other], other[k > other]
-        along = 0.5 * ((slopes[k] + slopes[other]) * (placed[k] - placed[other])).sum(axis=1)
-        disagreement = ((values[k] - values[other] - along[:, None]) ** 2).mean(axis=1)
-        with np.errstate(over="ignore"):
-            factors = 1.0 + disagreement / max(self.state.squared_error, np.finfo(float).tiny)
+        factors = 1.0 + self._disagreement(k, other).mean(axis=1)
         costs = gaps[k, other] * factors
         order = np.argsort(costs)[: np.count_nonzero(costs < cells.BIRTH)]
         return np.column_stack([k, other])[order]
+
+    def _neighbours_differ(self) -> bool:
+        """Whether values of most cells differ from those of the nearest by more than noise does."""
+        gaps, visits = self._gaps(), self.visits[ql.LIVE]
+        np.fill_diagonal(gaps, np.inf)
+        k, nearest = np.arange(len(gaps)), gaps.argmin(axis=1)
+        tried = np.minimum(visits[k], visits[nearest]) > TRIED
+        found = self._disagreement(k, nearest)[tried]
+        return len(found) > 0 and float(np.median(found)) > DIFFERENT
+
+    def _gaps(self) -> FloatArray:
+        """Return squared distances of all cells from each other, in T_o."""
+        placed = self.live.places[:, : self.n_cells].T
+        squares = (placed**2).sum(axis=1)
+        gaps = squares[:, None] + squares - 2.0 * placed @ placed.T
+        return np.asarray(gaps / self.temperature)
+
+    def _disagreement(self, k: IntArray, other: IntArray) -> FloatArray:
+        """Return squared differences of cells' values between them, in mean δ², shape (n, A)."""
+        values, slopes, placed = self.values[ql.LIVE], self.slopes[ql.LIVE], self.live.places.T
+        along = 0.5 * ((slopes[k] + slopes[other]) * (placed[k] - placed[other])).sum(axis=1)
+        squares = (values[k] - values[other] - along[:, None]) ** 2
+        with np.errstate(over="ignore"):
+            return np.asarray(squares / max(self.state.squared_error, np.finfo(float).tiny))
 
     def _merge(self, gone: IntArray, into: IntArray) -> None:
         """Merge cells into others, by masses; planes are carried to the new codevectors."""
@@ -648,11 +674,11 @@ class OnlineEngine(Engine):
     def _split(self) -> None:
         """Split cells at their critical temperature, along the direction of greatest variance."""
         live, statistics, n = self.live, self.statistics, self.n_cells
-        if n == self.capacity:
+        if n >= self.state.room:
             return
         due = np.flatnonzero(statistics[cells.COUNT, :n] >= SPLIT_SAMPLES)
         variances, directions = np.linalg.eigh(self.covariances[due])
-        over = np.flatnonzero(2.0 * variances[:, -1] > self.temperature)[: self.capacity - n]
+        over = np.flatnonzero(2.0 * variances[:, -1] > self.temperature)[: self.state.room - n]
         split, new = due[over], np.arange(n, n + len(over))
         offsets = 0.7 * np.sqrt(variances[over, -1:]) * directions[over, :, -1]
         live.head[N_CELLS] += len(over)
@@ -795,6 +821,8 @@ class OnlineEngine(Engine):
         require((visits >= 0.0).all(), "models has visits that are negative")
         require(arrays["luck"][-1, -1] >= 0.0, "luck has a negative number of episodes")
         state = arrays["state"][0]
+        room = f"state.room is {state['room']}: it must be at most {self.capacity}"
+        require(state["room"] <= self.capacity, room)
         needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
         enough = state["next_uniform"] + needed <= sizes["uniforms"]
         require(enough, f"state.next_uniform is {state['next_uniform']}: it must leave {needed}")

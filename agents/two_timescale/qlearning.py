@@ -78,6 +78,8 @@ class OnlineState(Counters):
     """Observations that the codevectors were moved by."""
     changed: Annotated[int, Span(COUNT)]
     """Steps when the world is known to have changed last: the fast timescale begins anew there."""
+    room: Annotated[int, Span("[1, inf)")]
+    """Number of cells that there may be at present."""
     refused: Annotated[int, Span(COUNT)]
     """Births since the last slow step that found no room."""
     next_slow: Annotated[int, Span(COUNT)]
@@ -327,7 +329,7 @@ def plan(agent: Online, learner: Learner, continuous: Continuous | None, point: 
         aim(live, point, continuous)
     distance = cells.evaluate(live, point, there, values)
     if state.grows and distance > cells.BIRTH / cells.BLEND * live.head[TEMPERATURE]:
-        if live.head[N_CELLS] == live.models.shape[0]:
+        if live.head[N_CELLS] >= state.room:
             state.refused += 1
             state.next_slow = min(state.next_slow, state.steps + ROUND)
         else:

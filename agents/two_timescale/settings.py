@@ -42,12 +42,12 @@ class TwoTimescaleConfig(Checked):
     """
 
     max_cells: Annotated[int, at_least(1), _FEW] = 256
-    """Maximum number of cells; at most 4096."""
+    """Maximum number of cells, at most 4096; of 64 at first, and more where values differ."""
 
     gamma: Annotated[float, within("(0, 1]")] = 0.99
     """Discount factor gamma of the return, in (0, 1]."""
 
-    trace_decay: Annotated[float, within("[0, 1]")] = 0.9
+    trace_decay: Annotated[float, within("[0, 1]")] = 0.85
     """Decay lambda of the eligibility traces, in [0, 1]. 0 is one-step learning."""
 
     step_size: Annotated[float, within("(0, 1]")] = 0.3
@@ -78,8 +78,7 @@ class TwoTimescaleConfig(Checked):
     """Bold episodes hold a random action for fewer steps than this."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
-    """Factor of the temperature every 100 steps, in (0, 1),
-    while fewer than nine tenths of the cells are in use."""
+    """Factor of the temperature every 100 steps, in (0, 1), while there is room for cells."""
 
     observe_every: Annotated[int, at_least(1)] = 2
     """Codevectors move every ``observe_every`` steps."""
