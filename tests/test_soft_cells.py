@@ -40,9 +40,8 @@ def some_policy(rng, n_cells=20, temperature=0.5, curved=False):
 
 
 def no_blend():
-    n = NEAREST
-    near, offsets = np.zeros(1 + n, dtype=np.int64), np.zeros((n, D))
-    return cells.Blend(near, np.zeros(n), offsets, np.zeros(D), np.zeros(K))
+    near, offsets = np.zeros(1 + NEAREST, dtype=np.int64), np.zeros((NEAREST, D))
+    return cells.Blend(near, np.zeros(NEAREST), offsets, np.zeros(D), np.zeros(K))
 
 
 def distances_of(policy, offsets):
@@ -62,8 +61,7 @@ def features(policy, observation):
     weights[[k for k in range(n) if k not in near]] = 0.0
     weights[distances - distances.min() > CUT * temperature] = 0.0
     weights /= weights.sum()
-    rate = SLOPE_RATE / temperature
-    return weights, offsets, rate * weights[:, None] * offsets
+    return weights, offsets, SLOPE_RATE / temperature * weights[:, None] * offsets
 
 
 def q_of(policy, observation):
@@ -179,6 +177,9 @@ def test_cells_whose_values_disagree_are_far_apart(engine):
     cheap = sorted((cost, pair) for pair, cost in costs.items() if cost < cells.BIRTH)
     assert 0 < len(cheap) < 190
     assert engine._cheap_pairs().tolist() == [[*pair] for _, pair in cheap]
+    assert not engine._neighbours_differ()  # no action was tried often
+    engine.visits[ql.LIVE], engine.state.squared_error = 4.0, 0.01
+    assert engine._neighbours_differ()
 
 
 def test_slow_steps_make_room_for_births(engine):
@@ -190,8 +191,7 @@ def test_slow_steps_make_room_for_births(engine):
     placed *= 100.0  # no pair is cheap
     engine.state.refused = 2
     engine._prune()
-    assert engine.n_cells == K
-    assert engine.live.head[1] == pytest.approx(0.5 * HEATING**2)
+    assert (engine.n_cells, engine.live.head[1]) == (K, pytest.approx(0.5 * HEATING**2))
     placed[[3, 20]] = placed[[11, 30]] + 0.2  # two are
     values[[3, 20]] = values[[11, 30]]
     engine.slopes[0, [3, 20]] = engine.slopes[0, [11, 30]] = 0.0

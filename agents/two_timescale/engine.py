@@ -601,7 +601,7 @@ class OnlineEngine(Engine):
         return np.column_stack([k, other])[order]
 
     def _neighbours_differ(self) -> bool:
-        """Whether values of most cells differ from those of the nearest by more than noise does."""
+        """Whether most cells have learned values that differ from those of the nearest."""
         gaps, visits = self._gaps(), self.visits[ql.LIVE]
         np.fill_diagonal(gaps, np.inf)
         k, nearest = np.arange(len(gaps)), gaps.argmin(axis=1)

@@ -88,6 +88,8 @@ class OnlineState(Counters):
     """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
     """Mean reward: of random play, then running."""
+    largest_reward: Annotated[float, Span("[0, inf)")]
+    """Largest absolute reward of learning."""
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
@@ -348,6 +350,7 @@ def learn_values(
     live, here, values, next_values = (
         learner.live, learner.here, learner.values[0], learner.values[1],
     )  # fmt: skip
+    state.largest_reward = max(state.largest_reward, abs(reward))
     if state.continuing:
         if terminated:  # the whole return counts from now on
             value, d = mean_value(state), live.places.shape[0]
@@ -360,6 +363,9 @@ def learn_values(
             reward -= max(state.mean_reward, 0.0)
     cells.evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greatest(learner.values, 1) if state.paper else env_state.action]
+    if state.gamma < 1.0:  # no value is greater: slopes far from all cells may say so
+        bound = 2.0 * state.largest_reward / (1.0 - state.gamma)
+        future = min(max(future, -bound), bound)
     error = reward - values[action]
     if not terminated:
         error += state.gamma * future
