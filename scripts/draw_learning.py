@@ -25,7 +25,7 @@ from oda_rl.agents import TwoTimescaleAgent
 from oda_rl.plotting.axes import COLORS, Ranges, draw_regions, grid, new_axes
 
 BARTO = "oda_rl/BartoCartPole-v0"
-STAGES = (1_000, 2_000, 4_000, 7_000, 10_000, 15_000, 20_000)
+STAGES = (1_000, 2_000, 4_000, 7_000, 12_000, 20_000, 35_000)
 SHOWN, EVERY = 120, 4  # steps of each episode, and of those that have a frame
 ANGLES, RATES = (-0.21, 0.21), (-1.6, 1.6)
 TRACK, POLE = 2.4, 1.0  # m
