@@ -95,7 +95,7 @@ def tables(rows: Rows) -> dict[str, Table]:
     ]
     title = "share of seeds that solve the task (mean, median and minimum return)"
     online = Table(title, columns, [rows.where(task=name) for name in NAMES])
-    names = rows.where(method="grid").values("task")
+    names = [name for name in NAMES if rows.where(method="grid", task=name)]
     kinds = [Column("cells", the("method")), *(Column(n, among(outcome, task=n)) for n in names)]
     last = [rows.where(method=method, steps=CHECKPOINTS[-1]) for method in CELLS]
     return {"online": online, "cells": Table(title, kinds, [own for own in last if own])}
