@@ -40,14 +40,13 @@ NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
-FIRST_ROOM = 64  # cells that there may be at first
-ROOMIER = 1.1  # factor of their number
+FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
-DIFFERENT = 0.5  # of mean δ²: squared difference of neighbours' values
-TRIED = 3.0  # visits of an action in a cell whose value counts there
+MIN_DISAGREEMENT = 0.5  # squared difference of neighbours' values, in mean δ², to raise it
+MIN_VISITS = 3.0  # of an action in a cell, above which its value there is compared
 COLDEST = 1e-5  # a component varies by 1: colder cells of few states would differ by rounding alone
 SPLIT_SAMPLES = 30.0
-GIVEN_UP = 16  # a slow step merges at most one cell in 16 to make room for births
+MERGED_SHARE = 1 / 16  # of max_cells: about the most that a slow step merges for later births
 HEATING = 1.005  # where there is no such cell
 IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after birth
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
@@ -403,7 +402,7 @@ class OnlineEngine(Engine):
         self._measure()
         if self.partition is None:
             if self.n_cells >= FULL * state.room and self._neighbours_differ():
-                state.room = min(math.ceil(ROOMIER * state.room), self.capacity)
+                state.room = min(math.ceil(ROOM_GROWTH * state.room), self.capacity)
             if self.n_cells < FULL * state.room:
                 colder = self.config.cooling * self.live.head[TEMPERATURE]
                 self.live.head[TEMPERATURE] = max(colder, COLDEST)
@@ -576,7 +575,7 @@ class OnlineEngine(Engine):
         refused, state.refused = state.refused, 0
         if refused == 0:
             return
-        wanted = min(refused, self.capacity // GIVEN_UP + 1)
+        wanted = min(refused, int(MERGED_SHARE * self.capacity) + 1)
         pairs: list[list[int]] = []
         for pair in self._cheap_pairs().tolist():
             if len(pairs) < wanted and set(pair).isdisjoint(chain(*pairs)):
@@ -605,9 +604,9 @@ class OnlineEngine(Engine):
         gaps, visits = self._gaps(), self.visits[ql.LIVE]
         np.fill_diagonal(gaps, np.inf)
         k, nearest = np.arange(len(gaps)), gaps.argmin(axis=1)
-        tried = np.minimum(visits[k], visits[nearest]) > TRIED
-        found = self._disagreement(k, nearest)[tried]
-        return len(found) > 0 and float(np.median(found)) > DIFFERENT
+        visited = np.minimum(visits[k], visits[nearest]) > MIN_VISITS
+        disagreement = self._disagreement(k, nearest)[visited]
+        return len(disagreement) > 0 and float(np.median(disagreement)) > MIN_DISAGREEMENT
 
     def _gaps(self) -> FloatArray:
         """Return squared distances of all cells from each other, in T_o."""

@@ -79,7 +79,7 @@ class OnlineState(Counters):
     changed: Annotated[int, Span(COUNT)]
     """Steps when the world is known to have changed last: the fast timescale begins anew there."""
     room: Annotated[int, Span("[1, inf)")]
-    """Number of cells that there may be at present."""
+    """Maximum number of cells at present."""
     refused: Annotated[int, Span(COUNT)]
     """Births since the last slow step that found no room."""
     next_slow: Annotated[int, Span(COUNT)]
@@ -89,7 +89,7 @@ class OnlineState(Counters):
     mean_reward: Annotated[float, Span(FINITE)]
     """Mean reward: of random play, then running."""
     largest_reward: Annotated[float, Span("[0, inf)")]
-    """Largest absolute reward of learning."""
+    """Largest absolute reward since random play."""
     squared_error: Annotated[float, Span("[0, inf)")]
     """Running mean of δ²."""
 
@@ -363,7 +363,7 @@ def learn_values(
             reward -= max(state.mean_reward, 0.0)
     cells.evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greatest(learner.values, 1) if state.paper else env_state.action]
-    if state.gamma < 1.0:  # no value is greater: slopes far from all cells may say so
+    if state.gamma < 1.0:  # slopes extrapolate without bound far from all cells
         bound = 2.0 * state.largest_reward / (1.0 - state.gamma)
         future = min(max(future, -bound), bound)
     error = reward - values[action]

@@ -42,7 +42,8 @@ class TwoTimescaleConfig(Checked):
     """
 
     max_cells: Annotated[int, at_least(1), _FEW] = 256
-    """Maximum number of cells, at most 4096; of 64 at first, and more where values differ."""
+    """Maximum number of cells, at most 4096.
+    There is room for 64 at first, and for more while values of neighbours differ."""
 
     gamma: Annotated[float, within("(0, 1]")] = 0.99
     """Discount factor gamma of the return, in (0, 1]."""

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -139,13 +138,14 @@ def _follow_em(
         progress.losses += n
 
 
-def steps_at(rules: Rules, mixture: Mixture, shown: Any) -> Any:
-    """Return ρ when ``shown`` samples have followed the release, a number or an array.
+def steps_at(rules: Rules, mixture: Mixture, shown: FloatArray) -> FloatArray:
+    """Return the step sizes ρ when ``shown`` samples have followed the release.
 
     Of a component the rates ε fall with its number of samples to the power -0.6.
     """
     first, n_components = 1.0 / rules.rate, len(mixture.weights)
-    return rules.rate * (first / (first + shown / n_components)) ** _DECAY / n_components
+    decay = (first / (first + shown / n_components)) ** _DECAY
+    return np.asarray(rules.rate * decay / n_components)
 
 
 def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:

@@ -234,7 +234,7 @@ class SGDGaussianMixture(StreamingMixture):
 
     @property
     def _memory(self) -> float:
-        shown = Progress(self._mixture.progress).shown
+        shown = np.asarray(Progress(self._mixture.progress).shown)
         return 1.0 / float(learning.steps_at(self._rules, self._mixture, shown))
 
     def _begin(self, random: np.random.RandomState) -> None:
