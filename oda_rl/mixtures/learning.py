@@ -138,7 +138,7 @@ def _follow_em(
         progress.losses += n
 
 
-def steps_at(rules: Rules, mixture: Mixture, shown: FloatArray) -> FloatArray:
+def steps_at(rules: Rules, mixture: Mixture, shown: Array) -> Array:
     """Return the step sizes ρ when ``shown`` samples have followed the release.
 
     Of a component the rates ε fall with its number of samples to the power -0.6.

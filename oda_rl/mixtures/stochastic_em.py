@@ -10,7 +10,7 @@ import numpy.typing as npt
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, checked_weights, stream_rows
 from oda_rl.files.estimators import (
     COUNT,
@@ -206,7 +206,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             self._statistics, np.empty((size + 1, self.n_components)), room,
         )  # fmt: skip
 
-    def _steps(self, t: FloatArray) -> FloatArray:
+    def _steps(self, t: Array) -> Array:
         """Return the step sizes ρ after t batches."""
         return np.maximum(self.first_step * (t + 1.0) ** (self.step_decay - 0.5), self.last_step)
 
