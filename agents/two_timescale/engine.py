@@ -38,6 +38,7 @@ from oda_rl.files.schema import Member, check, real, require, within
 
 NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
+HOLD, JOINT_HOLD = 5, 20  # short pushes do not show a continuous car the top of its hill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
@@ -58,7 +59,7 @@ LESS = 1e-3  # of the highest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
 _SETTINGS = (
     "gamma", "trace_decay", "step_size", "step_size_steps", "step_exponent", "min_step_size",
-    "slow_exponent", "min_slow_step", "exploration", "exploration_decay", "hold", "observe_every",
+    "slow_exponent", "min_slow_step", "exploration", "exploration_decay", "observe_every",
     "warmup_steps",
 )  # fmt: skip
 _WHOLE = ("frames", "heads", "vectors", "points", "starts", "recent")
@@ -152,6 +153,7 @@ class OnlineEngine(Engine):
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
+        self.state.hold = config.hold or (JOINT_HOLD if p else HOLD)
         self.state.paper, self.state.continuing = config.paper, not config.paper
         self.state.room = min(k, FIRST_ROOM) if partition is None else k
         self.state.first_action = int(rng.integers(a))
@@ -825,7 +827,7 @@ class OnlineEngine(Engine):
         needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
         enough = state["next_uniform"] + needed <= sizes["uniforms"]
         require(enough, f"state.next_uniform is {state['next_uniform']}: it must leave {needed}")
-        for name in (*_SETTINGS, "n_features", "slope_rate", "grows", "paper"):
+        for name in (*_SETTINGS, "hold", "n_features", "slope_rate", "grows", "paper"):
             value = getattr(self.state, name)
             require(state[name] == value, f"state.{name} is {state[name]}: it must be {value}")
         numbers = arrays["env_states"]["number"]

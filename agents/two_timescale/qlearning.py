@@ -7,9 +7,10 @@ through :func:`step_together`.
 =============  ==================================================================================
 warm-up        random steps for means and deviations: now and then a random action, else the first;
                continuous ones are held
-exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 19 steps. Where
+exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 4 steps. Where
                the world has changed, t begins anew, for α, too
-continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held
+continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held, for
+               1 to 19 steps
 centring       while no episode has terminated, values are of rewards less ρ, the running mean of
                rewards, or 0 if that is negative (optimistic values are worth more there)
 =============  ==================================================================================

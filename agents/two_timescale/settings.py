@@ -75,8 +75,9 @@ class TwoTimescaleConfig(Checked):
     exploration_decay: Annotated[float, POSITIVE] = 5_000.0
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
-    hold: Annotated[int, at_least(1)] = 20
-    """Bold episodes hold a random action for fewer steps than this."""
+    hold: Annotated[int | None, or_none(at_least(1))] = None
+    """Bold episodes hold a random action for fewer steps than this. None: 5, or 20 with cells of
+    states and actions."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
     """Factor of the temperature every 100 steps, in (0, 1), while there is room for cells."""
