@@ -7,7 +7,7 @@ through :func:`step_together`.
 =============  ==================================================================================
 warm-up        random steps for means and deviations: now and then a random action, else the first;
                continuous ones are held
-exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 4 steps. Where
+exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 1 to 7 steps. Where
                the world has changed, t begins anew, for α, too
 continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held, for
                1 to 19 steps

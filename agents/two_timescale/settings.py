@@ -76,7 +76,7 @@ class TwoTimescaleConfig(Checked):
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
     hold: Annotated[int | None, or_none(at_least(1))] = None
-    """Bold episodes hold a random action for fewer steps than this. None: 5, or 20 with cells of
+    """Bold episodes hold a random action for fewer steps than this. None: 8, or 20 with cells of
     states and actions."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
