@@ -39,7 +39,7 @@ def draw_policies() -> None:
     model = ModelAgent("CartPole-v1", seed=0).learn(500)
     visited = model.visited_states(2_000, seed=0)
     Experiment("rule").save(plot_partition(model, (2, 3), visited=visited))
-    edited = model.edit().forbid("push left", where="pole angle > .03").done()
+    edited = model.edit().forbid("push left", where="pole angular velocity > .3").done()
     change = diff(model.policy, edited, model.world.seen.before, "CartPole-v1", seed=2)
     Experiment("difference").save(plot_difference(change))
 

@@ -1,5 +1,7 @@
 """Training in several environments at once."""
 
+from contextlib import closing
+
 import gymnasium as gym
 import numpy as np
 import oracles
@@ -111,7 +113,7 @@ def test_every_step_is_learned_from_once(kind, mode):
 
 
 def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
-    n, n_actions, n_cells, warmup = 3, 3, 5, 9
+    n, n_actions, n_cells, warmup, decay = 3, 3, 5, 9, 0.9 * 3**-0.1
     config = TwoTimescaleConfig(
         gamma=0.9, trace_decay=0.9, step_size=0.2, step_exponent=0.0, exploration=0.3,
         exploration_decay=1e9, warmup_steps=warmup,
@@ -132,11 +134,10 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
         seen = after[:, None].astype(float), begins[:, None].astype(float)
         core.contest.last_trial = core.state.steps + 10**6  # no trials, in which others decide
         chosen, _ = core.advance(VectorStep(*seen, rewards, ends, no, ~no, ~no, ends))
-        for env, learner in enumerate(learners):
-            taken = cells[env], actions[env], rewards[env]
-            learner.update(*taken, after[env], chosen[env], ends[env])
+        for env, own in enumerate(learners):
+            own.update(cells[env], actions[env], rewards[env], after[env], chosen[env], ends[env])
         if core.state.steps == warmup:
-            shared = oracles.TrueOnlineSarsa(core.values[0, :n_cells].copy(), 0.9, 0.9, 0.2)
+            shared = oracles.TrueOnlineSarsa(core.values[0, :n_cells].copy(), 0.9, decay, 0.2)
             learners = [shared.share() for _ in range(n)]
         actions, cells = chosen, begins
     np.testing.assert_allclose(core.values[0, :n_cells], shared.values, atol=1e-9)
@@ -146,12 +147,14 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
 
 @kinds
 def test_many_copies_are_learned_from(kind):
-    # Of 20 seeds of the fitted agent 0.85 were solved by then, all above 400. A model agent has to
-    # see whole episodes of 500 steps. Of ten seeds of the online agent five were solved.
+    # Of 20 seeds of the fitted agent 0.85 were solved by then, all above 400, of 12 of the online
+    # agent 0.75. Unless λ falls with n, its values exceed 1e4 once all episodes begin anew.
     copies, steps = (8, 5000) if kind is quick_rule else (64, 100_000)
     agent = kind(cartpoles(copies), seed=0).learn(steps)
     assert steps <= agent.num_timesteps < steps + copies
     assert agent.evaluate(20, seed=0).mean() > (200 if kind is TwoTimescaleAgent else 400)
+    if kind is TwoTimescaleAgent:  # 100 is the sum of all rewards to come
+        assert np.abs(agent.learn(20_000).learning_policy.q_values).max() < 300.0
 
 
 @pytest.mark.parametrize(("kind", "mode"), [*zip(KINDS, [*MODES, MODES[1]], strict=True)])
@@ -165,11 +168,8 @@ def test_the_same_seed_gives_the_same_bits(kind, mode):
 
 @kinds
 def test_processes_and_loose_environments(kind):
-    env = AsyncVectorEnv([short] * 2)
-    try:
+    with closing(AsyncVectorEnv([short] * 2)) as env:
         first = kind(env, seed=1).learn(600)
-    finally:
-        env.close()
     SAME[kind](first, kind(several(short, 2), seed=1).learn(600))
     images = several(lambda: Combined(spaces.Box(0, 255, (2, 3), np.uint8), spaces.Discrete(2)), 3)
     assert kind(images, seed=0).learn(300).interface.n_features == 6
