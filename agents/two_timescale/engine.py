@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
 
 from oda_rl import metric
 from oda_rl._compile import plain
@@ -38,7 +39,7 @@ from oda_rl.files.schema import Member, check, real, require, within
 
 NEAREST, JOINT_NEAREST = 6, 10  # cells that are blended; of states and actions
 JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
-HOLD, JOINT_HOLD = 8, 20  # short pushes do not show a continuous car the top of its hill
+HOLD, LONG_HOLD = 8, 20  # short pushes do not show a continuous car the top of its hill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
@@ -153,7 +154,9 @@ class OnlineEngine(Engine):
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
-        self.state.hold = config.hold or (JOINT_HOLD if p else HOLD)
+        native = interface.native  # where actions are some values of continuous ones, too
+        boxed = p or (native is not None and isinstance(native.action_space, spaces.Box))
+        self.state.hold = config.hold or (LONG_HOLD if boxed else HOLD)
         self.state.paper, self.state.continuing = config.paper, not config.paper
         self.state.room = min(k, FIRST_ROOM) if partition is None else k
         self.state.first_action = int(rng.integers(a))
