@@ -122,8 +122,7 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
     grid = GridPartition(bins=n_cells, ranges=((-0.5, n_cells - 0.5),)).prepare(1, rng)
     core = OnlineEngine(Interface((1,), n_actions, 0, n_values=n_cells), config, grid, rng)
     core.set_n_envs(n)
-    no = np.zeros(n, dtype=np.bool_)
-    cells = rng.integers(n_cells, size=n)
+    no, cells = np.zeros(n, dtype=np.bool_), rng.integers(n_cells, size=n)
     points = cells[:, None].astype(float)
     actions, _ = core.advance(VectorStep(points, points, np.zeros(n), no, no, no, ~no, ~no))
     learners = []
@@ -148,13 +147,14 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
 @kinds
 def test_many_copies_are_learned_from(kind):
     # Of 20 seeds of the fitted agent all had above 400, of 12 of the online one 0.75 475. A model
-    # agent has to see whole episodes. With full traces values exceed 1e4 once all begin anew.
+    # agent has to see whole episodes. With full traces values exceed 1e15 where all begin anew.
     copies, steps = (8, 5000) if kind is quick_rule else (64, 100_000)
     agent = kind(cartpoles(copies), seed=0).learn(steps)
     assert steps <= agent.num_timesteps < steps + copies
     assert agent.evaluate(20, seed=0).mean() > (200 if kind is TwoTimescaleAgent else 400)
     if kind is TwoTimescaleAgent:  # 100 is the sum of all rewards to come
-        assert np.abs(agent.learn(20_000).learning_policy.q_values).max() < 300.0
+        again = kind(cartpoles(64), seed=2).learn(20_000).learn(10_000)
+        assert np.abs(again.learning_policy.q_values).max() < 300.0
 
 
 @pytest.mark.parametrize(("kind", "mode"), [*zip(KINDS, [*MODES, MODES[1]], strict=True)])
