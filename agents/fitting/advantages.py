@@ -8,12 +8,14 @@ taken depends on where in the cell that was. So values are sums in two partition
 of a baseline B, affine in each of many small cells (:func:`oda_rl.agents.fitting.cells.finer`)
 and the same for all actions, and of advantages A, constant in the cells that decide. In each sweep
 both are fitted to the residuals of the other from Watkins' λ-returns: the baseline by regression,
-and an advantage as a mean, shrunken towards an affine function of the codevectors m_k,
+and an advantage as a mean, shrunken towards a function of the codevectors m_k,
 
     A_ka = (Σ w (Y − B) + 5 R² g_a(m_k)) / (c + 5),  c = Σ w over steps of action a in cell k.
 
-The functions g_a are fitted to the means of all cells with weights 5 c / (c + 5), and are shrunken
-towards 0. R² is how well they predict means of cells that were left out; 0 if it is negative.
+The functions g_a are affine in the components of m_k and, where there are twice as many cells as
+terms, in the products of two of them: what an action brings at one speed depends on the angle. They
+are fitted to the means of all cells with weights 5 c / (c + 5), and are shrunken towards 0. R² is
+how well they predict means of cells that were left out; 0 if it is negative.
 
 The policy's cells have advantages, and the level and slope that a baseline would have there. Both
 partitions stay for some fits (:class:`Placed`): only rows that have come since the last fit are
@@ -63,6 +65,7 @@ _MAX_AVERAGED = 6  # components of the observation: with more, fits would take t
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
 _ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
 _SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, not seen
+_CELLS_PER_TERM = 2
 
 
 SCHEMA: dict[str, Member] = {
@@ -339,12 +342,22 @@ def averaged(
     return found._replace(policy=regression.policy_of(placed.fine, None, fitted))
 
 
+def _terms(codevectors: FloatArray) -> FloatArray:
+    """Return what g_a is a sum of: 1, the components, and their products; shape (K, m)."""
+    n, d = codevectors.shape
+    one, other = np.triu_indices(d, 1)
+    affine = np.column_stack([np.ones(n), codevectors])
+    if n < _CELLS_PER_TERM * (1 + d + len(one)):
+        return affine
+    return np.column_stack([affine, codevectors[:, one] * codevectors[:, other]])
+
+
 class Shrinkage:
     """Shrinks the advantages of K cells: ``counts`` are c, (K, A); codevectors are (K, d)."""
 
     def __init__(self, counts: FloatArray, codevectors: FloatArray) -> None:
         self._counts, self._share = counts, _SHRINKAGE / (counts + _SHRINKAGE)
-        self._z = z = np.column_stack([np.ones(len(counts)), codevectors])
+        self._z = z = _terms(codevectors)
         self._weights = weights = counts * self._share
         penalty = np.diag(_SHRINKAGE * (z * z).mean(axis=0) + TINY)
         self._inverse = np.linalg.inv(np.einsum("ka,ki,kj->aij", weights, z, z) + penalty)
@@ -353,10 +366,10 @@ class Shrinkage:
     def advantages(self, sums: FloatArray) -> FloatArray:
         """Return A_ka for Σ w (Y − B), (K, A)."""
         means, weighted = sums / (self._counts + TINY), sums * self._share
-        affine = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
-        missed = (means - affine) / self._free  # by the function fitted without that cell
+        smooth = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
+        missed = (means - smooth) / self._free  # by the function fitted without that cell
         unexplained = (self._weights * missed**2).sum() / ((weighted * means).sum() + TINY)
-        pulled = self._share * max(1.0 - float(unexplained), 0.0) * affine
+        pulled = self._share * max(1.0 - float(unexplained), 0.0) * smooth
         return np.asarray(sums / (self._counts + _SHRINKAGE) + pulled)
 
 
