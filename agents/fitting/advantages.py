@@ -360,8 +360,10 @@ class Shrinkage:
         self._z = z = _terms(codevectors)
         self._weights = weights = counts * self._share
         penalty = np.diag(_SHRINKAGE * (z * z).mean(axis=0) + TINY)
-        self._inverse = np.linalg.inv(np.einsum("ka,ki,kj->aij", weights, z, z) + penalty)
-        self._free = 1.0 - weights * np.einsum("ki,aij,kj->ka", z, self._inverse, z)
+        own = [(w, np.linalg.inv((z.T * w) @ z + penalty)) for w in weights.T]
+        self._inverse = np.stack([inverse for _, inverse in own])
+        leverage = [w * (z @ inverse * z).sum(axis=1) for w, inverse in own]
+        self._free = 1.0 - np.column_stack(leverage)
 
     def advantages(self, sums: FloatArray) -> FloatArray:
         """Return A_ka for Σ w (Y − B), (K, A)."""
