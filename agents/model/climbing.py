@@ -35,7 +35,7 @@ _FIRST_STEPS = 200  # with random actions, to standardise observations
 _DIRECTIONS, _MAX_DIRECTIONS = 8, 64
 _NOISE = 0.05  # units of the box per standard deviation of an observation
 _GOAL_NOISE = 0.03  # where each cell has its own directions
-_WHOLE_NOISE, _WHOLE_DIRECTIONS = 0.2, 4  # where only whole episodes tell: few can be played
+_WHOLE_NOISE = 0.2  # where only whole episodes show what is better: few of them can be played
 _STEP = 0.6  # share of the noise
 _STAGE = 10  # iterations, after which episodes get longer, or directions more
 MIN_HORIZON, _FIRST_HORIZON, _LONGER = 50, 0.1, 1.5  # steps; share of the longest; factor
@@ -170,10 +170,10 @@ class Climb:
     Episodes are short at first, and longer in each stage of ten iterations, up to the time limit.
     They reach it in one step where, after the first stage, the second half of whole ones prefers
     other directions than the first. Then the climb begins anew, unless with a known rule, as short
-    episodes lead to a local optimum; it takes longer steps in fewer directions, because few whole
-    episodes can be played. At the time limit the number of directions doubles where a stage is
-    worse than the best by a standard error. A constant reward of each step, as for survival, is
-    left out while climbing, unless that teaches to end episodes early.
+    episodes lead to a local optimum; it takes longer steps, because few whole episodes can be
+    played. At the time limit the number of directions doubles where a stage is worse than the best
+    by a standard error. A constant reward of each step, as for survival, is left out while
+    climbing, unless that teaches to end episodes early.
 
     Which local optimum a climb ends in is decided early. Without known rules it begins anew where
     episodes end early and returns no longer grow. Where many do not, as standing still is safe,
@@ -447,7 +447,7 @@ class Climb:
         elif self.horizon < longest and not agree:
             self.horizon = longest
             if new:
-                self.noise, self.n_directions = _WHOLE_NOISE, _WHOLE_DIRECTIONS
+                self.noise = _WHOLE_NOISE
                 self._begin_anew()
         elif score < best - standard_error(self.returns):
             self.n_directions = min(2 * self.n_directions, _MAX_DIRECTIONS)
