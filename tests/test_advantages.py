@@ -62,8 +62,7 @@ def counts_of(own, n_cells, n_actions):
 def shrunken(sums, counts, codevectors):
     """Means of cells, shrunken towards what is smooth as far as that foretells a cell left out."""
     z = PolynomialFeatures(interaction_only=True).fit_transform(codevectors)
-    if len(z) < 2 * z.shape[1]:
-        z = z[:, : 1 + codevectors.shape[1]]
+    z = z if len(z) >= 2 * z.shape[1] else z[:, : 1 + codevectors.shape[1]]
     z /= np.sqrt((z**2).mean(axis=0))
     means, weights = sums / np.maximum(counts, 1e-9), 5.0 * counts / (counts + 5.0)
 

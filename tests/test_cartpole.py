@@ -26,8 +26,7 @@ def test_env_checker_passes_without_a_warning(render_mode):
 
 def test_registration():
     spec = gym.spec(ID)
-    assert spec.max_episode_steps == 1000
-    assert spec.reward_threshold == 950
+    assert (spec.max_episode_steps, spec.reward_threshold) == (1000, 950)
     assert isinstance(gym.make(ID).unwrapped, BartoCartPoleEnv)
     assert gym.make_vec(ID, num_envs=3).observation_space.shape == (3, 4)
 

@@ -47,8 +47,7 @@ def test_learning_curve():
     (points,) = plotting.plot_learning_curve(episodes).get_lines()  # too few for a mean
     assert len(points.get_xdata()) == 3
     ax = plotting.plot_learning_curve(episodes, num_timesteps=90)
-    assert ax.patches[0].get_x() == 60
-    assert ax.patches[0].get_width() == 30
+    assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (60, 30)
     returns = np.array([80.0, 100.0])
     ax = plotting.plot_learning_curve(episodes, num_timesteps=61, delivered=returns)
     (mark,) = (line for line in ax.get_lines() if line.get_marker() == "*")

@@ -90,8 +90,7 @@ def test_one_pass_of_stochastic_vq_is_definition_1():
     np.testing.assert_allclose(quantizer.codevectors_, expected)
     assert quantizer.history_[1][0] == 200
     assert 150 * quantizer.history_[0][1] + 50 * quantizer.history_[1][1] == pytest.approx(total)
-    assert quantizer.n_iter_ == 2
-    assert len(quantizer.labels_) == 50
+    assert (quantizer.n_iter_, len(quantizer.labels_)) == (2, 50)
 
 
 def test_stochastic_vq_approaches_k_means_from_the_same_start():

@@ -448,8 +448,7 @@ def test_set_env():
     assert model.get_env() is other
     assert model.agent.env is other.envs[0].env
     model.learn(95, reset_num_timesteps=False)
-    assert other.envs[0].get_total_steps() == 95
-    assert model.num_timesteps == 300
+    assert (other.envs[0].get_total_steps(), model.num_timesteps) == (95, 300)
     normalized = VecNormalize(other)
     model.set_env(normalized)
     assert model.get_vec_normalize_env() is normalized
@@ -620,8 +619,7 @@ class Bare(DummyVecEnv):
 @pytest.mark.parametrize("algorithm", [TwoTimescale, FittedQ])
 def test_a_vec_env_need_not_tell_last_observations_or_call_methods(algorithm, n_envs):
     model = algorithm(Bare([short] * n_envs), seed=0).learn(300)
-    assert model.agent.num_timesteps == 300
-    assert model.gamma == model.agent.config.gamma
+    assert (model.agent.num_timesteps, model.gamma) == (300, model.agent.config.gamma)
 
 
 def test_a_file_that_was_just_written_is_read_from_its_beginning():

@@ -300,8 +300,7 @@ def test_algorithm_2_is_one_step_q_learning_in_hard_cells(tmp_path):
     engine = agent._engine
     assert 2 <= engine.n_cells <= 32
     assert not engine.slopes.any()
-    assert engine.contest.trials == 0
-    assert agent.timescale_ratio == 0.0
+    assert (engine.contest.trials, agent.timescale_ratio) == (0, 0.0)
     assert (agent.config.trace_decay, agent.config.hold) == (0.0, 1)
     point = agent.recent[-1]  # in the cell that is nearest by Euclidean distance
     gaps = ((agent.learning_policy.codevectors - point) ** 2).sum(axis=1)
@@ -334,8 +333,7 @@ def test_two_timescales_and_their_ratio():
 def test_discrete_observations_have_a_hard_cell_each():
     env = gym.make("CliffWalking-v1", max_episode_steps=200)
     agent = TwoTimescaleAgent(env, seed=0).learn(20_000)
-    assert agent.n_cells == 48
-    assert agent.cell(36) == 36
+    assert (agent.n_cells, agent.cell(36)) == (48, 36)
     assert agent.evaluate(1, seed=0)[0] >= -20.0  # the path that keeps away from the cliff has 17
 
 
@@ -440,10 +438,18 @@ def test_observations_of_other_types(convert):
     assert agent.num_timesteps == 2000
 
 
+@pytest.mark.parametrize(
+    ("task", "bins", "hold"),
+    [("CartPole-v1", None, 8), ("Pendulum-v1", None, 20), ("Pendulum-v1", 5, 20)],
+)
+def test_continuous_actions_are_held_longer(task, bins, hold):
+    assert TwoTimescaleAgent(task, action_bins=bins)._engine.state.hold == hold
+    assert TwoTimescaleAgent(task, action_bins=bins, hold=3)._engine.state.hold == 3
+
+
 def test_a_threshold_changes_nothing():
     plain, other = gym.make("CartPole-v1"), gym.make("CartPole-v1")
-    other.unwrapped.spec.reward_threshold = None
-    other.spec.reward_threshold = None
+    other.spec.reward_threshold = other.unwrapped.spec.reward_threshold = None
     agents = [TwoTimescaleAgent(env, seed=1).learn(4_000) for env in (plain, other)]
     assert (agents[0].solved_return, agents[1].solved_return) == (475.0, None)
     same(*agents)

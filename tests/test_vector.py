@@ -252,8 +252,7 @@ def test_where_an_agent_is_evaluated(kind):
     plain = kind("CartPole-v1", seed=0)
     alone = agent.evaluate(5, seed=3)
     np.testing.assert_array_equal(alone, agent.evaluate(5, env=plain.env, seed=3))
-    assert agent.env_id == "CartPole-v1"
-    assert agent.solved_return == 475.0
+    assert (agent.env_id, agent.solved_return) == ("CartPole-v1", 475.0)
     loose = kind(SyncVectorEnv([lambda: gym.make("CartPole-v1")] * 2), seed=0)
     assert loose.evaluate(1, seed=0).shape == (1,)
     brief = gym.make_vec("CartPole-v1", 2, "sync", max_episode_steps=3, wrappers=[Plain])
@@ -330,7 +329,6 @@ def test_episodes_that_never_end(kind):
     settings = {"horizon": 20} if kind is quick_rule else {"gamma": 0.9}
     steps = steps_for(kind, 3000, 1002)
     agent = kind(endless, seed=0, **settings).learn(steps)
-    assert agent.num_timesteps == steps
-    assert len(agent.episodes.rows) == 0
+    assert (agent.num_timesteps, len(agent.episodes.rows)) == (steps, 0)
     assert len(agent.history) > 0
     assert agent.n_cells > 1 or kind is quick_rule  # of which one is as good as any
