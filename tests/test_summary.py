@@ -73,7 +73,7 @@ def test_common_mistakes_have_a_message_of_their_own():
 
 
 def test_a_policy_that_is_no_better_than_random_play_is_doubted():
-    agent = FittedQAgent("MountainCar-v0", seed=0).learn(500)
+    agent = FittedQAgent("MountainCar-v0", seed=0).learn(300)
     with pytest.warns(UserWarning, match="not better than random play: mean return -200 against"):
         agent.evaluate(10, seed=0)
     assert "warning " in str(agent)
