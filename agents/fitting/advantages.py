@@ -65,7 +65,7 @@ _MAX_AVERAGED = 6  # components of the observation: with more, fits would take t
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
 _ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
 _SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, not seen
-_CELLS_PER_TERM = 2
+_CELLS_PER_TERM = 2  # minimum, for products: with fewer they cost cart-poles after few steps
 
 
 SCHEMA: dict[str, Member] = {
@@ -342,14 +342,14 @@ def averaged(
     return found._replace(policy=regression.policy_of(placed.fine, None, fitted))
 
 
-def _terms(codevectors: FloatArray) -> FloatArray:
-    """Return what g_a is a sum of: 1, the components, and their products; shape (K, m)."""
+def _features(codevectors: FloatArray) -> FloatArray:
+    """Return 1, the components, and their products if there are enough cells; shape (K, m)."""
     n, d = codevectors.shape
-    one, other = np.triu_indices(d, 1)
+    first, second = np.triu_indices(d, 1)
     affine = np.column_stack([np.ones(n), codevectors])
-    if n < _CELLS_PER_TERM * (1 + d + len(one)):
+    if n < _CELLS_PER_TERM * (1 + d + len(first)):
         return affine
-    return np.column_stack([affine, codevectors[:, one] * codevectors[:, other]])
+    return np.column_stack([affine, codevectors[:, first] * codevectors[:, second]])
 
 
 class Shrinkage:
@@ -357,21 +357,20 @@ class Shrinkage:
 
     def __init__(self, counts: FloatArray, codevectors: FloatArray) -> None:
         self._counts, self._share = counts, _SHRINKAGE / (counts + _SHRINKAGE)
-        self._z = z = _terms(codevectors)
+        self._z = z = _features(codevectors)
         self._weights = weights = counts * self._share
         penalty = np.diag(_SHRINKAGE * (z * z).mean(axis=0) + TINY)
-        own = [(w, np.linalg.inv((z.T * w) @ z + penalty)) for w in weights.T]
-        self._inverse = np.stack([inverse for _, inverse in own])
-        leverage = [w * (z @ inverse * z).sum(axis=1) for w, inverse in own]
-        self._free = 1.0 - np.column_stack(leverage)
+        self._inverse = np.stack([np.linalg.inv((z.T * w) @ z + penalty) for w in weights.T])
+        leverage = [(z @ inverse * z).sum(axis=1) for inverse in self._inverse]
+        self._free = 1.0 - weights * np.column_stack(leverage)
 
     def advantages(self, sums: FloatArray) -> FloatArray:
         """Return A_ka for Σ w (Y − B), (K, A)."""
         means, weighted = sums / (self._counts + TINY), sums * self._share
-        smooth = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
-        missed = (means - smooth) / self._free  # by the function fitted without that cell
+        predicted = self._z @ (self._inverse @ (weighted.T @ self._z)[:, :, None])[:, :, 0].T
+        missed = (means - predicted) / self._free  # by the function fitted without that cell
         unexplained = (self._weights * missed**2).sum() / ((weighted * means).sum() + TINY)
-        pulled = self._share * max(1.0 - float(unexplained), 0.0) * smooth
+        pulled = self._share * max(1.0 - float(unexplained), 0.0) * predicted
         return np.asarray(sums / (self._counts + _SHRINKAGE) + pulled)
 
 

@@ -59,8 +59,9 @@ UNIFORMS_PER_COMPONENT = 4
 ROUND = 100  # steps to the next slow step, where cells are few or a birth found no room
 CENTRING = 1e-3  # step size of the mean reward
 MIN_RATE = 1e-3  # of discounting: where γ is 1, values are sums of 1,000 rewards at first
-# Full traces of n environments in the same cells diverge: λ is smaller by max(n, FEW) ** OVERLAP.
-OVERLAP, FEW = -0.1, 32
+# With full traces of n > 1 environments in the same cells values diverge: λ is multiplied by
+# max(n, MIN_OVERLAP) ** OVERLAP_EXPONENT.
+OVERLAP_EXPONENT, MIN_OVERLAP = -0.1, 32
 WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
@@ -378,7 +379,7 @@ def learn_values(
         change = 0.0
     decay = state.gamma * state.trace_decay
     if together:
-        decay *= max(agent.points.shape[0], FEW) ** OVERLAP
+        decay *= max(agent.points.shape[0], MIN_OVERLAP) ** OVERLAP_EXPONENT
     cells.update(
         live, learner.traces[env_state.number], here, action, error, change,
         step_size_of(state), state.slope_rate, decay, env_state.episode_length,

@@ -50,7 +50,7 @@ class TwoTimescaleConfig(Checked):
 
     trace_decay: Annotated[float, within("[0, 1]")] = 0.85
     """Decay lambda of the eligibility traces, in [0, 1]. 0 is one-step learning.
-    With n > 1 environments at once it is lambda max(n, 32)^-0.1."""
+    With n > 1 environments at once it is multiplied by max(n, 32)^-0.1."""
 
     step_size: Annotated[float, within("(0, 1]")] = 0.3
     """Step size a_0 of the values at the start, relative to the squared norm of φ, in (0, 1]."""
