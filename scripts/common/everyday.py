@@ -264,7 +264,8 @@ class Pricing(Daily):
         rate = 5.0 * self.interest * np.exp(-price / 50.0)
         sold = min(int(self.np_random.poisson(rate)), self.seats)
         self.seats -= sold
-        return 0.01 * price * sold, self.seats == 0
+        departed = self.t + 1 == self.length  # with it ends what a seat is worth
+        return 0.01 * price * sold, self.seats == 0 or departed
 
     @staticmethod
     def rule(o: Any) -> int:
