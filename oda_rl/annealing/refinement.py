@@ -41,7 +41,7 @@ _HIGHEST = 255.0  # bound
 _BELOW = 1.0 - 2e-7  # so that bounds remain bounds in single precision
 _PER_CELL, _MIN_PER_CELL = 250, 5  # points: more place codevectors hardly better, before Lloyd's
 _FEW, _MIN_POINTS = 20, 700  # codevectors, of which fewer points are enough, in proportion
-FINISH = 100, 3e-5  # iterations and tolerance of Lloyd's after refining on a sample
+FINISH = 100, 1e-4  # iterations and tolerance of Lloyd's after refining on a sample
 _ROUNDS, _BETTER = 10, 1.0 - 1e-9  # of refinement where values are missing
 
 _GAIN = 1.0 - 1e-12  # an exchange must be an improvement in spite of rounding
