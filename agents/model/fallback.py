@@ -89,7 +89,7 @@ class Fallback:
         """Train as long as the world is trusted, then in the real environment alone."""
         n, total = agent.interface.n_components, agent.num_timesteps + run.total - run.steps
         if n > _MAX_COMPONENTS and (total >= _MIN_LEFT or agent.interface.n_features > MAX_WIDTH):
-            self.reason = f"an action has {n} components: a climb needs no model of them"
+            self.reason = f"a climb needs no model of the {n} components of an action"
         if self.reason is None:
             modelled = _modelled(agent, run.total - run.steps)
             agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)

@@ -495,9 +495,9 @@ def _report(
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
         if agent.distrust is not None:
-            console.print(f"the model is not trusted: {agent.distrust}")
-            said = "so learning continued in the real environment only"
-            console.print(f"{said}; --algo fitted may need fewer steps")
+            said = f"learning continued without the model: {agent.distrust}"
+            fewer = "; --algo fitted may need fewer steps" if agent.interface.box is None else ""
+            console.print(f"{said}{fewer}")
         elif agent.models_laws:
             console.print(f"the model is {agent.world.trust}")
 
