@@ -77,15 +77,15 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "LOOKED_UP": found.actions is not None,
     }
     flags["CELLS"] = not flags["ONLY"]
-    near = (
-        f"the {found.n_nearest} nearest cells, blended" if blended else "the nearest cell decides"
-    )
+    k, near = len(export.cells.diagram), "the nearest cell decides"
+    if blended:
+        near = f"the {found.n_nearest} nearest cells, blended"
     size = sum(array.nbytes for array in tables.values())
     precision = "16-bit fixed point" if fixed_point else "single precision"
     if found.whole:
         precision += ", scores in double"
     about = [
-        f"Policy: {len(export.cells.diagram)} cells; {near}",
+        f"Policy: {k} cells; {near}" if k > 1 else "Policy: one cell",
         f"Tables: {size} bytes, {precision}",
         *agreement,
     ]
@@ -179,7 +179,7 @@ def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str
     }
     size = sum(array.nbytes for array in tables.values())
     about = [
-        f"Policy: {k} cells of states and actions, blended",
+        f"Policy: {k} cell{'s' * (k != 1)} of states and actions, blended",
         f"Tables: {size} bytes, single precision",
     ]
     body = source("oda_rl.agents.policies", "joint.h", ())
@@ -223,8 +223,8 @@ def learner_header(export: Export, agent: Trained) -> str:
     settings, cells = getattr(agent, "config", None), export.cells
     if export.joint is not None:
         raise ValueError(
-            "learn is True: it must be False for cells of states and actions; an agent "
-            "with action_bins=5 has five actions, and can"
+            "learn is True: it must be False for cells of states and actions; train with "
+            "action_bins=5 (--action-bins 5), which makes a grid of actions, to learn in C"
         )
     if cells.common is None or not hasattr(settings, "step_size_steps"):
         raise ValueError(
