@@ -104,8 +104,8 @@ class Agent(Player):
             facts["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
         policy = self.policy
         size = sum(part.size for part in policy.parameters)
-        counts = (policy.n_cells, "cell"), (policy.n_actions, policy.choice_name), (size, "number")
-        facts["policy"] = ", ".join(f"{n:,} {what}" + "s" * (n != 1) for n, what in counts)
+        counts = {"cell": policy.n_cells, policy.choice_name: policy.n_actions, "number": size}
+        facts["policy"] = ", ".join(f"{n:,} {what}" + "s" * (n != 1) for what, n in counts.items())
         others = self.versions.items() - files.present_versions().items()
         if self._doubt is not None:
             facts["warning"] = self._doubt
@@ -596,8 +596,8 @@ class Agent(Player):
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
         components are not changed. It is exact for rules and tables; for agents that blend
         neighbouring cells the state has another action, and a lower bound of the distance is given
-        (0 for cells of states and actions). With continuous actions, another action is another
-        action codevector, or one that is nearer to another level.
+        (0 for cells of states and actions). With continuous actions, it is the nearest
+        state with another action codevector, level or cell of a rule.
 
         Parameters
         ----------

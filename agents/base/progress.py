@@ -97,7 +97,8 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
             what, value = "delivers", agent.delivered_return
             if not np.isfinite(value):
                 what, value = "return", agent.episodes.recent_return()
-            status = f"{speed:,.0f}/s {what} {value:.1f} {agent.n_cells} cells"
+            n = agent.n_cells
+            status = f"{speed:,.0f}/s {what} {value:.1f} {n} cell{'s' * (n != 1)}"
             if agent.temperature > 0.0:
                 status += f" T {agent.temperature:.3g}"
             update(steps, status)
