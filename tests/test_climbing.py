@@ -287,13 +287,14 @@ def test_many_steps_of_more_components_are_climbed_from_the_first(tmp_path):
     assert few.distrust is None
     assert few.evaluate(50, seed=0).mean() > -4.5  # -6.6 for doing nothing
     agent = ModelAgent(env, seed=0).learn(20_000)
-    assert agent.distrust == "an action has 4 components: a climb needs no model of them"
+    assert agent.distrust == "a climb needs no model of the 4 components of an action"
     assert 19_500 < agent.num_timesteps <= 20_000
     assert agent.episodes.count > 100
     assert agent.rules().splitlines()[-1] == "each at least -2 and at most 2"
-    assert str(agent.explain(MEAN)).endswith("no state has another action")
+    assert f" 1 cell, {agent.policy.outputs.size + agent.policy.scores.size} numbers" in str(agent)
+    assert str(agent.explain(MEAN)).endswith("one cell decides in every state")
     assert agent.visits.sum() == len(agent.recent) > 0
-    with pytest.raises(ValueError, match="agent.world is None: an action has 4"):
+    with pytest.raises(ValueError, match="agent.world is None: a climb needs no model of the 4"):
         _ = agent.world
     agent.save(tmp_path / "agent.zip")
     again = ModelAgent.load(tmp_path / "agent.zip", env)

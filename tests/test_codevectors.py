@@ -240,8 +240,8 @@ def test_an_explanation_is_what_it_does():
         assert told.q_values.shape == told.visits.shape == (5,)
         assert told.margin == told.q_values[told.choice] - told.q_values[told.runner_up]
         assert not told.exact
-        components = ", ".join(f"{part:.4g}" for part in told.action)
-        assert str(told).startswith(f"codevector {told.choice} ({components}), worth")
+        parts = (f"action[{c}] {part:.4g}" for c, part in enumerate(told.action))
+        assert str(told).startswith(f"codevector {told.choice} ({', '.join(parts)}), worth")
         if told.nearest_other is None:
             continue
         changed += 1
@@ -251,7 +251,7 @@ def test_an_explanation_is_what_it_does():
         assert agent.explain(told.nearest_other).choice == told.other_choice
         step = 0.99 * (told.nearest_other - observation)
         assert agent.explain(observation + step).choice == told.choice
-        assert f"another action (codevector {told.other_choice} (" in str(told)
+        assert f"another codevector (codevector {told.other_choice} (" in str(told)
     assert changed > 3
 
 
@@ -261,7 +261,7 @@ def test_the_overview_says_what_is_done_at_every_codevector():
     assert table.shares.sum() == pytest.approx(1.0)
     actions = agent.predict(agent.codevectors[table.cells])[0]
     for best, label_, action in zip(table.actions, table.labels, actions, strict=True):
-        assert label_ == f"codevector {best} ({action[0]:.4g})"
+        assert label_ == f"codevector {best} (torque {action[0]:.4g})"
     assert policy_table(table).row_count == min(agent.n_cells, 40)
 
 

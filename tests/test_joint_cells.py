@@ -102,7 +102,9 @@ def test_it_explains_itself(swinging):
     assert policy.choices(there[None])[0] == explanation.other_choice != explanation.choice
     distance = np.linalg.norm((there - state) * swinging.scale_)
     assert distance == pytest.approx(explanation.distance, rel=1e-4)
-    assert "level" in str(explanation)
+    assert str(explanation).startswith(f"level {explanation.choice} (torque ")
+    visits = f"{swinging.visits[explanation.cell].sum():,.0f}"
+    assert f"times learned from: {visits}\n" in str(explanation)
     assert "levels" in str(swinging)
     assert swinging.visits.sum() == pytest.approx(
         swinging._engine.visits[ql.BEST, : swinging.n_cells].sum()
@@ -138,7 +140,7 @@ def test_what_can_not_be_exported_says_so(swinging, tmp_path):
     for how, message in (
         ({"format": "onnx"}, "format is 'onnx': it must be 'c' or 'json'"),
         ({"fixed_point": True}, "fixed_point is True: it must be False for cells of states and"),
-        ({"learn": True}, "learn is True: it must be False for cells of states and actions"),
+        ({"learn": True}, "for cells of states and actions; train with action_bins=5"),
     ):
         with pytest.raises(ValueError, match=message):
             export_policy(swinging, tmp_path / "policy", **how)

@@ -79,12 +79,14 @@ class Explanation:
         if self.runner_up is not None:
             verb = "worth" if self.value_name == "value" else "scored"
             by = f", {verb} {self.margin:.3g} more than {names[self.runner_up - self.first_action]}"
+        values = ", ".join(map("{} {}".format, names, map(value_text, self.q_values)))
+        visits = ", ".join(map("{} {:,.0f}".format, names, self.visits))
+        if self.choice_name in ("cell", "level"):  # no choice is learned from alone
+            visits = f"{self.visits.sum():,.0f}"
         lines = [
             f"{self._in_words(self.choice, self.action)}{by}",
-            f"{self.value_name}s: "
-            + ", ".join(map("{} {}".format, names, map(value_text, self.q_values))),
-            f"cell {self.cell} of {self.n_cells}, times learned from: "
-            + ", ".join(map("{} {:,.0f}".format, names, self.visits)),
+            f"{self.value_name}s: {values}",
+            f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
         return "\n".join([*lines, "", *self._where(), "", self._how_far()])
 
@@ -102,7 +104,7 @@ class Explanation:
         order = list(range(min(d, _COMPONENTS)))
         if self.nearest_other is not None:
             there = self.nearest_other.ravel()
-            columns[self._in_words(self.other_choice, self.other_action)] = there
+            columns[self.action_names[self.other_choice or 0]] = there
             change = columns["change"] = there - columns["state"]
             order = sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
         rows = [["component", *columns]]
@@ -118,15 +120,17 @@ class Explanation:
         return [*lines, *[f"and {d - len(order)} more components"] * (d > len(order))]
 
     def _how_far(self) -> str:
+        what = f"another {self.choice_name}"
         if self.at_least == np.inf:
-            return "no state has another action"
-        sure = f"no state within {self.at_least:.3g} standard deviations has another action"
+            single = self.choice_name == "cell" and self.n_cells == 1
+            return "one cell decides in every state" if single else f"no state has {what}"
+        sure = f"no state within {self.at_least:.3g} standard deviations has {what}"
         if self.other_choice is None:
             return f"{sure}, and none farther away is known"
         nearest = "the nearest state" if self.exact else "a state"
         action = self._in_words(self.other_choice, self.other_action)
         away = f"is {self.distance:.3g} standard deviations away"
-        where = f"{nearest} with another action ({action}) {away}"
+        where = f"{nearest} with {what} ({action}) {away}"
         return where if self.exact or self.at_least == 0.0 else f"{where}; {sure}"
 
 
@@ -284,7 +288,5 @@ def _in_words(name: str, action: Any, components: tuple[str, ...] | None) -> str
     """Return a choice's name, with the action that it is if that is continuous."""
     if components is None:
         return name
-    said = [f"{number:.4g}" for number in np.ravel(action)]
-    if len(components) == len(said) > 1:
-        said = [*map("{} {}".format, components, said)]
+    said = map("{} {:.4g}".format, components, np.ravel(action))
     return f"{name} ({', '.join(said)})"
