@@ -1,7 +1,7 @@
 """Train the online agent on the cart-pole with three kinds of cells, and find a rule.
 
 The two-timescale agent learns with cells that annealing places, with a uniform grid and with a
-self-organising map, 256 cells each; ModelAgent then says in 250 steps what to do, in one sentence.
+self-organising map, 256 cells each; ModelAgent then finds a short rule, in 250 steps.
 
 Run: python scripts/train_cartpole.py
 """
@@ -44,7 +44,7 @@ def main() -> None:
 
     console = Console()
     console.print(table)
-    console.print(f"the rule: {rule.rules()}", highlight=False)
+    console.print(f"the rule:\n{rule.rules()}", highlight=False, soft_wrap=True)
     console.print(f"learning curves and figures of the cells: {RUN}")
 
 
