@@ -121,11 +121,13 @@ def test_reward_1_for_ever_is_worth_100(limit, way):
 
 
 class Bandit(gym.Env):
-    """One of n contexts, of which the larger half ask for another action."""
+    """One of n contexts, of which the larger half ask for another action; numbered if not boxed."""
 
     def __init__(self, n, boxed=False):
-        self.n = n
+        self.n, self.numbered = n, boxed is None
         self.observation_space = gym.spaces.Box(0.0, float(n), (1,), np.float64)
+        if self.numbered:
+            self.observation_space = gym.spaces.Discrete(n)
         self.action_space = gym.spaces.Discrete(3)
         if boxed:
             self.action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
@@ -133,7 +135,10 @@ class Bandit(gym.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.context = int(self.np_random.integers(self.n))
-        return np.array([float(self.context)]), {}
+        return self.seen(), {}
+
+    def seen(self):
+        return self.context if self.numbered else np.array([float(self.context)])
 
     def step(self, action):
         large = self.context >= self.n / 2
@@ -141,7 +146,7 @@ class Bandit(gym.Env):
             reward = 1.0 - abs(float(action[0]) - (0.5 if large else -0.5))
         else:
             reward = float(action == (2 if large else 1))
-        return np.array([float(self.context)]), reward, True, False, {}
+        return self.seen(), reward, True, False, {}
 
 
 @pytest.mark.parametrize(
@@ -152,6 +157,7 @@ class Bandit(gym.Env):
         (FittedQAgent, False, 2000, 0.8, {}, 1000),
         (TwoTimescaleAgent, False, 3000, 0.6, {}, 1),
         (TwoTimescaleAgent, False, 3000, 0.6, {"gamma": 1.0}, 1000),
+        (TwoTimescaleAgent, None, 20_000, 0.9, {}, 1000),
         (CodevectorAgent, True, 2000, 0.8, {}, 1000),
         (ModelAgent, True, 600, 0.7, QUICK, 1),  # its rewards are bilinear in context and action
     ],

@@ -316,18 +316,25 @@ def test_algorithm_2_is_one_step_q_learning_in_hard_cells(tmp_path):
 
 
 def test_two_timescales_and_their_ratio():
-    ratios = [
-        TwoTimescaleAgent("CartPole-v1", **config).timescale_ratio
-        for config in (
-            {},
-            {"min_slow_step": 0.0},
-            {"min_slow_step": 0.0, "min_step_size": 0.0},
-            {"min_slow_step": 0.0, "min_step_size": 0.0, "step_exponent": 0.6},
-            {"min_step_size": 0.0},
-        )
-    ]
-    assert ratios == [0.01, 0.0, 1.0, 0.0, np.inf]
-    assert "tends to 0.01" in str(TwoTimescaleAgent("CartPole-v1"))
+    free = {"min_slow_step": 0.0, "min_step_size": 0.0}
+    for config, ratio in (
+        ({}, 0.01),
+        ({"min_slow_step": 0.0}, 0.0),
+        ({"step_exponent": 0.0}, 0.0002 / 0.3),
+        (free, 2 / 50_000 / 0.3),
+        ({**free, "step_exponent": 0.6}, 0.0),
+    ):
+        agent = TwoTimescaleAgent("CartPole-v1", **config)
+        assert agent.timescale_ratio == pytest.approx(ratio)
+        assert f"tends to {ratio:.3g}" in str(agent)
+    for config, ratio in (
+        ({"slow_exponent": 0.0}, 50.0),
+        ({"min_step_size": 0.0}, np.inf),
+        ({**free, "step_exponent": 0.0, "slow_exponent": 0.0}, 1 / 0.3),
+    ):
+        with pytest.warns(UserWarning, match="theory asks for 0"):
+            assert TwoTimescaleAgent("CartPole-v1", **config).timescale_ratio == ratio
+    assert "tends to" not in str(TwoTimescaleAgent("CartPole-v1", partition="grid"))
 
 
 def test_discrete_observations_have_a_hard_cell_each():

@@ -1,5 +1,7 @@
 """The online agent: fast learning of values over soft cells, slow annealing that places them."""
 
+import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -115,6 +117,12 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.partition = _made(partition, config)
         if self.partition is not None and (foreign := sorted(_OF_ANNEALING & own.keys())):
             raise TypeError(f"{foreign[0]} is a setting of partition='oda': leave one of them out")
+        if self.partition is None and (ratio := self.timescale_ratio) >= 1.0:
+            warnings.warn(
+                f"the step size of codevectors tends to {ratio:.3g} times that of values, where "
+                f"theory asks for 0: lower min_slow_step, or raise slow_exponent or min_step_size",
+                stacklevel=2,
+            )
         made = self._enter(env)
         interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
@@ -259,18 +267,24 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def timescale_ratio(self) -> float:
-        """Limit of b_n / a_n, slow over fast step size: 0 as the theory asks for, or more."""
-        config = self.config
-        if config.min_slow_step > 0.0:
-            slowest = config.min_slow_step
-            return slowest / config.min_step_size if config.min_step_size > 0.0 else float("inf")
-        if config.min_step_size > 0.0 or config.slow_exponent > config.step_exponent:
-            return 0.0
-        return 1.0 if config.slow_exponent == config.step_exponent else float("inf")
+        """Limit of b_n / a_t, slow over fast step size: 0 as the theory asks for, or more.
+
+        Of a codevector that all samples move. Other partitions have step sizes of their own.
+        """
+        config, exponent = self.config, self.config.step_exponent
+        fast = max(config.min_step_size, config.step_size if exponent == 0.0 else 0.0)
+        slow = 1.0 if config.slow_exponent == 0.0 else config.min_slow_step
+        if fast > 0.0:
+            return slow / fast
+        if slow == 0.0 and config.slow_exponent == exponent:  # then n grows as t
+            per_step = config.observe_every / config.step_size_steps
+            return math.pow(per_step, exponent) / config.step_size
+        return 0.0 if slow == 0.0 and config.slow_exponent > exponent else math.inf
 
     def _facts(self) -> dict[str, str]:
-        contest, ratio = self._engine.contest, self.timescale_ratio
-        facts = {**super()._facts(), "slow / fast step size": f"tends to {ratio:.3g}"}
+        facts, contest = super()._facts(), self._engine.contest
+        if self.partition is None or self.config.paper:
+            facts["slow / fast step size"] = f"tends to {self.timescale_ratio:.3g}"
         if contest.delivered >= 0:
             action = self.action_names[contest.actions[contest.delivered]]
             facts["delivered"] = f"always {action}: no snapshot has returned more"

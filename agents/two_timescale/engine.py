@@ -42,6 +42,7 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get no car uphill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
+OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
 MIN_DISAGREEMENT = 0.5  # squared difference of neighbours' values, in mean δ², to raise it
@@ -384,7 +385,10 @@ class OnlineEngine(Engine):
         state.next_slow = state.steps + ql.ROUND
         self._measure()
         if not state.continuing:
-            self.values[ql.LIVE, 0] = plain(ql.mean_value)(state)
+            value = plain(ql.mean_value)(state)
+            if self.contest.longest == 1:  # a bandit, where no reward follows
+                value = OPTIMISM * max(state.mean_reward, 0.0)
+            self.values[ql.LIVE, 0] = value
         if self.partition is not None:
             self.partition.start(raw)
             self._place(None)

@@ -3,8 +3,9 @@
 Algorithm 2 is one-step Q-learning over the cells of codevectors that Algorithm 1, online
 deterministic annealing, places meanwhile, on a slower timescale. The action part of a codevector is
 exact where actions are discrete, so that there is one value for each action and codevector of
-states. Corrected are the misprints of the temperature, T = λ/(1 - λ), and of the mass of halves. A
-level ends after a number of samples, where the paper asks whether codevectors have converged (ε_c).
+states; values of a continuous action's components are discrete here, too. Corrected are the
+misprints of the temperature, T = λ/(1 - λ), and of the mass of halves. A level has some samples at
+least: else one that happens to be near its codevector would end it.
 
 References
 ----------
@@ -36,6 +37,7 @@ SETTINGS: dict[str, Any] = {
 """Defaults in place of the agent's: steps fall as n^(-2/3) and 1/n, as the paper suggests."""
 
 SAMPLES, MIN_SAMPLES = 10, 300  # of a level: for each codevector, and at least
+CONVERGED = 1e-4  # ε_c, in sums of variances: no squared move by a sample is greater
 SHIFT = 0.1  # δ, in √T
 MERGED, IDLE = 0.3, 1e-4  # ε_n, in T, and ε_r
 
@@ -55,7 +57,8 @@ class Annealed:
         self._rng = rng
         self._placed: FloatArray = np.zeros((self.capacity, n_features))
         self._masses: FloatArray = np.zeros(self.capacity)
-        self._level: FloatArray = np.zeros(3)  # number of codevectors, T, samples at it
+        # Number of codevectors, T, samples at it, and ε_c in the observations' units.
+        self._level: FloatArray = np.zeros(4)
 
     @property
     def codevectors(self) -> FloatArray:
@@ -64,7 +67,8 @@ class Annealed:
 
     def start(self, observations: FloatArray) -> None:
         """Begin with one codevector, far above the first critical temperature."""
-        self._level[:] = 1, 4.0 * observations.var(axis=0).sum(), 0
+        variance = observations.var(axis=0).sum()
+        self._level[:] = 1, 4.0 * variance, 0, CONVERGED * variance
         self._placed[0], self._masses[0] = observations.mean(axis=0), 1.0
 
     def observe(self, observations: FloatArray) -> Lineage | None:
@@ -79,9 +83,12 @@ class Annealed:
             self._level[2] += 1
             rate = 1.0 / (self._level[2] + 1.0)
             masses += rate * (shares - masses)
-            placed += (rate * shares / np.maximum(masses, 1e-300))[:, None] * offsets  # = σ / p
-        if self._level[2] >= max(MIN_SAMPLES, SAMPLES * n):
-            self._end_level(n)
+            moves = (rate * shares / np.maximum(masses, 1e-300))[:, None] * offsets
+            placed += moves  # = σ / p
+            seen_enough = self._level[2] >= max(MIN_SAMPLES, SAMPLES * n)
+            if seen_enough and (moves**2).sum(axis=1).max() <= self._level[3]:
+                self._end_level(n)
+                break
         gaps = ((self.codevectors[:, None] - before) ** 2).sum(axis=2)
         return np.eye(n)[gaps.argmin(axis=1)] if len(gaps) != n else np.eye(n)
 
@@ -103,7 +110,7 @@ class Annealed:
             masses = np.tile(0.5 * masses, 2)
         n = len(placed)
         self._placed[:n], self._masses[:n] = placed, masses / masses.sum()
-        self._level[:] = n, temperature, 0
+        self._level[:3] = n, temperature, 0
 
     def state(self) -> Mapping[str, Array]:
         return {"placed": self._placed, "masses": self._masses, "level": self._level}
@@ -114,7 +121,7 @@ class Annealed:
         schema = {
             "placed": real("K, d"),
             "masses": real("K", "[0, 1]"),
-            "level": real("3", "[0, inf)"),
+            "level": real("4", "[0, inf)"),
         }
         check(state, schema, {"K": k, "d": d})
         for name, array in self.state().items():
