@@ -205,6 +205,7 @@ def test_one_action_has_no_alternative(kind):
     told = agent.explain(np.zeros(2))
     assert (told.margin, told.runner_up, told.distance) == (np.inf, None, np.inf)
     assert str(told).startswith("action 0\n")
+    assert "inf" not in str(told)
     assert (overview(agent).margins == np.inf).all()
 
 
@@ -256,12 +257,6 @@ def test_what_a_rule_never_does_is_called_so():
         "never",
         "never",
     ]
-    agent.policy = RulePolicy(rule.scores[1:], rule.outputs[1:], rule.codevectors[1:])
-    agent.visits = np.ones((1, 3))
-    told = explain(agent, [-0.5, 0.02])
-    assert (told.runner_up, told.margin, told.distance) == (None, np.inf, np.inf)
-    assert str(told).startswith("push right\n")
-    assert "inf" not in str(told)
 
 
 def test_a_rule_with_continuous_actions_is_explained_by_its_cells(tmp_path):
@@ -366,11 +361,11 @@ def test_of_many_cells_those_visited_most_are_shown(many):
     ]
     remarks = policy_remarks(many)
     share = 100.0 * many.shares[40:].sum()
-    assert remarks[0].startswith(
-        f"{len(many.cells) - 40} more cells are left out, with {share:.2f}"
-    )
-    assert remarks[1].startswith(f"{many.nowhere} more cells: no visited state")
-    assert remarks[2].startswith("3 more components")
+    assert remarks[0].startswith(f"cells left out: {len(many.cells) - 40}, with {share:.2f}")
+    assert remarks[1] == f"cells without a known visited state: {many.nowhere}"
+    assert remarks[2].startswith("components left out: 3, which")
+    assert len(policy_table(many, 2).columns) == 3 + 2 + 1 + 2
+    assert policy_remarks(many, 2)[2].startswith("components left out: 13, which")
 
 
 @pytest.fixture(scope="module")
@@ -392,15 +387,16 @@ def test_the_command_prints_a_table(run, agent, kind, capsys):
     assert "…" not in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nowhere"], "'nowhere' is no file or run folder"),
-        (["{run}", "--steps", "0"], "n_steps is 0"),
-    ],
-)
-def test_bad_input_takes_one_line_and_exit_code_2(arguments, message, run, capsys):
-    assert main(["explain", *[argument.format(run=run) for argument in arguments]]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert message in error
+@pytest.mark.usefixtures("without_figures")
+def test_a_body_is_explained_by_its_rule(tmp_path, capsys):
+    short = ["--env-id", "HalfCheetah-v5", "--env-kwargs", '{"max_episode_steps": 20}']
+    short += ["--total-timesteps", "20000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
+    assert main(["train", "--algo", "model", *short]) == 0
+    printed = capsys.readouterr().out
+    assert "learning continued without the model: a climb needs no model" in printed
+    assert "--algo fitted" not in printed
+    assert main(["explain", str(tmp_path), "--steps", "20"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert len([line for line in lines if " torque = " in line]) == 6
+    assert lines[-1] == "each at least -1 and at most 1"

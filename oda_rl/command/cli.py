@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any, Literal, NoReturn, Union
 
 import tyro
@@ -25,6 +26,7 @@ from oda_rl.agents.base.player import Limits
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
+from oda_rl.agents.policies.rules import RulePolicy, named_as
 from oda_rl.agents.videos import show, write_video
 from oda_rl.command import reporting
 from oda_rl.command.training import (
@@ -42,6 +44,7 @@ from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
 
 _EVALUATION_EPISODES = 100
+_WIDTH = 100  # of printed tables and rules, or that of a wider terminal
 _GYMNASIUMS = re.compile(r"\x1b\[\d+m(WARN: )?")  # colours and a word around its warnings
 
 _Run = Annotated[Path, tyro.conf.Positional]
@@ -156,7 +159,7 @@ class Plot(_Playing):
 
 @dataclass(frozen=True)
 class Explain(_Playing):
-    """Print the policy as a table."""
+    """Print the policy as a table, and a rule with continuous actions in words."""
 
     steps: int = 5_000
     """Greedy steps, from which the share of each cell is estimated."""
@@ -164,10 +167,19 @@ class Explain(_Playing):
     def __call__(self, console: Console) -> None:
         agent, seed = self.load()
         policy = overview(agent, agent.visited_states(self.steps, seed=seed))
-        table = reporting.policy_table(policy)
-        needed = Measurement.get(console, console.options, table).minimum
-        console.print(table, width=max(console.width, needed))
-        for line in policy_remarks(policy):
+        width = max(console.width, _WIDTH)
+        if isinstance(agent.policy, RulePolicy) and agent.policy.continuous:
+            for line in named_as(agent.policy, agent.interface).rules().splitlines():
+                console.print(fill(line, width, subsequent_indent="    ", break_on_hyphens=False))
+            if agent.n_cells == 1:
+                return
+        anywhere = console.options.update(width=1_000)
+        for n in (None, *range(len(policy.names), -1, -1)):
+            table = reporting.policy_table(policy, n)
+            if Measurement.get(console, anywhere, table).minimum <= width:
+                break
+        console.print(table, width=width)
+        for line in policy_remarks(policy, n):
             console.print(line)
 
 
@@ -214,8 +226,8 @@ class Report(_Playing):
 class Simplify(_Loading):
     """Distil a trained agent to a rule of a few cells; print it, and returns by number of cells.
 
-    Writes rule.txt to the run folder. A rule that returns less than the agent is not written, and
-    the exit code is 1.
+    Writes rule.txt to the run folder. A rule that returns less than the agent, or that the steps
+    were too few to compare with it, is not written, and the exit code is 1.
     """
 
     cells: int | None = None
@@ -228,7 +240,8 @@ class Simplify(_Loading):
     """Random seed."""
 
     accept_worse: _Flag = False
-    """Write the rule even if it returns less than the agent, by more than a standard error."""
+    """Write the rule even if it returns less than the agent by more than a standard error, or was
+    not compared with it."""
 
     def __call__(self, console: Console) -> int:
         folder, agent = self.folder(), self.agent()
@@ -238,7 +251,7 @@ class Simplify(_Loading):
             result = agent.simplify(self.cells, self.steps, self.seed, progress_bar=True)
         console.print(f"the rule: {result.rules()}")
         console.print(f"{result.comparison}{': worse' if result.worse else ''}")
-        refused = bool(result.worse) and not self.accept_worse
+        refused = result.worse is not False and not self.accept_worse
         if refused:
             console.print("not written: try more --steps or --cells, or add --accept-worse")
         else:

@@ -51,10 +51,10 @@ _MAX_LINES = 6  # components in a drawing of an episode
 _AROUND = 0.5  # margin around the real line, as a share of its height
 
 
-def shown_components(policy: "Overview") -> list[int]:
+def shown_components(policy: "Overview", n: int | None = None) -> list[int]:
     """Return the indices of components to show: those in which codevectors vary most."""
     spread = policy.codevectors.std(axis=0) * policy.scale
-    return sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
+    return sorted(np.argsort(-spread, kind="stable")[: MAX_COMPONENTS if n is None else n].tolist())
 
 
 def plot_learning_curve(
@@ -168,13 +168,9 @@ def plot_partition(
             Patch(color=tuple(tint(color) / 255.0), label=as_label(label))
             for color, label in zip(colors, labels, strict=False)
         ]
-        ax.legend(
-            handles=patches,
-            loc="upper left" if beside else "lower right",
-            bbox_to_anchor=(1.01, 1.0) if beside else (1.0, 1.0),
-            ncols=1 if beside else len(labels),
-            frameon=False,
-        )
+        at, columns = (1.01 if beside else 1.0, 1.0), 1 if beside else len(labels)
+        ax.legend(handles=patches, loc="upper left" if beside else "lower right", frameon=False,
+                  bbox_to_anchor=at, ncols=columns)  # fmt: skip
     draw_picture(ax, (ranges[0], ranges[1]), bordered(cells, picture))
     if visited is not None:
         ax.plot(visited[:, first], visited[:, second], ".", color=INK, markersize=1, alpha=0.4)
@@ -398,10 +394,10 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         xlabel=difference.names[first], ylabel=difference.names[second],
     )  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
+    above = (0.0, 1.0)
     axes.legend(
-        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1,
-        borderaxespad=0.2,
-    )  # fmt: skip
+        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=above, borderaxespad=0.2
+    )
     if ax is None:
         axes.figure.subplots_adjust(top=0.82)
     return axes

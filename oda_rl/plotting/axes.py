@@ -130,14 +130,8 @@ def name_classes(ax: Axes, names: Array) -> None:
         return
     for i, name in enumerate(names):
         ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=as_label(name))
-    ax.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=len(names),
-        frameon=False,
-        handletextpad=0.1,
-        columnspacing=1.0,
-    )
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(names), frameon=False,
+              handletextpad=0.1, columnspacing=1.0)  # fmt: skip
 
 
 def neighbours_apart(cells: IntArray, n_cells: int) -> Array:

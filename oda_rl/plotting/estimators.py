@@ -56,17 +56,10 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
         return ax
     for i in _not_overlapping(levels, ax):
         n_cells = len(levels[i].codevectors)
-        ax.annotate(
-            f"{n_cells} cell{'s' * (n_cells > 1)}\nstep {levels[i].step:,}",
-            (levels[i].temperature, 1.0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -2),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=7,
-            color="0.3",
-        )
+        text = f"{n_cells} cell{'s' * (n_cells > 1)}\nstep {levels[i].step:,}"
+        ax.annotate(text, (levels[i].temperature, 1.0), xycoords=("data", "axes fraction"),
+                    xytext=(0, -2), textcoords="offset points", ha="center", va="top",
+                    fontsize=7, color="0.3")  # fmt: skip
     low, high = ax.get_ylim()
     ax.set_ylim(low, high + 0.125 * (high - low))
     return ax
@@ -256,13 +249,8 @@ def _draw_ellipses(ax: Axes, mixture: Any) -> None:
         matrix = np.asarray(covariance)
         matrix = matrix if matrix.ndim == 2 else np.diag(np.broadcast_to(matrix, 2))
         values, vectors = np.linalg.eigh(matrix)
-        ax.add_patch(
-            Ellipse(
-                (float(mean[0]), float(mean[1])),
-                *(2.0 * np.sqrt(values)),
-                angle=math.degrees(math.atan2(vectors[1, 0], vectors[0, 0])),
-                fill=False,
-                edgecolor=COLORS[1],
-                alpha=0.3 + 0.7 * float(weight / mixture.weights_.max()),
-            )
-        )
+        centre, axes = (float(mean[0]), float(mean[1])), 2.0 * np.sqrt(values)
+        angle = math.degrees(math.atan2(vectors[1, 0], vectors[0, 0]))
+        alpha = 0.3 + 0.7 * float(weight / mixture.weights_.max())
+        ellipse = Ellipse(centre, *axes, angle=angle, fill=False, edgecolor=COLORS[1], alpha=alpha)
+        ax.add_patch(ellipse)

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from oda_rl.agents.policies.explaining import Overview
 
 
-def policy_rows(policy: "Overview") -> tuple[list[str], list[list[str]]]:
-    """Return headings and at most 40 rows of a policy: a cell each, the most visited first."""
-    actions = range(len(policy.action_names) if len(policy.action_names) <= MAX_ACTIONS else 0)
-    components, value = shown_components(policy), policy.value_name
+def policy_rows(policy: "Overview", n: int | None = None) -> tuple[list[str], list[list[str]]]:
+    """Return headings and at most 40 rows of a policy: a cell each, the most visited first.
+
+    If n is given, they show n components, and the value of the best action alone.
+    """
+    n_actions = len(policy.action_names)
+    actions = range(n_actions if n is None and n_actions <= MAX_ACTIONS else 0)
+    components, value = shown_components(policy, n), policy.value_name
     names = [policy.names[j] for j in components]
     headings = ["cell", "action", "visited, %", "learned from", *names]
     headings += [f"{value} of {policy.action_names[a]}" for a in actions] or [value]
@@ -52,18 +56,19 @@ def _short(value: float, scale: float) -> str:
     return "0" if abs(value) * scale < _NEGLIGIBLE else f"{value:.3g}"
 
 
-def policy_remarks(policy: "Overview") -> list[str]:
+def policy_remarks(policy: "Overview", n_components: int | None = None) -> list[str]:
     """Return remarks on :func:`policy_rows`: omitted cells and components, blending."""
     remarks = []
     n, share = len(policy.cells), policy.shares[MAX_ROWS:].sum()
     if n > MAX_ROWS:
         visits = "" if np.isnan(share) else f", with {100.0 * share:.2f} % of the states visited"
-        remarks.append(f"{n - MAX_ROWS} more cells are left out{visits}")
+        remarks.append(f"cells left out: {n - MAX_ROWS}{visits}")
     if policy.nowhere:
-        remarks.append(f"{policy.nowhere} more cells: no visited state is known in them")
-    left_out = len(policy.names) - len(shown_components(policy))
+        remarks.append(f"cells without a known visited state: {policy.nowhere}")
+    left_out = len(policy.names) - len(shown_components(policy, n_components))
     if left_out:
-        remarks.append(f"{left_out} more components differ less between the cells")
+        reason = ", which differ less between the cells" if n > 1 else ""
+        remarks.append(f"components left out: {left_out}{reason}")
     if policy.agreement < 1.0:
         remarks.append(
             f"neighbouring cells are blended: in {100.0 * policy.agreement:.1f} % of the states "
