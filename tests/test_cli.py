@@ -213,6 +213,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["evaluate", "{run}/config.json"], "is damaged"),
         (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
+        (["explain", "{run}", "--steps", "0"], "n_steps is 0"),
         (["export", "nowhere"], "nowhere"),
         (["export", "{run}", "--format", "rust"], "rust"),
         (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
@@ -283,15 +284,19 @@ def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):
     assert "n_cells is 1: it must be at least 2" in capsys.readouterr().err
 
 
-def test_a_rule_that_is_worse_is_not_written(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("n", [9, 1])
+def test_a_rule_that_is_worse_or_not_compared_is_not_written(n, tmp_path, capsys, monkeypatch):
     TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
     rule = RulePolicy(np.zeros((1, 5)), np.eye(2)[:1, :, None], np.zeros((1, 4)))
-    worse = distil.Distilled(
-        rule, Interface((4,), 2, 0), None, np.full(9, -116.0), np.full(9, 245.0), 900
-    )
+    returns, taught = np.full(n, -116.0), np.full(n, 245.0)
+    curve = distil.Size(2, rule, returns), distil.Size(3, rule, returns[:0])
+    worse = distil.Distilled(rule, Interface((4,), 2, 0), None, returns, taught, 900, curve)
     monkeypatch.setattr(TwoTimescaleAgent, "simplify", lambda *given, **more: worse)
     assert main(["simplify", str(tmp_path)]) == 1
-    assert "add --accept-worse" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "add --accept-worse" in printed
+    assert "nan" not in printed
+    assert "inf" not in printed
     assert not (tmp_path / "rule.txt").exists()
     assert main(["simplify", str(tmp_path), "--accept-worse"]) == 0
     assert "always" in (tmp_path / "rule.txt").read_text(encoding="utf-8")

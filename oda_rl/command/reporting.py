@@ -1,5 +1,6 @@
 """Figures and tables that the commands write and print."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,16 +70,18 @@ def evaluation_line(returns: FloatArray) -> str:
     return f"mean {mean:.1f}, median {median:.1f}, min {minimum:.1f}"
 
 
-def policy_table(policy: "Overview") -> "Table":
+def policy_table(policy: "Overview", n_components: int | None = None) -> "Table":
     """Return :func:`~oda_rl.reporting.page.policy_rows` as a table."""
     from rich import box
     from rich.table import Table
 
-    headings, rows = policy_rows(policy)
+    headings, rows = policy_rows(policy, n_components)
     title = "what the policy does, by cell"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.pad_edge, table.collapse_padding = False, True
     for heading, *cells in zip(headings, *rows, strict=True):
-        width = max(map(len, [*heading.split(), *cells]))
+        parts = re.split(r"\n|, | (?=\()", "\n".join(cells))  # of actions, which may take lines
+        width = max(map(len, [*heading.split(), *parts]))
         justify = "left" if heading == "action" else "right"
         table.add_column(heading, justify=justify, min_width=width)  # type: ignore[arg-type]
     for row in rows:
@@ -102,6 +105,7 @@ def sizes_table(distilled: "Distilled") -> "Table":
         for size in distilled.curve
     ]  # fmt: skip
     for name, left, returns in [*rows, ("the agent", "", distilled.taught)]:
-        mean, error = (returns.mean(), standard_error(returns)) if len(returns) else (np.nan,) * 2
-        table.add_row(name, left, f"{mean:.4g}", f"{error:.2g}", str(len(returns)))
+        mean = f"{returns.mean():.4g}" if len(returns) else "unknown"
+        error = f"{standard_error(returns):.2g}" if len(returns) > 1 else "unknown"
+        table.add_row(name, left, mean, error, str(len(returns)))
     return table
