@@ -8,20 +8,19 @@ results/compare_sb3.png, and a folder for each environment with its figure and t
 """
 
 import numpy as np
-from benchmarks.suite import CART_POLES
-from common.experiment import RESULTS, Experiment, say
+from benchmarks.suite import CART_POLES, stored
+from common.experiment import Experiment, say
 from common.summaries import Rows
 
 from oda_rl.agents.comparison import OWN, Plan, compare, headline, origin_of_settings, solved_at
 from oda_rl.command.comparison import plot_comparison, write_comparison
-from oda_rl.runs.results import markdown_table, read_rows, store_rows
+from oda_rl.runs.results import markdown_table, store_rows
 
 EXPERIMENT = Experiment("compare_sb3")
 
 
 def tables(rows: Rows) -> dict[str, str]:
-    path, lines = RESULTS / "benchmark_suite.csv", []  # which has further seeds of baselines
-    suite = Rows(read_rows(path)) if path.is_file() else Rows()
+    suite, lines = stored("benchmark_suite"), []  # which has further seeds of baselines
     for label, env_id in CART_POLES.items():
         group = rows.where(env_id=env_id)
         steps = max(group.values("steps"))

@@ -161,7 +161,7 @@ def rules_found(rows: Rows) -> Table:
         *(Column(method, partial(played, method=method), once=True) for method in PLAYED),
         *outcome,
         Column("cells", of(np.mean, "cells", ".1f")),
-        Column("processor s", of(np.median, "seconds", ".2g")),
+        Column("processor s", of(np.median, "seconds", ".3g")),
     ]
     of_tasks = [rows.where(method=MODEL, task=task) for task in TASKS]
     return Table("delivered rule, 100 episodes a seed", columns,
@@ -259,6 +259,7 @@ def compared() -> Rows:
 
 
 def draw(rows: Rows) -> Any:
+    rows = Rows([*rows, *compared()])  # as the front page's table
     names = [task for task in TASKS if rows.where(task=task)]
     columns = min(len(names), 3)
     n_rows = -(-len(names) // columns)
