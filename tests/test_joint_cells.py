@@ -7,7 +7,7 @@ import pytest
 from environments import Plain, play
 from gymnasium import spaces
 from test_codevectors import Aim
-from test_export import components_in_c, document_of, predictions
+from test_export import components_in_c, document_of, predictions, run_in_onnx
 from test_two_timescale import same
 
 from oda_rl.agents import TwoTimescaleAgent, export_policy, load_agent
@@ -116,7 +116,7 @@ def two_by_two():
 
 
 @pytest.mark.parametrize("make", [two_by_two, lambda: gym.make("Pendulum-v1")])
-def test_c_and_json_decide_alike(make, swinging, tmp_path):
+def test_exported_policies_decide_alike(make, swinging, tmp_path):
     agent = swinging
     if make is two_by_two:
         agent = TwoTimescaleAgent(make(), seed=0, max_cells=60, **QUICK).learn(1_500)
@@ -130,6 +130,8 @@ def test_c_and_json_decide_alike(make, swinging, tmp_path):
     given = document["shortlist"], document["n_parts"], document["step"]
     units = [oracles.joint_decision(document, x, *given)[0] for x in observations[:30]]
     np.testing.assert_allclose(box.actions(np.array(units)), expected[:30], atol=1e-6)
+    in_onnx = run_in_onnx(agent, tmp_path, observations, np.float32)
+    np.testing.assert_allclose(in_onnx, expected, atol=1e-5 * width.max())
     nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [3e38, -3e38, np.nan]])
     inside = components_in_c(agent, tmp_path, nonsense[:, : observations.shape[1]])
     low, high = box.bounds.astype(np.float32)  # the precision of C
@@ -138,7 +140,6 @@ def test_c_and_json_decide_alike(make, swinging, tmp_path):
 
 def test_what_can_not_be_exported_says_so(swinging, tmp_path):
     for how, message in (
-        ({"format": "onnx"}, "format is 'onnx': it must be 'c' or 'json'"),
         ({"fixed_point": True}, "fixed_point is True: it must be False for cells of states and"),
         ({"learn": True}, "for cells of states and actions; train with action_bins=5"),
     ):

@@ -26,7 +26,7 @@ ACTIONS = {
     "Box": spaces.Box(np.float32([-1, 0]), np.float32([1, 4])),
 }
 SETTINGS = {
-    agents.TwoTimescaleAgent: {"action_bins": 2, "warmup_steps": 50},
+    agents.TwoTimescaleAgent: {"warmup_steps": 50},
     agents.FittedQAgent: {"action_bins": 2},
     agents.ModelAgent: QUICK,
     agents.CodevectorAgent: {"action_bins": 2},
@@ -50,7 +50,7 @@ gym.register("Sampled-v0", Sampled)
 
 
 PAIRS = {
-    agents.TwoTimescaleAgent: [("Box", "Discrete"), ("Discrete", "Box")],
+    agents.TwoTimescaleAgent: [("Box", "Discrete"), ("Discrete", "Box"), ("Dict", "Box")],
     agents.FittedQAgent: [("Tuple", "MultiDiscrete"), ("Dict", "Box")],
     agents.ModelAgent: [("Box", "MultiBinary"), ("Discrete", "Box"), ("Dict", "Box")],
     agents.CodevectorAgent: [("Dict", "Box")],

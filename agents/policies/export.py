@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
 from oda_rl.agents.policies.export_tables import Export, export_of
-from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP
+from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.archive import replacing
 
@@ -89,7 +90,7 @@ def export_policy(
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
         int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Needs
-        ``pip install "oda-rl[onnx]"``. Not for cells of states and actions.
+        ``pip install "oda-rl[onnx]"``.
 
     Decisions are those of ``agent.predict``, except where two actions or cells are equal up to
     rounding to single precision. Of cells at exactly equal distances the first counts everywhere.
@@ -246,11 +247,6 @@ def onnx_model(export: Export) -> bytes:
         raise ImportError(
             "format is 'onnx', which needs the package onnx: pip install 'oda-rl[onnx]'"
         ) from error
-    if export.joint is not None:
-        raise ValueError(
-            "format is 'onnx': it must be 'c' or 'json' for cells of states and actions, "
-            "because a graph cannot search them for the best action"
-        )
     box, observed, graph = export.box, export.interface.names, _Graph()
     kind, shape = (TensorProto.INT64, []) if box is None else (TensorProto.FLOAT, [len(box.low)])
     graph.add("Identity", _action(graph, export), output="action")
@@ -304,6 +300,10 @@ def _action(graph: _Graph, export: Export) -> str:
         number = add("Squeeze", add("Cast", add("Round", "obs"), to=_INT64), np.array([1]))
         row = add("Clip", add("Sub", number, np.array(first)), np.array(0), np.array(len(acts) - 1))
         return add("Gather", acts, row)
+    if export.joint is not None and export.box is not None:
+        low, high = export.box.bounds
+        share = add("Div", add("Add", _searched(graph, export.joint), np.array(1.0)), np.array(2.0))
+        return add("Cast", add("Add", add("Mul", share, high - low), low), to=_FLOAT)
     cells, found = export.cells, export.tables()
     tables = found.in_floats()
     wide = add("Sub", add("Cast", "obs", to=_DOUBLE), cells.origin)
@@ -356,6 +356,76 @@ def _blended(
     chosen = add("GatherND", by_number, add("Unsqueeze", index, one), batch_dims=1)
     total = add("ReduceSum", add("Mul", chosen, column), one, keepdims=0)
     return add("Div", total, add("ReduceSum", weights, one))
+
+
+def _searched(graph: _Graph, policy: JointPolicy) -> str:
+    """Add the operators from observations to greedy actions in units: those of ``joint.choose``."""
+    add, (d, p), n = graph.add, (len(policy.origin), policy.levels.shape[1]), policy.n_cells
+    one, two = np.array([1]), np.array([2])
+    by_state, by_action = policy.transform[:, :d], policy.transform[:, d:]
+    inverse, zero = np.linalg.pinv(by_action), np.array(0.0)
+    least, greatest, step = np.array(-1.0), np.array(1.0), np.array(STEP)
+    idle = add("MatMul", add("Sub", add("Cast", "obs", to=_DOUBLE), policy.origin), by_state.T)
+    idle = add("Unsqueeze", idle, one)  # z(o, 0), shape (batch, 1, d + p)
+    parts = add("MatMul", add("Sub", policy.places, idle), inverse.T)
+    parts = add("Clip", parts, least, greatest)
+    gaps = add("Sub", add("Add", idle, add("MatMul", parts, by_action.T)), policy.places)
+    scores = add("ReduceSum", add("Mul", gaps, gaps), two, keepdims=0)
+    near = add("TopK", scores, np.array([min(SHORTLIST, n)]), axis=1, largest=0) + "_indices"
+    first = add("Slice", near, np.array([0]), np.array([PARTS]), one)
+    parts = add("GatherND", parts, add("Unsqueeze", first, two), batch_dims=1)
+    places, slopes, worth = (
+        add("Unsqueeze", add("Gather", table, near), one)
+        for table in (policy.places, policy.slopes, policy.worth)
+    )
+
+    def value(actions: str) -> str:
+        """Add Q, shape (batch, m), of actions, shape (batch, m, p)."""
+        point = add("Unsqueeze", add("Add", idle, add("MatMul", actions, by_action.T)), two)
+        offsets = add("Sub", point, places)
+        squares = add("ReduceSum", add("Mul", offsets, offsets), np.array([3]), keepdims=0)
+        planes = add("ReduceSum", add("Mul", offsets, slopes), np.array([3]), keepdims=0)
+        size = np.array([min(policy.n_nearest, SHORTLIST, n)])
+        nearest = add("TopK", squares, size, axis=2, largest=0)
+        chosen = add("GatherElements", add("Add", planes, worth), f"{nearest}_indices", axis=2)
+        away = add("Sub", add("ReduceMin", nearest, axes=[2]), nearest)
+        weights = add("Exp", add("Div", away, np.array(policy.width)))
+        weighted = add("ReduceSum", add("Mul", weights, chosen), two, keepdims=0)
+        return add("Div", weighted, add("ReduceSum", weights, two, keepdims=0))
+
+    none = add("Mul", add("ReduceMin", parts, axes=[1, 2]), zero)  # in each row of the batch
+    tried = add("Concat", add("Add", policy.levels, none), parts, axis=1)
+    values = value(tried)
+    index = add("ArgMax", values, axis=1, keepdims=1)
+    action = add("GatherND", tried, index, batch_dims=1)  # shape (batch, p)
+    best = add("ReduceMax", values, axes=[1])  # shape (batch, 1)
+    for unit in np.eye(p):
+        centre = add("ReduceSum", add("Mul", action, unit), one)
+        others = add("Mul", action, 1.0 - unit)
+        ends = add("Sub", centre, step), add("Add", centre, step)
+        low, high = add("Max", ends[0], least), add("Min", ends[1], greatest)
+
+        def with_component(component: str, others: str = others, unit: FloatArray = unit) -> str:
+            changed = add("Add", others, add("Mul", component, unit))
+            return add("Unsqueeze", changed, one)
+
+        below, above = value(with_component(low)), value(with_component(high))
+        bend = add("Sub", add("Sub", add("Mul", best, np.array(2.0)), below), above)
+        found, highest = centre, best
+        for component, worth_there in ((low, below), (high, above)):
+            better = add("Greater", worth_there, highest)
+            found = add("Where", better, component, found)
+            highest = add("Where", better, worth_there, highest)
+        inside = add("And", add("Equal", low, ends[0]), add("Equal", high, ends[1]))
+        calm = add("And", inside, add("Equal", highest, best))
+        curved = add("And", calm, add("Greater", bend, zero))
+        slope = add("Div", add("Sub", above, below), add("Where", curved, bend, greatest))
+        vertex = add("Add", centre, add("Mul", slope, np.array(0.5 * STEP)))
+        at_vertex = value(with_component(vertex))
+        better = add("And", curved, add("Greater", at_vertex, highest))
+        found, best = add("Where", better, vertex, found), add("Where", better, at_vertex, highest)
+        action = add("Add", others, add("Mul", found, unit))
+    return action
 
 
 def _within_clauses(
