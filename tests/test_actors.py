@@ -249,6 +249,7 @@ def test_a_climb_resumes_with_the_same_bits_also_by_actors(
     assert 500 <= resumed.num_timesteps <= 1400
     resumed.resume(actors=threads if by_actors else None)
     assert 2850 < resumed.num_timesteps == whole.num_timesteps <= 3000
+    np.testing.assert_array_equal(*(one.episodes.groups[:, :4] for one in (whole, resumed)))
     for name, array in whole._real.climb.to_arrays().items():
         np.testing.assert_array_equal(array, resumed._real.climb.to_arrays()[name], err_msg=name)
 

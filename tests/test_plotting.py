@@ -46,6 +46,8 @@ def test_learning_curve():
     assert "unfinished episode" not in {text.get_text() for text in ax.get_legend().get_texts()}
     (points,) = plotting.plot_learning_curve(episodes).get_lines()  # too few for a mean
     assert len(points.get_xdata()) == 3
+    ax = plotting.plot_learning_curve(np.column_stack([episodes, [0, 1, 0]]))
+    assert [line.get_xdata().tolist() for line in ax.get_lines()] == [[40], [10, 60]]  # cut short
     ax = plotting.plot_learning_curve(episodes, num_timesteps=90)
     assert (ax.patches[0].get_x(), ax.patches[0].get_width()) == (60, 30)
     returns = np.array([80.0, 100.0])

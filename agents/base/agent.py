@@ -17,7 +17,7 @@ from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
 from oda_rl.agents.base.engine import Engine, VectorStep
-from oda_rl.agents.base.history import EpisodeLog, Level
+from oda_rl.agents.base.history import RECENT, EpisodeLog, Level
 from oda_rl.agents.base.loops import Progress, first_step, last_episode, train, train_vector
 from oda_rl.agents.base.player import Player
 from oda_rl.agents.base.progress import deferred_interrupt, progress_line
@@ -101,7 +101,9 @@ class Agent(Player):
         if self.episodes.count:
             facts["episodes"] = f"{self.episodes.count:,} in {self.training_seconds:.3g} s"
             best, recent = self.episodes.best_return, self.episodes.recent_return()
-            facts["returns in training"] = f"{best:.6g} at best, lately {recent:.6g}"
+            cut = " (some were cut short)" * (not self.episodes.curve[-RECENT:, 3].all())
+            said = f"{best:.6g} at best, lately {recent:.6g}{cut}"
+            facts["returns in training"] = said.removeprefix("-inf at best, ")
         policy = self.policy
         size = sum(part.size for part in policy.parameters)
         counts = {"cell": policy.n_cells, policy.choice_name: policy.n_actions, "number": size}
@@ -370,8 +372,8 @@ class Agent(Player):
         total_timesteps : int
             At least 1.
         callback : callable, optional
-            Called with the agent after each episode; ends the training by returning False. It may
-            change the environment's constants or state.
+            Called with the agent after each episode, or each iteration of a climb; ends training by
+            returning False. It may change the environment's constants or state.
         progress_bar : bool
             Show progress.
         checkpoint : str or Path, optional
@@ -556,7 +558,8 @@ class Agent(Player):
         if len(returns) < _MIN_JUDGED:
             return
         self._doubt = None
-        first = self.episodes.curve[:_FIRST, 0]
+        curve = self.episodes.curve
+        first = curve[curve[:, 3] > 0.0][:_FIRST, 0]  # returns of shorter ones do not compare
         if len(first) and not better(returns, first) and (said := self.doubt(returns, seed)):
             warnings.warn(said, stacklevel=4)  # of evaluate's caller
 

@@ -11,13 +11,13 @@ from oda_rl._types import FloatArray
 from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
 MAX_GROUPS = 20_000
-_RECENT = 20
+RECENT = 20  # episodes
 _MAX_BLOCKS = 64  # of episodes, before they are joined
 _COUNT, _MEAN, _BEST, _STEPS, _SECONDS = range(5)
 
 
 class EpisodeLog:
-    """Return, length and time of finished training episodes; of many, older ones in groups."""
+    """Return, length and time of training episodes; of many, older ones in groups."""
 
     def __init__(self, groups: FloatArray | None = None) -> None:
         self._blocks = [np.empty((0, 5)) if groups is None else groups]
@@ -26,10 +26,10 @@ class EpisodeLog:
     @classmethod
     def from_file(cls, groups: FloatArray) -> "EpisodeLog":
         """Make a log from its groups in a file, or raise InvalidFileError."""
-        counts, steps = groups[:, _COUNT], groups[:, _STEPS]
-        right = (counts == np.floor(counts)) & (steps == np.floor(steps))
+        counts, means, _, steps, _ = groups.T
+        right = (counts == np.floor(counts)) & (steps == np.floor(steps)) & (means > -np.inf)
         right &= (counts >= 1.0) & (steps >= counts) & (steps < MAX)
-        require(right.all(), "episodes has groups of no episodes, or of fewer steps than these")
+        require(right.all(), "episodes has groups of no episodes, too few steps or infinite return")
         require((groups[:, _SECONDS] >= 0.0).all(), "episodes has seconds below 0")
         require(len(groups) <= MAX_GROUPS, f"episodes has {len(groups)} rows")
         return cls(groups)
@@ -38,7 +38,8 @@ class EpisodeLog:
     def groups(self) -> FloatArray:
         """Groups of consecutive episodes, shape (n, 5).
 
-        Columns: number, mean return, maximum return, total steps, seconds of training at the end.
+        Columns: number, mean return, maximum return (-inf if cut short), total steps, seconds of
+        training at the end. A climb of :class:`~oda_rl.agents.ModelAgent` cuts episodes short.
         """
         blocks = self._blocks  # only append changes them: another thread may read
         return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
@@ -56,22 +57,23 @@ class EpisodeLog:
 
     @property
     def best_return(self) -> float:
-        """Maximum return of all episodes; minus infinity without any."""
+        """Maximum return of all episodes not cut short; minus infinity without any."""
         return float(self.groups[:, _BEST].max(initial=-np.inf))
 
     @property
     def curve(self) -> FloatArray:
-        """Mean return, total steps, and seconds at the end, of all groups and episodes, (n, 3)."""
-        return self.groups[:, [_MEAN, _STEPS, _SECONDS]]
+        """Mean return, total steps, seconds at the end, and 0 if cut short, else 1, (n, 4)."""
+        groups = self.groups
+        return np.column_stack([groups[:, [_MEAN, _STEPS, _SECONDS]], groups[:, _BEST] > -np.inf])
 
     def since(self, n: int) -> FloatArray:
         """Return the rows of the episodes after the first n that are not in groups."""
         return self.rows[max(n - (self.count - len(self.rows)), 0) :]
 
     def append(self, rows: FloatArray) -> None:
-        """Add episodes, shape (n, 3)."""
-        returns, lengths, seconds = rows.T
-        columns = np.ones(len(rows)), returns, returns, lengths, seconds
+        """Add episodes, (n, 3), or (n, 4) with their return again: minus infinity if cut short."""
+        returns, lengths, seconds = rows.T[:3]
+        columns = np.ones(len(rows)), returns, rows[:, 3 * (rows.shape[1] > 3)], lengths, seconds
         blocks = [*self._blocks, np.column_stack(columns)]
         self._blocks = blocks if len(blocks) < _MAX_BLOCKS else [np.concatenate(blocks)]
         self._n_groups += len(rows)
@@ -86,7 +88,7 @@ class EpisodeLog:
 
     def recent_return(self) -> float:
         """Return the mean return of the last 20 episodes; NaN if there are none."""
-        returns = self.groups[-_RECENT:, _MEAN]
+        returns = self.groups[-RECENT:, _MEAN]
         return float(returns.mean()) if len(returns) else float("nan")
 
     def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
@@ -94,7 +96,7 @@ class EpisodeLog:
         header = json.dumps({"t_start": start_time, "env_id": str(env_id)})
         lines = [
             f"{episode_return:.6f},{int(length)},{seconds:.6f}\n"
-            for episode_return, length, seconds in self.curve.tolist()
+            for episode_return, length, seconds in self.curve[:, :3].tolist()
         ]
         return "".join([f"#{header}\nr,l,t\n", *lines])
 
@@ -112,7 +114,7 @@ class Level:
 
 
 SHARED: dict[str, Member] = {
-    "episodes": real("episodes, 5"),
+    "episodes": real("episodes, 5", "[-inf, inf)"),
     "history_step": whole("levels"),
     "history_temperature": real("levels", "[0, inf) or nan"),
     "history_cells": whole("levels", "[1, 1000000]"),

@@ -77,7 +77,7 @@ SCHEMA: dict[str, Member] = {
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):
-    """Cuts episodes after ``horizon`` steps, and notes those that end by themselves."""
+    """Cuts episodes after ``horizon`` steps, and records all."""
 
     def __init__(self, env: gym.Env[Any, Any]) -> None:
         super().__init__(env)
@@ -85,36 +85,36 @@ class Episodes(gym.Wrapper[Any, Any, Any, Any]):
         self.observation: Any = None
         self.rewards: list[float] = []
         """Rewards of the latest episode."""
-        self._ended: list[tuple[float, int, int]] = []
-        self._steps = 0
+        self._rewards: list[list[float]] = []  # of each episode that :meth:`played` returns next
+        self._whole: list[bool] = []  # which of them have ended by themselves
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        self.rewards = []
+        self.add([])
         self.observation, info = self.env.reset(seed=seed, options=options)
         return self.observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         self.observation, reward, terminated, truncated, info = five(self.env.step(action))
         self.rewards.append(checked_reward(reward))
-        self._steps += 1
-        length = len(self.rewards)
-        if terminated or truncated:
-            self._ended.append((sum(self.rewards), length, self._steps))
-        return self.observation, reward, terminated, truncated or length >= self.horizon, info
+        self._whole[-1] = terminated or truncated
+        cut = len(self.rewards) >= self.horizon
+        return self.observation, reward, terminated, truncated or cut, info
 
-    def note(self, rewards: list[float], over: bool) -> None:
-        """Count an episode that was played elsewhere."""
+    def add(self, rewards: list[float], whole: bool = False) -> None:
+        """Begin an episode, or add one that was played elsewhere."""
         self.rewards = rewards
-        self._steps += len(rewards)
-        if over:
-            self._ended.append((sum(rewards), len(rewards), self._steps))
+        self._rewards.append(rewards)
+        self._whole.append(whole)
 
-    def ended(self) -> FloatArray:
-        """Return the episodes that have ended since the last call, as training loops do."""
-        rows, self._ended, self._steps = self._ended, [], 0
-        return np.array(rows, dtype=np.float64).reshape(-1, 3)
+    def played(self) -> FloatArray:
+        """Return the episodes since the last call, as :meth:`EpisodeLog.append` takes them."""
+        rows = [(sum(one), len(one)) for one in self._rewards]
+        whole, self._rewards, self._whole = np.array(self._whole, np.bool_), [], []
+        returns, lengths = np.reshape(rows, (-1, 2)).T
+        best = np.where(whole, returns, -np.inf)
+        return np.column_stack([returns, lengths, lengths.cumsum(), best])[lengths > 0.0]
 
 
 @one_thread()
@@ -134,7 +134,7 @@ def play_beside(
     place.horizon = horizon
     seen = np.empty((horizon, rule.scores.shape[1] - 1))
     env.play(rule, [seed], seen)
-    return place.rewards, seen[: len(place.rewards)], len(place.ended()) > 0
+    return place.rewards, seen[: len(place.rewards)], bool(place.played()[-1, 3] > -np.inf)
 
 
 class ClimbActors:
@@ -237,7 +237,7 @@ class Climb:
         rival: RulePolicy | None = None,
         actors: tuple[ClimbActors, Any, int] | None = None,
     ) -> Iterator[FloatArray]:
-        """Climb, decide and prune; yield the episodes that have ended, after each iteration.
+        """Climb, decide and prune; yield the episodes of each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
         taken before. A new climb begins with the best of the rule 0 and the known ones. In the last
@@ -252,9 +252,9 @@ class Climb:
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
             self._begin()
-            yield place.ended()
+            yield place.played()
         while env.left > 0 and self._iterate():
-            yield place.ended()
+            yield place.played()
         if len(self.returns):
             self._end_stage()
         self.decides, place.horizon = True, longest
@@ -269,12 +269,11 @@ class Climb:
         incumbent = len(best) + len(rivals) - 1 if known or rivals else None
         raced = race(env, [*best, *rivals], rng, incumbent)
         self.loses = raced.best == len(best)
+        self.output = self.output if self.loses else best[raced.best].outputs
+        yield place.played()
         if self.loses:
-            yield place.ended()
             return
         length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
-        self.output = best[raced.best].outputs
-        yield place.ended()
         if np.count_nonzero(self.output) <= MAX_SIMPLIFIED:
             env.allow(0.5 * (env.most - env.steps))
             rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
@@ -285,7 +284,7 @@ class Climb:
         self.stages = self.output[None]
         self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
         self.decides = False
-        yield place.ended()
+        yield place.played()
 
     @property
     def _first_horizon(self) -> int:
@@ -356,7 +355,7 @@ class Climb:
         if n > 0:
             self._env.steps += n
             self._seen[:n] = seen[:n]
-            self._place.note(rewards[:n], over and n == len(rewards))
+            self._place.add(rewards[:n], over and n == len(rewards))
         return n == len(rewards)
 
     def _iterate(self) -> bool:
@@ -380,9 +379,7 @@ class Climb:
         if self._actors is not None:
             actors, client, _ = self._actors
             started = [actors.start(client, *one, self.horizon) for one in plays]
-        played: list[FloatArray] = []
-        seen: list[FloatArray] = []
-        total = 0.0
+        played, seen, total = list[FloatArray](), list[FloatArray](), 0.0
         for (rule, seed), one in zip(plays, started, strict=True):
             played.append(self._halves(rule, seed, one))
             total += sum(place.rewards)

@@ -12,6 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -67,6 +68,7 @@ _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.02  # share of the steps before a climb competes with a trusted world
 _PLANNED = 0.005  # share of the steps between two plans until then
 _COMPETES = "a rule climbed in real episodes may return more than the best of the model"
+_WINS = "a rule climbed in real episodes returns more than the best of the model"
 _MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left
 _UNLIMITED = 1000  # steps of an episode without a time limit
 
@@ -178,12 +180,10 @@ class Fallback:
             return
         budgeted = BudgetedEnv(env, _CELLS, total - done)
         run.can_stop, before = False, 0
-        for _ in self._distilling(budgeted, fitted, rng):
+        for _ in chain(self._distilling(budgeted, fitted, rng), [None]):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             yield begun + done + before, NO_EPISODE
-        engine.state.steps += budgeted.steps - before
-        yield begun + done + budgeted.steps, NO_EPISODE
 
     def _climbing(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
@@ -202,7 +202,8 @@ class Fallback:
                 known = _known(engine.rules, budgeted, place, longest, rng)
             self.climb = Climb(known, engine.memory.transitions.before)
         climb, climbed = self.climb, begun - run.part
-        rival = engine.rules.delivered(engine.rules.best()) if self.reason == _COMPETES else None
+        competes = self.reason in (_COMPETES, _WINS)
+        rival = engine.rules.delivered(engine.rules.best()) if competes else None
         for episodes in climb.run(budgeted, place, longest, climbed, rng, rival, run.actors):
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
@@ -210,6 +211,8 @@ class Fallback:
             run.can_stop = not climb.decides
             if climb.loses:
                 self.climb = self.reason = None
+            elif climb.decides and competes:
+                self.reason = _WINS
             yield run.steps, episodes
 
     def _distilling(
@@ -233,8 +236,7 @@ class Fallback:
 
     def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
         """Return the rule made in the real environment, or what has the best real returns."""
-        rule = self.rule if self.climb is None else self.climb.rule
-        if rule is not None:
+        if (rule := self._real_rule) is not None:
             return rule
         best, box = self._best(engine), engine.interface.box
         if isinstance(best, Candidate):
@@ -245,9 +247,16 @@ class Fallback:
         grid = action_choices(gym.spaces.Box(-1.0, 1.0, (len(box.low),), np.float64), _GRID)
         return CodevectorPolicy(**vars(policy), parts=np.repeat(grid[None], policy.n_cells, axis=0))
 
+    @property
+    def _real_rule(self) -> RulePolicy | None:
+        """The rule made in real episodes; that of a climb which competes has to win first."""
+        if self.climb is None or self.reason == _COMPETES:
+            return self.rule
+        return self.climb.rule
+
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
-        if self.climb is not None or self.rule is not None:
+        if self._real_rule is not None:
             return math.nan
         best = self._best(engine)
         if isinstance(best, Candidate):
@@ -378,8 +387,7 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
 def _has_goal(engine: "ModelEngine") -> bool:
     """Return whether episodes terminate though survival does not pay: at a goal, or in a crash."""
     seen, first = engine.memory.present, engine.memory.present_first
-    unlimited = np.array([np.inf])  # there is a bonus whatever else can be got
-    survival = survival_bonus(seen.rewards[first], unlimited)
+    survival = survival_bonus(seen.rewards[first], np.array([np.inf]))  # whatever else pays
     return survival == 0.0 and any(engine.outcomes.terminated)
 
 

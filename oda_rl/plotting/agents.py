@@ -72,7 +72,8 @@ def plot_learning_curve(
     Parameters
     ----------
     episodes : ndarray, shape (n, >= 2)
-        Return and length of each episode, as in ``agent.episodes.curve``.
+        Return and length of each episode, as in ``agent.episodes.curve``, which also says which
+        were cut short.
     solved_return : float, optional
         Drawn as a line.
     num_timesteps : int, optional
@@ -88,7 +89,10 @@ def plot_learning_curve(
     else:
         steps = np.cumsum(episodes[:, 1])
         size = 3 if len(episodes) >= _MANY else 7
-        ax.plot(steps, episodes[:, 0], ".", color="0.65", markersize=size, label="episode")
+        whole = episodes[:, 3] > 0.0 if episodes.shape[1] > 3 else np.ones(len(episodes), np.bool_)
+        for rows, color, label in ((whole, "0.65", "episode"), (~whole, "0.8", "cut short")):
+            if rows.any():
+                ax.plot(steps[rows], episodes[rows, 0], ".", c=color, markersize=size, label=label)
         width = min(_WINDOW, len(episodes) // 3)
         if width > 1:
             mean = np.convolve(episodes[:, 0], np.full(width, 1.0 / width), mode="valid")
