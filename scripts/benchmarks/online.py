@@ -1,9 +1,8 @@
 """The online agent with all kinds of cells beside the fitted agent, and Sarsa(λ) with tile coding.
 
-One setting for all tasks; tile coding is given the state, its bounds and a grid for each task, and
-has no continuous actions. Where actions are continuous, cells are of states and actions.
-Every step counts, those of the contest of snapshots, too. A seed solves a task if the delivered
-policy's mean return over 100 greedy episodes is what the table says; the seeds chose nothing.
+One setting for all tasks; tile coding is given the state, its bounds and a grid for each task.
+Where actions are continuous, cells are of states and actions. Every step counts. A seed solves a
+task if the mean return of 100 greedy episodes is what the table says; the seeds chose nothing.
 """
 
 import time
@@ -14,7 +13,7 @@ from common import tile_coding
 from common.experiment import Experiment, MethodSelection, chosen
 from common.learning import FITTED
 from common.suite_tasks import TASKS, goal, make
-from common.summaries import Column, Row, Rows, Table, among, the
+from common.summaries import Column, Row, Rows, Table, among, of, the
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 
@@ -80,9 +79,9 @@ def outcome(own: Rows) -> str:
 
 def tables(rows: Rows) -> dict[str, Table]:
     def microseconds(own: Rows) -> str:
-        longest = max(own.values("steps"))
-        return f"{np.median(own.column('seconds')) / longest * 1e6:.1f}"
+        return f"{np.median(own.column('seconds')) / max(own.values('steps')) * 1e6:.1f}"
 
+    cells = of(np.median, "cells", ",.0f")  # at the end
     present = [method for method in ("oda", FITTED, TILES) if rows.where(method=method)]
     columns = [
         Column("", goal),
@@ -92,6 +91,7 @@ def tables(rows: Rows) -> dict[str, Table]:
             for steps in sorted(rows.where(method=method).values("steps"))
         ),
         *(Column(f"{name}, µs a step", among(microseconds, method=name)) for name in present),
+        *(Column(f"{name}, cells", among(cells, method=name)) for name in present if name != TILES),
     ]
     title = "share of seeds that solve the task (mean, median and minimum return)"
     online = Table(title, columns, [rows.where(task=name) for name in NAMES])
