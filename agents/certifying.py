@@ -21,10 +21,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 ROUNDING = 1e-12  # relative
 _BINS = (32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 _SINGLE = 2.0**-23  # relative: the rule sees the state in single precision
-_WORST_FRAME = 1e4  # condition number
-_MAX_FRAMES = 3  # beside the components
 _HALVINGS = 7
-_SETS = 400
 _PARTS = 0.25  # share of the sets into which the first box is divided
 
 
@@ -308,11 +305,11 @@ def frames(
             if abs(through) > 1e-9 * np.abs(slopes) @ np.abs(effect):
                 sliding = (np.eye(len(centre)) - np.outer(effect / through, slopes)) @ jacobian
                 frame = _schur_frame(sliding * scale / scale[:, None], slopes * scale) / scale
-                if np.linalg.cond(frame * scale) < _WORST_FRAME and not any(
+                if np.linalg.cond(frame * scale) < 1e4 and not any(
                     np.allclose(np.abs(frame), np.abs(one), rtol=1e-3, atol=1e-6) for one in found
                 ):
                     found.append(frame)
-    return np.array([*found[:_MAX_FRAMES], np.diag(1.0 / scale)])
+    return np.array([*found[:3], np.diag(1.0 / scale)])  # beside the components
 
 
 def _schur_frame(motion: FloatArray, slopes: FloatArray) -> FloatArray:
@@ -361,7 +358,7 @@ def certify(
     low: FloatArray,
     high: FloatArray,
     steps: int,
-    sets: int = _SETS,
+    sets: int = 400,
 ) -> Certificate:
     """Find the largest box, scaled about its centre, from which no episode ends.
 

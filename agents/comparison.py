@@ -45,13 +45,10 @@ SOLVED_SHARE = 0.95
 EVALUATION_EPISODES = 100
 
 _FIRST_SEED = 57_000_000
-_FEW_SEEDS = 5  # of DQN and of A2C, at most
-_EVALUATION_SEED = 10**8
 _GRID = (1, 2, 3, 5, 7)
 # Enough for everything to be called once.
 _WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
 _CALLS, _BLOCKS = 200, 5
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _CHILD = """
 import json, sys
 from oda_rl.agents.comparison import run
@@ -119,7 +116,7 @@ class Plan:
 
     def counts(self) -> dict[str, int]:
         """Return the number of seeds of each competitor."""
-        few, compared = min(self.seeds, _FEW_SEEDS), (*OWN, "PPO")
+        few, compared = min(self.seeds, 5), (*OWN, "PPO")  # of DQN and of A2C
         return {name: self.seeds if name in compared else few for name in COMPETITORS}
 
     def settings(self) -> list[dict[str, Any]]:
@@ -239,7 +236,7 @@ def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> R
     """Make one run in a new process."""
     arguments = {"env_id": env_id, "algorithm": algorithm, "seed": seed, "checkpoints": checkpoints}
     command = [sys.executable, "-c", _CHILD, json.dumps({**arguments, "launched": time.time()})]
-    single = dict.fromkeys(_THREADS, "1")
+    single = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     done = subprocess.run(command, env={**os.environ, **single}, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
@@ -262,7 +259,7 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
     rows: Rows = []
 
     def pause(steps: int, seconds: float) -> None:
-        returns = greedy_returns(competitor.predict, envs, seed + _EVALUATION_SEED)
+        returns = greedy_returns(competitor.predict, envs, seed + 10**8)
         mean, least = float(returns.mean()), float(returns.min())
         rows.append({"steps": steps, "seconds": seconds, "mean": mean, "least": least})
 

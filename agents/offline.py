@@ -17,7 +17,6 @@ from oda_rl.diagram import LARGEST
 FIELDS = (
     "observations", "actions", "rewards", "next_observations", "terminated", "truncated",
 )  # fmt: skip
-_NUMBERS = "biuf"  # kinds of arrays
 _ROUNDING = 1e-6  # tolerance of distances from the grid, relative and absolute
 
 
@@ -234,7 +233,7 @@ def _row(name: str, given: Any, n: int) -> FloatArray:
     array = np.asarray(given)
     if array.shape != (n,):
         raise ValueError(f"{name} has shape {array.shape}: it must be ({n},), a number a step")
-    if array.dtype.kind not in _NUMBERS:
+    if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} has dtype {array.dtype}: it must hold numbers")
     return array.astype(np.float64)
 

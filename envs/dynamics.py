@@ -24,7 +24,6 @@ from oda_rl.envs.cartpole import (
 
 _PROBED_STEPS, _PROBED_EPISODE = 64, 16
 _NEVER = 2**62
-_RESETS = 256  # drawn at a time
 _TRUSTED: set[tuple[type, bytes]] = set()  # kinds of environments, with their constants
 
 
@@ -133,7 +132,7 @@ class Resets:
     def starts(self, limit: int) -> FloatArray:
         """Return at least one and at most ``limit`` next starts, shape (n, n_state + d)."""
         if len(self._starts) == 0:
-            self._starts = self._compiled.starts(self._ahead, _RESETS)
+            self._starts = self._compiled.starts(self._ahead, 256)
         return self._starts[:limit]
 
     def pass_by(self, n: int) -> None:

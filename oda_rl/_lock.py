@@ -13,7 +13,6 @@ except ImportError:  # Windows: a file that is open there is not removed
     fcntl = None  # type: ignore[assignment]
 
 _HELD: set[int] = set()  # descriptors
-_MAX = 100  # bytes of a lock
 
 
 class LockedError(OSError):
@@ -55,7 +54,7 @@ def _held(path: Path, what: str, wait: bool) -> int:
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor
         except BlockingIOError:
-            holder = os.read(descriptor, _MAX).decode(errors="replace").strip()
+            holder = os.read(descriptor, 100).decode(errors="replace").strip()  # bytes
             os.close(descriptor)
             raise LockedError(f"{what} is in use by process {holder or '(starting)'}") from None
         except FileNotFoundError:  # removed by its holder meanwhile

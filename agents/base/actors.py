@@ -20,8 +20,6 @@ from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.environments.origins import Origin, origin_of
 from oda_rl.agents.environments.spaces import AnyEnv
 
-_INTERRUPT_SECONDS = 0.1  # from one look for Ctrl-C to the next
-
 
 @dataclass(frozen=True)
 class Actors:
@@ -174,7 +172,7 @@ def result_of(future: Any) -> Any:
 
     wait: Any = distributed.wait  # it has no types
     try:
-        wait(future, timeout=_INTERRUPT_SECONDS)
+        wait(future, timeout=0.1)  # then look for Ctrl-C
     except TimeoutError:
         return None
     except CancelledError:

@@ -28,8 +28,6 @@ from oda_rl.agents.base.state import Observations
 _MAX_STEPS = 2000  # the law is fitted to at most twice as many
 _STEPS_PER_COEFFICIENT = 40  # minimum, for the coefficients of a row
 _MAX_COMPONENTS = 32
-_N_ROTATIONS = 200
-_DENSE = 0.35  # from 0, one component in each row, to 1, all equal
 _NOISE = 0.01  # negligible share of a change's variance
 _MIN_VARIANCE = 1e-9  # relative to the maximum, for a slope along a direction
 _TINY = 1e-300  # makes 0/0 equal 0
@@ -46,7 +44,7 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
         return True
     slopes, points, changes = law
     unrotated = density(slopes, points, changes.diagonal())
-    if unrotated <= _DENSE:
+    if unrotated <= 0.35:  # from 0, one component in each row, to 1, all equal
         return True
     turns = _rotations(len(slopes))
     back = turns.transpose(0, 2, 1)
@@ -102,5 +100,5 @@ def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> Float
 @functools.lru_cache(maxsize=8)
 def _rotations(d: int) -> FloatArray:
     """Return the same random orthogonal matrices in each call, shape (m, d, d)."""
-    drawn = np.random.default_rng(d).normal(size=(_N_ROTATIONS, d, d))
+    drawn = np.random.default_rng(d).normal(size=(200, d, d))
     return np.asarray(np.linalg.qr(drawn)[0])

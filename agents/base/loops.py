@@ -30,7 +30,6 @@ Step = tuple[Any, float, bool]
 NO_EPISODE = np.empty((0, 3))
 _STEPS_PER_REPORT = 1000
 _COMPILED_STEPS = 50_000  # maximum in one call of compiled code
-_COMPILED_EPISODES = 1024
 
 
 def train(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
@@ -111,7 +110,7 @@ def train_compiled(engine: Engine, compiled: Compiled, run: TrainingRun) -> Prog
     """Train in compiled code, from where the run is, unless a callback changes the environment."""
     loop, resets = train_loop(engine.rule, compiled), Resets(compiled)
     arrays = environment_arrays(compiled, run.observation)
-    room = np.empty((1 if run.one_by_one else _COMPILED_EPISODES, 3))
+    room = np.empty((1 if run.one_by_one else 1024, 3))
     steps = run.steps
     while not run.over:
         starts, budget = resets.starts(len(room)), run.stop(_COMPILED_STEPS) - steps

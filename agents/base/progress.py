@@ -14,7 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
-_REDRAW_SECONDS = 0.1
 _SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 Report = Callable[["Agent", int], None]
@@ -90,7 +89,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
             # Compiling ends before the first report: later speeds are counted from there.
             since = first or (begun, started)
             first = first or (steps, now)
-            if not visible or (now - drawn < _REDRAW_SECONDS and steps < total):
+            if not visible or (now - drawn < 0.1 and steps < total):
                 return
             drawn = now
             speed = (steps - since[0]) / max(now - since[1], 1e-9)

@@ -17,8 +17,6 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.coordinates import Coordinates, WorldArrays
 from oda_rl.agents.worlds.simulation import one_law, predict
 
-_MAX_AFFINE = 4  # cells; with more, the action of each is constant
-_GRADED_STATES = 200
 _ON_A_LINE = 0.95  # share of what actions change that one quantity explains
 _NO_EFFECT = 1e-6  # standard deviations of what actions change, that are rounding
 _MIN_GAP = 0.04  # between two degrees, which go from -1 to 1
@@ -49,7 +47,7 @@ class Coding:
         n_outputs = interface.n_components if boxed else interface.n_actions
         deviation = states.std(axis=0)
         scale = np.where(deviation > 1e-9 * np.abs(states).max(axis=0), deviation, 1.0)
-        affine, used = boxed and n_cells <= _MAX_AFFINE, np.arange(states.shape[1])
+        affine, used = boxed and n_cells <= 4, np.arange(states.shape[1])
         return cls(states.mean(axis=0), scale, n_cells, n_outputs, boxed, affine, used)
 
     @property
@@ -188,7 +186,7 @@ def degrees_of(
     """
     if n_actions < 3:
         return None
-    points = seen[:: max(len(seen) // _GRADED_STATES, 1)]
+    points = seen[:: max(len(seen) // 200, 1)]
     codes = np.repeat(np.eye(n_actions), len(points), axis=0)
     after = predict(one_law(world, 0), np.tile(points, (n_actions, 1)), codes)[0]
     changes = np.where(at.ignored, 0.0, after / at.scale).reshape(n_actions, -1)

@@ -25,7 +25,6 @@ from oda_rl.envs.dynamics import ActionChoices, compiled_dynamics
 _DISCOUNT = 0.99
 _SINUSOIDS, _OWN = 160, 40  # of all actions, of each
 _RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # relative to the mean square of a feature
-_MAX_QUADRATIC = 12  # components, up to which products of them are features
 
 
 class Deciding(Protocol):
@@ -65,7 +64,7 @@ def evaluated(
         """Return features that actions share, shape (n, p), and those of each, (n, q)."""
         points = np.clip((states - mean) / scale, -10.0, 10.0)
         waves = np.cos(points @ frequencies + phases)
-        i, j = np.triu_indices(d if d <= _MAX_QUADRATIC else 0)
+        i, j = np.triu_indices(d if d <= 12 else 0)  # products of few components only
         one = np.column_stack([np.ones(len(points)), points])
         shared = np.concatenate([one, waves, points[:, i] * points[:, j]], axis=1)
         return shared, np.concatenate([one, waves[:, :_OWN]], axis=1)

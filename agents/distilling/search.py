@@ -257,7 +257,6 @@ _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # generations in which returns must grow by that share
 _WIDE = 12  # more generations from visited states, of rules that are perfect from the starts
 _PAIRED = 4  # times as many starts as in a generation
-_GRADED_SIGMA = 0.1  # about a rule that has been climbed before
 
 
 @dataclass(frozen=True)
@@ -290,7 +289,7 @@ def search(
     sigma = effort.sigma
     if fresh and graded is not None:
         by_degrees = search(replace(where, coding=graded), (), explore, True, effort, rng)
-        begin, sigma = where.coding.encoded(*by_degrees[:2]), _GRADED_SIGMA
+        begin, sigma = where.coding.encoded(*by_degrees[:2]), 0.1
     else:
         new = [where.coding.random(rng, _OFFSET) for _ in range(effort.random)]
         vectors = np.array([*old, *new, *_constant(where.coding)])

@@ -29,7 +29,6 @@ Array = npt.NDArray[Any]
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
 _MAX_ACTIONS = 1000
-_MAX_BINS = 1000
 
 
 class Described(gym.Env[Any, Any]):
@@ -243,7 +242,7 @@ class Native:
         """Make the spaces that :meth:`to_json` returned, or raise InvalidFileError."""
         require(fields.keys() == {"observation_space", "action_space", "bins"}, "native is another")
         bins = fields["bins"]
-        right = bins is None or (type(bins) is int and 2 <= bins <= _MAX_BINS)
+        right = bins is None or (type(bins) is int and 2 <= bins <= 1000)
         require(right, f"native.bins is {bins!r}")
         observations, actions = fields["observation_space"], fields["action_space"]
         return cls(_space_from_json(observations), _space_from_json(actions), bins)

@@ -26,7 +26,6 @@ _IGNORED = {"env", "spec", "_action_space", "_observation_space", "_metadata", "
 _SPACES = ("action_space", "observation_space")  # which a class may have for all its instances
 _STATELESS = (OrderEnforcing, PassiveEnvChecker)  # apart from what they warn of
 _MAX_VALUES = 10_000  # of an attribute that changes
-_MAX_SIZE = 100_000  # values in all
 _FIXED = {"object", "generator", "constant"}  # kinds that stay what they are
 _Seen = dict[int, tuple[str, Any]]  # mutable values by identity, with the first place of each
 
@@ -44,7 +43,7 @@ def read_state(env: gym.Env[Any, Any]) -> dict[str, Any] | None:
         state = {place: {"object": _read(layer, place, seen)} for place, layer in layers.items()}
     except (TypeError, RecursionError):
         return None
-    return state if size(state) <= _MAX_SIZE else None
+    return state if size(state) <= 100_000 else None  # values
 
 
 def write_state(env: gym.Env[Any, Any], state: Any) -> bool:

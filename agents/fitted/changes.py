@@ -28,7 +28,6 @@ _MAX_QUERIES, _MAX_PEERS, _MAX_OLD = 300, 200, 10_000  # steps that are compared
 _LONGER = 1.5  # ratio of the ages that are tried
 _WORSE, _HARMLESS = 2.0, 0.1  # times the other error; share of a deviation, which is no error
 _NEAR = 4.0  # times the squared distance of other new ones, to compare with an old one
-_MIN_COMPARABLE = 20  # steps with an old neighbour that is near enough
 _HALF = 0.5  # of the steps are predicted worse
 _SURE = 3.0  # standard errors by which it is more
 
@@ -165,7 +164,7 @@ def steps_that_agree(seen: Experience, newest: int) -> int:
 def _contradicts(error: FloatArray, other: FloatArray) -> bool:
     """Whether other errors, shape (n, outcomes), are mostly far greater in some component."""
     n = len(error)
-    if n < _MIN_COMPARABLE:
+    if n < 20:  # too few to compare
         return False
     worse = (other > _WORSE * error + _HARMLESS).mean(axis=0)
     return bool(worse.max() > _HALF + _SURE * math.sqrt(_HALF * (1.0 - _HALF) / n))

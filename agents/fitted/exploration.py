@@ -50,11 +50,9 @@ NOVELTY = len(SCHEMES) - 1  # whose episodes follow the novelty policy
 NONE = -1  # an episode without exploration, or entirely at random
 MAX_RETURNS = 200  # latest ones, whose spread says how sure a mean is
 MAX_LENGTHS = 20
-_NOVELTY_SHARE = 1 / 30  # of all episodes
 _COMPARED = 30  # latest episodes
 _DEVIATION = 0.29  # of a rank, uniform in (0, 1)
 _EQUAL = 1e-9  # relative spread below which returns are all equal
-_HORIZONS = 10.0  # that count as an episode where none ends
 
 
 def fit_novelty_policy(
@@ -136,7 +134,7 @@ class Exploration:
         if decisions is None:
             if anew or self.scheme == NONE:
                 self.scheme = draw(self.schemes, self.returns, rng)
-                if novelty and rng.random() < _NOVELTY_SHARE:
+                if novelty and rng.random() < 1 / 30:  # of all episodes
                     self.scheme = NOVELTY
             decisions = SCHEMES[self.scheme].decisions
         self.epsilon = min(1.0, decisions / self.mean_length)
@@ -146,7 +144,7 @@ class Exploration:
         """Mean length of the latest episodes; ten horizons if none ever ended."""
         if self.lengths:
             return sum(self.lengths) / len(self.lengths)
-        return _HORIZONS / (1.0 - self._config.gamma)
+        return 10.0 / (1.0 - self._config.gamma)  # steps that count as an episode where none ends
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays of a file."""

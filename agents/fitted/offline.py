@@ -69,8 +69,6 @@ _REPLICATES = 20
 _REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
 _UNKNOWN = 1.0  # weight of the prior value of untried actions, in transitions
-_CLONE_CELLS_PER_ROOT = 4.0
-_CELLS_PER_ROOT = 1.0  # of the behaviour: wide, so that also rare actions occur in them
 _TINY = 1e-300
 _MIN_SHARE = 0.1  # of the most frequent action, that an action must have
 
@@ -157,7 +155,7 @@ def fit_cautiously(
     rng: np.random.Generator,
 ) -> Fit:
     """Fit cells and models to trajectories with pessimism."""
-    own, share = replace(config, cells_per_root=_CLONE_CELLS_PER_ROOT), caution.of_actions
+    own, share = replace(config, cells_per_root=4.0), caution.of_actions
     low, high = bounds_of(seen.steps, config.gamma)
     learned, found = None, None
     for _ in range(1 if share == 1.0 else _FITS):
@@ -256,7 +254,7 @@ class Behaviour(NamedTuple):
         rng: np.random.Generator,
     ) -> "Behaviour":
         """Count actions in cells that are placed in a learned metric, shape (d, d)."""
-        own = replace(config, cells_per_root=_CELLS_PER_ROOT)
+        own = replace(config, cells_per_root=1.0)  # wide, so that also rare actions occur in them
         at = place_cells(seen, learned, own, rng)
         rows, _ = assign(seen, at)
         return cls(at, shares_of(rows, len(at.codevectors), seen.n_actions))

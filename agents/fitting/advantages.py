@@ -63,7 +63,6 @@ _TOLERANCE = 0.02  # the next fit goes on from here
 _N_FITS = 5  # partitions that are averaged where rewards differ,
 _MAX_AVERAGED = 6  # components of the observation: with more, fits would take too long
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
-_ROUNDS_OF_MEAN = 5  # in which the cells' values approach the mean
 _SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, not seen
 _CELLS_PER_TERM = 2  # minimum, for products: with fewer they cost cart-poles after few steps
 
@@ -333,7 +332,7 @@ def averaged(
     theta = np.zeros((len(placed.fine.codevectors), seen.n_actions + len(placed.at.origin)))
     table, numbers = theta[:, : seen.n_actions], near.ravel()
     totals = np.bincount(numbers, weights.ravel(), len(table)) + TINY
-    for _ in range(_ROUNDS_OF_MEAN):  # a cell moves by the mean of what its rows still miss
+    for _ in range(5):  # a cell moves by the mean of what its rows still miss
         left = mean / n - (weights[:, :, None] * table[near]).sum(axis=1)
         for action, column in enumerate(left.T):
             shares = (weights * column[:, None]).ravel()

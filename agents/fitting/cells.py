@@ -49,9 +49,7 @@ _LEVELS, _FINER_SAMPLE = 3, 10_000  # for the baseline's cells in more dimension
 _MIN_ROWS_PER_NUMBER = 4  # of the models that a further level may have
 _WIDTH_SAMPLE = 1000
 _MIN_CELLS = 4
-_METRIC_POWER = 0.5
 _MIN_WEIGHT = 1e-4
-_ROWS_OF_A_THREAD = 4000  # of fewer it takes longer to begin
 WIDENED = 1.25
 _PRIOR = 10.0  # m, in steps
 
@@ -108,7 +106,7 @@ def place_cells(
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
     units = metric.Units.of(origin, covariance, axes)
-    transform = units.transform(learned if learning else None, _METRIC_POWER)
+    transform = units.transform(learned if learning else None, 0.5)
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
         codevectors = anneal(codevectors, n_cells(n, d, config), rng)
@@ -183,7 +181,7 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
         write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
 
     if n:
-        in_parts(write, np.arange(n), _ROWS_OF_A_THREAD)
+        in_parts(write, np.arange(n), 4000)  # of fewer it takes longer to begin
     return points, cells, weights
 
 

@@ -14,7 +14,6 @@ from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import COUNT, Member, Sizes, real, require, whole_floats
 
 _GROWTH = 1.5  # of the states seen, from one refit to the next
-_REFITS = 8  # then the cells rest
 _ROUNDS = 2
 _TOLERANCE = 1e-2  # of the log-likelihood
 _SEEN, _NEXT, _MADE = range(3)
@@ -95,7 +94,7 @@ class InfexPartition(BuiltIn):
         return self
 
     def observe(self, observations: FloatArray) -> Lineage | None:
-        if self._counts[_MADE] == _REFITS:
+        if self._counts[_MADE] == 8:  # then the cells rest
             return None
         size = len(self._reservoir)
         for point in self.standardised(observations):

@@ -34,8 +34,6 @@ _MARGIN, _MIN_MARGIN = 1e-6, 1e-9  # of the distance by which a witness lies bey
 _ALONG = 32  # points looked at along a line
 _HALVINGS = 24
 _DIRECTIONS = 64  # tried around the best one, for each of
-_SPREADS = (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)  # relative; 10: anywhere
-_MAX_REGIONS = 500  # looked at for the lower bound
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
 
 
@@ -180,7 +178,7 @@ def lower_bound(
             others = np.sort(hyperplane_distances(scores[n] - scores, norms))
             last = others[-m] if len(others) >= m else 0.0  # m - 1 may stay nearer
             add(max(float(within), float(last)), n, slack)
-    for _ in range(_MAX_REGIONS):
+    for _ in range(500):  # regions, for the lower bound
         if not queue:
             return np.inf, None
         bound, i, step = heappop(queue)
@@ -243,7 +241,7 @@ def alternative_by_search(
     longest = steps[np.linalg.norm(steps, axis=1).argmax()]
     best = shortest(steps)
     rng = np.random.default_rng(0)
-    for spread in _SPREADS:
+    for spread in (10.0, 10.0, 3.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01):  # relative; 10: anywhere
         start = longest if best is None else best
         longest = 2.0 * longest
         length = float(np.linalg.norm(start))

@@ -36,7 +36,6 @@ from oda_rl.files.schema import Member, real, whole
 SHORTLIST, PARTS = 40, 8  # cells nearest to a state: looked at; whose action parts are tried
 STEP = 0.25
 N_CELLS, TEMPERATURE = range(2)  # of Codebook.head
-_MAX_GRID = 3  # components of an action of which all combinations of levels are tried
 
 
 class Codebook(NamedTuple):
@@ -72,7 +71,7 @@ class Search(NamedTuple):
 
 def levels_of(n_components: int) -> FloatArray:
     """Return the actions that are always tried, in units, shape (n, p)."""
-    if n_components > _MAX_GRID:
+    if n_components > 3:  # too many combinations
         ends = np.eye(n_components)
         return np.concatenate([np.zeros((1, n_components)), -ends, ends])
     axis = np.linspace(-1.0, 1.0, 5 if n_components == 1 else 3)

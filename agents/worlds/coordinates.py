@@ -80,8 +80,6 @@ def scratch_for(world: WorldArrays) -> Scratch:
 
 _ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1
 _MIN_SCALE = 1e-12  # relative to a component's maximum: below, it is constant
-_FEW_LEVELS = 8
-_AT_BOUND = 3  # how often a component's extreme has to occur to be a bound
 _MARGIN = 1.0  # spans beyond the observations, to which predictions are clipped
 _UNTURNED = 1.5  # radians a step that are surely less than half a turn
 _ROUNDS = 4
@@ -158,7 +156,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     levels = np.full((d, 0), np.nan)
     for j in range(d):
         values = np.unique(after[:, j])
-        if len(values) <= _FEW_LEVELS:
+        if len(values) <= 8:
             bounds[0][j], bounds[1][j] = low[j], high[j]
             if span[j] > 0.0:
                 missing = max(len(values) - levels.shape[1], 0)
@@ -167,7 +165,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
             continue
         for edge, bound in ((low[j], bounds[0]), (high[j], bounds[1])):
             at = after[:, j] == edge
-            if at.sum() >= _AT_BOUND:
+            if at.sum() >= 3:  # then it is a bound
                 cut |= at
                 bound[j] = edge
     for pair in circles:

@@ -26,18 +26,13 @@ _POOLED = 0.02  # weight of the prior: the moments of all actions
 _RIDGE = 1e-8
 _INTERCEPT_PENALTY = 0.01
 _MIN_WEIGHT = 1e-4  # of a point in a cell's law
-_CELL_SAMPLE = 3000
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
 _MIN_CELLS_OF_LAW, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _FEW_CELLS = 32  # where they only measure the distance from the observations
 _N_WAVES = 400
 _WAVE_LENGTH = 3.0  # standard deviations, on average
-_SHARED_PENALTY = 1e-6
-_FAR_QUANTILE = 0.999
-_REWARD_RIDGE = 1e-7
 _FAR_OFF = 1e3  # standard deviations of the rewards, beyond which the ridge would bend their mean
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
-_UNEXPLAINED = 0.1  # share of the rewards' variance that states may account for
 _MAX_REWARDS = 8_000  # steps to learn from
 _MAX_COLUMNS = 600  # of a regression without waves: its time grows with their square
 _ROWS_PER_COLUMN = 1.25
@@ -124,7 +119,7 @@ def fit_law(
     else:
         weights = _global(features, codes, change)
         waves = np.zeros((2 * d + 1, 0), np.float32)
-    sample = points[rng.integers(len(points), size=min(len(points), _CELL_SAMPLE))]
+    sample = points[rng.integers(len(points), size=min(len(points), 3000))]
     wanted = max_cells if form.cells else min(max_cells, _FEW_CELLS)
     count = max(min(wanted, len(points) // _POINTS_PER_CELL), _MIN_CELLS)
     codevectors = anneal(np.ascontiguousarray(sample), count, rng)
@@ -135,7 +130,7 @@ def fit_law(
     if form.cells and len(codevectors) >= 3:
         rest = change - global_change(weights, features, codes)
         own = _locals(form, points, codes, rest, codevectors, gaps, width)
-    far = float(np.quantile(least, _FAR_QUANTILE))
+    far = float(np.quantile(least, 0.999))
     return Law(weights, waves, np.ascontiguousarray(codevectors.T), own, width, far)
 
 
@@ -199,7 +194,7 @@ def _with_waves(
     joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
     columns = np.column_stack([features, joint, sinusoids(points @ frequencies + phases)])
     penalties = np.full(columns.shape[1], penalty)
-    penalties[:m] = _SHARED_PENALTY
+    penalties[:m] = 1e-6
     found = _solved(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
     own = found[m : m * (1 + n_codes)].reshape(n_codes, m, d)
     if _one_hot(codes):
@@ -295,7 +290,7 @@ def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
     """
     columns = np.column_stack([codes, codes**2])
     left = rewards - columns @ np.linalg.lstsq(columns, rewards)[0]
-    return bool(left.var() <= _UNEXPLAINED * rewards.var())
+    return bool(left.var() <= 0.1 * rewards.var())
 
 
 class Rewards(NamedTuple):
@@ -339,7 +334,7 @@ def fit_rewards(
     columns = reward_features(at, hinges, *steps, boxed)[:, kept]
     weights = np.zeros(size)
     origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
-    weights[kept] = solve(columns.T @ columns, columns.T @ (wanted - origin), _REWARD_RIDGE)
+    weights[kept] = solve(columns.T @ columns, columns.T @ (wanted - origin), 1e-7)
     weights[: 1 if boxed else codes.shape[1]] += origin
     return Rewards(weights, hinges)
 

@@ -224,11 +224,7 @@ _ANEW = 1.5  # growth of the steps after which the form is chosen again
 _SHARE = 0.8  # share of the stretches, for each law of the ensemble
 _MAX_FITTED = 20_000
 _FAR = 1.5
-_MAX_CUT = 0.5
-_MIN_ERROR = 1e-7  # squared; below, the simplest form will do
 _NO_LARGE_ERROR = 1e-3  # squared, in standard deviations, of what counts as noise
-_AS_GOOD = 0.1  # negligible difference of mean logarithms
-_RESIDUALS = 1024
 
 
 N_LAWS = 4  # of an agent's world
@@ -309,7 +305,7 @@ class _Fit:
         at, cut = read(seen.before, seen.after)
         self.at = at = at.ignoring(noise_among(at, *seen))
         self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
-        usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
+        usable = np.flatnonzero(~cut) if cut.mean() < 0.5 else np.arange(len(cut))
         self.usable: IntArray = usable  # steps after which no component was cut off
         on = ~seen.ended | seen.ended.all()
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
@@ -357,12 +353,12 @@ class _Fit:
             left[form.name] = found[0]
             each = [log_errors(rest).mean() if len(rest) else 0.0 for rest in found]
             errors[form.name] = float(np.mean(each))
-        good = min(errors.values()) + _AS_GOOD
+        good = min(errors.values()) + 0.1  # a negligible difference
         form = next(form for form in tried if errors[form.name] <= good)
         rest = left[form.name]
         noise = rest[:0]
         if len(rest) > 0 and np.median((rest**2).sum(axis=1)) >= _NO_LARGE_ERROR:
-            noise = rest[self.rng.integers(len(rest), size=_RESIDUALS)]
+            noise = rest[self.rng.integers(len(rest), size=1024)]
         return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 
     def _left(self, form: Form, held: BoolArray) -> FloatArray:
@@ -375,7 +371,7 @@ class _Fit:
 
 def log_errors(left: FloatArray) -> FloatArray:
     """Return logarithms of squared errors, shape (n,), of residuals, shape (n, d)."""
-    return np.asarray(np.log((left**2).sum(axis=1) + _MIN_ERROR))
+    return np.asarray(np.log((left**2).sum(axis=1) + 1e-7))  # below, the simplest form will do
 
 
 def _margin(seen: CodedSteps) -> float:

@@ -19,7 +19,6 @@ from oda_rl.agents.worlds.learning import (
 )
 from oda_rl.agents.worlds.simulation import predict, replay, without_noise
 
-_FOLDS = 5
 _STEPS = 50  # of a replay
 _MIN_STRETCHES, _DRAWS = 10, 8  # of noise, for each stretch
 _EXACT = 1e-12  # relative squared error that is rounding
@@ -129,7 +128,7 @@ def judge(
     pieces = list(stretches(trajectories(seen, first), steps))
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
     mixed.sort(key=lambda rows: not seen.ended[rows].any())  # a share of terminations in each fold
-    n_folds = min(_FOLDS, len(mixed))
+    n_folds = min(5, len(mixed))
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
         part = refitted(learned, seen, np.setdiff1d(np.arange(n), held), rng)

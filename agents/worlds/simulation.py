@@ -84,7 +84,6 @@ def _action_of(outputs: FloatArray, k: int) -> int:
 
 _NEGLIGIBLE = 1e-3  # weight of a cell among the three nearest
 _LONGEST_GAP = 4.0  # maximum novelty, relative to ``far``
-_NOVELTY_DISCOUNT = 0.99
 _MULTIPLIER, _INCREMENT = np.uint64(6364136223846793005), np.uint64(1442695040888963407)  # Knuth
 _HIGH_BITS = np.uint64(33)
 
@@ -315,7 +314,7 @@ def imagine(
                 taken += 1
                 if explore:
                     novelty += weight * min(gap, _LONGEST_GAP * far)
-                    weight *= _NOVELTY_DISCOUNT
+                    weight *= 0.99
                 elif gap > far and t > 0 and tossed:
                     for j in range(n_features):
                         s[j] = before[j]

@@ -25,7 +25,6 @@ from oda_rl.agents.worlds.quality import Report, Trust, judge, refitted
 from oda_rl.agents.worlds.simulation import one_law, predict, replay, starts_between, without_noise
 
 _HORIZON = 1000
-_REPLAYED = 100  # steps of a figure, at most
 
 AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
 
@@ -298,7 +297,7 @@ class World:
         -------
         real, imagined : ndarray, shape (T + 1, d)
         """
-        seen, n = self.seen, min(_REPLAYED, len(self.seen.rewards) // 3)
+        seen, n = self.seen, min(100, len(self.seen.rewards) // 3)
         held = max(trajectories(seen, self.first), key=len)[-max(n, 1) :]
         rest = np.setdiff1d(np.arange(len(seen.rewards)), held)
         rng = np.random.default_rng(0)

@@ -51,7 +51,6 @@ _ITERATIONS = 5  # of the power method: a split along about the main axis is eno
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
 _MAX_PASSES = 20  # of a level, while codevectors move
 _MEASURED = 1.0 / 300.0  # of the threshold of merging, where the codevectors that split are known
-_FROZEN_COOLING = 0.5
 _FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
@@ -627,7 +626,7 @@ class Annealer:
         self._record(distortion)
         self._keep()
         if self.active:
-            self.temperature *= _FROZEN_COOLING if frozen else self.schedule.cooling
+            self.temperature *= 0.5 if frozen else self.schedule.cooling
             if not math.isfinite(self._frozen_at):
                 self._split(self._critical(data))
         self._open()

@@ -27,7 +27,6 @@ from oda_rl.divergences import TINY, Divergence, resolve
 
 _ITERATIONS = 10, 300  # of the power method, at least and at most
 _MAX_EXACT = 50  # features: with fewer it begins at eigenvectors of the covariances
-_CONVERGED = 1e-4  # relative change in an iteration
 SHIFT = 0.7  # standard deviations along the direction: about where the halves' means are
 MAX_POINTS = 4000  # give λ_max to about 2 %
 _MIN_PER_CELL = 50  # points: with fewer λ_max says little
@@ -122,7 +121,7 @@ def critical(
         lengths = np.maximum((curved * steps).sum(axis=1), TINY)
         before, temperatures = temperatures, (curved * products).sum(axis=1) / lengths
         former, steps = steps, products
-        settled = np.abs(temperatures - before) <= _CONVERGED * temperatures
+        settled = np.abs(temperatures - before) <= 1e-4 * temperatures  # in an iteration
         if i >= _ITERATIONS[0] and settled.all():
             break
     # With the length <v, H v> = 1 the variance along v is T_c.

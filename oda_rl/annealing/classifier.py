@@ -30,9 +30,7 @@ from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags,
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.samples import counted, holes, observed_shares
 
-_PREDICTION_SAMPLES = 2000
 _SELECTION_SAMPLES = 1500
-_SELECTION_PER_CLUSTER = 20
 _RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
 _FIRST_STEPS = 15, 30  # of L-BFGS, in two folds: which candidates go on
@@ -42,7 +40,6 @@ _CERTAIN = 100  # samples a codevector: training data alone give a temperature o
 _TESTED = 2  # folds, where only that is to be chosen, or else
 _MANY_SAMPLES = 1000  # are at hand: with fewer it needs all folds
 _COSTLY = 40  # features: with more, two folds choose
-_METRIC_SAMPLES = 20_000
 MANY_FEATURES = 200  # with more, a metric is not tried
 MATRIX = "mrslvq"  # also learns a metric
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
@@ -50,8 +47,6 @@ _PASSES = 5
 _DOUBLINGS = 12  # of the temperature of Gaussian cells, at most
 _MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
 N_FOLDS = 5
-_PER_CLASS = (1, 4, 16)
-_RATES = (0.01, 0.05, 0.2)
 _PENALTIES = (0.003, 0.03, 0.3)
 _HONEST = 0.999  # no single sample costs more than log 1000
 _CAUTION = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])  # times the temperature
@@ -120,8 +115,8 @@ def candidates(
     Algorithms are tried with three rates, or with those of three penalties that weigh as much as a
     sample: with less, a few samples are learned by heart.
     """
-    sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in _PER_CLASS})
-    rates = (rate,) if algorithm in (None, MATRIX) else _RATES
+    sizes = sorted({min(n * n_classes, max(n_classes, n_samples // 5)) for n in (1, 4, 16)})
+    rates = (rate,) if algorithm in (None, MATRIX) else (0.01, 0.05, 0.2)
     least = min(1.0 / n_samples, _PENALTIES[-1])
     penalties = [p for p in _PENALTIES if p >= least] if algorithm == MATRIX else [penalty]
     return [Candidate(n, algorithm, *both) for n, *both in product(sizes, rates, penalties)]
@@ -423,7 +418,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
             if len(remaining) == 1 and k >= _TESTED and enough:
                 break
             model = copy.copy(self)
-            model.samples_per_cluster = min(self.samples_per_cluster, _SELECTION_PER_CLUSTER)
+            model.samples_per_cluster = min(self.samples_per_cluster, 20)
             fold = model._anneal(points[train], classes[train], weights[train])
             grown = model._annealer
             steps = _FIRST_STEPS[k] if len(options) > 1 and k < 1 + wide else _METRIC_STEPS
@@ -478,7 +473,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     def _choose_temperature(self, data: Distribution) -> None:
         """Choose the prediction temperature by the log loss on some of the data."""
         self._codebook = self._annealer.view(None)
-        points, classes, weights = data.some(_PREDICTION_SAMPLES)
+        points, classes, weights = data.some(2000)
         shares = observed_shares(points)
         self.prediction_temperature_ = best_temperature(
             self._annealer.divergence.between(points, self._embedded_codevectors()) * shares,
@@ -489,7 +484,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     def _learn_metric(self, data: Distribution, penalty: float, steps: int | None) -> None:
         """Move codevectors and learn a metric; the prediction temperature remains."""
         current, (codevectors, weights, labels) = self._annealer, self._codebook
-        points, classes, shares = data.some(_METRIC_SAMPLES)
+        points, classes, shares = data.some(20_000)
         moved, matrix = learn_metric(
             codevectors, weights, labels, self.prediction_temperature_, points.astype(np.float64),
             classes, shares, penalty, steps,

@@ -36,7 +36,6 @@ from oda_rl.files.schema import ANYTHING, Optional
 from oda_rl.samples import observed_shares
 
 _COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
-_AUTO_COOLING = 0.9  # so that one level adds few codevectors
 _SAMPLES = 20  # of a level for each codevector
 _MAX_CLUSTERS = 33  # of "auto", less one
 _FEWEST_POINTS = 4  # a cluster, of "auto"
@@ -244,7 +243,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
     def _pace(self, refined: bool, n_points: float) -> tuple[float, int]:
         cooling, samples, n_clusters = _COOLING, _SAMPLES, self._max_codevectors(1)
         if self.n_clusters == "auto":
-            cooling = _AUTO_COOLING
+            cooling = 0.9  # so that one level adds few codevectors
         elif refined:
             cooling = FAST_COOLING if n_points >= FEW_POINTS * n_clusters else _SPARSE_COOLING
             cooling = _FASTEST_COOLING if n_clusters <= FEW_CLUSTERS else cooling

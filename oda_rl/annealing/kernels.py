@@ -24,7 +24,6 @@ from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
 MIN_SHARE = 1e-6
 FARTHEST = -math.log(MIN_SHARE)  # in temperatures
 _MIN_DECAY = 1e-3  # of the masses: a codevector without mass would never attract again
-_MAX_GAPS = 2**20  # between codevectors, at a time
 _ROUNDING = 1e-12  # of products, relative: gaps that may be small enough are measured exactly
 
 
@@ -239,7 +238,7 @@ def coincide(
     longer ``alive``, shape (K,), and those that were not before have -1.
     """
     places, owners = np.ascontiguousarray(codevectors[:, :n_features]), np.arange(len(labels))
-    size = max(_MAX_GAPS // max(len(labels), 1), 1)
+    size = max(2**20 // max(len(labels), 1), 1)  # gaps at a time
     for begin in range(0, len(labels), size):
         rows = slice(begin, begin + size)
         gaps = divergence.between(places[rows], places)

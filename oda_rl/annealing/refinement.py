@@ -31,8 +31,6 @@ from oda_rl.divergences import SquaredEuclidean
 from oda_rl.quantization import kernels
 from oda_rl.samples import filled, holes, observed_shares
 
-_BREATH = 20  # one in 20 codevectors is added and removed at a time
-_BREATHS = 10, 20, 60  # points a codevector: one more breath from each on
 _PASSES = 5  # over all points at most, until the last exchange
 _LIMIT = 1000  # passes of the last exchange: a guard against cycles by rounding
 _SAMPLE = 4_000_000  # bounds (points times codevectors); 16 MB
@@ -274,7 +272,7 @@ def _refine_all(
 ) -> FloatArray:
     """:func:`refine` with more points than codevectors, and memory for all bounds."""
     n_cells = len(codevectors)
-    breath = math.ceil(n_cells / _BREATH)
+    breath = math.ceil(n_cells / 20)  # one in 20 codevectors is added and removed at a time
     # The largest distance is at most the highest bound; a power of 2 rounds nothing.
     diagonal = math.hypot(*np.ptp(points, axis=0).tolist())
     scale = 2.0 ** math.ceil(math.log2(diagonal / _HIGHEST or 1.0))
@@ -333,7 +331,7 @@ def refine(
         alone = np.resize(points, codevectors.shape) if n else codevectors
         return alone.astype(np.float64)
     if effort is None:
-        effort = sum(n >= ratio * n_cells for ratio in _BREATHS)
+        effort = sum(n >= ratio * n_cells for ratio in (10, 20, 60))  # one more breath from each
     size = min(_SAMPLE // n_cells, _PER_CELL * n_cells * min(n_cells, _FEW) // _FEW)
     size = max(size, _MIN_PER_CELL * n_cells, _MIN_POINTS)
     sample = rng.choice(n, min(n, size), replace=False)  # shuffled: sorted points end up worse

@@ -22,16 +22,11 @@ from oda_rl.exemplars.pricing import KERNELS, Kernel, Samples, leaders, squared_
 from oda_rl.exemplars.weights import Proportions, average, best_proportions, objective_value
 from oda_rl.files.schema import real, whole
 
-_RANDOM_STARTS = 32
-_EM_STEPS = 20
-_ADDED = 0.01  # of the best price's excess: a mode with less is not added
-_TWINS = 0.1  # bandwidths: nearer exemplars are merged if the objective allows
 _MAX_LOSS = 0.01  # of the bound: columns whose price is lower by more are dropped
 _PROGRESS = 1e-4  # of the objective: after a round that gains less no column is dropped
 _MASTER_TOLERANCE = 1e-10
 _CONTENDING = 0.01  # of the bound: modes that are lower by more are not finished
 _ROUGHLY = 100.0  # tolerances: below it a gap is measured in double precision
-_MAX_BALLS = 2000  # samples around each of which a disc starts; of more samples, around a cover
 _FAR = 6.0  # bandwidths from all exemplars, beyond which a sample becomes one
 
 
@@ -163,7 +158,7 @@ class Search:
         elif kernel == "disc":
             # All samples, so that the result is at least as good as kernel vector quantization.
             chosen = samples.points[:0]
-            if len(samples) <= _MAX_BALLS:
+            if len(samples) <= 2000:
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             chosen, _ = samples.modes(samples.shares, self.starts())
@@ -211,7 +206,7 @@ class Search:
             return True
         self._modes = modes
         excess = float(heights[0]) - master.bound
-        added = modes[heights > master.bound + _ADDED * excess]
+        added = modes[heights > master.bound + 0.01 * excess]  # a mode with less is not added
         self.responses = np.concatenate([self.responses, samples.responses(added)], axis=1)
         self.exemplars = np.concatenate([self.exemplars, added])
         self.weights = np.concatenate([self.weights, np.full(len(added), 1e-3 / len(added))])
@@ -243,7 +238,7 @@ class Search:
         self._slide()
         master = self._weigh(_MASTER_TOLERANCE)
         order = np.argsort(-self.weights)
-        first = order[leaders(self.exemplars[order], _TWINS)]
+        first = order[leaders(self.exemplars[order], 0.1)]  # bandwidths
         if len(first) == len(order):
             return master
         before = self.exemplars, self.weights, self.responses
@@ -262,7 +257,7 @@ class Search:
 
     def _slide(self) -> None:
         """Move exemplars and weights by EM steps."""
-        for _ in range(_EM_STEPS):
+        for _ in range(20):
             shares = self.responses * self.weights
             shares = self.samples.weighed(shares / shares.sum(axis=1, keepdims=True))
             sizes = np.maximum(shares.sum(axis=0), 1e-300)
@@ -290,7 +285,7 @@ class Search:
 
     def starts(self, prices: FloatArray | None = None) -> FloatArray:
         """Choose samples to climb from: some at random, and those with the highest prices."""
-        n = min(_RANDOM_STARTS, len(self.samples))
+        n = min(32, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)
         if prices is not None:
             dear = np.argpartition(-prices, n - 1)[:n]

@@ -25,7 +25,6 @@ from oda_rl._types import FloatArray
 
 OBJECTIVES = ("log_likelihood", "margin", "margin_variance", "mean_variance")
 _MAX_STEPS = 200
-_TO_BOUNDARY = 0.995  # share of the way to the boundary that a step may go
 _TINY = 1e-300
 _ROUNDED = 1e-3
 _RIDGE = 1e-13  # of the mean diagonal: columns may be equal
@@ -143,7 +142,7 @@ def _longest(values: FloatArray, direction: FloatArray) -> float:
     """Longest step, at most 1, at which positive values stay positive."""
     falling = direction < 0.0
     steps = -values[falling] / direction[falling]
-    return min(1.0, _TO_BOUNDARY * float(steps.min(initial=np.inf)))
+    return min(1.0, 0.995 * float(steps.min(initial=np.inf)))  # share of the way to the boundary
 
 
 def _is_small(complementarity: float, residual: float, tolerance: float) -> bool:

@@ -30,7 +30,6 @@ from oda_rl.trees.tree import Cells
 
 _SCORE = "The score of cell k is oda_diagram[k][0] + sum over j of oda_diagram[k][1 + j] x[j];"
 _NEAREST_IS = "The cell of minimal score (the first, in a tie) is the nearest"
-_MAX_INT = 2**31 - 1
 _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 _NEAR = 4.0  # scores at 0 may exceed those at the centre by this factor: two bits of 24
 
@@ -127,7 +126,7 @@ def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]
         names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
         return np.arange(len(labels)), ["and returns the number of a label:", *names]
     numbers = whole_numbers(labels)
-    if np.abs(numbers).max() > _MAX_INT:
+    if np.abs(numbers).max() > 2**31 - 1:
         raise ValueError(f"labels reach {np.abs(numbers).max()}: they must fit 32 bits")
     return numbers, ["and returns a label."]
 

@@ -27,11 +27,8 @@ _RANDOM = 8  # letters that mkstemp adds to a name
 _SUFFIX = ".npy"
 _NAME = re.compile(r"[A-Za-z0-9_]{1,80}\.npy")
 _METHODS = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
-_ENCRYPTED = 1  # bit of a member's flags
 _LAST_RECORD = 22  # bytes of a zip's last record
 _LOCATOR = 20  # bytes before it in a 64-bit zip
-_MAX_MEMBERS = 5_000
-_MAX_DIRECTORY = 1_000_000  # bytes
 _MAX_HEADER = 10_000  # bytes of an array's header
 _MAX_VALUES = 500_000  # in JSON: each takes about a hundred bytes of memory
 
@@ -156,7 +153,7 @@ def load_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         require(valid, "it does not end as a zip does")
         require(content[-_LAST_RECORD - _LOCATOR :][:4] != b"PK\6\7", "it is a 64-bit zip")
         size = int.from_bytes(record[12:16], "little")
-        require(size <= _MAX_DIRECTORY, f"its directory has {size:,} bytes")
+        require(size <= 1_000_000, f"its directory has {size:,} bytes")
         archive = zipfile.ZipFile(io.BytesIO(content))
         members = _checked_members(archive, len(content))
         metadata = parsed(archive.read(members.pop(_METADATA)))
@@ -180,13 +177,13 @@ def _checked_members(archive: zipfile.ZipFile, file_size: int) -> dict[str, zipf
     """Return the members by name, after checking names and sizes."""
     members: dict[str, zipfile.ZipInfo] = {}
     infos = archive.infolist()
-    require(len(infos) <= _MAX_MEMBERS, f"it has {len(infos)} members")
+    require(len(infos) <= 5_000, f"it has {len(infos)} members")
     for info in infos:
         name = info.filename
         require(name not in members, f"its member {name!r} is repeated")
         require(name == _METADATA or _NAME.fullmatch(name), f"{name!r} cannot name a member")
         require(info.compress_type in _METHODS, f"{name!r} has an unknown compression")
-        require(not info.flag_bits & _ENCRYPTED, f"{name!r} is encrypted")
+        require(not info.flag_bits & 1, f"{name!r} is encrypted")
         members[name] = info
     require(_METADATA in members, f"{_METADATA} is missing")
     size = members[_METADATA].file_size

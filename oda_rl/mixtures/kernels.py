@@ -64,10 +64,8 @@ _MIN_WEIGHT = 1e-30
 _MIN_PIVOT = 1e-15  # share of the diagonal: less is rounding
 _MIN_PRODUCT = 1e-100
 _MAX_STEP = 0.5
-_REFERENCE_SAMPLES = 100
 _CHUNK = 128  # features, after which a component may be known to be too far away
 _STATIONARY = 0.05  # δ of eq. 6
-_MIN_WIDTH = 0.01  # of the neighbourhood
 
 
 class Progress(State):
@@ -461,7 +459,7 @@ def watch_loss(progress: Progress, loss: float, rules: Rules) -> None:
     """
     progress.seen += 1.0
     seen = progress.seen
-    if seen <= _REFERENCE_SAMPLES:
+    if seen <= 100:
         progress.reference += (loss - progress.reference) / seen
     if seen <= rules.period:
         progress.smoothed += (loss - progress.smoothed) / seen
@@ -474,7 +472,7 @@ def watch_loss(progress: Progress, loss: float, rules: Rules) -> None:
     since_start = progress.previous - progress.reference
     progress.previous = progress.smoothed
     if increase < _STATIONARY * max(since_start, 0.0):  # worse than at first if data drift
-        progress.width = max(COOLING * progress.width, _MIN_WIDTH)
+        progress.width = max(COOLING * progress.width, 0.01)  # of the neighbourhood
         progress.rate = max(COOLING * progress.rate, rules.min_rate)
 
 

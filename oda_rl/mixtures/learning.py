@@ -14,7 +14,6 @@ from oda_rl.samples import Weighted, filled, holes, means_of
 
 _CHUNK = 1024  # samples that are scored at once
 _MIN_SCORE = -1e290  # sums of many are finite
-_DECAY = 0.6
 _MIN_WEIGHT = 1e-9  # of a component at release
 # β at release is the larger of 8/d and that at which the odds of the nearest component to the next
 # are e^1.25. Lower ones merge components.
@@ -144,7 +143,7 @@ def steps_at(rules: Rules, mixture: Mixture, shown: Array) -> Array:
     Of a component the rates ε fall with its number of samples to the power -0.6.
     """
     first, n_components = 1.0 / rules.rate, len(mixture.weights)
-    decay = (first / (first + shown / n_components)) ** _DECAY
+    decay = (first / (first + shown / n_components)) ** 0.6
     return np.asarray(rules.rate * decay / n_components)
 
 

@@ -34,7 +34,6 @@ from oda_rl.samples import filled, means_of, observed_shares
 _SCALE_SAMPLES = 100  # first samples of a stream, which give the scale
 _RATE, _DRIFTING_RATE, _PLAIN_RATE = 0.1, 0.5, 1e-3  # ε at the beginning
 _WIDTH, _DRIFTING_WIDTH = 1 / 4, 1 / 16  # of the neighbourhood at first, of the sides' sum
-_MIN_PERIOD = 100
 _PLAIN_SHARE = 0.5  # of the mean variance: on images a lower floor leaves components unused
 _PLAIN_BOUND = 20.0  # of precisions: D_max of the paper, in whose unit plain gradients are taken
 
@@ -266,7 +265,7 @@ class SGDGaussianMixture(StreamingMixture):
         rate = _PLAIN_RATE if plain else _DRIFTING_RATE if drifts else _RATE
         rate = rate if self.learning_rate is None else float(self.learning_rate)
         min_rate = min(rate, self.forgetting) if drifts else rate
-        period = max(_MIN_PERIOD, round(1.0 / rate if plain else n / rate))
+        period = max(100, round(1.0 / rate if plain else n / rate))
         if self.means_init is not None:
             means = self._checked_means(self.means_init, points)
         else:

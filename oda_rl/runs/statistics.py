@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from oda_rl._types import FloatArray
 
-_RESAMPLES = 2000
 _CONFIDENCE = 0.95
 
 
@@ -100,7 +99,7 @@ def _bootstrap(values: FloatArray, statistic: Any) -> tuple[float, float]:
     if np.ptp(values) == 0.0:
         return float(values[0]), float(values[0])
     result = stats.bootstrap(
-        (values,), statistic, n_resamples=_RESAMPLES, confidence_level=_CONFIDENCE,
+        (values,), statistic, n_resamples=2000, confidence_level=_CONFIDENCE,
         method="percentile", rng=np.random.default_rng(0),
     )  # fmt: skip
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
