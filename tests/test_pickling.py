@@ -1,13 +1,16 @@
 """Agents, policies and adapters go through pickle, copy and cloudpickle, and learn on as before."""
 
 import copy
+import multiprocessing
 import pickle
+import threading
 
 import cloudpickle
 import gymnasium as gym
 import numpy as np
 import pytest
 from environments import Grid
+from test_origins import Own
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
 
@@ -28,8 +31,11 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_decides_and_learns_as_the_agent_does(kind):
     agent = KINDS[kind]().learn(600)
-    copies = [way(agent) for way in WAYS.values()]
     points = agent.recent[:50] if len(agent.recent) else agent.codevectors
+    action = agent.act(points[0])
+    copies = [way(agent) for way in WAYS.values()]
+    for one in (agent, *copies):
+        one.update(points[0], action, 1.0, points[-1], False, False)
     actions, units = agent.predict(points)[0], agent.policy.act(points)
     values = agent.learn(400).q_values
     for other, way in zip(copies, WAYS.values(), strict=True):
@@ -37,14 +43,35 @@ def test_a_copy_decides_and_learns_as_the_agent_does(kind):
         np.testing.assert_array_equal(other.predict(points)[0], actions)
         np.testing.assert_array_equal(way(other.policy).act(points), units)
         np.testing.assert_array_equal(other.learn(400).q_values, values)
-        assert other.num_timesteps == 1000
+        assert other.num_timesteps == 1001
 
 
 def test_an_environment_that_cannot_be_made_anew_goes_along():
-    agent = TwoTimescaleAgent(Grid(), seed=0, warmup_steps=50).learn(500)
-    other = copy.deepcopy(agent)
-    assert other.env is not agent.env
-    np.testing.assert_array_equal(agent.learn(300).q_values, other.learn(300).q_values)
+    env = gym.wrappers.TransformReward(Grid(), lambda reward: 2.0 * reward)
+    agent = TwoTimescaleAgent(env, seed=0, warmup_steps=50).learn(500)
+    copies = [way(agent) for way in WAYS.values()]
+    agent.learn(300)
+    for other in copies:
+        assert other.env is not env
+        np.testing.assert_array_equal(agent.q_values, other.learn(300).q_values)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Own(threading.Lock()), lambda: Own(multiprocessing.Pipe()),
+             lambda: gym.vector.AsyncVectorEnv([Own] * 2)],
+)  # fmt: skip
+def test_an_environment_that_cannot_be_copied_is_left_out_and_left_alone(make):
+    env = make()
+    agent = FittedQAgent(env, seed=0).learn(50)
+    for way in WAYS.values():
+        with pytest.warns(UserWarning, match="without its environment .*set env of the copy to tr"):
+            other = way(agent)
+        with pytest.raises(ValueError, match=r"env is None.*set agent\.env"):
+            other.learn(50)
+        other.env = Own()
+        assert other.learn(50).num_timesteps == 100
+    assert agent.learn(50).num_timesteps == 100
+    env.close()
 
 
 def test_algorithms_for_stable_baselines3_can_be_copied():
@@ -54,12 +81,3 @@ def test_algorithms_for_stable_baselines3_can_be_copied():
     other = copy.deepcopy(model)
     assert other.predict(np.zeros((1, 4)))[0] == model.predict(np.zeros((1, 4)))[0]
     assert other.num_timesteps == 1500
-
-
-def test_a_wrapped_environment_is_made_anew():
-    agent = FittedQAgent(gym.wrappers.RescaleAction(gym.make("Pendulum-v1"), -1, 1), seed=0)
-    other = pickle.loads(pickle.dumps(agent.learn(300)))
-    assert isinstance(other.learn(100).env, gym.wrappers.RescaleAction)
-    twice = gym.wrappers.TransformReward(gym.make("CartPole-v1"), lambda reward: 2.0 * reward)
-    copied = copy.deepcopy(FittedQAgent(twice, seed=0).learn(300))  # no file holds the function
-    assert isinstance(copied.learn(100).env, gym.wrappers.TransformReward)

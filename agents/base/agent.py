@@ -426,27 +426,9 @@ class Agent(Player):
         nothing but these, generators and constants in its attributes. Other environments, and
         vector environments, continue from a reset, and actors with new episodes.
 
-        Parameters
-        ----------
-        callback, progress_bar, checkpoint, checkpoint_every, actors
-            As in :meth:`learn`; ``checkpoint_every`` is by default as before.
-
-        Raises
-        ------
-        ValueError
-            If the agent has not been loaded from a checkpoint, or has been used since; otherwise
-            as :meth:`learn`, like all other errors.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from oda_rl.agents import TwoTimescaleAgent
-        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = f"{folder}/checkpoint.zip"
-        ...     agent = agent.learn(2_000, checkpoint=file, checkpoint_every=500)
-        ...     TwoTimescaleAgent.load(file).resume().num_timesteps  # it had ended
-        2000
+        Arguments and errors are those of :meth:`learn`; ``checkpoint_every`` is by default as
+        before. ValueError is raised, too, if the agent has not been loaded from a checkpoint, or
+        has been used since.
         """
         paused = self._paused
         if paused is None or self._acted or self.num_timesteps != self._paused_at:
@@ -594,7 +576,7 @@ class Agent(Player):
 
     @one_thread()
     def explain(self, observation: Any) -> Explanation:
-        """Explain the action in a state, and find the nearest state with another action.
+        """Explain the action in a state, and the nearest state with another: ``print`` it.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
         components are not changed. It is exact for rules and tables; for agents that blend
@@ -607,24 +589,11 @@ class Agent(Player):
         observation
             One observation of the environment's observation space.
 
-        Returns
-        -------
-        oda_rl.agents.Explanation
-            ``print`` it.
-
         Raises
         ------
         ValueError
             If the observation is not of the space or not finite, or the agent has learned nothing
             yet.
-
-        Examples
-        --------
-        >>> from oda_rl.agents import TwoTimescaleAgent
-        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
-        >>> explanation = agent.explain([0.0, 0.0, 0.1, 0.0])
-        >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
-        False
         """
         return explain(self, observation)
 
@@ -653,8 +622,9 @@ class Agent(Player):
             Path given to :meth:`save`.
         env : str, gymnasium.Env or gymnasium.vector.VectorEnv, optional
             Environment to train or evaluate in. By default it is made anew when needed, with the
-            arguments, time limit, wrappers and running statistics from the file; ValueError is
-            raised then if the file cannot hold one of these, such as a function in a wrapper.
+            arguments, time limit, wrappers and running statistics from the file, but not with
+            attributes set later. ValueError is raised then if the file cannot hold one of these,
+            such as a function in a wrapper.
 
         Raises
         ------
@@ -663,10 +633,10 @@ class Agent(Player):
         ValueError
             If the file is damaged, or holds no agent of this class, or ``env`` has other spaces.
         """
-        return files.load(cls, Path(path), env)
+        return files.restored(cls, *files.read(Path(path)), env)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy as files do."""
+        """Pickle and copy as files do, with what no file holds, and a choice without update."""
         return files.pickled(self)
 
     @property
@@ -680,11 +650,6 @@ class Agent(Player):
 
     def _settings(self) -> dict[str, Any]:
         return dict(vars(self.config))
-
-    @property
-    def _can_be_rebuilt(self) -> bool:
-        """Whether :meth:`_rebuild` needs nothing but a file."""
-        return True
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         """Construct the agent from a file's metadata, without an environment."""

@@ -1,6 +1,5 @@
 """Saving and loading agents: files, run folders, checkpoints."""
 
-import copy
 import json
 import re
 import time
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +19,9 @@ from oda_rl.agents.base.history import SHARED, EpisodeLog, history_from_arrays, 
 from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
+from oda_rl.agents.environments.copying import Along
 from oda_rl.agents.environments.making import generator_of
-from oda_rl.agents.environments.origins import from_json, to_json
+from oda_rl.agents.environments.origins import from_json, remade, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
 from oda_rl.files.archive import load_archive, refuse_links, save_archive, sweep, write_text
 from oda_rl.files.schema import InvalidFileError, check, generator_state, number, reading, require
@@ -76,7 +76,7 @@ def save_file(agent: "Agent", path: Path, **more: Any) -> dict[str, Any]:
     """Save an agent, with further metadata, to a file; return the metadata."""
     metadata, arrays = contents(agent)
     metadata |= more
-    load = partial(restored, type(agent), path) if agent._can_be_rebuilt else None
+    load = None if agent._parts else partial(restored, type(agent), path)
     save_archive(path, metadata, arrays, load)
     return metadata
 
@@ -101,47 +101,18 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
 
 
 def pickled(agent: "Agent") -> tuple[Any, ...]:
-    """Return what ``__reduce__`` does: the content of its file, an environment no file holds."""
+    """Return what ``__reduce__`` does: the content of its file, and what no file holds."""
     metadata, arrays = contents(agent)
     copies = {name: np.array(array) for name, array in arrays.items()}
     plain = json.loads(json.dumps(metadata))
-    along: AnyEnv | _Along | None = agent.env
-    if (origin := agent.origin) is not None and origin.obstacle is None:  # a file may hold it
-        along = _Along(agent.env if from_json(plain["env_spec"]).obstacle else None)
-    return _unpickled, (type(agent), plain, copies, agent._parts, along, agent._seed)
-
-
-class _Along(NamedTuple):
-    """An environment for a copy, but not for a pickle: its functions may not be pickled."""
-
-    env: AnyEnv | None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _Along, (None,)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "_Along":
-        return _Along(copy.deepcopy(self.env, memo))
-
-
-def _unpickled(
-    cls: type[AnyAgent],
-    metadata: dict[str, Any],
-    arrays: dict[str, npt.NDArray[Any]],
-    parts: tuple[Any, ...],
-    along: AnyEnv | _Along | None,
-    seed: int | None,
-) -> AnyAgent:
-    agent = restored(cls, Path("a pickle"), metadata, arrays, None, *parts)
-    agent.named_by_file, agent.limits, agent._seed = False, None, seed
-    env = along.env if isinstance(along, _Along) else along
-    if env is not None:
-        agent.env = env
-    return agent
-
-
-def load(cls: type[AnyAgent], path: Path, env: str | AnyEnv | None, *parts: Any) -> AnyAgent:
-    """Load an agent of a class from a file or a run folder; ``parts`` go to its ``_from_file``."""
-    return restored(cls, *read(path), env, *parts)
+    env = agent.env
+    if env is not None and from_json(plain["env_spec"]).obstacle is None:
+        made, changed = remade(env)
+        made.close()
+        env = env if changed else None  # the copy makes another
+    state = {name: getattr(agent, name) for name in ("_seed", "_acted", "_last", "_env_module")}
+    state |= {"_env": Along(env), "named_by_file": False, "limits": None}
+    return restored, (type(agent), Path("a pickle"), plain, copies, None, *agent._parts), state
 
 
 def restored(

@@ -221,17 +221,9 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
+        """Return the cell of one observation, or of each in a batch: rows of ``codevectors``.
 
-        Parameters
-        ----------
-        observation
-            One observation of the environment's observation space, or a batch of n.
-
-        Returns
-        -------
-        int, or for a batch ndarray, shape (n,)
-            Rows of ``codevectors``.
+        Observations and errors are those of :meth:`predict`.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -254,9 +246,10 @@ class Player(ABC):
         n_eval_episodes : int
             At least 1.
         env : str or gymnasium.Env, optional
-            Where to play. By default an environment like the agent's is made, or its own is copied,
-            with the present running statistics of its wrappers. If that is impossible, episodes are
-            played in its own, with a warning: begin your next episode with a reset then.
+            Where to play. By default an environment like the agent's is made, with the numbers,
+            texts and arrays in its attributes that are constants, or its own is copied; running
+            statistics of wrappers are those at present. If that is impossible, episodes are played
+            in its own, with a warning: begin your next episode with a reset then.
         seed : int, optional
             Seed of the environment's first reset.
         progress_bar : bool
@@ -294,23 +287,13 @@ class Player(ABC):
             self._judge(returns, seed)
         return returns
 
-    def _judge(  # noqa: B027 (players that do not learn have nothing to say)
-        self, returns: FloatArray, seed: int | None
-    ) -> None:
-        """Look at the returns of an evaluation in the agent's own kind of environment."""
+    def _judge(self, returns: FloatArray, seed: int | None) -> None:  # noqa: B027
+        """Look at the returns in its own kind of environment; only agents do."""
 
     def evaluate_random(self, n_eval_episodes: int = 20, seed: int | None = None) -> FloatArray:
         """Play episodes of uniformly random actions, which any policy should beat.
 
-        Parameters
-        ----------
-        n_eval_episodes, seed
-            As in :meth:`evaluate`; the seed is that of the actions, too.
-
-        Returns
-        -------
-        ndarray, shape (n_eval_episodes,)
-            The returns.
+        It returns what :meth:`evaluate` does. The seed is that of the actions, too.
         """
         count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
@@ -323,19 +306,9 @@ class Player(ABC):
     def visited_states(
         self, n_steps: int, env: str | gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily and return the observations.
+        """Play greedily and return the flattened observations, shape (n_steps, d).
 
-        Parameters
-        ----------
-        n_steps : int
-            At least 1.
-        env, seed
-            As in :meth:`evaluate`.
-
-        Returns
-        -------
-        ndarray, shape (n_steps, d)
-            Flattened observations.
+        ``env`` and ``seed`` are those of :meth:`evaluate`.
         """
         count, seed = checked_count("n_steps", n_steps), checked_seed(seed)
         with self._evaluation_env(env) as made:
@@ -345,19 +318,10 @@ class Player(ABC):
 
     @one_thread()
     def episode(self, seed: int | None = None) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
-        """Play a greedy episode, of at most 10,000 steps.
+        """Play a greedy episode, of at most 10,000 steps, with a seed as in :meth:`evaluate`.
 
-        Parameters
-        ----------
-        seed : int, optional
-            As in :meth:`evaluate`.
-
-        Returns
-        -------
-        observations : ndarray, shape (T, d)
-        actions : ndarray, shape (T,), or (T, p)
-            Numbers of the actions from 0, or the p components of continuous ones.
-        rewards : ndarray, shape (T,)
+        Return the observations, shape (T, d), the numbers of the actions, shape (T,), or the p
+        components of continuous ones, shape (T, p), and the rewards, shape (T,).
         """
         states, rewards = [], []
         with self._evaluation_env(None) as made:
@@ -444,7 +408,7 @@ class Player(ABC):
     def _require_env(self) -> AnyEnv:
         """Return the adapted environment; make it if necessary."""
         if self._adapted_env is None:
-            self._attach(self._remake_env(learning=True))
+            self._attach(self._remake_env(learning=True) if self._env is None else self._env)
         assert self._adapted_env is not None
         return self._adapted_env
 
@@ -458,8 +422,8 @@ class Player(ABC):
             )
         if origin.obstacle is not None:
             raise ValueError(
-                f"env is None, and the agent was trained in {origin.obstacle}: give env= to load, "
-                "or to evaluate"
+                f"env is None, and the agent was trained in {origin.obstacle}: set agent.env, or "
+                "give env= to load or evaluate"
             )
         if self.named_by_file:
             if module := origin.untrusted_module():
@@ -482,11 +446,12 @@ class Player(ABC):
         except ValueError as error:
             own = self._env
             if learns(self) or render_mode is not None or not isinstance(own, gym.Env):
-                raise
+                busy = ", or evaluate after learn, not in a callback" * learns(self)
+                raise ValueError(f"{error}: give env= to evaluate{busy}") from error
             warnings.warn(
                 f"{error}; episodes are played in the environment itself: begin your next episode "
                 "with a reset",
-                stacklevel=4,
+                stacklevel=6,
             )
             return own
 

@@ -9,6 +9,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from inspect import Parameter, signature
@@ -21,6 +22,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
+from oda_rl.agents.environments.copying import inspected
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.files.schema import InvalidFileError, number, require
@@ -208,39 +210,86 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
 
 
 def separate_env(env: AnyEnv, render_mode: str | None = None) -> gym.Env[Any, Any]:
-    """Make, or copy, another environment like ``env``, with its running statistics as they are."""
-    origin = origin_of(env)
-    if origin.obstacle is None:
-        return origin.make(learning=False, render_mode=render_mode)
-    found = None if render_mode is not None else _copy_of(env)
+    """Make, or copy, another environment like ``env``, with its constants and statistics."""
+    obstacle = origin_of(env).obstacle
+    if obstacle is None:
+        return remade(env, render_mode)[0]
+    found: gym.Env[Any, Any] | None = None if render_mode is not None else _copy_of(env)
     if found is None:
-        raise ValueError(
-            f"env is {env}: {origin.obstacle}, so no other like it can be made: pass the "
-            "environment to evaluate in"
-        )
+        raise ValueError(f"env is {env}: {obstacle}, so no other like it can be made")
     return found
 
 
-def _copy_of(env: AnyEnv) -> gym.Env[Any, Any] | None:
+def remade(env: AnyEnv, render_mode: str | None = None) -> tuple[gym.Env[Any, Any], bool]:
+    """Make an environment anew, with the constants of ``env``; return whether some were changed.
+
+    Constants are attributes that are equal in two environments just made, after a step of one of
+    them. Others hold a state, or the number of a simulator.
+    """
+    origin, (first, new) = origin_of(env), _first_of(env)
+    made = origin.make(learning=False, render_mode=render_mode)
+    changed = [*map(_differences, _parts(env.unwrapped if first is None else first), _parts(made))]
+    if new:
+        first.close()
+    if any(changed):
+        with closing(origin.make(learning=False)) as other:
+            with suppress(Exception):  # a reset may need options
+                other.reset(seed=0)
+                other.step(copy.deepcopy(other.action_space).sample())
+            for constants, *parts in zip(changed, _parts(other), _parts(made), strict=False):
+                for name in constants.keys() & _differences(*parts).keys():
+                    del constants[name]
+                vars(parts[1]).update(copy.deepcopy(constants))
+    return made, any(changed)
+
+
+def _parts(env: Any) -> list[Any]:
+    """Return an environment without wrappers, and those that change what an agent observes."""
+    return [env.unwrapped, *(one for one in _wrappers(env) if _running(one) is None)]
+
+
+def _differences(part: Any, made: Any) -> dict[str, Any]:
+    """Return the attributes of numbers, texts and arrays that ``made`` has with other values."""
+    found = {}
+    for name, value in vars(part).items():
+        new = getattr(made, name, None)
+        if value is not None and new is not None and name != "render_mode":
+            with suppress(TypeError):  # of values of other types
+                if encode(value) != encode(new):
+                    found[name] = value
+    return found
+
+
+def _first_of(env: AnyEnv) -> tuple[Any, bool]:
+    """Return the first environment in a vector one, or None, and whether it has just been made."""
+    while isinstance(env, VectorEpisodeStatistics):
+        env = env.env
+    if not isinstance(env, VectorEnv):
+        return env, False
+    if isinstance(env, VectorWrapper):
+        return None, False
+    if hasattr(env, "envs"):
+        return env.envs[0], False
+    return (env.env_fns[0](), True) if hasattr(env, "env_fns") else (None, False)
+
+
+def _copy_of(env: AnyEnv) -> Any:
     """Copy an environment, or the first of those in a vector environment; None if that fails."""
-    one: Any = env
-    if isinstance(env, VectorEnv):
-        if not hasattr(env.unwrapped, "envs") or isinstance(env, VectorWrapper):
-            return None
-        one = env.unwrapped.envs[0]
-        if any(_running(wrapper) is not None for wrapper in chain(one)):
-            return None  # they differ between the environments
-    while isinstance(one, _TRANSPARENT):
-        one = one.env
     try:
-        found: gym.Env[Any, Any] = copy.deepcopy(one)
+        one, new = _first_of(env)
+        if isinstance(env, VectorEnv) and any(_running(wrapper) for wrapper in chain(one)):
+            return None  # they differ between the environments
+        while isinstance(one, _TRANSPARENT):
+            one = one.env
+        found = one if new else copy.deepcopy(inspected(one))
     except Exception:  # of whatever kind an environment may hold
         return None
     for wrapper in chain(found):
         if _running(wrapper) is not None:
             wrapper.update_running_mean = False
-    if isinstance(getattr(found.unwrapped, "_np_random", None), np.random.Generator):
-        found.unwrapped._np_random = None  # not the next random numbers of the original
+    bare: Any = getattr(found, "unwrapped", None)
+    if isinstance(getattr(bare, "_np_random", None), np.random.Generator):
+        bare._np_random = None  # not the next random numbers of the original
     return found
 
 

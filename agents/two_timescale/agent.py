@@ -310,15 +310,12 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         An agent with your own partition needs ``partition``, an object like the one that it had,
         whose ``restore`` is given what the other's ``state`` returned; ValueError without it.
         """
-        return files.load(cls, Path(path), env, partition)
-
-    @property
-    def _can_be_rebuilt(self) -> bool:
-        return self.partition is None or isinstance(self.partition, BuiltIn | paper.Annealed)
+        return files.restored(cls, *files.read(Path(path)), env, partition)
 
     @property
     def _parts(self) -> tuple[Any, ...]:
-        return () if self._can_be_rebuilt else (self.partition,)
+        known = isinstance(self.partition, BuiltIn | paper.Annealed | None)
+        return () if known else (self.partition,)
 
     def _rebuild(self, metadata: dict[str, Any], *parts: Any) -> None:
         (partition,) = parts or (None,)
