@@ -44,7 +44,6 @@ COMPETITORS = (*OWN, *ALGORITHMS)
 SOLVED_SHARE = 0.95
 EVALUATION_EPISODES = 100
 
-_FIRST_SEED = 57_000_000
 _GRID = (1, 2, 3, 5, 7)
 # Enough for everything to be called once.
 _WARM_UP_STEPS = {"FittedQAgent": 3000, "TwoTimescaleAgent": 3000, "ModelAgent": 500}
@@ -123,7 +122,7 @@ class Plan:
         """Return the arguments of :func:`measure` for all runs, with all first seeds first."""
         counts = self.counts()
         return [
-            {"env_id": self.env_id, "algorithm": name, "seed": _FIRST_SEED + i,
+            {"env_id": self.env_id, "algorithm": name, "seed": 57_000_000 + i,
              "checkpoints": self.checkpoints}
             for i in range(max(counts.values()))
             for name in COMPETITORS if i < counts[name]

@@ -19,9 +19,6 @@ from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.rules import RulePolicy, named_as, number
 from oda_rl.runs.statistics import mean_interval
 
-_MAX_BOUNDS = 4
-_MIN_GAIN = 0.01  # in purity, by which a bound is worth its words
-
 Bound = tuple[int, str, float]
 """Component, ``">"`` or ``"<"``, and threshold."""
 
@@ -48,7 +45,7 @@ def where(states: FloatArray, members: BoolArray) -> Bounds:
     from sklearn.tree import DecisionTreeClassifier
 
     fitted = DecisionTreeClassifier(
-        max_depth=_MAX_BOUNDS, class_weight="balanced", ccp_alpha=_MIN_GAIN, random_state=0
+        max_depth=4, class_weight="balanced", ccp_alpha=0.01, random_state=0
     )
     inside = fitted.fit(states, members).decision_path(states).toarray().astype(bool)
     hits, sizes = inside[members].sum(axis=0), inside.sum(axis=0)

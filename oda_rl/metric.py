@@ -22,7 +22,6 @@ from oda_rl._types import FloatArray, IntArray
 
 RIDGE = 1e-2
 REGULARISATION = 0.02
-_MIN = 1e-6  # added to the ridge: no division by zero along a direction without points
 _MIN_VARIANCE = 1e-9  # relative to the largest: a direction with less is not whitened
 _NEGLIGIBLE = 1e-7  # relative to a component's mean: its variation is rounding
 SMALLEST = 1e-150  # standard deviation of a component that varies: its inverse square is finite
@@ -65,7 +64,7 @@ def gradient_outer_product(
         return np.zeros((d, d))
     moments = np.array([part.T @ part for part in centred])
     system, right = moments[:, :d, :d], moments[:, :d, d:]
-    ridge = RIDGE * system.trace(axis1=1, axis2=2) / d + _MIN
+    ridge = RIDGE * system.trace(axis1=1, axis2=2) / d + 1e-6  # no division by zero
     gradients = np.linalg.solve(system + ridge[:, None, None] * np.eye(d), right)[:, :, 0]
     counts = np.array([len(part) for part in centred])
     return (counts[:, None] * gradients).T @ gradients

@@ -29,10 +29,8 @@ from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _TINY = 1e-300
 _CHUNK = 4096
-_MIN_SHOWN = 100  # samples of a pass
 _ROUNDING = 1e-9  # samples: less is missing by rounding
 _MAX_TIMES = 100  # a row of a stream is shown: time hardly depends on weights
-_PRECISIONS = 8.0  # of the machine: smaller differences are rounding
 
 
 def holes(points: Array) -> BoolArray | None:
@@ -65,7 +63,7 @@ def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
 
 def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
     """Set deviations, shape (d,), to 0 that rounding of values of these sizes explains."""
-    return np.where(deviations > _PRECISIONS * precision * sizes, deviations, 0.0)
+    return np.where(deviations > 8.0 * precision * sizes, deviations, 0.0)  # less is rounding
 
 
 def filled(points: Array, values: Array) -> Array:
@@ -202,7 +200,7 @@ class Weighted(NamedTuple):
     @property
     def n_shown(self) -> int:
         """Samples of a pass: as many as distinct rows, but at least 100."""
-        return max(len(self.weights), _MIN_SHOWN)
+        return max(len(self.weights), 100)
 
     def shown(self, rng: np.random.RandomState) -> IntArray:
         """Rows of a pass, shape (n_shown,), in random order, each as often as it weighs.

@@ -26,7 +26,6 @@ from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
 
 _MAX_STEPS = 2000  # the law is fitted to at most twice as many
-_STEPS_PER_COEFFICIENT = 40  # minimum, for the coefficients of a row
 _MAX_COMPONENTS = 32
 _NOISE = 0.01  # negligible share of a change's variance
 _MIN_VARIANCE = 1e-9  # relative to the maximum, for a slope along a direction
@@ -66,7 +65,7 @@ def law_of_changes(
     varying, actions, parts = scale > 0.0, steps[rows, ACTION], steps[rows, COMPONENTS:]
     n, d = len(rows), int(varying.sum())
     n_causes = 1 + parts.shape[1] if parts.size else 1 + int(actions.max())
-    if d < 2 or n < _STEPS_PER_COEFFICIENT * (d + n_causes):
+    if d < 2 or n < 40 * (d + n_causes):
         return None
     if parts.size:
         causes = np.column_stack([np.ones(n), parts])

@@ -29,7 +29,6 @@ Step = tuple[Any, float, bool]
 
 NO_EPISODE = np.empty((0, 3))
 _STEPS_PER_REPORT = 1000
-_COMPILED_STEPS = 50_000  # maximum in one call of compiled code
 
 
 def train(engine: Engine, env: gym.Env[Any, Any], run: TrainingRun) -> Progress:
@@ -113,7 +112,7 @@ def train_compiled(engine: Engine, compiled: Compiled, run: TrainingRun) -> Prog
     room = np.empty((1 if run.one_by_one else 1024, 3))
     steps = run.steps
     while not run.over:
-        starts, budget = resets.starts(len(room)), run.stop(_COMPILED_STEPS) - steps
+        starts, budget = resets.starts(len(room)), run.stop(50_000) - steps
         events = taken = written = 0
         while True:  # until an event is not only the engine's
             where = compiled.max_episode_steps, starts[written:], budget - taken, room[written:]

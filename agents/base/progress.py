@@ -14,7 +14,6 @@ import numpy as np
 if TYPE_CHECKING:
     from oda_rl.agents.base.agent import Agent
 
-_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 Report = Callable[["Agent", int], None]
 _listener: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
@@ -149,7 +148,7 @@ def ending_as_interrupts() -> Iterator[None]:
 
 def _others() -> list[signal.Signals]:
     """Return SIGTERM and SIGHUP, unless they are ignored, as under nohup."""
-    existing = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    existing = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     return [one for one in existing if signal.getsignal(one) is not signal.SIG_IGN]
 
 

@@ -92,12 +92,11 @@ def _plain(value: Any) -> Any:
 
 
 _STEP_SIZE = "TwoTimescaleAgent has step_size, other agents have no step sizes"
-_NO_NETWORK = "there is no network"
 ELSEWHERE = {
     **dict.fromkeys(("discount", "discount_factor"), "it is called gamma"),
     **dict.fromkeys(("learning_rate", "lr", "alpha"), _STEP_SIZE),
     **dict.fromkeys(("lam", "lambda_", "gae_lambda"), "it is called trace_decay"),
-    **dict.fromkeys(("policy", "policy_kwargs", "device"), _NO_NETWORK),
+    **dict.fromkeys(("policy", "policy_kwargs", "device"), "there is no network"),
     **dict.fromkeys(("n_steps", "total_timesteps"), "learn(total_timesteps) takes it"),
     **dict.fromkeys(("n_episodes", "n_eval_episodes"), "evaluate(n_eval_episodes) takes it"),
     "epsilon": "it is called exploration",

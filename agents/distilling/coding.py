@@ -19,7 +19,6 @@ from oda_rl.agents.worlds.simulation import one_law, predict
 
 _ON_A_LINE = 0.95  # share of what actions change that one quantity explains
 _NO_EFFECT = 1e-6  # standard deviations of what actions change, that are rounding
-_MIN_GAP = 0.04  # between two degrees, which go from -1 to 1
 _SCORE_WEIGHT = 5.0  # of a cell, against the distance of its degree
 
 
@@ -196,4 +195,4 @@ def degrees_of(
         return None
     degrees = left[:, 0] - left[:, 0].min()
     degrees = 2.0 * degrees / degrees.max() - 1.0
-    return degrees if np.diff(np.sort(degrees)).min() > _MIN_GAP else None
+    return degrees if np.diff(np.sort(degrees)).min() > 0.04 else None

@@ -36,7 +36,6 @@ _MIN_STEPS = 100
 _IMITATING, _PRUNING, _CONFIRMING = 0.3, 0.08, 0.12  # shares of all steps
 _MIN_CONFIRMING = 9  # episodes: three by the rule, by a smaller one and by the teacher
 _PRUNING_AT_TOP, _CONFIRMING_AT_TOP = 0.25, 0.4  # shares of the rest where there is no climb
-_AT_TOP = 4  # rules that race once more then
 
 _Result = TypeVar("_Result")
 
@@ -213,7 +212,7 @@ def small_rule(
         left = end - env.steps
         pruning, confirm = _PRUNING_AT_TOP * left, _CONFIRMING_AT_TOP * left
         env.allow(left - pruning - confirm)
-        best = found.vectors[: len(found.raced.last)][:_AT_TOP]
+        best = found.vectors[: len(found.raced.last)][:4]  # which race once more
         raced = race(env, [found.coding.rule(one) for one in best], rng)
         vector, seeds = best[raced.best], raced.seeds
     else:

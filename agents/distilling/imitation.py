@@ -314,7 +314,6 @@ def climb_in_world(
 
 _ROUNDS, _FITS = 3, 4
 _VALUING = 0.15  # share of the steps, to estimate what actions are worth
-_RESTLESS = 0.05  # share of random decisions meanwhile
 _WATCHING = 1 / 4  # share of the other steps, to watch players
 _MAX_ROWS = 6000
 _RANDOM, _RANDOM_SHARE, _BEST_RANDOM = 40, 0.15, 3  # rules, share of the steps, rules that go on
@@ -355,7 +354,7 @@ def imitate(
     end = env.steps + steps
     if teacher.values is None and env.interface.box is None:
         env.allow(_VALUING * steps)
-        recorded = env.record(teacher, rng, _RESTLESS)
+        recorded = env.record(teacher, rng, 0.05)  # random decisions
         values = evaluated(recorded, teacher.act, env.interface.n_actions, rng)
         teacher = replace(teacher, values=values)
     share = int(_WATCHING * (end - env.steps) / _ROUNDS)

@@ -256,7 +256,6 @@ _SAME, _EQUAL = 1e-9, 0.75  # if that share of rules is equally good, a search i
 _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # generations in which returns must grow by that share
 _WIDE = 12  # more generations from visited states, of rules that are perfect from the starts
-_PAIRED = 4  # times as many starts as in a generation
 
 
 @dataclass(frozen=True)
@@ -314,7 +313,7 @@ def search(
         if wide and generation >= last:
             break
         if generation % _WINDOW == 0:
-            pair = where.means(np.array([before, climber.mean]), _PAIRED * effort.starts, explore)
+            pair = where.means(np.array([before, climber.mean]), 4 * effort.starts, explore)
             before = climber.mean
             settled = pair[1] - pair[0] < _PROGRESS * abs(pair[0])
             at_most = pair[0] == pair[1] >= found.max()  # a horizon's, and no rule has more
@@ -345,8 +344,6 @@ def _constant(coding: Coding) -> list[FloatArray]:
 
 _SIGMA, _GENERATIONS = 0.2, 40
 _MIN_STARTS, _MAX_STARTS, _ENOUGH_STARTS = 1, 32, 2
-_FLAT = 2  # generations in a row in which the better half return the same, and enough
-_WIDER = 2.0  # factor of the step size where they return the same, but not enough
 _DECIDING = 0.2  # share of the steps of a climb
 
 
@@ -378,7 +375,7 @@ def ascend(
     climber = Climber(vector, _SIGMA, _population(coding), rng, coding.n_moving)
     means: list[FloatArray] = []
     n_starts, flat = _MIN_STARTS, 0
-    while flat < _FLAT:
+    while flat < 2:  # generations in a row
         before = env.steps
         asked: list[Deciding] = [coding.rule(one) for one in climber.ask()]
         worth = compare(env, asked, draw_seeds(rng, n_starts))
@@ -390,7 +387,7 @@ def ascend(
         elif better[0] >= enough * n_starts:
             flat += 1
         else:
-            climber.sigma *= _WIDER
+            climber.sigma *= 2.0
         climber.tell(worth)
         means.append(climber.mean)
         wanted = climbing / _GENERATIONS * n_starts / (env.steps - before)

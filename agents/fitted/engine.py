@@ -44,12 +44,9 @@ _MIN_EPISODES = 5  # with a policy after which the next may be fitted
 _SOONER = 0.5  # of the steps after which it is fitted at the latest,
 _MANY = 30_000  # but not for means after so many, which take long and differ less
 _TABLE_SOONER = 0.25  # of the minimum number of steps, for a table
-_PLACED_ANEW = 0.2  # more steps, after which cells are placed anew
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 _CONFIRMING = 0.5  # as many steps as before a refit
-_TOO_NEW = 3  # latest policies, which are not confirmed
 _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
-_STALE = 10  # fits after which an environment gives up an old policy
 _MAX_VALUES = 10_000  # for states of several components, each of which is a cell
 _NEVER = 2**62  # steps
 _FIRST_ROWS = 256  # of each of several environments
@@ -340,7 +337,7 @@ class FittedEngine(Engine):
         for env, other in enumerate(self._several.playing):
             waits = other.epsilon >= 1.0 and env % 2 == 1
             endless = not self._ended_since_fit and not waits
-            if endless or self._playing.fits - other.fits > _STALE:
+            if endless or self._playing.fits - other.fits > 10:
                 self._commit(env)
                 self._several.playing[env] = playing
         self._ended_since_fit = False
@@ -401,7 +398,7 @@ class FittedEngine(Engine):
             best = self._best()
             if self._suspicious(best, spread):
                 doubtful, self._under_review = best, best.returns
-            elif not self._confirming and best not in self.records[-_TOO_NEW:]:
+            elif not self._confirming and best not in self.records[-3:]:  # not the latest
                 spent = self._confirmed > self.config.confirm_share * self._steps
                 if best.n < self.config.confirm_episodes and not spent:
                     doubtful = best
@@ -479,7 +476,7 @@ class FittedEngine(Engine):
             found = fit(seen, values, learned, config, rng)
         else:
             settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
-            if self._placed is None or self._steps - self._placed_at >= self._share(_PLACED_ANEW):
+            if self._placed is None or self._steps - self._placed_at >= self._share(0.2):
                 self._placed = Placed.among(seen, learned, config, rng)
                 self._placed_at = self._steps
             cells = self._placed

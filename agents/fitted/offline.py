@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
 _FITS = 3  # one after the other, each in the metric of those before
 _SWEEPS = 300  # of an estimate: nothing is known to begin with
-_REPLICATES = 20
-_REPLICATES_OF_RIVALS = 3
 _ERRORS = 2.0  # standard errors in an interval
 _UNKNOWN = 1.0  # weight of the prior value of untried actions, in transitions
 _TINY = 1e-300
@@ -204,7 +202,7 @@ def estimate(
     low, high = bounds_of(steps, config.gamma)
     lowest: list[float] = []
     highest: list[float] = []
-    for i in range(_REPLICATES_OF_RIVALS if roughly else _REPLICATES):
+    for i in range(3 if roughly else 20):
         drawn = rng.integers(len(ends), size=len(ends)) if i else np.arange(len(ends))
         rows = np.concatenate([np.arange(begins[k], ends[k]) for k in drawn])
         lengths = (ends - begins)[drawn]

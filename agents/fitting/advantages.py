@@ -60,8 +60,7 @@ from oda_rl.divergences import TINY
 from oda_rl.files.schema import Member, real
 
 _TOLERANCE = 0.02  # the next fit goes on from here
-_N_FITS = 5  # partitions that are averaged where rewards differ,
-_MAX_AVERAGED = 6  # components of the observation: with more, fits would take too long
+_N_FITS = 5  # partitions that are averaged where rewards differ
 _SWEEPS_OF_OTHERS = 5  # of partitions whose values are averaged with those of a fit
 _SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, not seen
 _CELLS_PER_TERM = 2  # minimum, for products: with fewer they cost cart-poles after few steps
@@ -304,7 +303,7 @@ def n_fits(seen: Experience, config: FittedQConfig) -> int:
     """Return how many partitions to average: as set, or more where rewards differ in episodes."""
     if seen.numbered or seen.taken is not None:
         return 1
-    if config.n_fits is not None or seen.observations.shape[1] > _MAX_AVERAGED:
+    if config.n_fits is not None or seen.observations.shape[1] > 6:  # more would take too long
         return config.n_fits or 1
     marks, rewards = seen.steps[:, MARK], seen.steps[:-1, REWARD]
     inside = rewards[(marks[:-1] == GOES_ON) & (marks[1:] != TERMINAL)]

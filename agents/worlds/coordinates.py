@@ -79,7 +79,6 @@ def scratch_for(world: WorldArrays) -> Scratch:
 
 
 _ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1
-_MIN_SCALE = 1e-12  # relative to a component's maximum: below, it is constant
 _MARGIN = 1.0  # spans beyond the observations, to which predictions are clipped
 _UNTURNED = 1.5  # radians a step that are surely less than half a turn
 _ROUNDS = 4
@@ -145,7 +144,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     """
     mean, scale = before.mean(axis=0), before.std(axis=0)
     most = np.abs(before).max(axis=0)
-    scale = np.where(scale > _MIN_SCALE * most, scale, 1.0)
+    scale = np.where(scale > 1e-12 * most, scale, 1.0)  # less is constant
     circles = _circles(before)
     mean[circles.ravel()] = 0.0
     low, high = after.min(axis=0), after.max(axis=0)

@@ -28,9 +28,7 @@ _INTERCEPT_PENALTY = 0.01
 _MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
 _MIN_CELLS_OF_LAW, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
-_FEW_CELLS = 32  # where they only measure the distance from the observations
 _N_WAVES = 400
-_WAVE_LENGTH = 3.0  # standard deviations, on average
 _FAR_OFF = 1e3  # standard deviations of the rewards, beyond which the ridge would bend their mean
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _MAX_REWARDS = 8_000  # steps to learn from
@@ -38,8 +36,6 @@ _MAX_COLUMNS = 600  # of a regression without waves: its time grows with their s
 _ROWS_PER_COLUMN = 1.25
 _HINGES = 2  # for each component
 _HINGE_SAMPLE, _HINGE_GRID, _HINGE_ROUNDS = 1000, 17, 4
-_HINGE_GAIN = 0.01  # share of what is unexplained, for which a hinge is refined
-_EXPLAINED = 1e-6  # share of the variance that may be left
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,7 @@ def fit_law(
         weights = _global(features, codes, change)
         waves = np.zeros((2 * d + 1, 0), np.float32)
     sample = points[rng.integers(len(points), size=min(len(points), 3000))]
-    wanted = max_cells if form.cells else min(max_cells, _FEW_CELLS)
+    wanted = max_cells if form.cells else min(max_cells, 32)  # to measure distances
     count = max(min(wanted, len(points) // _POINTS_PER_CELL), _MIN_CELLS)
     codevectors = anneal(np.ascontiguousarray(sample), count, rng)
     gaps = squared_gaps(points, codevectors)
@@ -188,7 +184,7 @@ def _with_waves(
 ) -> tuple[FloatArray, Single]:  # fmt: skip
     """One ridge regression on features, features times codes, and shared sinusoids."""
     n, m, d, n_codes = len(features), features.shape[1], points.shape[1], codes.shape[1]
-    lengths = _WAVE_LENGTH * np.exp(0.5 * rng.normal(size=_N_WAVES))
+    lengths = 3.0 * np.exp(0.5 * rng.normal(size=_N_WAVES))  # standard deviations
     frequencies = rng.normal(size=(d, _N_WAVES)) / lengths / (2.0 * np.pi)
     phases = rng.random(_N_WAVES)
     joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
@@ -355,7 +351,7 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
             ends = np.quantile(np.concatenate([one[:, j] for one in z]), (0.02, 0.98))
             grid = np.linspace(ends[0], ends[1], _HINGE_GRID)
             unexplained = float(left @ left)
-            if unexplained <= _EXPLAINED * variance or ends[0] == ends[1]:
+            if unexplained <= 1e-6 * variance or ends[0] == ends[1]:
                 continue
             for _ in range(_HINGE_ROUNDS):
                 columns = [np.abs(one[:, j : j + 1] - grid) for one in z]
@@ -365,7 +361,7 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
                 gains = sum(((left @ own) ** 2 / size for own, size in pairs), np.zeros(len(grid)))
                 best = int(gains.argmax())
                 hinges[h, j] = grid[best]
-                if gains[best] < _HINGE_GAIN * unexplained:
+                if gains[best] < 0.01 * unexplained:  # not worth refining
                     break
                 grid = np.linspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)],
                                    _HINGE_GRID)  # fmt: skip

@@ -39,7 +39,6 @@ Arrays = dict[str, npt.NDArray[Any]]
 _MIN_SHARE = 0.05  # share of the remaining ends that one more half-space must explain
 _NEGLIGIBLE = 0.02  # share of the ends that may stay unexplained
 _LOST_F1, _STALE_F1 = 0.005, 0.01
-_MAX_PAIRED = 12  # components whose products are terms
 _MAX_ROWS, _MAX_ENDS, _HARDEST, _RANDOM = 4000, 1500, 1500, 1000
 _PENALTY = 1e-6
 _ITERATIONS = 150
@@ -104,7 +103,7 @@ def fit_ends(
 def _all_terms(d: int) -> IntArray:
     """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j."""
     # Of many components only the squares: elimination fits them again and again.
-    i, k = np.triu_indices(d) if d <= _MAX_PAIRED else np.tile(np.arange(d), (2, 1))
+    i, k = np.triu_indices(d) if d <= 12 else np.tile(np.arange(d), (2, 1))
     linear = np.column_stack([np.arange(1 + d), np.zeros(1 + d, dtype=np.int64)])
     return np.concatenate([linear, np.column_stack([1 + i, 1 + k])])
 
@@ -224,7 +223,6 @@ _ANEW = 1.5  # growth of the steps after which the form is chosen again
 _SHARE = 0.8  # share of the stretches, for each law of the ensemble
 _MAX_FITTED = 20_000
 _FAR = 1.5
-_NO_LARGE_ERROR = 1e-3  # squared, in standard deviations, of what counts as noise
 
 
 N_LAWS = 4  # of an agent's world
@@ -357,7 +355,7 @@ class _Fit:
         form = next(form for form in tried if errors[form.name] <= good)
         rest = left[form.name]
         noise = rest[:0]
-        if len(rest) > 0 and np.median((rest**2).sum(axis=1)) >= _NO_LARGE_ERROR:
+        if len(rest) > 0 and np.median((rest**2).sum(axis=1)) >= 1e-3:  # squared
             noise = rest[self.rng.integers(len(rest), size=1024)]
         return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
 

@@ -23,7 +23,6 @@ _STEPS = 50  # of a replay
 _MIN_STRETCHES, _DRAWS = 10, 8  # of noise, for each stretch
 _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
-_MAX_RATIO = 1.5  # or times the error that noise alone makes
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
 
@@ -160,7 +159,7 @@ def judge(
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
     error, by_noise = (float(np.median(np.sqrt((one**2).mean(axis=2)))) for one in (off, noise))
-    max_error = max(_MAX_ERROR, _MAX_RATIO * by_noise)
+    max_error = max(_MAX_ERROR, 1.5 * by_noise)
     trust = judged(error, steps, precision, recall, reward_r2, max_error)
     if error > max_error:
         worst = names[int(np.median(np.abs(off), axis=(0, 1)).argmax())]

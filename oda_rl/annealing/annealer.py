@@ -41,7 +41,6 @@ from oda_rl.files.schema import (
 from oda_rl.samples import cell_means, filled, holes, weighted
 
 LEVEL_SAMPLES = 100  # at least, at each temperature
-_FIRST_LOOK = 500  # samples of each class that give the scale of data
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
 FEW_CLUSTERS = 20  # at most: a codebook that is refined afterwards needs fewer levels
@@ -51,10 +50,8 @@ _ITERATIONS = 5  # of the power method: a split along about the main axis is eno
 _SETTLED = 0.9  # a full codebook has settled when a level leaves more than this of the distortion
 _MAX_PASSES = 20  # of a level, while codevectors move
 _MEASURED = 1.0 / 300.0  # of the threshold of merging, where the codevectors that split are known
-_FROZEN_RANGE = 0.01  # a codebook that no longer splits is cooled to this share of a temperature
 NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
-_LEVELS_FOR_A_CLASS = 5  # to go back for a class that appears when annealing has ended
 
 
 @dataclass(frozen=True)
@@ -417,7 +414,7 @@ class Annealer:
         self._clocks = np.append(self._clocks, 0.0)
         if not self.active and not np.isfinite(self._full_at) and self.temperature > 0.0:
             self.active = True
-            self.temperature *= self.schedule.cooling**-_LEVELS_FOR_A_CLASS
+            self.temperature *= self.schedule.cooling**-5  # a class has appeared late
 
     def observe(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> None:
         """Learn from a stream, in its order; the size of blocks makes no difference.
@@ -446,7 +443,7 @@ class Annealer:
     def anneal(self, data: Distribution, init: FloatArray | None = None) -> None:
         """Begin, and learn from data, drawn class by class, until the schedule ends."""
         budget = max(self.schedule.max_samples / data.n_classes, 1.0)
-        room = [int(min(size, _FIRST_LOOK, budget)) for size in data.sizes]
+        room = [int(min(size, 500, budget)) for size in data.sizes]
         rows = np.concatenate([data.draw(c, n) for c, n in enumerate(room)])
         samples = data.points[rows], data.classes[rows], np.ones(len(rows))
         self.begin(*samples, class_weights=data.class_weights, init=init, data=data)
@@ -636,7 +633,7 @@ class Annealer:
         schedule, frozen = self.schedule, math.isfinite(self._frozen_at)
         coldest = max(schedule.min_temperature, NEGLIGIBLE) * self.scale
         if frozen:
-            coldest = max(coldest, _FROZEN_RANGE * self._frozen_at)
+            coldest = max(coldest, 0.01 * self._frozen_at)  # it no longer splits
         return (
             self.temperature <= coldest
             or distortion <= max(schedule.target_distortion, NEGLIGIBLE * self.scale)

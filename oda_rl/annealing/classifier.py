@@ -35,9 +35,7 @@ _RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
 _FIRST_STEPS = 15, 30  # of L-BFGS, in two folds: which candidates go on
 _HALVINGS = 10  # of the first metric's root, at most
-_FLOOR = 1e-6  # relative ridge that keeps the metric positive definite
-_CERTAIN = 100  # samples a codevector: training data alone give a temperature of prediction
-_TESTED = 2  # folds, where only that is to be chosen, or else
+_TESTED = 2  # folds, where only the temperature of prediction is to be chosen, or else
 _MANY_SAMPLES = 1000  # are at hand: with fewer it needs all folds
 _COSTLY = 40  # features: with more, two folds choose
 MANY_FEATURES = 200  # with more, a metric is not tried
@@ -389,7 +387,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         """Return the settings, as given or chosen, and a factor of the prediction temperature."""
         algorithm, rate, penalty = self._algorithm(points), float(self.rate), float(self.penalty)
         fixed = self.n_clusters != "auto"
-        if fixed and len(points) >= _CERTAIN * int(self.n_clusters):
+        if fixed and len(points) >= 100 * int(self.n_clusters):
             return Candidate(int(self.n_clusters), algorithm, rate, penalty), 1.0
         data = Distribution(points, classes, weights, np.random.default_rng(0))
         if fixed:
@@ -590,6 +588,6 @@ def learn_metric(
     best = minimize(cross_entropy, first, fixed, method="L-BFGS-B", jac=True, options=options).x
     omega = best[: d * d].reshape(d, d)
     matrix = omega.T @ omega
-    matrix += _FLOOR * (1.0 + np.trace(matrix) / d) * np.eye(d)
+    matrix += 1e-6 * (1.0 + np.trace(matrix) / d) * np.eye(d)  # positive definite
     matrix *= temperature / np.outer(units, units)
     return best[d * d :].reshape(-1, d) * units + centre, 0.5 * (matrix + matrix.T)

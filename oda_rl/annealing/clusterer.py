@@ -37,8 +37,6 @@ from oda_rl.samples import observed_shares
 
 _COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
 _SAMPLES = 20  # of a level for each codevector
-_MAX_CLUSTERS = 33  # of "auto", less one
-_FEWEST_POINTS = 4  # a cluster, of "auto"
 
 
 @estimator
@@ -158,7 +156,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
         """Anneal, choose the number of clusters, refine; return the number of distinct points."""
         limit, refines = None, self._refines()
         if self.n_clusters == "auto":
-            limit = min(_MAX_CLUSTERS, max(int(weights.sum()) // _FEWEST_POINTS, 3))
+            limit = min(33, max(int(weights.sum()) // 4, 3))  # 4 points a cluster
         classes = np.zeros(len(points), dtype=np.int64)
         refined = refines or limit is not None
         data = self._anneal(points, classes, weights, refined=refined, limit=limit)

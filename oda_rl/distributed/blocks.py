@@ -23,7 +23,6 @@ from oda_rl.samples import filled
 
 _OF_ALL_ROWS = ("feature_names_in_", "labels_", "_sklearn_output_config")
 _MAX_SAMPLED = 50_000  # rows that leave their blocks, unless 10 a codevector are more
-_PER_CODEVECTOR = 10
 _RARE = 10  # a class has at least a tenth of an equal share of the sample
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -236,7 +235,7 @@ class Survey(NamedTuple):
 
         Rare classes have more than their shares, with lower weights.
         """
-        size = max(_MAX_SAMPLED, _PER_CODEVECTOR * n_codevectors)
+        size = max(_MAX_SAMPLED, 10 * n_codevectors)
         least = size / (_RARE * len(self.counts) * self.counts)
         shares = np.minimum(np.maximum(size / self.n_rows, least), 1.0)
         question = partial(_sampled, reader=reader, shares=shares, seed=seed)

@@ -57,7 +57,6 @@ from oda_rl.mixtures.kernels import (
 from oda_rl.samples import Weighted, beyond_rounding, weighted
 
 _READER = Reader(missing=True)
-_MIN_RESPONSIBILITY = 1e-9  # smaller ones are left out
 _MIN_MASS = 1e-12  # share of all: a component with less stays where it is
 _MIN_WEIGHT = 1e-30
 _STARTS, _FIRST_PASSES = 10, 20  # of which the best goes on
@@ -132,7 +131,7 @@ def _add_up(
     d = points.shape[1]
     for i in range(points.shape[0]):
         for k in range(shares.shape[1]):
-            if shares[i, k] <= _MIN_RESPONSIBILITY:
+            if shares[i, k] <= 1e-9:  # negligible
                 continue
             gain = weights[i] * shares[i, k]
             masses[k] += gain

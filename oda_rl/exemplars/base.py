@@ -21,8 +21,6 @@ from oda_rl.files.estimators import Filed, RandomState
 from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
 from oda_rl.samples import weighted
 
-_MAX_BANDWIDTHS = 1e150  # from one sample to another
-
 
 def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
     """Bandwidth by Scott's or Silverman's rule; 1 if all points are equal.
@@ -186,7 +184,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
 
     def _learn(self, points: FloatArray, bandwidth: float, find: Callable[[], Exemplars]) -> None:
         """Publish what a solver finds, whether it converges or not."""
-        lowest = float(np.abs(points).max()) / _MAX_BANDWIDTHS
+        lowest = float(np.abs(points).max()) / 1e150  # bandwidths from one to another
         if bandwidth < lowest:
             raise ValueError(
                 f"bandwidth is {bandwidth:g}: it must be at least {lowest:.3g}, or squares of "

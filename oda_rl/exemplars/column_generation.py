@@ -25,7 +25,6 @@ from oda_rl.files.schema import real, whole
 _MAX_LOSS = 0.01  # of the bound: columns whose price is lower by more are dropped
 _PROGRESS = 1e-4  # of the objective: after a round that gains less no column is dropped
 _MASTER_TOLERANCE = 1e-10
-_CONTENDING = 0.01  # of the bound: modes that are lower by more are not finished
 _ROUGHLY = 100.0  # tolerances: below it a gap is measured in double precision
 _FAR = 6.0  # bandwidths from all exemplars, beyond which a sample becomes one
 
@@ -190,7 +189,7 @@ class Search:
         combined = self.responses @ self.weights
         unit = self.problem.relative(combined, master.value, samples.masses)
         tolerance = self.tolerance * unit
-        floor = master.bound - _CONTENDING * abs(master.bound)
+        floor = master.bound - 0.01 * abs(master.bound)  # lower ones are not finished
         known = np.concatenate([self._modes, self.exemplars])
         modes, heights = samples.modes(prices, self.starts(prices), known)
         roughly = price_gap(self.problem, heights[0], master) <= _ROUGHLY * tolerance

@@ -21,14 +21,11 @@ from scipy.spatial.distance import cdist
 from oda_rl._compile import compiled
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
-_MERGED = 0.15  # bandwidths: climbs that meet so closely go on as one
-_MERGED_IF_ROUGH = 0.05  # with prices of both signs, or kernels of finite reach
 _SAME = 0.005  # bandwidths: modes this near are one
 _MAX_STEP = 12.0  # in plain steps
 _MAX_STEPS = 300
 _ROUGH, _FINE = 2e-3, 5e-5  # steps, in bandwidths, below which a climb has ended
 _CHUNK = 2_000_000  # responses computed at a time
-_SINGLE_RANGE = 300.0  # squared distance up to which single precision suffices
 _LONG = 1e6  # squared norm from which the difference of squares loses too many digits
 TOUCHING = 1e-9  # the rim of a disc is inside
 _WIDTH, _SHELLS = 1e-4, 4001  # of differences and sums for kernels of one's own
@@ -247,7 +244,7 @@ class Samples:
         self.origin = points.mean(axis=0)
         self.points = points - self.origin
         self.exact = Landscape.of(self.points)
-        in_range = self.exact.squares.max() < _SINGLE_RANGE
+        in_range = self.exact.squares.max() < 300.0  # then single precision suffices
         self._fast = Landscape.of(self.points.astype(np.float32)) if in_range else self.exact
 
     def __len__(self) -> int:
@@ -308,7 +305,7 @@ class Samples:
         self, prices: FloatArray, kernel: Kernel, starts: FloatArray, known: FloatArray
     ) -> FloatArray:
         smooth = kernel.name == "gaussian" and prices.min() >= 0.0
-        merged = _MERGED if smooth else _MERGED_IF_ROUGH
+        merged = 0.15 if smooth else 0.05  # bandwidths: such climbs go on as one
         ends = climb(self._fast, prices, starts, known, kernel, _ROUGH, merged=merged)
         return np.asarray(ends, dtype=np.float64)
 

@@ -61,7 +61,6 @@ _NEGLIGIBLE_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
 _MIN_PULL = 1e-3  # of the winner's: a weaker one is left out
 _MIN_SHARE = 1e-3  # a smaller responsibility moves no mean and no covariance
 _MIN_WEIGHT = 1e-30
-_MIN_PIVOT = 1e-15  # share of the diagonal: less is rounding
 _MIN_PRODUCT = 1e-100
 _MAX_STEP = 0.5
 _CHUNK = 128  # features, after which a component may be known to be too far away
@@ -387,7 +386,7 @@ def _expect(precisions: Array, axes: Array, k: int, n: int, room: Room) -> None:
             for c in range(b):
                 total -= factor[a, c] * factor[b, c]
             if a == b:
-                factor[a, a] = math.sqrt(max(total, _MIN_PIVOT * full))
+                factor[a, a] = math.sqrt(max(total, 1e-15 * full))  # less is rounding
             else:
                 factor[a, b] = total / factor[b, b]
     for c in range(n):

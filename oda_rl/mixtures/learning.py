@@ -13,7 +13,6 @@ from oda_rl.mixtures.kernels import Mixture, Progress, Room, Rules
 from oda_rl.samples import Weighted, filled, holes, means_of
 
 _CHUNK = 1024  # samples that are scored at once
-_MIN_SCORE = -1e290  # sums of many are finite
 _MIN_WEIGHT = 1e-9  # of a component at release
 # β at release is the larger of 8/d and that at which the odds of the nearest component to the next
 # are e^1.25. Lower ones merge components.
@@ -196,7 +195,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
 
     Each block overwrites the last.
     """
-    lowest = max(float(np.finfo(points.dtype).min) / 8.0, _MIN_SCORE)
+    lowest = max(float(np.finfo(points.dtype).min) / 8.0, -1e290)  # sums of many are finite
     buffer = np.empty((min(len(points), _CHUNK) + 1, len(mixture.weights)))
     for begin in range(0, len(points), _CHUNK):
         block = points[begin : begin + _CHUNK]

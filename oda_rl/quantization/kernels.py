@@ -35,7 +35,6 @@ from oda_rl.divergences import SquaredEuclidean
 from oda_rl.samples import cell_means, observed_shares
 
 _MIN_PULL = 1e-6  # relative step size: weaker moves are left out
-_MIN_MAP_PULL = 1e-9  # likewise on a map
 _FARTHEST = 40.0  # temperatures: exp(-40) is lost beside 1
 _SLOPE = 4.0  # of GLVQ's sigmoid
 _MAX_PASSES = 300  # of Lloyd's iteration
@@ -283,7 +282,7 @@ def learn_map(
         hits[winner] += 1
         write_pulls(winner, grid, widths[t], pulls)
         for k in range(codevectors.shape[0]):
-            if pulls[k] >= _MIN_MAP_PULL:
+            if pulls[k] >= 1e-9:  # weaker moves are left out
                 move(codevectors, k, points, i, rates[t] * pulls[k])
     return total
 

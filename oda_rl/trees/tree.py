@@ -40,7 +40,6 @@ from oda_rl.files.schema import (
 )
 from oda_rl.samples import filled, observed_shares, rows_with_values
 
-_COLLECTED = 10  # samples of a stream for each codevector of a node
 _SMOOTHING = 1.0  # samples with the parent's class shares that are added to a node
 _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
 
@@ -462,7 +461,7 @@ class Tree:
 
     def _room(self, node: Node) -> int:
         """Return how many samples a leaf of a stream still collects before it is divided."""
-        wanted = max(_COLLECTED * self.plan.branching, math.ceil(self.plan.min_samples_split))
+        wanted = max(10 * self.plan.branching, math.ceil(self.plan.min_samples_split))
         return wanted - sum(map(len, node.waiting))
 
     def _divide(self, node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
