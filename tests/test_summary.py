@@ -40,6 +40,8 @@ def test_what_is_no_environment_or_callback(kind):
             kind(wrong)
     with pytest.raises(TypeError, match="callback is 5: it must be callable"):
         kind("CartPole-v1").learn(10, callback=5)
+    with pytest.raises(TypeError, match=r"callback returned array.*must return None or True to"):
+        kind("CartPole-v1").learn(600, callback=lambda agent: np.zeros(2))
 
 
 def test_common_mistakes_have_a_message_of_their_own():

@@ -372,8 +372,9 @@ class Agent(Player):
         total_timesteps : int
             At least 1.
         callback : callable, optional
-            Called with the agent after each episode, or each iteration of a climb; ends training by
-            returning False. It may change the environment's constants or state.
+            Called with the agent after each episode, or each iteration of a climb; it returns None
+            or a bool, and ends the training by False. It may change the environment's constants or
+            state.
         progress_bar : bool
             Show progress.
         checkpoint : str or Path, optional
@@ -390,7 +391,7 @@ class Agent(Player):
         Raises
         ------
         TypeError
-            If ``callback`` is not callable, or ``actors`` is no :class:`Actors`.
+            If ``callback`` is not callable or returns neither, or ``actors`` is no :class:`Actors`.
         ValueError
             If ``total_timesteps`` is below 1, only one of ``checkpoint`` and ``checkpoint_every``
             is given, the environment returns an observation of a wrong shape or a value that is not
@@ -511,6 +512,11 @@ class Agent(Player):
                     raise KeyboardInterrupt
                 if len(ended) and callback is not None:
                     answer = callback(self)
+                    if not isinstance(answer, bool | np.bool_ | None):
+                        raise TypeError(
+                            f"callback returned {answer!r:.80}: it must return None or True to go "
+                            "on, or False to end the training"
+                        )
                     if answer is not None and not answer:
                         run.total = run.steps
                         break
