@@ -9,7 +9,7 @@ import pytest
 from environments import QUICK, Counted, Plain
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from oda_rl.agents import ModelAgent
+from oda_rl.agents import ModelAgent, load_agent
 from oda_rl.agents.distilling.playing import BudgetedEnv
 from oda_rl.agents.model import climbing, fallback
 from oda_rl.agents.model.climbing import Climb, Episodes, survival_bonus
@@ -19,6 +19,8 @@ from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.coordinates import read
 from oda_rl.agents.worlds.learning import CodedSteps
+from oda_rl.command.cli import main
+from oda_rl.command.training import command_of, options_of_run
 
 MEAN, SCALE = np.array([100.0, -5.0, 0.0]), np.array([10.0, 0.1, 1.0])
 SLOPES = np.array([[0.4, 0.0, 0.0], [0.0, -0.4, 0.0], [0.3, 0.3, 0.0], [0.0, 0.0, 0.0]])
@@ -312,6 +314,19 @@ def test_a_callback_ends_a_climb_after_any_iteration_of_episodes_that_are_cut():
     assert not agent.episodes.curve[:, 3].any()
     assert agent.policy.outputs.any()
     assert re.search(r"in training  lately .* \(some were cut short\)", str(agent))
+
+
+@pytest.mark.usefixtures("without_figures")
+def test_a_run_keeps_the_steps_that_were_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 2000)
+    gym.register("Climbed-v0", Follow)
+    run = ["train", "--trust-env", "--n-eval-episodes", "1", "--out", str(tmp_path)]
+    climb = ["--algo", "model", "--env-id", "Climbed-v0", "--total-timesteps", "3e3"]
+    assert main([*run, *climb]) == 0
+    assert "--total-timesteps 3000" in command_of(options_of_run(tmp_path))
+    load_agent(tmp_path).save(tmp_path)
+    assert main([*run, "--resume"]) == 0
+    assert re.search(r"has ended after 2,[89]\d\d steps", capsys.readouterr().out)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D

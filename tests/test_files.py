@@ -254,6 +254,7 @@ def test_invalid_arrays(online, arrays, message):
         ({"config": {"max_cells": 10**12}}, "damaged"),
         ({"rngs": {}}, "rngs"),
         ({"training_seconds": -1.0}, "training_seconds"),
+        ({"unused_steps": 0.5}, "unused_steps is 0.5: it must be an integer"),
         ({"partition": ["grid"]}, "partition is"),
         ({"surplus": 1}, "surplus"),
         ({"versions": {"numpy": 2}}, "versions must be names and versions"),

@@ -411,14 +411,6 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
     assert fitted.num_timesteps == again._real.fitted.num_timesteps
 
 
-def test_a_trusted_world_is_learned_on(distrustful, monkeypatch):
-    monkeypatch.setattr(World, "trust", property(lambda self: Trust(True, "it is a test")))
-    monkeypatch.setattr(fallback, "_MIN_LEFT", 1)
-    agent = ModelAgent("CartPole-v1", seed=91_002).learn(1000)
-    assert agent.distrust is None
-    assert agent._real._judged_at >= 600
-
-
 def bits(env_id, seed):
     """All numbers of an agent after 180 steps."""
     _, arrays = ModelAgent(env_id, seed=seed, **QUICK).learn(180)._to_file()

@@ -33,7 +33,7 @@ from oda_rl.agents.policies.explaining import Explanation, explain
 from oda_rl.files.schema import Member, check_fields, generator_state, number, require
 
 _METADATA = {"config", "env_id", "env_rng", "env_spec", "format", "interface", "kind", "partition",
-             "rngs", "sb3", "training", "training_seconds", "versions"}  # fmt: skip
+             "rngs", "sb3", "training", "training_seconds", "unused_steps", "versions"}  # fmt: skip
 _MIN_JUDGED, _FIRST, _RANDOM_EPISODES = 10, 20, 20  # episodes that are compared
 _MAX_NAMED = 6  # components that never changed
 _LATEST = 2_000  # observations that say where decisions are made
@@ -64,6 +64,7 @@ class Agent(Player):
     _seed: int | None = None
     _paused: Snapshot | None = None  # the training of the checkpoint it was loaded from
     _paused_at = 0  # num_timesteps then
+    _unused_steps = 0  # that trainings were asked for, but a climb or a distillation did not take
     _versions: dict[str, str] | None = None  # from its file
 
     def __init__(
@@ -495,7 +496,7 @@ class Agent(Player):
                     with watch.stopped():
                         checkpoints.write(self, run, self._seed)
 
-            training = self._train(env, run)
+            training, steps = self._train(env, run), run.steps
             if not run.resumed:
                 save()  # if that fails, it fails before the training
             for steps, ended in training:
@@ -521,6 +522,7 @@ class Agent(Player):
                         run.total = run.steps
                         break
             self.training_seconds = before + watch.seconds
+            self._unused_steps += run.total - steps
             run.at(run.total, run.observation)
             save()
             if run.interrupt.requested:

@@ -64,6 +64,7 @@ def save(agent: "Agent", path: Path) -> None:
         "env_spec": metadata["env_spec"],
         "partition": metadata["partition"],
         "num_timesteps": agent.num_timesteps,
+        "total_timesteps": agent.num_timesteps + agent._unused_steps,  # that were asked for
         "config": metadata["config"],
         **({} if agent._seed is None else {"seed": agent._seed}),
     }
@@ -93,6 +94,7 @@ def contents(agent: "Agent") -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]
         "env_spec": None if origin is None else to_json(origin),
         "interface": agent.interface.to_json(),
         "training_seconds": agent.training_seconds,
+        "unused_steps": agent._unused_steps,
         "versions": present_versions(),
         **agent_metadata,
     }
@@ -149,6 +151,8 @@ def restored(
         require(last <= agent.num_timesteps, f"history_step reaches {last}: steps are fewer")
         seconds = metadata["training_seconds"]
         agent.training_seconds = number(seconds, "training_seconds", "[0, inf)")
+        unused = agent._unused_steps = metadata["unused_steps"]
+        require(type(unused) is int, f"unused_steps is {unused!r:.50}: it must be an integer")
         agent.env_id, agent._origin, agent.named_by_file = env_id, origin, True
         agent.limits = Limits()
         agent._env_rng = None if rng is None else generator_state(rng, "env_rng")

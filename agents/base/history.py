@@ -94,10 +94,8 @@ class EpisodeLog:
     def to_monitor_csv(self, env_id: str | None, start_time: float) -> str:
         """Return a ``monitor.csv``, as Stable-Baselines3 reads it, with a row for each group."""
         header = json.dumps({"t_start": start_time, "env_id": str(env_id)})
-        lines = [
-            f"{episode_return:.6f},{int(length)},{seconds:.6f}\n"
-            for episode_return, length, seconds in self.curve[:, :3].tolist()
-        ]
+        rows = self.curve[:, :3].tolist()
+        lines = [f"{total:.6f},{int(n)},{seconds:.6f}\n" for total, n, seconds in rows]
         return "".join([f"#{header}\nr,l,t\n", *lines])
 
 

@@ -305,9 +305,9 @@ class Fallback:
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
         right &= all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
         require(right and isinstance(rewards_only, bool), f"real is {metadata!r}"[:300])
-        parts = [within(arrays, name) for name in ("rule_", "fitted_", "climb_")]
+        names = ("rule_", "fitted_", "climb_")
+        own, learned, climbed = parts = [within(arrays, name) for name in names]
         require(sum(map(len, parts)) == len(arrays), "real_ has members that are unknown")
-        own, learned, climbed = parts
         rule, fitted = RulePolicy.from_arrays(own) if own else None, None
         d, p = interface.n_features, interface.n_components
         climb = Climb.from_arrays(climbed, d, p) if climbed else None
@@ -319,8 +319,7 @@ class Fallback:
             boxed = metadata["fitted"].get("interface", {}).get("box") is not None
             kind = CodevectorAgent if boxed else FittedQAgent
             fitted = kind._from_file(metadata["fitted"], learned)
-            same = fitted.interface.n_features == interface.n_features
-            require(same, "real.fitted is of other observations")
+            require(fitted.interface.n_features == d, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
         return cls(reason, rule, climb, fitted, judged_at, distrusted, rewards_only)
 

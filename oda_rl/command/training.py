@@ -272,7 +272,7 @@ def resumed_defaults(folder: Path, algo: str | None, trust: bool | str) -> Train
     if kind not in _ALGORITHMS or not isinstance(training, dict):
         raise ValueError(f"{str(path)!r} is not a checkpoint of a training")
     steps, seed, every = (training.get(name) for name in ("total", "seed", "every"))
-    config = {**saved, "algorithm": kind, "num_timesteps": steps, "seed": seed or 0}
+    config = {**saved, "algorithm": kind, "total_timesteps": steps, "seed": seed or 0}
     return _options_in(config, f"{str(path)!r}", algo, trust, checkpoint_every=every)
 
 
@@ -335,7 +335,8 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
         if partition not in ("oda", *PARTITIONS):
             raise ValueError(f"partition is {partition!r:.80}: it must be oda or {[*PARTITIONS]}")
     changes["seed"] = config.get("seed", defaults.seed)
-    for name, value in (("seed", changes["seed"]), ("num_timesteps", config["num_timesteps"])):
+    steps = config["total_timesteps"]
+    for name, value in (("seed", changes["seed"]), ("total_timesteps", steps)):
         if type(value) is not int or not 0 <= value < 2**63:
             raise ValueError(f"config has {name} {value!r:.80}: it must be an integer from 0")
     env_id, spec = config["env_id"], config.get("env_spec") or {}
@@ -365,7 +366,7 @@ def _configured(defaults: TrainFitted, config: Mapping[str, Any], trust: bool | 
         defaults,
         env_id=env_id,
         env_kwargs=json.dumps(given) if given else None,
-        total_timesteps=config["num_timesteps"],
+        total_timesteps=steps,
         **changes,
     )
 
@@ -394,16 +395,14 @@ def train(options: TrainFitted, console: Console) -> int:
     new = options.agent() if resumed is None else None  # its errors must leave no folder
     with ending_as_interrupts(), _in_use(folder):
         agent = new or _loaded(options, resumed or checkpoint)
-        steps, left = agent.num_timesteps, 0
+        steps, left = agent.num_timesteps, agent._unused_steps
         if resumed == checkpoint:
             paused = load_archive(checkpoint)[0]["training"]
-            left = paused["total"] - paused["steps"]
+            left += paused["total"] - paused["steps"]
         further = max(options.total_timesteps - steps - left, 0)
         if resumed == folder / AGENT_FILE and not further:
-            console.print(
-                f"the training in {folder} has ended after {steps:,} steps: more --total-timesteps "
-                "continue it"
-            )
+            ended = f"the training in {folder} has ended after {steps:,} steps"
+            console.print(f"{ended}: more --total-timesteps continue it")
             return 0
         if resumed is not None:
             console.print(f"resuming after {steps:,} steps")
@@ -444,9 +443,7 @@ def _trained(
     """Resume, train for further steps and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
         with _episode_log(options) as log:
-            common: dict[str, Any] = {
-                "actors": options.actors, "progress_bar": True, "callback": log
-            }  # fmt: skip
+            common = dict[str, Any](actors=options.actors, progress_bar=True, callback=log)
             if options.checkpoint_every is not None:
                 common["checkpoint"] = options.folder / CHECKPOINT_FILE
                 common["checkpoint_every"] = options.checkpoint_every
