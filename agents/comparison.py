@@ -24,9 +24,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.settings import checked_count
@@ -73,8 +73,8 @@ class Own:
             self.agent.learn(steps - self.agent.num_timesteps)
             pause(steps, self.agent.training_seconds)
 
-    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        actions: npt.NDArray[Any] = self.agent.predict(observations)[0]
+    def predict(self, observations: Array) -> Array:
+        actions: Array = self.agent.predict(observations)[0]
         return actions
 
     @property
@@ -296,9 +296,7 @@ def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[i
     return seconds
 
 
-def greedy_returns(
-    predict: Callable[[npt.NDArray[Any]], npt.NDArray[Any]], envs: Sequence[Any], seed: int
-) -> npt.NDArray[np.float64]:
+def greedy_returns(predict: Callable[[Array], Array], envs: Sequence[Any], seed: int) -> FloatArray:
     """Play an episode in each environment, other ones for each seed, and return the returns."""
     returns, seeds = np.zeros(len(envs)), draw_seeds(np.random.default_rng(seed), len(envs))
     playing = list(range(len(envs)))

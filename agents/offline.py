@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import FINITE, LARGEST_REWARD, SMALL, action_index
@@ -219,7 +218,7 @@ def _require(what: str, given: Any, required: Sequence[str]) -> None:
         raise ValueError(f"{what} has {names}: there must be {', '.join(missing)}, too")
 
 
-def _array(columns: Any) -> npt.NDArray[Any]:
+def _array(columns: Any) -> Array:
     """Return columns of a frame, with pandas' own types as numbers."""
     try:
         array = np.asarray(columns)
@@ -310,7 +309,7 @@ def _vectors(name: str, batch: Any, interface: Interface) -> FloatArray:
     return points
 
 
-def _numbers(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
+def _numbers(actions: Array, interface: Interface) -> FloatArray:
     """Return numbers of actions, or of the nearest on a grid, shape (n, 1), or raise ValueError."""
     native = interface.native
     if native is None or isinstance(native.action_space, spaces.Discrete):
@@ -332,7 +331,7 @@ def _numbers(actions: npt.NDArray[Any], interface: Interface) -> FloatArray:
     return _each(actions, lambda action: action_index(action, interface), 1)
 
 
-def _nearest(actions: npt.NDArray[Any], grid: list[FloatArray]) -> IntArray:
+def _nearest(actions: Array, grid: list[FloatArray]) -> IntArray:
     """Return the numbers of the nearest points of a grid, shape (n,), or raise ValueError."""
     n, p = len(actions), len(grid)
     if actions.dtype.kind not in "biuf" or actions.size != n * p:

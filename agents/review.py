@@ -194,7 +194,7 @@ def diff(
         components = next((one.names for one in rules if one and one.names), components)
     gap = np.abs(np.subtract(old.act(points), new.act(points)))
     tolerated = 2.0 * _TOLERANCE if gap.ndim > 1 else 0.0  # units are from -1 to 1
-    differs = (gap > tolerated).reshape(len(points), -1).any(axis=1)
+    differs = np.asarray((gap > tolerated).reshape(len(points), -1).any(axis=1))
     cells = old.cells(points)
     shares = {k: float(differs[cells == k].mean()) for k in np.unique(cells).tolist()}
     first = second = np.empty(0)

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl._validation import (
     TakesMissing,
     check_columns,
@@ -267,7 +267,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         return float(_TEMPERATURES[int(np.argmin(losses))])
 
 
-def _rows(data: Weighted, rows: IntArray | npt.NDArray[np.bool_]) -> Weighted:
+def _rows(data: Weighted, rows: IntArray | BoolArray) -> Weighted:
     return Weighted(data.points[rows], data.classes[rows], data.weights[rows])
 
 

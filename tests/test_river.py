@@ -62,9 +62,11 @@ def test_it_learns_what_partial_fit_learns(estimator, kind, data):
     for i, row in enumerate(X):
         x = {"b": row[0], "c": row[1], "d": row[2]}
         model.learn_one(x, *(column.tolist()[i] for column in targets))
-    first = model._needed
-    for rows in (slice(first), *(slice(i, i + 1) for i in range(first, len(X)))):
+    for rows in (slice(model._needed), slice(model._needed, None)):  # one by one equals blocks
         estimator.partial_fit(X[rows], *(column[rows] for column in targets))
+    for name in ("codevectors_", "means_", "hits_"):
+        if hasattr(estimator, name):
+            np.testing.assert_array_equal(getattr(model._learner, name), getattr(estimator, name))
     said = [model.predict_one({"d": row[2], "b": row[0], "c": row[1]}) for row in X[:20]]
     assert said == estimator.predict(X[:20]).tolist()
     assert not hasattr(model.estimator, "n_features_in_") or model.estimator is estimator

@@ -67,17 +67,6 @@ def test_a_hexagonal_map_has_six_neighbours_at_one_step(periodic):
         SOM((3, 4), topology="hexagonal", periodic=True).fit(points)
 
 
-def test_one_by_one_equals_blocks():
-    points = np.random.default_rng(0).normal(size=(500, 2))
-    start = points[:16]
-    whole = SOM((4, 4), init=start).partial_fit(points)
-    single = SOM((4, 4), init=start)
-    for point in points:
-        single.partial_fit(point[None])
-    np.testing.assert_array_equal(whole.cluster_centers_, single.cluster_centers_)
-    np.testing.assert_array_equal(whole.hits_, single.hits_)
-
-
 def test_it_orders_a_ring():
     points, _ = make_circles(1000, noise=0.02, factor=0.99, random_state=0)
     ring = SOM(20, periodic=True, random_state=0).fit(points)

@@ -10,10 +10,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.loops import NO_EPISODE, Progress
 from oda_rl.agents.base.memory import CUT, MARK, REWARD
 from oda_rl.agents.base.training_run import TrainingRun
@@ -112,7 +111,7 @@ def kept_here(name: str, set_up: Callable[[], tuple[gym.Env[Any, Any], Any]]) ->
 class Episode:
     """An actor's episode as rows of a memory (:mod:`oda_rl.agents.base.memory`)."""
 
-    observations: npt.NDArray[Any]  # shape (length + 1, d)
+    observations: Array  # shape (length + 1, d)
     steps: FloatArray  # shape (length + 1, 3 or more)
     over: bool  # whether it has ended; False if it has been cut
 

@@ -13,10 +13,9 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import bound_copy, compiled, integer
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS
 from oda_rl.agents.policies.contract import InLoops
 from oda_rl.envs.dynamics import Compiled
@@ -178,7 +177,7 @@ def environment_arrays(environment: Compiled, observation: FloatArray) -> tuple[
     return environment.dynamics.parameters, _choices(environment), environment.read_state(), point
 
 
-def _choices(environment: Compiled) -> npt.NDArray[Any]:
+def _choices(environment: Compiled) -> Array:
     """Return the actions in the order of their numbers."""
     if environment.choices is not None:
         return environment.choices

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl import metric
 from oda_rl._compile import plain
 from oda_rl._threads import one_thread
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.state import (
@@ -37,8 +36,8 @@ _BLOCK = 500  # random numbers drawn at a time; not 512: rows 4096 bytes apart s
 class VectorStep(NamedTuple):
     """A step of n environments, some of which may have been reset instead."""
 
-    after: npt.NDArray[Any]  # observations after the step, shape (n, d), of float32 or float64
-    observations: npt.NDArray[Any]
+    after: Array  # observations after the step, shape (n, d), of float32 or float64
+    observations: Array
     """Observations to act on, shape (n, d): others where an episode has begun since."""
     rewards: FloatArray  # shape (n,), as all of the following
     terminated: BoolArray
@@ -122,7 +121,7 @@ class Engine(ABC):
         ended, shape (m, 2).
         """
 
-    def perform(self, number: Any) -> npt.NDArray[Any]:
+    def perform(self, number: Any) -> Array:
         """Return the continuous action that was chosen; its number is what it was chosen by."""
         raise NotImplementedError
 
@@ -138,18 +137,18 @@ class Engine(ABC):
         """Take back the last choice of an action, if it has changed more than random numbers."""
 
     @abstractmethod
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return all arrays to save, without the history."""
 
     @abstractmethod
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         """Restore the arrays that :meth:`state_arrays` returned."""
 
     @abstractmethod
     def _attend(self, events: int) -> None:
         """Attend to events other than bad values and used up random numbers."""
 
-    def act(self, vector: npt.NDArray[Any]) -> int:
+    def act(self, vector: Array) -> int:
         """Choose an action, from 0, for a flattened observation."""
         while True:
             code = type(self).choose(vector, *self.arrays)
@@ -157,7 +156,7 @@ class Engine(ABC):
                 return code
             self.attend(-code, "observation")
 
-    def chosen(self, vector: npt.NDArray[Any]) -> int:
+    def chosen(self, vector: Array) -> int:
         """Return the action that was chosen for an observation before the agent was saved."""
         return self.env_states[0].action
 
@@ -253,13 +252,13 @@ class InterpretedEngine(Engine):
         for env_state in self.env_states:
             env_state.assign({"episode_return": 0.0, "episode_length": 0})
 
-    def act(self, vector: npt.NDArray[Any], what: str = "observation", i: int = 0) -> int:
+    def act(self, vector: Array, what: str = "observation", i: int = 0) -> int:
         validation.refuse(badness(vector, self.interface), what, self.interface)
         self._acted_on[i] = vector
         self.env_states[i].action = self.decide(self._acted_on[i])
         return self.env_states[i].action
 
-    def step(self, vector: npt.NDArray[Any], reward: float, *ends: bool) -> int:
+    def step(self, vector: Array, reward: float, *ends: bool) -> int:
         events = self._learn(0, vector, reward, *ends)
         return -events if events else self.act(vector, validation.BAD_STEP)
 
@@ -283,14 +282,14 @@ class InterpretedEngine(Engine):
                 actions[i] = self.act(step.observations[i], validation.BAD_STEP, i)
         return actions, np.concatenate(ended)
 
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         return {
             "state": self.state.record,
             "env_states": np.concatenate([env_state.record for env_state in self.env_states]),
             **{name: getattr(self, name) for name in ("_acted_on", "_moments", *self.saved)},
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         self.set_n_envs(len(arrays["env_states"]))
         self.state.restore(arrays["state"])
         for i, env_state in enumerate(self.env_states):
@@ -329,7 +328,7 @@ class InterpretedEngine(Engine):
         np.maximum(high, point, out=high)
 
 
-def badness(vector: npt.NDArray[Any], interface: Interface) -> int:
+def badness(vector: Array, interface: Interface) -> int:
     """Return the event for a bad observation; 0 for a good one."""
     if vector.shape != (interface.n_features,):
         return validation.BAD_SHAPE

@@ -2,12 +2,10 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
 MAX_GROUPS = 20_000
@@ -123,7 +121,7 @@ SHARED: dict[str, Member] = {
 """Members of every agent's file: the groups of episodes, and the levels one after the other."""
 
 
-def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:
+def history_to_arrays(history: list[Level]) -> dict[str, Array]:
     """Pack a history into arrays for a file."""
     lineages = [level.lineage for level in history if level.lineage is not None]
     numbers = [level.codevectors for level in history]
@@ -137,7 +135,7 @@ def history_to_arrays(history: list[Level]) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def history_from_arrays(arrays: dict[str, npt.NDArray[Any]], n_features: int) -> list[Level]:
+def history_from_arrays(arrays: dict[str, Array], n_features: int) -> list[Level]:
     """Unpack the arrays of a file, or raise InvalidFileError."""
     names = ("step", "temperature", "cells", "started")
     steps, temperatures, cells, started = (arrays[f"history_{name}"] for name in names)

@@ -10,10 +10,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import environment_arrays, is_compiled, train_loop
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.state import EPISODE_END
@@ -215,7 +214,7 @@ def first_step(observations: Any, interface: Interface) -> VectorStep:
     return VectorStep(points, points, np.zeros(n), no, no, learns=no, acts=~no, begins=~no)
 
 
-def matrix(observations: Any, interface: Interface) -> npt.NDArray[Any]:
+def matrix(observations: Any, interface: Interface) -> Array:
     """Return the observations of n environments as float32 or float64, shape (n, d)."""
     points, single = interface.batch("the environments' observations", observations)
     if single:

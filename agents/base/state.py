@@ -5,19 +5,18 @@ call from Python. Named state is one array of bytes: first the agent's (a declar
 with :class:`Counters`), then a :class:`EnvState` for each environment.
 """
 
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import integer, spliced
 from oda_rl._state import Raw, State
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Member, Span, real
 
-Observations = npt.NDArray[Any]
+Observations = Array
 """An array of float32 or float64."""
 
 # Events of all agents; each may have more. Those of bad values are 64 and 128.

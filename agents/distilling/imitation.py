@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.distilling.coding import Coding
@@ -175,7 +174,7 @@ _MISTAKE = 0.1  # cost of each mistake, as a share of the mean loss
 class Teacher:
     """Plays, and assigns costs to mistakes: the loss of value, or 1 where no values are known."""
 
-    choose: Callable[[FloatArray], npt.NDArray[Any]]
+    choose: Callable[[FloatArray], Array]
     """Maps states, shape (n, d), to numbers of its choices, (n,), or units of actions, (n, p)."""
     values: Callable[[FloatArray], FloatArray] | None = None
     """Values of all choices, shape (n, A), in states, shape (n, d)."""
@@ -184,7 +183,7 @@ class Teacher:
     in_loops: InLoops | None = None
     rule: RulePolicy | None = None  # the rule that decides, if it is one
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
         acts = self.choose(points)
         return acts if self.units is None else self.units[acts]
@@ -235,7 +234,7 @@ def teacher_of(teacher: Any, interface: Interface) -> Teacher:
             "or a function of an observation"
         )
 
-    def choose(points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def choose(points: Array) -> Array:
         shape = (len(points), *interface.observation_shape)
         batch = points.reshape(shape).astype(interface.dtype)
         if hasattr(teacher, "predict"):

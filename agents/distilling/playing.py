@@ -6,11 +6,10 @@ from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Played, play_from
 from oda_rl.agents.environments.adaptation import adapted, observed
 from oda_rl.agents.environments.making import make_env
@@ -30,7 +29,7 @@ _RIDGE, _OWN_RIDGE = 1e-4, 1e-2  # relative to the mean square of a feature
 class Deciding(Protocol):
     """A policy, or a teacher."""
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         """Return numbers of actions, shape (n,), or units of continuous ones, shape (n, p)."""
 
     @property
@@ -50,7 +49,7 @@ class Steps(NamedTuple):
 
 def evaluated(
     seen: Steps,
-    act: Callable[[FloatArray], npt.NDArray[Any]],
+    act: Callable[[FloatArray], Array],
     n_actions: int,
     rng: np.random.Generator,
 ) -> Callable[[FloatArray], FloatArray]:

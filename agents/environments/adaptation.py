@@ -8,10 +8,10 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.environments.spaces import action_choices, canonical, vector_of
 from oda_rl.envs.dynamics import ActionChoices
 
@@ -19,7 +19,7 @@ _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinar
 
 
 class NumberedObservation(
-    gym.ObservationWrapper[npt.NDArray[np.float64], Any, Any], gym.utils.RecordConstructorArgs
+    gym.ObservationWrapper[FloatArray, Any, Any], gym.utils.RecordConstructorArgs
 ):
     """A Discrete observation as a vector of one number, with a cell for each value."""
 
@@ -32,7 +32,7 @@ class NumberedObservation(
         last = self._first + self.n_values - 1
         self.observation_space = spaces.Box(self._first, last, (1,), np.float64)
 
-    def observation(self, observation: Any) -> npt.NDArray[np.float64]:
+    def observation(self, observation: Any) -> FloatArray:
         """Return the number as a vector."""
         if type(observation) is not int or not 0 <= observation - self._first < self.n_values:
             observation = vector_of(self.env.observation_space, observation)[0]

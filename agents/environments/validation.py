@@ -5,8 +5,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, flat, refuse_reset
 from oda_rl.diagram import LARGEST
@@ -130,14 +130,14 @@ def action_index(action: Any, interface: Interface) -> int:
     return index
 
 
-def checked_batch(observation: Any, interface: Interface) -> tuple[npt.NDArray[np.float64], bool]:
+def checked_batch(observation: Any, interface: Interface) -> tuple[FloatArray, bool]:
     """Return observations as float64, shape (n, d), and whether it is only one; or ValueError."""
     refuse_reset(observation)
     points, single = interface.batch("observation", observation)
     return checked_points(points, interface), single
 
 
-def checked_points(array: npt.NDArray[Any], interface: Interface) -> npt.NDArray[np.float64]:
+def checked_points(array: Array, interface: Interface) -> FloatArray:
     """Return vectors, in whatever shape, as float64 in shape (n, d); ValueError if not finite."""
     points = flat(np.asarray(array)).reshape(-1, interface.n_features).astype(np.float64)
     if not (np.abs(points) <= LARGEST).all():

@@ -3,9 +3,8 @@
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.actors import Actors, require_copies
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
@@ -248,7 +247,7 @@ class FittedQAgent(Simplifiable, Agent):
         return np.asarray(matrix * np.outer(scale, scale))
 
     @property
-    def _observations(self) -> npt.NDArray[Any]:
+    def _observations(self) -> Array:
         memory = self._engine.memory
         return memory.observations[: memory.rows(self._engine.env_state)]
 

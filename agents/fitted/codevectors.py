@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.engine import Performed
 from oda_rl.agents.base.loops import Progress
 from oda_rl.agents.base.memory import COMPONENTS
@@ -68,7 +68,7 @@ class CodevectorEngine(FittedEngine):
         assert self.interface.box is not None
         return self.interface.box
 
-    def perform(self, number: int) -> npt.NDArray[Any]:
+    def perform(self, number: int) -> Array:
         """Return the action of the chosen codevector in the current state, and remember it."""
         state, env_state = self.state, self.env_state
         if not state.drew:
@@ -105,11 +105,11 @@ class CodevectorEngine(FittedEngine):
         actions = np.ascontiguousarray(self.memory.steps[:n, COMPONENTS:])
         return TakenActions(actions, self._common)
 
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         own = {"common_codevectors": self._common, "performed": self._performed}
         return {**super().state_arrays(), **own}
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         sizes = {"A": self.interface.n_actions, "p": self.interface.n_components}
         check({name: arrays[name] for name in SCHEMA if name in arrays}, SCHEMA, sizes)
         self._common, self._performed = arrays["common_codevectors"], arrays["performed"].copy()
@@ -158,7 +158,7 @@ class CodevectorAgent(FittedQAgent):
         return policy
 
     @property
-    def action_codevectors(self) -> npt.NDArray[Any]:
+    def action_codevectors(self) -> Array:
         """Action codevectors of the cells, shape (n_cells, n, ...); within the box."""
         parts = self.policy.parts
         actions = self._box.actions(parts.reshape(-1, parts.shape[2]))
@@ -177,7 +177,7 @@ class CodevectorAgent(FittedQAgent):
     def _box(self) -> ActionBox:
         return self._engine.box
 
-    def _random(self, acts: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def _random(self, acts: Array) -> Array:
         return random_actions(len(acts), acts.shape[1], self._rngs["predict"])
 
     def _train(self, env: AnyEnv, run: TrainingRun) -> Progress:

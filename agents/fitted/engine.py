@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._state import Raw
 from oda_rl._threads import one_thread
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK, REWARD, Memory, check_steps
@@ -307,7 +306,7 @@ class FittedEngine(Engine):
             actions[env] = self._act_in(env, step.observations)
         return actions, ended[over]
 
-    def _act_in(self, env: int, seen: npt.NDArray[Any]) -> int:
+    def _act_in(self, env: int, seen: Array) -> int:
         playing = self._several.playing[env]
         policy, how = playing.policy, (playing.epsilon, playing.longest_hold)
         tables = policy.diagram, policy.models, policy.origin, policy.width
@@ -601,11 +600,11 @@ class FittedEngine(Engine):
 
     # Files.
 
-    def state_arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def state_arrays(self) -> dict[str, Array]:
         """Return all arrays to save but the history; running trajectories count as completed."""
         self._set_playing()  # several environments have played others since
         rows, records = self._append_running(), self.records
-        arrays: dict[str, npt.NDArray[Any]] = {
+        arrays: dict[str, Array] = {
             "room": self.room,
             "state": self.state.record,
             "env_state": self.env_state.record.copy(),
@@ -636,7 +635,7 @@ class FittedEngine(Engine):
         self.env_state.last_row = rows - 1
         return arrays
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         """Restore what :meth:`state_arrays` returned, or raise InvalidFileError."""
         self._check(arrays)
         kind = type(self.newest)
@@ -672,7 +671,7 @@ class FittedEngine(Engine):
             self._under_review = Returns(int(n_episodes), mean)
         self._open()
 
-    def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def _check(self, arrays: Mapping[str, Array]) -> None:
         """Raise InvalidFileError unless arrays are those of an agent."""
         width, policy = self.room.shape[1], dict(type(self.newest).SCHEMA)
         policy["n_nearest"] = whole("", f"[{N_NEAREST}, {N_NEAREST}]")

@@ -25,12 +25,11 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.cells import Experience
 from oda_rl.agents.fitting.regression import fit
@@ -146,7 +145,7 @@ class Exploration:
             return sum(self.lengths) / len(self.lengths)
         return 10.0 / (1.0 - self._config.gamma)  # steps that count as an episode where none ends
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Return the arrays of a file."""
         return {
             "epsilon": np.array(self.epsilon),
@@ -156,7 +155,7 @@ class Exploration:
             "scheme": np.array(self.scheme),
         }
 
-    def restore(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def restore(self, arrays: Mapping[str, Array]) -> None:
         self.epsilon, self.scheme = float(arrays["epsilon"]), int(arrays["scheme"])
         self.returns, self.lengths = arrays["returns"].tolist(), arrays["lengths"].tolist()
         self.schemes = arrays["explored"].tolist()

@@ -32,14 +32,13 @@ Technometrics 16 (1974): residuals of what was left out.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl import metric
 from oda_rl._compile import compiled, spliced
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.fitting import regression
 from oda_rl.agents.fitting.cells import (
@@ -119,7 +118,7 @@ class Placed:
 
     def forget_rows(self) -> None:
         """Assign all rows anew from now on."""
-        self._known: list[npt.NDArray[Any]] = []  # points, nearest cells and weights of rows
+        self._known: list[Array] = []  # points, nearest cells and weights of rows
         self._moments: Moments | None = None
         self._n_added = 0  # rows that the moments have
 
@@ -127,7 +126,7 @@ class Placed:
         """Assign the rows that are new; those from ``settled`` on will be assigned again."""
         n = len(seen.observations)
         new = seen.observations[len(self._known[0]) if self._known else 0 :]
-        found: list[npt.NDArray[Any]]
+        found: list[Array]
         found = [*assign_three(new, self.at), *assign_three(new, self.fine)[1:]]
         if self._known:
             found = [np.concatenate(pair) for pair in zip(self._known, found, strict=True)]
@@ -162,7 +161,7 @@ class Placed:
         regression.add_moments(fine, self.fine.codevectors, moments.fine, room)
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Where cells lie, to be saved: :data:`SCHEMA`."""
         (origin, units, *place), fine = self.at, self.fine
         values = origin, *units, *place, fine.codevectors, fine.width
@@ -170,7 +169,7 @@ class Placed:
         return {name: np.array(value) for name, value in pairs if value is not None}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> "Placed":
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> "Placed":
         """Take over what :attr:`arrays` had."""
         own = {name: np.array(array) for name, array in arrays.items()}
         units = metric.Units(own["scale"], own.get("whitening"))

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import COUNT, Member, Sizes, real, require, whole_floats
@@ -138,9 +137,7 @@ class InfexPartition(BuiltIn):
         super().restore(state)
 
 
-def match(
-    before: FloatArray, weights: FloatArray, after: FloatArray
-) -> tuple[npt.NDArray[np.int64], Lineage]:
+def match(before: FloatArray, weights: FloatArray, after: FloatArray) -> tuple[IntArray, Lineage]:
     """Give new exemplars the numbers of those that they continue, and return the lineage.
 
     Partners are nearer than a bandwidth, and their squared distances sum to the least. An old

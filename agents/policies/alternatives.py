@@ -24,9 +24,8 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, Policy
 
 _NOTHING = 1e-12  # relative: what is left by rounding
@@ -214,7 +213,7 @@ def alternative_by_search(
     while nothing is found, in all directions, ever farther.
     """
 
-    def differs(steps: FloatArray) -> npt.NDArray[np.bool_]:
+    def differs(steps: FloatArray) -> BoolArray:
         return np.asarray(policy.choices(point + _unscaled(steps, scale)) != choice)
 
     def shortest(steps: FloatArray) -> FloatArray | None:

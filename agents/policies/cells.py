@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, inlined, integer, spliced
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend, alternative_of_cells
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Stored
 from oda_rl.diagram import assign, assign_batch
@@ -217,7 +216,7 @@ class CellPolicy(Stored):
     def n_actions(self) -> int:
         return int(self.models.shape[1] - self.diagram.shape[1])
 
-    def features(self, observations: npt.NDArray[Any]) -> FloatArray:
+    def features(self, observations: Array) -> FloatArray:
         """Return what scores are affine in, of observations, shape (n, d)."""
         return np.ascontiguousarray(observations - self.origin, dtype=np.float64)
 
@@ -228,7 +227,7 @@ class CellPolicy(Stored):
         common = self.models[:, 0] + (self.models[:, 1 : 1 + d] * points).sum(axis=1)
         return np.asarray(common[:, None] + self.models[:, 1 + d :])
 
-    def _evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, FloatArray]:
+    def _evaluate(self, observations: Array) -> tuple[IntArray, FloatArray]:
         """Nearest cells, (n,), and values of all actions, (n, A), of observations, (n, d)."""
         points = self.features(observations)
         n, arrays = len(points), (self.diagram, self.models, self.width)
@@ -236,23 +235,23 @@ class CellPolicy(Stored):
         evaluate_batch(points, *arrays, cells, values, *self._scratch())
         return cells, values
 
-    def evaluate(self, observations: npt.NDArray[Any]) -> tuple[IntArray, IntArray, FloatArray]:
+    def evaluate(self, observations: Array) -> tuple[IntArray, IntArray, FloatArray]:
         """Nearest cell, greedy action and its value, all of shape (n,), of observations, (n, d)."""
         cells, values = self._evaluate(observations)
         greatest = values.max(axis=1, keepdims=True)
         actions = (values >= greatest - TIE * np.abs(greatest)).argmax(axis=1)
         return cells, actions, values[np.arange(len(values)), actions]
 
-    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+    def cells(self, points: Array) -> IntArray:
         return self._evaluate(points)[0]
 
-    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+    def values(self, points: Array) -> FloatArray:
         return self._evaluate(points)[1]
 
-    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+    def choices(self, points: Array) -> IntArray:
         return self.evaluate(points)[1]
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         return self.choices(points)
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:
@@ -295,7 +294,7 @@ class MixturePolicy(CellPolicy):
         """Diagonal precisions of the components in the observation's units, shape (K, d)."""
         return np.asarray(2.0 / self.width * self.diagram[:, 1 + len(self.origin) :])
 
-    def features(self, observations: npt.NDArray[Any]) -> FloatArray:
+    def features(self, observations: Array) -> FloatArray:
         points = super().features(observations)
         return np.column_stack([points, points**2])
 
@@ -341,7 +340,7 @@ class CodevectorPolicy(CellPolicy):
         blend(self.diagram, self.parts, self.width, points, numbers, *self._scratch(), actions)
         return actions
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         return self.play(np.ascontiguousarray(points - self.origin), self.choices(points))
 
     @property
@@ -401,15 +400,15 @@ class TablePolicy(Stored):
     def n_actions(self) -> int:
         return int(self.q_values.shape[1])
 
-    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+    def cells(self, points: Array) -> IntArray:
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(self.diagram, self.n_cells, points - self.origin, cells)
         return cells
 
-    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+    def values(self, points: Array) -> FloatArray:
         return np.asarray(self.q_values[self.cells(points)])
 
-    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+    def choices(self, points: Array) -> IntArray:
         return np.asarray(self.q_values.argmax(axis=1)[self.cells(points)])
 
     act = choices

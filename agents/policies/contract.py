@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.schema import Member, check
@@ -95,16 +94,16 @@ class Policy(Protocol):
     def exact(self) -> bool:
         """Whether one cell decides, so that the distances of :meth:`alternative` are exact."""
 
-    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+    def cells(self, points: Array) -> IntArray:
         """(Nearest) cells, shape (n,)."""
 
-    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+    def values(self, points: Array) -> FloatArray:
         """Values of all choices, shape (n, A)."""
 
-    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+    def choices(self, points: Array) -> IntArray:
         """Numbers of the choices of greatest value, shape (n,)."""
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         """Actions: the choices, or where they are continuous their units, shape (n, p)."""
 
     def alternative(self, point: FloatArray, choice: int, scale: FloatArray) -> Alternative:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array, IntArray
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE, Trained
 from oda_rl.agents.policies.export_tables import CLIP, Export, Numbered, single
 from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
@@ -100,7 +100,7 @@ def _header(
     about: Sequence[str],
     blended: bool,
     constants: Mapping[str, Any],
-    tables: Mapping[str, npt.NDArray[Any]],
+    tables: Mapping[str, Array],
     body: str,
 ) -> str:
     """Return a header; blended cells need mathematics."""
@@ -130,7 +130,7 @@ def _actions(export: Export) -> dict[str, Any]:
     return constants | {"FIRST_ACTION": f"({export.interface.first_action})"}
 
 
-def _unsigned(numbers: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _unsigned(numbers: IntArray) -> Array:
     """Return the numbers in the smallest type that holds them."""
     return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
 

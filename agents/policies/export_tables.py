@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies.contract import TIE, CellTables, Extent, Policy, Trained
 from oda_rl.agents.policies.explaining import choice_names
@@ -48,7 +48,7 @@ class Numbered(NamedTuple):
     """Actions in n discrete states."""
 
     first: int  # the smallest number
-    actions: npt.NDArray[Any]  # actions from 0, shape (n,), or continuous ones, shape (n, p)
+    actions: Array  # actions from 0, shape (n,), or continuous ones, shape (n, p)
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Tables(NamedTuple):
         """Whether scores are of squares, too: the diagram has the shape (K, 1 + 2 d)."""
         return bool(self.scores.shape[1] > 1 + len(self.origin))
 
-    def in_floats(self) -> dict[str, npt.NDArray[Any]]:
+    def in_floats(self) -> dict[str, Array]:
         """Round to single precision; raise ValueError if something is beyond its range.
 
         The ``origin`` is left out if it is folded into offsets.
@@ -215,7 +215,7 @@ class IntegerTables(NamedTuple):
     2 to the power of its exponent.
     """
 
-    arrays: dict[str, npt.NDArray[Any]]
+    arrays: dict[str, Array]
     one: int
     unit: float
     n_nearest: int  # number of cells that decide together
@@ -319,15 +319,13 @@ def _advantages(values: FloatArray) -> FloatArray:
     return snapped[:, 1:] - snapped[:, :1]
 
 
-def _exponents(table: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def _exponents(table: Array) -> IntArray:
     """Return for each row the exponent of 2 in units of which it fits into 16 bits."""
     largest = np.abs(table).max(axis=1, initial=0.0)
     return np.asarray(np.ceil(np.log2(np.maximum(largest, _TINY) / _INT16)), dtype=np.int64)
 
 
-def _at_exponents(
-    table: npt.NDArray[Any], exponents: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int16]:
+def _at_exponents(table: Array, exponents: IntArray) -> npt.NDArray[np.int16]:
     """Round rows to multiples of 2**exponent."""
     integers = np.rint(np.ldexp(table.astype(np.float64), -exponents[:, None]))
     return np.clip(integers, -_INT16, _INT16).astype(np.int16)

@@ -20,13 +20,12 @@ languages, ``joint.h`` and reports.
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from oda_rl._compile import compiled, integer
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_by_search
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import Alternative, CellTables, Stored
@@ -300,7 +299,7 @@ class JointPolicy(Stored):
         book = Codebook(np.ascontiguousarray(self.places.T), models, frame, head, np.zeros((1, k)))
         return book, new_search(d + p, k, self.levels, self.n_nearest)
 
-    def _decide(self, points: npt.NDArray[Any], n_levels: int) -> tuple[FloatArray, FloatArray]:
+    def _decide(self, points: Array, n_levels: int) -> tuple[FloatArray, FloatArray]:
         """Return greedy actions, (n, p), and their values and those of levels, (n, 1 + levels)."""
         n = len(points)
         actions, values = np.empty((n, self.levels.shape[1])), np.empty((n, 1 + n_levels))
@@ -313,20 +312,20 @@ class JointPolicy(Stored):
         gaps = ((actions[:, None] - self.levels) ** 2).sum(axis=2)
         return np.asarray(gaps.argmin(axis=1))
 
-    def cells(self, points: npt.NDArray[Any]) -> IntArray:
+    def cells(self, points: Array) -> IntArray:
         """Cells nearest to states, whatever the action, shape (n,), of points, shape (n, d)."""
         cells = np.empty(len(points), dtype=np.int64)
         assign_batch(self.diagram, self.n_cells, points - self.origin, cells)
         return cells
 
-    def choices(self, points: npt.NDArray[Any]) -> IntArray:
+    def choices(self, points: Array) -> IntArray:
         """Levels nearest to the greedy actions, shape (n,)."""
         return self.nearest_levels(self.act(points))
 
-    def act(self, points: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def act(self, points: Array) -> Array:
         return self._decide(points, 0)[0]
 
-    def values(self, points: npt.NDArray[Any]) -> FloatArray:
+    def values(self, points: Array) -> FloatArray:
         """Values of all levels, shape (n, A); that of the choice is the greedy action's."""
         actions, values = self._decide(points, self.n_actions)
         values[np.arange(len(points)), 1 + self.nearest_levels(actions)] = values[:, 0]

@@ -8,9 +8,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.proofs import point_in
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, whole
@@ -140,7 +139,7 @@ class Clauses:
         """Discrete actions that the other clauses fix, shape (C - F,)."""
         return np.asarray(self.outputs[:, :, 0].argmax(axis=1), dtype=np.int64)
 
-    def at(self, points: npt.NDArray[Any]) -> tuple[BoolArray, IntArray]:
+    def at(self, points: Array) -> tuple[BoolArray, IntArray]:
         """Return which actions are forbidden at n points, shape (n, A), and which clause decides.
 
         Shape (n,); counted from the first that fixes the output, -1 where none does.
@@ -158,14 +157,12 @@ class Clauses:
         return barred, np.where(says.any(axis=1), says.argmax(axis=1), -1)
 
     @property
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Arrays for a file."""
         return dict(vars(self))
 
     @classmethod
-    def from_arrays(
-        cls, arrays: dict[str, npt.NDArray[Any]], d: int, size: tuple[int, ...]
-    ) -> "Clauses":
+    def from_arrays(cls, arrays: dict[str, Array], d: int, size: tuple[int, ...]) -> "Clauses":
         """Restore clauses, with outputs of the shape ``size``, or raise InvalidFileError."""
         sizes = {"d": d, "n": size[0], "m": size[1]}
         check(arrays, SCHEMA, sizes)
@@ -192,7 +189,7 @@ def check_outputs(outputs: FloatArray, width: int) -> None:
 
 
 def decisions(
-    scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: npt.NDArray[Any]
+    scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: Array
 ) -> IntArray:
     """Return which cell of a rule (from 0) or clause (from K) decides at points, shape (n,).
 
@@ -212,7 +209,7 @@ def decisions(
 
 
 def done_at(
-    scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: npt.NDArray[Any]
+    scores: FloatArray, outputs: FloatArray, clauses: Clauses | None, points: Array
 ) -> FloatArray:
     """Return the outputs of a rule within clauses at points, shape (n, ...)."""
     rows = decisions(scores, outputs, clauses, points)

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 
+from oda_rl._types import Array
 from oda_rl.agents.base import files as saving
 from oda_rl.agents.base.agent import Agent
 from oda_rl.agents.base.engine import VectorStep
@@ -76,7 +76,7 @@ class Algorithm(BaseAlgorithm):
     _agent_class: ClassVar[type[Agent]]
     _load_keywords: ClassVar[tuple[str, ...]] = ()
     _started = 0.0  # start of the training, had it been without breaks
-    _next: npt.NDArray[Any] | None = None  # next actions in several environments
+    _next: Array | None = None  # next actions in several environments
 
     def __init__(
         self,

@@ -7,8 +7,8 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array
 from oda_rl.agents.environments.making import make_env
 from oda_rl.agents.sb3.settings import settings_for
 
@@ -60,11 +60,11 @@ class Baseline:
         self.model.learn(checkpoints[-1], callback=pauses)
         pauses.take()  # after the last gradient steps
 
-    def predict(self, observations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def predict(self, observations: Array) -> Array:
         """Return the greedy action for one observation, or the actions for a batch."""
         if self._normalizer is not None:
             observations = np.asarray(self._normalizer.normalize_obs(observations))
-        actions: npt.NDArray[Any] = self.model.predict(observations, deterministic=True)[0]
+        actions: Array = self.model.predict(observations, deterministic=True)[0]
         return actions
 
     @property

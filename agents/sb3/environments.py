@@ -7,16 +7,16 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor
 
+from oda_rl._types import Array, BoolArray
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import Described, Interface
 
-Observations = npt.NDArray[Any] | dict[str, npt.NDArray[Any]]
+Observations = Array | dict[str, Array]
 """Observations of several environments."""
 
 _LIMIT = "_max_episode_steps"  # attribute of gymnasium.wrappers.TimeLimit
@@ -32,9 +32,9 @@ def described(env: VecEnv) -> Described:
 def next_observations(
     before: Observations,
     observations: Observations,
-    dones: npt.NDArray[Any],
+    dones: Array,
     infos: list[dict[str, Any]],
-) -> tuple[Observations, npt.NDArray[np.bool_]]:
+) -> tuple[Observations, BoolArray]:
     """Return the next observations of a step before resets, and which episodes were truncated."""
     truncated = np.zeros(len(dones), dtype=np.bool_)
     ended = dones.nonzero()[0].tolist()

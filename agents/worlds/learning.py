@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents import offline
 from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.worlds.coordinates import (
@@ -34,7 +33,7 @@ from oda_rl.agents.worlds.laws import (
 from oda_rl.agents.worlds.simulation import predict
 from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
 
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = dict[str, Array]
 
 _MIN_SHARE = 0.05  # share of the remaining ends that one more half-space must explain
 _NEGLIGIBLE = 0.02  # share of the ends that may stay unexplained

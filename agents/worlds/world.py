@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 
 from oda_rl._threads import one_thread
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.environments.making import make_env, time_limit
 from oda_rl.agents.environments.names import named, with_components
@@ -26,7 +26,7 @@ from oda_rl.agents.worlds.simulation import one_law, predict, replay, starts_bet
 
 _HORIZON = 1000
 
-AnyPolicy = Policy | Callable[[npt.NDArray[Any]], Any]
+AnyPolicy = Policy | Callable[[Array], Any]
 
 
 class Imagined(NamedTuple):
@@ -356,7 +356,7 @@ def _levelled(observations: FloatArray, at: Coordinates) -> FloatArray:
     return out
 
 
-def codes_of_acts(acts: npt.NDArray[Any], interface: Interface) -> FloatArray:
+def codes_of_acts(acts: Array, interface: Interface) -> FloatArray:
     """Return the codes, shape (n, C), of action numbers, (n,), or units, (n, p)."""
     if interface.box is None:
         return np.eye(interface.n_actions)[np.asarray(acts, dtype=np.int64)]

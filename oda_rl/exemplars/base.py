@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 
-from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl._validation import ROUNDING, bounded, checked_weights, chunks, fitted_points, mean_score
 from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
@@ -167,9 +167,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         origin, h = self.exemplars_.mean(axis=0), self.bandwidth_
         return squared_distances((points - origin) / h, (self.exemplars_ - origin) / h)
 
-    def _by_blocks(
-        self, points: FloatArray, reduce: Callable[[FloatArray], npt.NDArray[Any]]
-    ) -> npt.NDArray[Any]:
+    def _by_blocks(self, points: FloatArray, reduce: Callable[[FloatArray], Array]) -> Array:
         """Reduce the log responses of samples, shape (n, n_exemplars), block by block."""
         parts = []
         for rows in chunks(len(points)):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import finite
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import ODAClassifier
@@ -34,7 +34,7 @@ _INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 _NEAR = 4.0  # scores at 0 may exceed those at the centre by this factor: two bits of 24
 
 
-def fitting(array: npt.ArrayLike, dtype: Any) -> npt.NDArray[Any]:
+def fitting(array: npt.ArrayLike, dtype: Any) -> Array:
     """Cast to a type; raise ValueError if the largest number does not fit."""
     numbers = np.asarray(array, dtype=np.float64)
     largest = float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0))
@@ -101,12 +101,12 @@ def log_weights(weights: FloatArray) -> FloatArray:
         return np.asarray(np.maximum(np.log(weights), -1e4))
 
 
-def is_text(labels: npt.NDArray[Any]) -> bool:
+def is_text(labels: Array) -> bool:
     """Return whether all labels are strings."""
     return all(isinstance(label, str) for label in labels.tolist())
 
 
-def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def whole_numbers(labels: Array) -> IntArray:
     """Return labels as integers; raise ValueError if they are not whole numbers."""
     try:
         numbers = np.array([int(label) for label in labels.tolist()], dtype=np.int64)
@@ -120,7 +120,7 @@ def whole_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return numbers
 
 
-def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]]:
+def numbered(labels: Array) -> tuple[IntArray, list[str]]:
     """Return the number of each label in C, and lines that explain it; ValueError for others."""
     if is_text(labels):
         names = (f"    {i}  {label}" for i, label in enumerate(labels.tolist()))
@@ -131,7 +131,7 @@ def numbered(labels: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], list[str]
     return numbers, ["and returns a label."]
 
 
-def narrowest(numbers: Any) -> npt.NDArray[Any]:
+def narrowest(numbers: Any) -> Array:
     """Cast integers of 32 bits to the smallest type that holds them."""
     array = np.asarray(numbers)
     return next(array.astype(kind) for kind in _INTEGERS if (array.astype(kind) == array).all())
@@ -140,7 +140,7 @@ def narrowest(numbers: Any) -> npt.NDArray[Any]:
 @dataclass
 class _Header:
     about: list[str]
-    tables: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    tables: dict[str, Array] = field(default_factory=dict)
     returns: list[str] = field(default_factory=list)
     n_classes: int | None = None
 
@@ -280,7 +280,7 @@ def _lvq(model: LVQ) -> _Header:
     return _labelled(header, model.classes_, classes)
 
 
-def _labelled(header: _Header, labels: npt.NDArray[Any], classes: Any) -> _Header:
+def _labelled(header: _Header, labels: Array, classes: Any) -> _Header:
     """Make a header return the label of the nearest cell."""
     numbers, header.returns = numbered(labels)
     header.tables["oda_labels"] = narrowest(numbers[classes])

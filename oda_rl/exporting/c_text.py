@@ -7,8 +7,8 @@ from importlib.resources import files
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from oda_rl._types import Array
 from oda_rl.files.schema import printable
 
 _INTEGERS = "int8", "int16", "int32", "uint8", "uint16", "uint32"
@@ -37,7 +37,7 @@ def defined(constants: Mapping[str, Any]) -> str:
     return "".join([*(f"#define ODA_{name} {value}\n" for name, value in constants.items()), "\n"])
 
 
-def table(name: str, array: npt.NDArray[Any]) -> str:
+def table(name: str, array: Array) -> str:
     """Return the definition of a table."""
     size = "".join(f"[{n}]" for n in array.shape)
     write = number if array.dtype == np.float32 else repr

@@ -17,7 +17,7 @@ from skl2onnx.common.data_types import (
 from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import finite
 from oda_rl.annealing.base import CellEstimator, is_wide, log_cell_volumes, with_rim
 from oda_rl.annealing.batch_annealing import BatchDeterministicAnnealing
@@ -73,7 +73,7 @@ class Graph:
         """Add a node of a kind and return its output."""
         return getattr(onnx_ops, f"Onnx{kind}")(*inputs, op_version=self.opset, **settings)
 
-    def table(self, array: npt.ArrayLike) -> npt.NDArray[Any]:
+    def table(self, array: npt.ArrayLike) -> Array:
         """Return numbers in the graph's precision; raise ValueError if that is too low."""
         return fitting(array, self.dtype)
 
@@ -99,7 +99,7 @@ class Graph:
         """Return the column of each row's first maximum, shape (n,)."""
         return self.op("ArgMax", value, axis=1, keepdims=0)
 
-    def rows(self, array: npt.NDArray[Any], indices: Value) -> Value:
+    def rows(self, array: Array, indices: Value) -> Value:
         """Return rows of an array."""
         return self.op("Gather", array, indices, axis=0)
 
@@ -142,7 +142,7 @@ class Graph:
         named = self.op("Identity", value, output_names=[name])
         named.add_to(self._scope, self._container)
 
-    def put_labels(self, labels: npt.NDArray[Any], indices: Value) -> None:
+    def put_labels(self, labels: Array, indices: Value) -> None:
         """Make the labels with these indices the first output."""
         if is_text(labels):
             name = self._scope.get_unique_variable_name("labels")
@@ -159,7 +159,7 @@ class Graph:
         else:
             self.put(self.rows(whole_numbers(labels), indices))
 
-    def classes(self) -> npt.NDArray[Any]:
+    def classes(self) -> Array:
         """Return the labels of the classes; their indices with the option ``nocl``."""
         return np.asarray(get_label_classes(self._scope, self._operator.raw_operator))
 

@@ -258,9 +258,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         logs = self._log_units(points)
         return logs if isinstance(logs, float) else float(np.average(logs, weights=weights))
 
-    def _by_blocks(
-        self, points: Array, reduce: Callable[[FloatArray], npt.NDArray[Any]]
-    ) -> npt.NDArray[Any]:
+    def _by_blocks(self, points: Array, reduce: Callable[[FloatArray], Array]) -> Array:
         """Reduce the log densities of samples, shape (n, K), block by block."""
         farthest, mixture = _FARTHEST[points.dtype], self._delivered
         parts = []
