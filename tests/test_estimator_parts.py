@@ -71,8 +71,9 @@ def test_a_level_lasts_until_codevectors_have_settled():
     ("name", "value"), [("max_temperature", 0.0), ("movement", -1.0), ("min_mass", np.nan)]
 )
 def test_constants_have_their_ranges(name, value):
-    with pytest.raises(ValueError, match=f"{name} is {value}: it must be a number in"):
+    with pytest.raises(ValueError, match=f"{name} is {value}: it must be a number in") as raised:
         AnnealingConstants(**{name: value})
+    assert raised.type is ValueError  # and no error of a file
 
 
 def test_constants_are_those_of_the_annealing(tmp_path):

@@ -29,6 +29,7 @@ from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
     MISSING,
     Each,
+    InvalidFileError,
     Maybe,
     Several,
     Sizes,
@@ -87,7 +88,10 @@ class AnnealingConstants:
     def __post_init__(self) -> None:
         for name, member in schema_of(type(self)).items():  # type: ignore[arg-type]
             value = float(getattr(self, name))
-            member.check(name, np.array(value), {})
+            try:
+                member.check(name, np.array(value), {})
+            except InvalidFileError as error:  # no file is read here
+                raise ValueError(*error.args) from None
             object.__setattr__(self, name, value)
 
 
