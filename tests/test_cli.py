@@ -205,7 +205,6 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "model", "--population", "3"], "population is 3"),
         (["train", "--algo", "sarsa"], "sarsa"),
         (["train", "--algo"], "algo"),
-        (["train", "--metric", "euclidean"], "euclidean"),
         (["train", "--max-cells", "0"], "max_cells is 0"),
         (["train", "--total-timesteps", "many"], "many"),
         (["train", "--no-such-option", "1"], "no-such-option"),
@@ -214,7 +213,6 @@ def test_help_explains_every_option(algo, own, capsys):
         (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
         (["explain", "{run}", "--steps", "0"], "n_steps is 0"),
-        (["export", "nowhere"], "nowhere"),
         (["export", "{run}", "--format", "rust"], "rust"),
         (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
         (["export", "{run}", "--out", "{run}"], "which is a folder"),
@@ -275,7 +273,7 @@ def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     FittedQAgent("CartPole-v1", seed=0).learn(4_000).save(run)
     monkeypatch.setattr(distil, "SIZES", (2, 3))
-    assert main(["simplify", str(run), "--steps", "15000"]) == 0
+    assert main(["simplify", str(run), "--steps", "30000"]) == 0
     printed = capsys.readouterr().out
     assert "the rule:" in printed
     assert "what rules return" in printed
@@ -295,8 +293,7 @@ def test_a_rule_that_is_worse_or_not_compared_is_not_written(n, tmp_path, capsys
     assert main(["simplify", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "add --accept-worse" in printed
-    assert "nan" not in printed
-    assert "inf" not in printed
+    assert not {"nan", "inf"} & {*printed.split()}
     assert not (tmp_path / "rule.txt").exists()
     assert main(["simplify", str(tmp_path), "--accept-worse"]) == 0
     assert "always" in (tmp_path / "rule.txt").read_text(encoding="utf-8")

@@ -107,7 +107,8 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
 
-        Volumes are those inside the bounding box of the training data; outside the density is 0.
+        Volumes are those inside the bounding box of the training data; outside, where held-out
+        points may lie, it is -inf. ``SGDGaussianMixture`` and ``INFEX`` estimate densities.
         If more than 12 features vary, volumes can't be measured: the density is that of normal
         distributions at the codevectors, of the mean distortion (:func:`normal_log_density`).
 

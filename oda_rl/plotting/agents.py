@@ -379,9 +379,8 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         (~differs, "0.8", "decide alike"),
         (differs, COLORS[5], f"decide differently ({difference.share:.1%})"),
     ):
-        axes.scatter(
-            states[rows, first], states[rows, second], s=6, color=color, label=label, linewidths=0
-        )
+        x, y = states[rows, first], states[rows, second]
+        axes.scatter(x, y, s=6, color=color, label=label, linewidths=0)
     low_x, high_x = padded_range(states[:, first])
     low_y, high_y = padded_range(states[:, second])
     ends = {first: [low_x, high_x], second: [low_y, high_y]}
@@ -393,10 +392,8 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
         label = textwrap.fill(difference.region.said(difference.names), 70)
         size = (right - left, top - bottom)
         axes.add_patch(Rectangle((left, bottom), *size, fill=False, ec="0.2", lw=1.2, label=label))
-    axes.set(
-        xlim=(low_x, high_x), ylim=(low_y, high_y),
-        xlabel=difference.names[first], ylabel=difference.names[second],
-    )  # fmt: skip
+    axes.set(xlim=(low_x, high_x), ylim=(low_y, high_y))
+    axes.set(xlabel=difference.names[first], ylabel=difference.names[second])
     axes.spines[["top", "right"]].set_visible(False)
     above = (0.0, 1.0)
     axes.legend(

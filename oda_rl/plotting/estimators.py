@@ -94,9 +94,8 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
             lines = np.empty((len(children), 2, 2))
             lines[:, :, 0] = temperatures[i - 1 : i + 1]
             lines[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
-            ax.add_collection(
-                LineCollection(list(lines), colors=colors[children], linewidths=1.2 * thickness)
-            )
+            tints, width = colors[children], 1.2 * thickness
+            ax.add_collection(LineCollection(list(lines), colors=tints, linewidths=width))
         for color in np.unique(colors):
             shown = heights[i][colors == color]
             at = np.full(len(shown), level.temperature)

@@ -443,7 +443,8 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     branching, max_depth, resolutions, divergence, cooling, samples_per_cluster, random_state
         As for :class:`ODATreeClusterer`.
     min_samples_split : float, default=5
-        As for :class:`ODATreeClusterer`.
+        As for :class:`ODATreeClusterer`. With fewer samples in all, predictions are constant: lower
+        it for one or two samples of each class.
 
     Attributes
     ----------
