@@ -373,9 +373,9 @@ class Agent(Player):
         total_timesteps : int
             At least 1.
         callback : callable, optional
-            Called with the agent after each episode, or each iteration of a climb; it returns None
-            or a bool, and ends the training by False. It may change the environment's constants or
-            state.
+            Called with the agent after each episode, or each iteration of a climb. Training ends
+            if it returns False, or anything false but None. It may change the environment's
+            constants or state.
         progress_bar : bool
             Show progress.
         checkpoint : str or Path, optional
@@ -392,7 +392,8 @@ class Agent(Player):
         Raises
         ------
         TypeError
-            If ``callback`` is not callable or returns neither, or ``actors`` is no :class:`Actors`.
+            If ``callback`` is not callable or returns an array; if ``actors`` is no
+            :class:`Actors`.
         ValueError
             If ``total_timesteps`` is below 1, only one of ``checkpoint`` and ``checkpoint_every``
             is given, the environment returns an observation of a wrong shape or a value that is not
@@ -428,9 +429,27 @@ class Agent(Player):
         nothing but these, generators and constants in its attributes. Other environments, and
         vector environments, continue from a reset, and actors with new episodes.
 
-        Arguments and errors are those of :meth:`learn`; ``checkpoint_every`` is by default as
-        before. ValueError is raised, too, if the agent has not been loaded from a checkpoint, or
-        has been used since.
+        Parameters
+        ----------
+        callback, progress_bar, checkpoint, checkpoint_every, actors
+            As in :meth:`learn`; ``checkpoint_every`` is by default as before.
+
+        Raises
+        ------
+        ValueError
+            If the agent has not been loaded from a checkpoint, or has been used since; otherwise
+            as :meth:`learn`, like all other errors.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from oda_rl.agents import TwoTimescaleAgent
+        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = f"{folder}/checkpoint.zip"
+        ...     agent = agent.learn(2_000, checkpoint=file, checkpoint_every=500)
+        ...     TwoTimescaleAgent.load(file).resume().num_timesteps  # it had ended
+        2000
         """
         paused = self._paused
         if paused is None or self._acted or self.num_timesteps != self._paused_at:
@@ -511,16 +530,9 @@ class Agent(Player):
                     save()
                 if run.interrupt.requested and not run.over:
                     raise KeyboardInterrupt
-                if len(ended) and callback is not None:
-                    answer = callback(self)
-                    if not isinstance(answer, bool | np.bool_ | None):
-                        raise TypeError(
-                            f"callback returned {answer!r:.80}: it must return None or True to go "
-                            "on, or False to end the training"
-                        )
-                    if answer is not None and not answer:
-                        run.total = run.steps
-                        break
+                if len(ended) and callback is not None and _says_stop(callback(self)):
+                    run.total = run.steps
+                    break
             self.training_seconds = before + watch.seconds
             self._unused_steps += run.total - steps
             run.at(run.total, run.observation)
@@ -584,7 +596,7 @@ class Agent(Player):
 
     @one_thread()
     def explain(self, observation: Any) -> Explanation:
-        """Explain the action in a state, and the nearest state with another: ``print`` it.
+        """Explain the action in a state, and find the nearest state with another action.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
         components are not changed. It is exact for rules and tables; for agents that blend
@@ -597,11 +609,24 @@ class Agent(Player):
         observation
             One observation of the environment's observation space.
 
+        Returns
+        -------
+        oda_rl.agents.Explanation
+            ``print`` it.
+
         Raises
         ------
         ValueError
             If the observation is not of the space or not finite, or the agent has learned nothing
             yet.
+
+        Examples
+        --------
+        >>> from oda_rl.agents import TwoTimescaleAgent
+        >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(20_000)
+        >>> explanation = agent.explain([0.0, 0.0, 0.1, 0.0])
+        >>> bool(agent.predict(explanation.nearest_other)[0] == explanation.action)
+        False
         """
         return explain(self, observation)
 
@@ -709,3 +734,14 @@ def better(returns: FloatArray, others: FloatArray) -> bool:
     """Whether a mean return is greater, by more than two standard errors of the difference."""
     error = np.sqrt(returns.var() / len(returns) + others.var() / len(others))
     return bool(returns.mean() > others.mean() + 2.0 * error)
+
+
+def _says_stop(answer: Any) -> bool:
+    """Whether a callback returned something false other than None."""
+    try:
+        return answer is not None and not answer
+    except ValueError as error:  # of an array
+        raise TypeError(
+            f"callback returned {answer!r:.80}: it must return None or True to go on, or False to "
+            "end the training"
+        ) from error

@@ -221,9 +221,17 @@ class Player(ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation, or of each in a batch: rows of ``codevectors``.
+        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
 
-        Observations and errors are those of :meth:`predict`.
+        Parameters
+        ----------
+        observation
+            One observation of the environment's observation space, or a batch of n.
+
+        Returns
+        -------
+        int, or for a batch ndarray, shape (n,)
+            Rows of ``codevectors``.
         """
         points, single = checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -306,9 +314,19 @@ class Player(ABC):
     def visited_states(
         self, n_steps: int, env: str | gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily and return the flattened observations, shape (n_steps, d).
+        """Play greedily and return the observations.
 
-        ``env`` and ``seed`` are those of :meth:`evaluate`.
+        Parameters
+        ----------
+        n_steps : int
+            At least 1.
+        env, seed
+            As in :meth:`evaluate`.
+
+        Returns
+        -------
+        ndarray, shape (n_steps, d)
+            Flattened observations.
         """
         count, seed = checked_count("n_steps", n_steps), checked_seed(seed)
         with self._evaluation_env(env) as made:
@@ -318,10 +336,19 @@ class Player(ABC):
 
     @one_thread()
     def episode(self, seed: int | None = None) -> tuple[FloatArray, npt.NDArray[Any], FloatArray]:
-        """Play a greedy episode, of at most 10,000 steps, with a seed as in :meth:`evaluate`.
+        """Play a greedy episode, of at most 10,000 steps.
 
-        Return the observations, shape (T, d), the numbers of the actions, shape (T,), or the p
-        components of continuous ones, shape (T, p), and the rewards, shape (T,).
+        Parameters
+        ----------
+        seed : int, optional
+            As in :meth:`evaluate`.
+
+        Returns
+        -------
+        observations : ndarray, shape (T, d)
+        actions : ndarray, shape (T,), or (T, p)
+            Numbers of the actions from 0, or the p components of continuous ones.
+        rewards : ndarray, shape (T,)
         """
         states, rewards = [], []
         with self._evaluation_env(None) as made:
