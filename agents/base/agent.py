@@ -429,10 +429,7 @@ class Agent(Player):
         nothing but these, generators and constants in its attributes. Other environments, and
         vector environments, continue from a reset, and actors with new episodes.
 
-        Parameters
-        ----------
-        callback, progress_bar, checkpoint, checkpoint_every, actors
-            As in :meth:`learn`; ``checkpoint_every`` is by default as before.
+        Arguments are those of :meth:`learn`; ``checkpoint_every`` is by default as before.
 
         Raises
         ------
@@ -596,7 +593,7 @@ class Agent(Player):
 
     @one_thread()
     def explain(self, observation: Any) -> Explanation:
-        """Explain the action in a state, and find the nearest state with another action.
+        """Explain the action in a state, and the nearest state with another action: ``print`` it.
 
         The distance is Euclidean, in standard deviations of the components (``scale_``); constant
         components are not changed. It is exact for rules and tables; for agents that blend
@@ -608,11 +605,6 @@ class Agent(Player):
         ----------
         observation
             One observation of the environment's observation space.
-
-        Returns
-        -------
-        oda_rl.agents.Explanation
-            ``print`` it.
 
         Raises
         ------

@@ -261,11 +261,10 @@ class Pricing(Daily):
 
     def go(self, action: int) -> tuple[float, bool]:
         price = 40.0 + 20.0 * action
-        rate = 5.0 * self.interest * np.exp(-price / 50.0)
-        sold = min(int(self.np_random.poisson(rate)), self.seats)
+        wanted = self.np_random.poisson(5.0 * self.interest * np.exp(-price / 50.0))
+        sold = min(int(wanted), self.seats)
         self.seats -= sold
-        departed = self.t + 1 == self.length  # with it ends what a seat is worth
-        return 0.01 * price * sold, self.seats == 0 or departed
+        return 0.01 * price * sold, self.seats == 0 or self.t + 1 == self.length  # seats perish
 
     @staticmethod
     def rule(o: Any) -> int:
