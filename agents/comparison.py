@@ -258,7 +258,7 @@ def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched
     rows: Rows = []
 
     def pause(steps: int, seconds: float) -> None:
-        returns = greedy_returns(competitor.predict, envs, seed + 10**8)
+        returns = greedy_returns(competitor.predict, envs, seed + 10**8)  # its own seeds
         mean, least = float(returns.mean()), float(returns.min())
         rows.append({"steps": steps, "seconds": seconds, "mean": mean, "least": least})
 

@@ -65,7 +65,7 @@ def law_of_changes(
     varying, actions, parts = scale > 0.0, steps[rows, ACTION], steps[rows, COMPONENTS:]
     n, d = len(rows), int(varying.sum())
     n_causes = 1 + parts.shape[1] if parts.size else 1 + int(actions.max())
-    if d < 2 or n < 40 * (d + n_causes):
+    if d < 2 or n < 40 * (d + n_causes):  # steps for each coefficient of a row
         return None
     if parts.size:
         causes = np.column_stack([np.ones(n), parts])
@@ -99,5 +99,5 @@ def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> Float
 @functools.lru_cache(maxsize=8)
 def _rotations(d: int) -> FloatArray:
     """Return the same random orthogonal matrices in each call, shape (m, d, d)."""
-    drawn = np.random.default_rng(d).normal(size=(200, d, d))
+    drawn = np.random.default_rng(d).normal(size=(200, d, d))  # rotations
     return np.asarray(np.linalg.qr(drawn)[0])

@@ -108,10 +108,10 @@ def train_compiled(engine: Engine, compiled: Compiled, run: TrainingRun) -> Prog
     """Train in compiled code, from where the run is, unless a callback changes the environment."""
     loop, resets = train_loop(engine.rule, compiled), Resets(compiled)
     arrays = environment_arrays(compiled, run.observation)
-    room = np.empty((1 if run.one_by_one else 1024, 3))
+    room = np.empty((1 if run.one_by_one else 1024, 3))  # episodes in one call
     steps = run.steps
     while not run.over:
-        starts, budget = resets.starts(len(room)), run.stop(50_000) - steps
+        starts, budget = resets.starts(len(room)), run.stop(50_000) - steps  # in one call
         events = taken = written = 0
         while True:  # until an event is not only the engine's
             where = compiled.max_episode_steps, starts[written:], budget - taken, room[written:]

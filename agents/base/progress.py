@@ -88,7 +88,7 @@ def progress_line(total: int, visible: bool, begun: int = 0) -> Iterator[tuple[R
             # Compiling ends before the first report: later speeds are counted from there.
             since = first or (begun, started)
             first = first or (steps, now)
-            if not visible or (now - drawn < 0.1 and steps < total):
+            if not visible or (now - drawn < 0.1 and steps < total):  # seconds
                 return
             drawn = now
             speed = (steps - since[0]) / max(now - since[1], 1e-9)

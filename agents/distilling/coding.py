@@ -46,7 +46,7 @@ class Coding:
         n_outputs = interface.n_components if boxed else interface.n_actions
         deviation = states.std(axis=0)
         scale = np.where(deviation > 1e-9 * np.abs(states).max(axis=0), deviation, 1.0)
-        affine, used = boxed and n_cells <= 4, np.arange(states.shape[1])
+        affine, used = boxed and n_cells <= 4, np.arange(states.shape[1])  # else constant
         return cls(states.mean(axis=0), scale, n_cells, n_outputs, boxed, affine, used)
 
     @property
@@ -185,7 +185,7 @@ def degrees_of(
     """
     if n_actions < 3:
         return None
-    points = seen[:: max(len(seen) // 200, 1)]
+    points = seen[:: max(len(seen) // 200, 1)]  # about 200
     codes = np.repeat(np.eye(n_actions), len(points), axis=0)
     after = predict(one_law(world, 0), np.tile(points, (n_actions, 1)), codes)[0]
     changes = np.where(at.ignored, 0.0, after / at.scale).reshape(n_actions, -1)
@@ -195,4 +195,4 @@ def degrees_of(
         return None
     degrees = left[:, 0] - left[:, 0].min()
     degrees = 2.0 * degrees / degrees.max() - 1.0
-    return degrees if np.diff(np.sort(degrees)).min() > 0.04 else None
+    return degrees if np.diff(np.sort(degrees)).min() > 0.04 else None  # from -1 to 1

@@ -181,7 +181,7 @@ class BudgetedEnv:
             held, over, point = 0, False, self._point(observation)
             while not over and self.left > 0:
                 if held == 0 and rng.random() < share:
-                    held = int(1.0 / max(rng.random(), 1.0 / 8))  # 1/U, U uniform
+                    held = int(1.0 / max(rng.random(), 1.0 / 8))  # 1/U, U uniform, at most 8
                     choice = int(rng.integers(interface.n_actions))
                 held -= held > 0
                 act = choice if held else int(player.act(point[None])[0])

@@ -288,7 +288,7 @@ def search(
     sigma = effort.sigma
     if fresh and graded is not None:
         by_degrees = search(replace(where, coding=graded), (), explore, True, effort, rng)
-        begin, sigma = where.coding.encoded(*by_degrees[:2]), 0.1
+        begin, sigma = where.coding.encoded(*by_degrees[:2]), 0.1  # it has been climbed before
     else:
         new = [where.coding.random(rng, _OFFSET) for _ in range(effort.random)]
         vectors = np.array([*old, *new, *_constant(where.coding)])
@@ -387,7 +387,7 @@ def ascend(
         elif better[0] >= enough * n_starts:
             flat += 1
         else:
-            climber.sigma *= 2.0
+            climber.sigma *= 2.0  # all return the same, but not enough
         climber.tell(worth)
         means.append(climber.mean)
         wanted = climbing / _GENERATIONS * n_starts / (env.steps - before)

@@ -336,7 +336,7 @@ class FittedEngine(Engine):
         for env, other in enumerate(self._several.playing):
             waits = other.epsilon >= 1.0 and env % 2 == 1
             endless = not self._ended_since_fit and not waits
-            if endless or self._playing.fits - other.fits > 10:
+            if endless or self._playing.fits - other.fits > 10:  # it is old
                 self._commit(env)
                 self._several.playing[env] = playing
         self._ended_since_fit = False
@@ -475,7 +475,7 @@ class FittedEngine(Engine):
             found = fit(seen, values, learned, config, rng)
         else:
             settled = max(n - 1, 0)  # the last row goes on if the next step is taken from there
-            if self._placed is None or self._steps - self._placed_at >= self._share(0.2):
+            if self._placed is None or self._steps - self._placed_at >= self._share(0.2):  # new
                 self._placed = Placed.among(seen, learned, config, rng)
                 self._placed_at = self._steps
             cells = self._placed

@@ -202,7 +202,7 @@ def estimate(
     low, high = bounds_of(steps, config.gamma)
     lowest: list[float] = []
     highest: list[float] = []
-    for i in range(3 if roughly else 20):
+    for i in range(3 if roughly else 20):  # bootstrapped fits
         drawn = rng.integers(len(ends), size=len(ends)) if i else np.arange(len(ends))
         rows = np.concatenate([np.arange(begins[k], ends[k]) for k in drawn])
         lengths = (ends - begins)[drawn]

@@ -106,7 +106,7 @@ def place_cells(
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
     units = metric.Units.of(origin, covariance, axes)
-    transform = units.transform(learned if learning else None, 0.5)
+    transform = units.transform(learned if learning else None, 0.5)  # power of the metric
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
         codevectors = anneal(codevectors, n_cells(n, d, config), rng)

@@ -155,7 +155,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     levels = np.full((d, 0), np.nan)
     for j in range(d):
         values = np.unique(after[:, j])
-        if len(values) <= 8:
+        if len(values) <= 8:  # few levels
             bounds[0][j], bounds[1][j] = low[j], high[j]
             if span[j] > 0.0:
                 missing = max(len(values) - levels.shape[1], 0)

@@ -190,7 +190,7 @@ def _with_waves(
     joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
     columns = np.column_stack([features, joint, sinusoids(points @ frequencies + phases)])
     penalties = np.full(columns.shape[1], penalty)
-    penalties[:m] = 1e-6
+    penalties[:m] = 1e-6  # of coefficients that all actions share
     found = _solved(columns.T @ columns / n + np.diag(penalties), columns.T @ change / n)
     own = found[m : m * (1 + n_codes)].reshape(n_codes, m, d)
     if _one_hot(codes):
@@ -286,7 +286,7 @@ def depends_on_actions_alone(codes: FloatArray, rewards: FloatArray) -> bool:
     """
     columns = np.column_stack([codes, codes**2])
     left = rewards - columns @ np.linalg.lstsq(columns, rewards)[0]
-    return bool(left.var() <= 0.1 * rewards.var())
+    return bool(left.var() <= 0.1 * rewards.var())  # states may account for the rest
 
 
 class Rewards(NamedTuple):
@@ -351,7 +351,7 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
             ends = np.quantile(np.concatenate([one[:, j] for one in z]), (0.02, 0.98))
             grid = np.linspace(ends[0], ends[1], _HINGE_GRID)
             unexplained = float(left @ left)
-            if unexplained <= 1e-6 * variance or ends[0] == ends[1]:
+            if unexplained <= 1e-6 * variance or ends[0] == ends[1]:  # so little may be left
                 continue
             for _ in range(_HINGE_ROUNDS):
                 columns = [np.abs(one[:, j : j + 1] - grid) for one in z]

@@ -102,7 +102,7 @@ def fit_ends(
 def _all_terms(d: int) -> IntArray:
     """Return the terms of (1, x, x xᵀ): pairs of 0 for 1 and 1 + j for component j."""
     # Of many components only the squares: elimination fits them again and again.
-    i, k = np.triu_indices(d) if d <= 12 else np.tile(np.arange(d), (2, 1))
+    i, k = np.triu_indices(d) if d <= 12 else np.tile(np.arange(d), (2, 1))  # else squares
     linear = np.column_stack([np.arange(1 + d), np.zeros(1 + d, dtype=np.int64)])
     return np.concatenate([linear, np.column_stack([1 + i, 1 + k])])
 

@@ -314,7 +314,7 @@ def imagine(
                 taken += 1
                 if explore:
                     novelty += weight * min(gap, _LONGEST_GAP * far)
-                    weight *= 0.99
+                    weight *= 0.99  # novelty counts less later
                 elif gap > far and t > 0 and tossed:
                     for j in range(n_features):
                         s[j] = before[j]

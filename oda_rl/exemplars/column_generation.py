@@ -157,7 +157,7 @@ class Search:
         elif kernel == "disc":
             # All samples, so that the result is at least as good as kernel vector quantization.
             chosen = samples.points[:0]
-            if len(samples) <= 2000:
+            if len(samples) <= 2000:  # a disc starts around each
                 chosen = samples.points[leaders(samples.points, 0.0)]  # each once
         else:
             chosen, _ = samples.modes(samples.shares, self.starts())
