@@ -527,7 +527,7 @@ class Agent(Player):
                     save()
                 if run.interrupt.requested and not run.over:
                     raise KeyboardInterrupt
-                if len(ended) and callback is not None and _says_stop(callback(self)):
+                if len(ended) and callback is not None and _ends_training(callback(self)):
                     run.total = run.steps
                     break
             self.training_seconds = before + watch.seconds
@@ -728,7 +728,7 @@ def better(returns: FloatArray, others: FloatArray) -> bool:
     return bool(returns.mean() > others.mean() + 2.0 * error)
 
 
-def _says_stop(answer: Any) -> bool:
+def _ends_training(answer: Any) -> bool:
     """Whether a callback returned something false other than None."""
     try:
         return answer is not None and not answer

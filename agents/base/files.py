@@ -19,7 +19,7 @@ from oda_rl.agents.base.history import SHARED, EpisodeLog, history_from_arrays, 
 from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.base.training_run import Snapshot, TrainingRun
-from oda_rl.agents.environments.copying import Along
+from oda_rl.agents.environments.copying import EnvCopy
 from oda_rl.agents.environments.making import generator_of
 from oda_rl.agents.environments.origins import from_json, remade, to_json
 from oda_rl.agents.environments.spaces import AnyEnv
@@ -113,7 +113,7 @@ def pickled(agent: "Agent") -> tuple[Any, ...]:
         made.close()
         env = env if changed else None  # the copy makes another
     state = {name: getattr(agent, name) for name in ("_seed", "_acted", "_last", "_env_module")}
-    state |= {"_env": Along(env), "named_by_file": False, "limits": None}
+    state |= {"_env": EnvCopy(env), "named_by_file": False, "limits": None}
     return restored, (type(agent), Path("a pickle"), plain, copies, None, *agent._parts), state
 
 

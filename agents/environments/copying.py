@@ -1,4 +1,4 @@
-"""Copies of environments in memory and in pickles, but of none that shares what it would free."""
+"""Copies of environments in memory and in pickles, where copies share no pipes or files."""
 
 import copy
 import pickle
@@ -16,8 +16,8 @@ from gymnasium.vector import VectorEnv
 from oda_rl.agents.environments.spaces import AnyEnv
 
 
-class Along(NamedTuple):
-    """An environment that is copied along, if possible; else a warning says that it is not."""
+class EnvCopy(NamedTuple):
+    """The environment in a copy of its agent: None, with a warning, if it cannot be copied."""
 
     env: AnyEnv | None
 
@@ -27,26 +27,26 @@ class Along(NamedTuple):
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return self._copied_by(lambda env: copy.deepcopy(env, memo))
 
-    def _copied_by(self, way: Callable[[AnyEnv | None], Any]) -> Any:
+    def _copied_by(self, copy_env: Callable[[AnyEnv | None], Any]) -> Any:
         try:
-            return way(inspected(self.env))
+            return copy_env(checked_copyable(self.env))
         except Exception as error:  # of whatever kind an environment may hold
             warnings.warn(
                 f"the agent is copied without its environment {self.env}, which cannot be copied "
                 f"({type(error).__name__}: {error}): set env of the copy to train or evaluate it",
                 stacklevel=3,
             )
-            return way(None)
+            return copy_env(None)
 
 
-def inspected(env: Any) -> Any:
-    """Return an environment that can be copied, or raise an exception of any kind."""
-    _Inspection(BytesIO()).dump(env)
+def checked_copyable(env: Any) -> Any:
+    """Return the environment; raise an exception, of any kind, if it cannot be copied."""
+    _CopyCheck(BytesIO()).dump(env)
     return env
 
 
-class _Inspection(pickle.Pickler):
-    """Goes through what a deep copy would copy; raises an exception if there can be none."""
+class _CopyCheck(pickle.Pickler):
+    """Visit what a deep copy would copy; raise an exception if that cannot be copied."""
 
     def persistent_id(self, part: Any) -> Any:
         kind = type(part)

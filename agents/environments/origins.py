@@ -22,7 +22,7 @@ from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
 
-from oda_rl.agents.environments.copying import inspected
+from oda_rl.agents.environments.copying import checked_copyable
 from oda_rl.agents.environments.making import make_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.files.schema import InvalidFileError, number, require
@@ -281,7 +281,7 @@ def _copy_of(env: AnyEnv) -> Any:
             return None  # they differ between the environments
         while isinstance(one, _TRANSPARENT):
             one = one.env
-        found = one if new else copy.deepcopy(inspected(one))
+        found = one if new else copy.deepcopy(checked_copyable(one))
     except Exception:  # of whatever kind an environment may hold
         return None
     for wrapper in chain(found):

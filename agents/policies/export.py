@@ -302,7 +302,8 @@ def _action(graph: _Graph, export: Export) -> str:
         return add("Gather", acts, row)
     if export.joint is not None and export.box is not None:
         low, high = export.box.bounds
-        share = add("Div", add("Add", _searched(graph, export.joint), np.array(1.0)), np.array(2.0))
+        units = _greedy_joint_action(graph, export.joint)
+        share = add("Div", add("Add", units, np.array(1.0)), np.array(2.0))
         return add("Cast", add("Add", add("Mul", share, high - low), low), to=_FLOAT)
     cells, found = export.cells, export.tables()
     tables = found.in_floats()
@@ -358,7 +359,7 @@ def _blended(
     return add("Div", total, add("ReduceSum", weights, one))
 
 
-def _searched(graph: _Graph, policy: JointPolicy) -> str:
+def _greedy_joint_action(graph: _Graph, policy: JointPolicy) -> str:
     """Add the operators from observations to greedy actions in units: those of ``joint.choose``."""
     add, (d, p), n = graph.add, (len(policy.origin), policy.levels.shape[1]), policy.n_cells
     one, two = np.array([1]), np.array([2])
@@ -393,8 +394,8 @@ def _searched(graph: _Graph, policy: JointPolicy) -> str:
         weighted = add("ReduceSum", add("Mul", weights, chosen), two, keepdims=0)
         return add("Div", weighted, add("ReduceSum", weights, two, keepdims=0))
 
-    none = add("Mul", add("ReduceMin", parts, axes=[1, 2]), zero)  # in each row of the batch
-    tried = add("Concat", add("Add", policy.levels, none), parts, axis=1)
+    zeros = add("Mul", add("ReduceMin", parts, axes=[1, 2]), zero)  # for each row of the batch
+    tried = add("Concat", add("Add", policy.levels, zeros), parts, axis=1)
     values = value(tried)
     index = add("ArgMax", values, axis=1, keepdims=1)
     action = add("GatherND", tried, index, batch_dims=1)  # shape (batch, p)
@@ -417,12 +418,12 @@ def _searched(graph: _Graph, policy: JointPolicy) -> str:
             found = add("Where", better, component, found)
             highest = add("Where", better, worth_there, highest)
         inside = add("And", add("Equal", low, ends[0]), add("Equal", high, ends[1]))
-        calm = add("And", inside, add("Equal", highest, best))
-        curved = add("And", calm, add("Greater", bend, zero))
-        slope = add("Div", add("Sub", above, below), add("Where", curved, bend, greatest))
+        centre_is_best = add("And", inside, add("Equal", highest, best))
+        has_vertex = add("And", centre_is_best, add("Greater", bend, zero))
+        slope = add("Div", add("Sub", above, below), add("Where", has_vertex, bend, greatest))
         vertex = add("Add", centre, add("Mul", slope, np.array(0.5 * STEP)))
         at_vertex = value(with_component(vertex))
-        better = add("And", curved, add("Greater", at_vertex, highest))
+        better = add("And", has_vertex, add("Greater", at_vertex, highest))
         found, best = add("Where", better, vertex, found), add("Where", better, at_vertex, highest)
         action = add("Add", others, add("Mul", found, unit))
     return action
