@@ -204,16 +204,16 @@ def test_errors_say_what_would_be_right(edit, message):
 
 
 def test_continuous_actions_are_said_in_their_own_units():
-    rule = continuous(2, 2, 1).named(bounds=np.array([[0.0], [4.0]]))
-    after = rule.edit().where("x[0] > 0", do=1.0).done()
+    rule = continuous(2, 2, 2).named(bounds=np.array([[0.0, 2.0], [4.0, 2.0]]))  # one is locked
+    after = rule.edit().where("x[0] > 0", do=[1.0, 2.0]).done()
     points = points_of(rule, 500)
     here = points[:, 0] > 0
-    np.testing.assert_allclose(after.act(points)[here], -0.5)
+    np.testing.assert_allclose(after.act(points)[here], [[-0.5, 0.0]] * here.sum())
     np.testing.assert_array_equal(after.act(points)[~here], rule.act(points)[~here])
-    assert after.rules().startswith("action[0] = 1 where observation[0] > 0\n")
+    assert after.rules().startswith("action[0] = 1, action[1] = 2 where observation[0] > 0\n")
     with pytest.raises(ValueError, match="actions are continuous"):
         rule.edit().forbid(0)
-    with pytest.raises(ValueError, match="do is 5.0: it must be 1 numbers, from"):
+    with pytest.raises(ValueError, match="do is 5.0: it must be 2 numbers, from"):
         rule.edit().where("x[0] > 0", do=5.0)
 
 

@@ -328,7 +328,8 @@ class Editor:
                 f"do is {do!r}: it must be {n} numbers, from {low.tolist()} to {high.tolist()}"
             )
         output = np.zeros((n, width))
-        output[:, 0] = (2.0 * parts - low - high) / (high - low)
+        middle, half = 0.5 * (low + high), 0.5 * (high - low)
+        np.divide(parts - middle, half, out=output[:, 0], where=half > 0.0)  # 0: only one action
         return output
 
 
