@@ -52,8 +52,10 @@ def test_a_resumed_training_ends_with_the_same_bits(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["som, fused", "grid, in Python", "bounded, fused", "model of torques"]
-)
+    "name",
+    ["som, fused", "grid, in Python", "bounded, fused", "torques, fused", "codevectors", "model",
+     "model of torques"],
+)  # fmt: skip
 def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
     case, out = CASES[name], tmp_path / "agent.zip"
     agent = case.agent().learn(case.steps // 2)

@@ -7,9 +7,8 @@ import pytest
 from environments import ODD, Counted, Toy, play
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
-from test_fitted import same
 
-from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
+from oda_rl.agents import CodevectorAgent, load_agent
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.fitting.cells import TakenActions, place
@@ -175,27 +174,6 @@ def test_ones_own_loop_gives_the_same_bits():
     np.testing.assert_array_equal(
         one._engine.memory.steps[:1500, COMPONENTS:], other._engine.memory.steps[:1500, COMPONENTS:]
     )
-
-
-@pytest.mark.parametrize("max_transitions", [None, 600])
-def test_it_goes_on_from_a_file_as_if_nothing_had_been(tmp_path, max_transitions):
-    settings = {"seed": 2, "max_transitions": max_transitions}
-    agent = CodevectorAgent("Pendulum-v1", **settings).learn(1230)
-    agent.save(tmp_path / "run")
-    loaded = load_agent(tmp_path / "run", env="Pendulum-v1")
-    assert type(loaded) is CodevectorAgent
-    assert loaded.interface == agent.interface
-    same(agent, loaded)
-    observations = agent.visited_states(200, seed=1)
-    np.testing.assert_array_equal(agent.predict(observations)[0], loaded.predict(observations)[0])
-    np.testing.assert_array_equal(agent.visits, loaded.visits)
-    for one in (agent, loaded):
-        one.learn(700)
-    same(agent, loaded)
-    with pytest.raises(ValueError, match="env has .*the agent was trained with"):
-        load_agent(tmp_path / "run", env=Aim([[0.5, 0.5, 0.5]]))
-    with pytest.raises(ValueError, match="it must hold 'FittedQAgent'"):
-        FittedQAgent.load(tmp_path / "run")
 
 
 def test_an_action_of_ones_own_is_remembered():

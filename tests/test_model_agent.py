@@ -16,7 +16,7 @@ from environments import QUICK, Line, play
 from gymnasium.wrappers import TransformReward
 
 import oda_rl.envs  # noqa: F401
-from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy, load_agent
+from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.search import Climber, Effort, Imagination, search
 from oda_rl.agents.fitted.changes import Record
@@ -167,22 +167,6 @@ def test_a_loop_of_ones_own_does_the_same(driven):
     for name, array in driven._engine.memory.state().items():
         np.testing.assert_array_equal(array, agent._engine.memory.state()[name])
     np.testing.assert_array_equal(driven.policy.scores, agent.policy.scores)
-
-
-@pytest.mark.parametrize(
-    ("env_id", "steps"), [("MountainCar-v0", 150), ("MountainCar-v0", 430), ("Pendulum-v1", 600)]
-)
-def test_a_loaded_agent_learns_on_with_the_same_bits(tmp_path, env_id, steps):
-    agent = ModelAgent(env_id, seed=5, **QUICK).learn(steps)
-    agent.save(tmp_path / "run")
-    loaded = load_agent(tmp_path / "run")
-    assert type(loaded) is ModelAgent
-    assert loaded.horizon == 200
-    same(agent, loaded)
-    loaded.env = gym.make(env_id)
-    for one in (agent, loaded):
-        one.learn(250)
-    same(agent, loaded)
 
 
 def test_several_environments_teach_one_agent():

@@ -1,15 +1,13 @@
 """Files: what is saved comes back, damaged ones are refused, nothing is half-written."""
 
-import io
 import json
-import zipfile
 
 import gymnasium as gym
 import numpy as np
 import pytest
 from environments import BARTO, quick_rule
 
-from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.files.archive import load_archive, save_archive, write_text
 
@@ -83,15 +81,9 @@ def test_missing_and_damaged_files(agent, tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
             TwoTimescaleAgent.load(file)
-    for kind, number, message in [
-        ("Sonata", 1, "'Sonata'"),
-        ("TwoTimescaleAgent", 99, "format 99"),
-        ("TwoTimescaleAgent", 0, "format 0:"),
-        ("TwoTimescaleAgent", 1, "is damaged"),
-    ]:
-        save_archive(file, {"kind": kind, "format": number}, {})
-        with pytest.raises(ValueError, match=message):
-            TwoTimescaleAgent.load(file)
+    save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
+    with pytest.raises(ValueError, match="is damaged"):
+        TwoTimescaleAgent.load(file)
 
 
 def test_no_bit_of_a_file_changes_unnoticed(tmp_path):
@@ -111,24 +103,11 @@ def test_no_bit_of_a_file_changes_unnoticed(tmp_path):
     assert noticed > 0.5 * len(whole)
 
 
-def test_a_damaged_size_is_not_believed(tmp_path):
-    whole, file = io.BytesIO(), tmp_path / "numbers.zip"
-    np.save(whole, np.arange(1000.0))
-    with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("metadata.json", "{}")
-        archive.writestr("x.npy", whole.getvalue())
-    np.testing.assert_array_equal(load_archive(file)[1]["x"], np.arange(1000.0))
-    small, large = b"(1000,), }" + 12 * b" ", b"(1000" + 12 * b"0" + b",), }"
-    assert file.read_bytes().count(small) == 1
-    file.write_bytes(file.read_bytes().replace(small, large))  # no memory has room for that
-    with pytest.raises(ValueError, match="is damaged"):
-        load_archive(file)
-
-
 def test_load_agent_finds_the_class(agent, tmp_path):
     fitted = FittedQAgent("CartPole-v1", seed=0).learn(300)
     rule = quick_rule("CartPole-v1", seed=0).learn(300)
-    both = [("b.zip", fitted), ("fitted", fitted), ("c.zip", rule), ("rule", rule)]
+    parts = CodevectorAgent("Pendulum-v1", seed=0).learn(300)
+    both = [("b.zip", parts), ("fitted", fitted), ("c.zip", rule), ("rule", rule)]
     for name, one in (("a.zip", agent), ("run", agent), *both):
         one.save(tmp_path / name)
         loaded = load_agent(tmp_path / name)
@@ -142,6 +121,7 @@ def test_load_agent_finds_the_class(agent, tmp_path):
         load_agent(tmp_path / "run", env="MountainCar-v0")
     for path, kind, other in (
         ("a.zip", FittedQAgent, "TwoT"),
+        ("b.zip", FittedQAgent, "Co"),
         ("fitted", TwoTimescaleAgent, "Fi"),
         ("fitted", ModelAgent, "Fi"),
         ("rule", FittedQAgent, "Mo"),
@@ -160,16 +140,6 @@ def test_load_agent_refuses_what_holds_none(tmp_path):
     save_archive(tmp_path / "oda.zip", {"kind": "ODAClusterer", "format": 1}, {})
     with pytest.raises(ValueError, match="holds 'ODAClusterer': it must hold an agent"):
         load_agent(tmp_path / "oda.zip")
-
-
-def test_a_file_with_objects_in_it_is_refused(tmp_path):
-    path = tmp_path / "evil.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("metadata.json", "{}")
-        with archive.open("x.npy", "w") as entry:
-            np.lib.format.write_array(entry, np.array([print], dtype=object), allow_pickle=True)
-    with pytest.raises(ValueError, match="damaged, or was not"):
-        load_archive(path)
 
 
 def test_objects_are_not_written(tmp_path):
