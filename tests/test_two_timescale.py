@@ -169,6 +169,27 @@ def test_the_metric_is_that_of_the_gradients_of_q():
             np.testing.assert_allclose((high - low) / 2e-6, gradient[:, i], rtol=1e-3, atol=1e-3)
 
 
+def mapped(seed):
+    """CartPole with observations mapped by a matrix of condition 100."""
+    one, other = np.linalg.qr(np.random.default_rng(seed).normal(size=(2, 4, 4)))[0]
+    matrix = one * np.logspace(0.0, -2.0, 4) @ other / [1.0, 0.5, 0.1, 1.0]
+    space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)
+    return gym.wrappers.TransformObservation(gym.make("CartPole-v1"), matrix.__matmul__, space)
+
+
+def test_mixtures_of_components_are_whitened(tmp_path):
+    agent = TwoTimescaleAgent(mapped(1), seed=1).learn(20_000)
+    agent.save(tmp_path / "agent.zip")
+    other = TwoTimescaleAgent.load(tmp_path / "agent.zip", env=mapped(1)).learn(20_000)
+    agent.learn(20_000)
+    assert agent.evaluate(10, seed=1).mean() > 400  # 82 in standard deviations
+    same(agent, other)
+    covariance, whitening = agent._engine.covariance, agent._engine._whitening
+    np.testing.assert_allclose(whitening @ covariance @ whitening.T, np.eye(4), atol=1e-6)
+    plain = TwoTimescaleAgent("CartPole-v1", seed=1).learn(1_000)
+    assert plain._engine._whitening is None
+
+
 def test_cells_and_values_stay_in_place_when_the_metric_changes():
     agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(6000)
     engine, policy = agent._engine, agent.learning_policy

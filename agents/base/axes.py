@@ -33,8 +33,12 @@ _TINY = 1e-300  # makes 0/0 equal 0
 
 
 @one_thread()
-def informative(observations: Observations, steps: FloatArray) -> bool:
-    """Whether the law of changes is sparser in components than in rotated axes, or undecided."""
+def informative(observations: Observations, steps: FloatArray, min_r2: float = 0.0) -> bool:
+    """Whether the law of changes is sparser in components than in rotated axes, or undecided.
+
+    It is undecided, too, if no combination of components changes by the law with an R² of at least
+    ``min_r2``, which no linear map alters.
+    """
     rows = np.flatnonzero(steps[:, MARK] == GOES_ON)
     if len(rows) < 2 or observations.shape[1] > _MAX_COMPONENTS:
         return True
@@ -42,6 +46,8 @@ def informative(observations: Observations, steps: FloatArray) -> bool:
     if law is None:
         return True
     slopes, points, changes = law
+    if _predicted(slopes @ points @ slopes.T, changes) < min_r2:
+        return True
     unrotated = density(slopes, points, changes.diagonal())
     if unrotated <= 0.35:  # from 0, one component in each row, to 1, all equal
         return True
@@ -94,6 +100,14 @@ def density(law: FloatArray, points: FloatArray, variances: FloatArray) -> Float
     sizes = np.sqrt(squares).sum(axis=-1) / np.sqrt(np.maximum(squares.sum(axis=-1), _TINY))
     mean = (weights * sizes).sum(axis=-1) / np.maximum(weights.sum(axis=-1), _TINY)
     return np.asarray((mean - 1.0) / (np.sqrt(law.shape[-1]) - 1.0))
+
+
+def _predicted(explained: FloatArray, changes: FloatArray) -> float:
+    """R² of the combination of components whose changes are predicted best."""
+    variances, vectors = np.linalg.eigh(changes)
+    varying = variances > _MIN_VARIANCE * variances[-1]
+    vectors = vectors[:, varying] / np.sqrt(variances[varying])
+    return float(np.linalg.eigvalsh(vectors.T @ explained @ vectors)[-1])
 
 
 @functools.lru_cache(maxsize=8)

@@ -12,8 +12,10 @@ from gymnasium import spaces
 from oda_rl import metric
 from oda_rl._compile import plain
 from oda_rl._types import FloatArray, IntArray
+from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
+from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, EnvState, with_env_states
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
@@ -55,6 +57,7 @@ IDLE, GRACE = 0.01, 3_000  # share of the mean mass of max_cells; steps after bi
 METRIC_EVERY, METRIC_SHARE = 2_000, 0.1  # steps, or share of all steps so far
 METRIC_POWER, METRIC_RIDGE = 0.25, 0.02
 DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at which they are hard
+EXACT = 0.9  # R² of some changes in random play, without which it tells nothing of axes
 OWN_SHARE = 0.15  # of log precisions; the rest is their mean: broad cells learn ill beside narrow
 NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
 LESS = 1e-3  # of the highest value: where one action is always taken
@@ -80,9 +83,10 @@ SCHEMA: dict[str, Member] = {
     "points": real("env_states, d+p"),
     "starts": real("env_states, d"),
     "luck": real("d+2, d+1"),
-    "recent": real("rows, d+p"),
+    "recent": real("rows, d+p+1"),
     "uniforms": real("uniforms", "[0, 1)"),
     "metric": real("m, m"),
+    "covariance": real("w, w"),
     "state": Member(ql.OnlineState, "1"),
     "contest": Member(Contest, "1"),
     "returns": Member(Returns, "returns"),
@@ -137,12 +141,13 @@ class OnlineEngine(Engine):
         self.covariances: FloatArray = np.zeros((k, d, d))
         self.moments = cells.Moments(self.statistics, self.covariances)
         self.statistics[cells.MASS, 0] = 1.0
-        self.recent: FloatArray = np.zeros((RECENT, d))
+        self.recent: FloatArray = np.zeros((RECENT, d + 1))
         self.vectors: FloatArray = np.zeros((ql.POINTS + 2, d))
         self.running_moments = self.vectors[ql.MEAN : ql.SQUARES + 1]
         self.units = self.vectors[ql.ORIGIN : ql.INVERSE_UNITS + 1]
         self.units[1] = 1.0
         self.metric: FloatArray = np.zeros((0, 0))
+        self.covariance: FloatArray = np.zeros((0, 0))  # of points, if they are whitened by it
         self._rooted: tuple[FloatArray, FloatArray] = self.metric, np.eye(d)
         self.n_nearest = JOINT_NEAREST if p else NEAREST
         self._scratch = (
@@ -331,7 +336,7 @@ class OnlineEngine(Engine):
     @property
     def latest(self) -> FloatArray:
         """The latest points, in units, shape (n, d)."""
-        return self.recent[: min(self.state.seen, RECENT)]
+        return self.recent[: min(self.state.seen, RECENT), :-1]
 
     @property
     def observations(self) -> FloatArray:
@@ -376,7 +381,9 @@ class OnlineEngine(Engine):
         exponents = np.floor(np.log2(np.where(scale > 0.0, scale, 1.0)))
         self.units[:, :n] = mean[:n], np.exp2(exponents)[:n]  # powers of 2, which round nothing
         points = (raw - self.units[0]) * self.units[1]
-        self.recent[: len(points)] = points
+        self.latest[:] = points
+        if self._learns_metric and not self._axes_matter():
+            self.covariance = metric.covariance(points)[1]
         moments = points.mean(axis=0), self.state.seen * points.var(axis=0)
         self.running_moments[:, :n] = np.array(moments)[:, :n]
         state = self.state
@@ -404,8 +411,7 @@ class OnlineEngine(Engine):
         state = self.state
         state.next_slow = state.steps + ql.ROUND
         self._end_endless_trials()
-        learns = self.config.metric == "learned" and not self.curved
-        if learns and state.steps >= state.next_metric:
+        if self._learns_metric and state.steps >= state.next_metric:
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
             self._learn_metric()
         self._measure()
@@ -421,7 +427,7 @@ class OnlineEngine(Engine):
             self._prune()  # after splits, which would take the room from births
         else:
             rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
-            lineage = self.partition.observe(self._raw(self.recent[rows]))
+            lineage = self.partition.observe(self._raw(self.recent[rows, :-1]))
             if lineage is not None:
                 self._place(lineage)
         last = self.history[-1]
@@ -510,6 +516,26 @@ class OnlineEngine(Engine):
         inverse = np.linalg.pinv(self.transforms[which])
         return np.asarray((inverse @ self.places[which, :, :n]).T + self.means[which])
 
+    @property
+    def _learns_metric(self) -> bool:
+        return self.config.metric == "learned" and not self.curved
+
+    def _axes_matter(self) -> bool:
+        """Whether components are natural axes, or random play is too short to tell."""
+        rows = np.arange(max(self.state.seen - RECENT, 0), self.state.seen) % RECENT
+        points, came_by = self.recent[rows, : self.interface.n_features], self.recent[rows, -1]
+        steps = np.zeros((len(rows), COMPONENTS))
+        steps[:-1, MARK], steps[:-1, ACTION] = GOES_ON * (came_by[1:] >= 0.0), came_by[1:]
+        return self.interface.n_values > 0 or informative(points, steps, EXACT)
+
+    @property
+    def _whitening(self) -> FloatArray | None:
+        """A map that makes components uncorrelated, shape (d, d); None: they are natural axes."""
+        if not len(self.covariance):
+            return None
+        units = metric.Units.of(self.running_moments[0], self.covariance, axes=False)
+        return units.transform(None, 0.5)
+
     def _deviations(self) -> FloatArray:
         """Return standard deviations of points so far; 1 for components that never varied."""
         mean, squares = self.running_moments
@@ -523,12 +549,14 @@ class OnlineEngine(Engine):
         mean, deviations = self.running_moments[0], self._deviations()
         if not (self.curved or isinstance(self.config.metric, str)):
             matrix = np.array(self.config.metric) / np.outer(self.units[1], self.units[1])
-            root = metric.root(matrix, 0.5, 0.0) * deviations
+            root = metric.root(matrix, 0.5, 0.0) * deviations  # never whitened
         else:
             if len(self.metric) and self._rooted[0] is not self.metric:
                 self._rooted = self.metric, metric.root(self.metric, METRIC_POWER, METRIC_RIDGE)
             root = self._rooted[1]
-        transform = root * np.sqrt(d / np.sum(root * root)) / deviations
+        transform = root * np.sqrt(d / np.sum(root * root))
+        whitening = self._whitening
+        transform = transform / deviations if whitening is None else transform @ whitening
         moved = np.abs(mean - self.means[ql.LIVE]) > NEGLIGIBLE * deviations
         old = self.transforms[ql.LIVE]
         allowed = NEGLIGIBLE * np.abs(transform).max() + NEGLIGIBLE * np.abs(old)
@@ -546,14 +574,15 @@ class OnlineEngine(Engine):
             self._set_temperature(placed.T)
 
     def _learn_metric(self) -> None:
-        """Average the metric with the gradients' outer product at the latest observations.
-
-        Half of it is of the mean value of all actions, half of their advantages.
-        """
+        """Average the metric with the gradients' outer product at the latest observations."""
         slopes = self.gradients((self.latest - self.means[ql.LIVE]) @ self.transforms[ql.LIVE].T)
-        mean = slopes.mean(axis=1, keepdims=True)
-        parts = np.concatenate([slopes - mean, np.repeat(mean, slopes.shape[1], axis=1)])
-        parts = parts.reshape(-1, parts.shape[2]) @ self.transforms[ql.LIVE] * self._deviations()
+        parts = slopes.reshape(-1, slopes.shape[2]) @ self.transforms[ql.LIVE]
+        whitening = self._whitening
+        if whitening is None:
+            parts *= self._deviations()
+        else:
+            parts = parts @ np.linalg.pinv(whitening)
+            self.covariance = 0.5 * (self.covariance + metric.covariance(self.latest)[1])
         total = parts.T @ parts
         if (trace := np.trace(total)) > 0.0:
             new = total * len(total) / trace
@@ -773,6 +802,7 @@ class OnlineEngine(Engine):
         return {
             **self._saved,
             "metric": self.metric,
+            "covariance": self.covariance,
             "state": self.state.record,
             "contest": self.contest.record,
             "returns": self.contest.raw_returns.view(Returns.dtype),
@@ -793,7 +823,7 @@ class OnlineEngine(Engine):
         self.heads[:] = own["heads"]
         for name, array in self._saved.items():
             array[:] = own[name]
-        self.metric = np.array(own["metric"])
+        self.metric, self.covariance = np.array(own["metric"]), np.array(own["covariance"])
         self.state.restore(own["state"])
         self.contest.restore(own["contest"])
         self.contest.raw_returns.view(Returns.dtype)[:] = own["returns"]
@@ -819,12 +849,16 @@ class OnlineEngine(Engine):
         }  # fmt: skip
         check(arrays, SCHEMA, sizes)
         require(sizes["m"] in (0, d + p), f"metric has {sizes['m']} rows")
+        require(sizes["w"] in (0, d + p), f"covariance has {sizes['w']} rows")
         bounded = {name: arrays[name] for name in _BOUNDED}
         bounded["vectors"] = np.delete(arrays["vectors"], ql.SQUARES, axis=0)
         for name, array in bounded.items():
             require((np.abs(array) <= LARGEST).all(), f"{name} has numbers beyond {LARGEST:g}")
         units = arrays["vectors"][ql.INVERSE_UNITS]
         require((units > 0.0).all(), "vectors has inverse units that are not positive")
+        came_by = arrays["recent"][:, -1]
+        known = (came_by >= -1.0) & (came_by < sizes["A"])
+        require(known.all(), "recent has actions that do not exist")
         visits = arrays["models"][:, :, d + p + sizes["A"] :]
         require((visits >= 0.0).all(), "models has visits that are negative")
         require(arrays["luck"][-1, -1] >= 0.0, "luck has a negative number of episodes")

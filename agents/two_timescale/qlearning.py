@@ -175,7 +175,7 @@ class Online(NamedTuple):
     points: FloatArray
     """The point each environment acts on, shape (n, d)."""
     recent: FloatArray
-    """A ring of points, shape (rows, d), with random actions."""
+    """A ring of points with random actions, and what each came by, shape (rows, d + 1)."""
     uniforms: FloatArray
 
 
@@ -213,10 +213,11 @@ def read(agent: Online, observation: FloatArray) -> int:
 
 
 @spliced
-def note(agent: Online) -> None:
+def note(agent: Online, came_by: int) -> None:
     """Write the observation to the ring, and update means and deviations (Welford's recursion).
 
-    Actions are noted as uniform ones, so that the metric does not depend on what is done.
+    It ``came_by`` an action from the row before, or not at all: -1. Components of actions are noted
+    as uniform ones, so that the metric does not depend on what is done.
     """
     state, vectors = agent.state, agent.vectors
     row = state.seen % agent.recent.shape[0]
@@ -231,6 +232,7 @@ def note(agent: Online) -> None:
     for i in range(state.n_features, vectors.shape[1]):
         agent.recent[row, i] = 2.0 * draw(state, agent.uniforms) - 1.0
         vectors[SQUARES, i] = state.seen / 3.0
+    agent.recent[row, vectors.shape[1]] = came_by
 
 
 @spliced
@@ -441,7 +443,7 @@ def advance(
         traces[env, :, cells.LAST] = -1.0
         env_state.held = 0
         running.planned = running.begins = True
-    note(agent)
+    note(agent, action if learns and points.shape[0] == 1 else integer(-1))
     events = integer(0)
     if state.phase == WARMUP:
         if learns:
