@@ -28,7 +28,8 @@ CHANGE = 5_000  # steps: physics drift until then; then actions are swapped
 LATE_CHANGE = 20_000  # and so late where much is remembered
 ONLINE_CHANGE = 100_000  # of the online agent, whose step sizes have fallen by then
 AFTER = (0, 10_000, 20_000, 40_000)  # steps after that at which agents are looked at
-LONGER, HEAVIER, WEAKER = 2.0, 2.0, 0.7  # pole, cart and force, when they have drifted
+DRIFT = 2.0, 1.0, 2.0, 0.7  # factors of the pole's length, gravity, the cart's mass, the force
+STRETCH = 2.0, 2.0, 1.0, 1.0
 METHODS = (MODEL, FITTED, HAND)
 N_NOISE = 16
 Env = gym.Env[Any, Any]
@@ -70,10 +71,10 @@ class Changing(gym.Wrapper[Any, Any, Any, Any]):
         return self.env.step(action)
 
 
-def drift(cart: Any, action: int, share: float) -> int:
-    cart.length = 0.5 * LONGER**share
-    cart.masscart = HEAVIER**share
-    cart.force_mag = 10.0 * WEAKER**share
+def drift(cart: Any, action: int, share: float, factors: tuple[float, ...] = DRIFT) -> int:
+    length, gravity, mass, force = (factor**share for factor in factors)
+    cart.length, cart.gravity, cart.masscart = 0.5 * length, 9.8 * gravity, mass
+    cart.force_mag = 10.0 * force
     cart.total_mass = cart.masscart + cart.masspole
     cart.polemass_length = cart.masspole * cart.length
     return action
@@ -143,6 +144,9 @@ LATER: dict[str, Wrap] = {
     "actions swapped after 100,000": changing(swap, ONLINE_CHANGE),
     "other physics after 100,000": changing(
         lambda cart, action, share: drift(cart, action, float(share >= 1.0)), ONLINE_CHANGE
+    ),
+    "twice the length and gravity by 100,000": changing(
+        partial(drift, factors=STRETCH), ONLINE_CHANGE
     ),
 }
 TRANSFORMED: dict[str, Wrap] = {
