@@ -366,6 +366,19 @@ def test_blended_cells_everywhere(whole, n_cells, n_nearest, tmp_path):
         assert (found == predictions(agent, points)).mean() >= 0.999
 
 
+@pytest.mark.parametrize("values", [[[1, 1, 0], [0, 1, 0]], [[0, 1, 1], [0, 0, 1]]])
+def test_of_equal_values_the_first_decides_everywhere(values, tmp_path):
+    diagram = quadratic_diagram(np.eye(1), np.array([[0.0], [1.0]]))
+    models = np.column_stack([np.zeros((2, 2)), values])
+    policy = CellPolicy(np.zeros(1), diagram, models, 1.0, 2, np.array([[0.0], [1.0]]))
+    points = np.linspace(-12, -4, 500)[:, None]  # the other cell weighs from exp(-25) to exp(-9)
+    expected, agent = policy.act(points.astype(np.float32)), agent_of(policy, recent=points)
+    assert len(np.unique(expected)) == 2
+    np.testing.assert_array_equal(run_in_c(agent, tmp_path, points), expected)
+    np.testing.assert_array_equal(run_in_c(agent, tmp_path, points, fixed_point=True), expected)
+    np.testing.assert_array_equal(run_in_onnx(agent, tmp_path, points), expected)
+
+
 @pytest.mark.parametrize("fixed_point", [False, True])
 @pytest.mark.parametrize(
     ("actions", "numbers"), [([1], 0), ([1, 0], 1), ([2, 0], 1), ([1, 2, 0], 2), ([0, 1, 0], 3)]

@@ -313,7 +313,7 @@ def _action(graph: _Graph, export: Export) -> str:
     scores = add("Add", add("MatMul", wide, cells.diagram[:, 1:].T), cells.diagram[:, 0])
     point = add("Sub", "obs", tables["origin"]) if "origin" in tables else "obs"
     if found.advantages is not None:
-        inner = _blended(graph, export, scores, tables, found.n_nearest)
+        inner = _blended(graph, export, scores, wide, found.n_nearest)
     else:
         actions = cells.values.argmax(axis=1)
         if cells.clauses is None:
@@ -337,26 +337,32 @@ def _action(graph: _Graph, export: Export) -> str:
     return add("Min", add("Max", inner, low), high)
 
 
-def _blended(
-    graph: _Graph, export: Export, scores: str, tables: dict[str, Any], n_nearest: int
-) -> str:
+def _blended(graph: _Graph, export: Export, scores: str, wide: str, n_nearest: int) -> str:
     """Add the operators from scores to actions, not yet clipped."""
-    add, one = graph.add, np.array([1])
+    add, one, common = graph.add, np.array([1]), export.cells.common
+    assert common is not None
     near_scores = add("TopK", scores, np.array([n_nearest]), axis=1, largest=0)
     near = f"{near_scores}_indices"
     least = add("ReduceMin", near_scores, axes=[1])
-    exponents = add("Div", add("Sub", least, near_scores), np.array(export.cells.width))
-    weights = add("Exp", add("Cast", exponents, to=_FLOAT))
+    weights = add("Exp", add("Div", add("Sub", least, near_scores), np.array(export.cells.width)))
     column = add("Unsqueeze", weights, np.array([2]))
-    advantages = np.pad(tables["advantages"], ((0, 0), (1, 0)))  # and of action 0 over itself
-    products = add("Mul", add("Gather", advantages, near), column)
-    index = add("ArgMax", add("ReduceSum", products, one, keepdims=0), axis=1, keepdims=0)
-    if "codevectors" not in tables:
+
+    def summed(table: FloatArray) -> str:
+        return add("ReduceSum", add("Mul", add("Gather", table, near), column), one, keepdims=0)
+
+    # Ties are relative to the greatest value: actions' shares of that do not decide, but count.
+    shared = add("ReduceSum", add("Mul", summed(common[:, 1:]), wide), one)
+    values = add("Add", summed(common[:, :1] + export.cells.values), shared)
+    greatest = add("ReduceMax", values, axes=[1])
+    last = add("Sub", greatest, add("Mul", add("Abs", greatest), np.array(TIE)))
+    equal = add("Cast", add("GreaterOrEqual", values, last), to=_FLOAT)
+    index = add("ArgMax", equal, axis=1, keepdims=0)
+    if export.actions is None:
         return index
-    by_number = add("Transpose", add("Gather", tables["codevectors"], near), perm=[0, 2, 1, 3])
+    by_number = add("Transpose", add("Gather", export.actions, near), perm=[0, 2, 1, 3])
     chosen = add("GatherND", by_number, add("Unsqueeze", index, one), batch_dims=1)
     total = add("ReduceSum", add("Mul", chosen, column), one, keepdims=0)
-    return add("Div", total, add("ReduceSum", weights, one))
+    return add("Cast", add("Div", total, add("ReduceSum", weights, one)), to=_FLOAT)
 
 
 def _greedy_joint_action(graph: _Graph, policy: JointPolicy) -> str:

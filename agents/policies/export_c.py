@@ -63,7 +63,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     if found.apart:
         arrays |= {name: arrays[name][1:] for name in _SCORES if name in arrays}
     if blended:
-        constants["NEAR"] = found.n_nearest
+        constants |= {"NEAR": found.n_nearest, "TIE": number(found.tie)}
     if blended and integers is not None:
         constants["UNIT"] = number(integers.unit)
     tables = {f"oda_{name}": array for name, array in arrays.items() if len(array)}

@@ -66,6 +66,7 @@ class Export:
     """Latest states of the training, shape (n, d), if the agent remembers any."""
     choices: IntArray | None = None  # the agent's choices in these states, shape (n,)
     whole: bool = False  # whether states are whole numbers, so that cells can be equally near
+    tie: float = 0.0  # values closer than that are equal; see Tables
     joint: JointPolicy | None = None
     """The policy, if its cells are of states and actions; ``cells`` do not decide then."""
 
@@ -118,7 +119,8 @@ class Export:
         found = Tables(scores, centre, near, self.whole, apart, affine=affine)
         if blended:
             n, advantages = min(cells.n_nearest, len(diagram)), _advantages(cells.values)
-            return found._replace(advantages=advantages, parts=self.actions, n_nearest=n)
+            found = found._replace(advantages=advantages, parts=self.actions)
+            return found._replace(n_nearest=n, tie=self.tie)
         if affine is None and not (apart and (actions[order] == np.arange(len(order))).all()):
             found = found._replace(actions=actions[order] if clauses is None else actions)
         return found._replace(conditions=conditions)
@@ -143,6 +145,9 @@ class Tables(NamedTuple):
     """Offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
     conditions: FloatArray | None = None  # rows of clauses, shape (R, 1 + d)
     n_nearest: int = 1  # number of cells that decide together
+    tie: float = 0.0
+    """Advantages closer than that are equal. Python's tolerance is relative to the greatest value,
+    which the tables cannot tell; this is relative to the median of cells' largest values."""
 
     @property
     def curved(self) -> bool:
@@ -204,7 +209,7 @@ class Tables(NamedTuple):
             exponents = _exponents(self.advantages)
             arrays["exponents"] = exponents.astype(np.int8)
             arrays["advantages"] = _at_exponents(single(self.advantages), exponents)
-        return IntegerTables(arrays, one, unit, self.n_nearest)
+        return IntegerTables(arrays, one, unit, self.n_nearest, self.tie)
 
 
 class IntegerTables(NamedTuple):
@@ -219,6 +224,7 @@ class IntegerTables(NamedTuple):
     one: int
     unit: float
     n_nearest: int  # number of cells that decide together
+    tie: float  # of advantages
 
     def choices(self, observations: FloatArray, actions: IntArray | None) -> IntArray:
         """Return the choices at observations, shape (n,), as C does, given the cells' actions."""
@@ -240,8 +246,12 @@ class IntegerTables(NamedTuple):
         least = np.take_along_axis(scores, near, axis=1)
         weights = np.exp((least[:, :1] - least).astype(np.float32) * np.float32(self.unit))
         weights = np.ldexp(weights, arrays["exponents"][near])
-        sums = (weights[:, :, None] * arrays["advantages"][near]).sum(axis=1)
-        return np.asarray(np.pad(sums, ((0, 0), (1, 0))).argmax(axis=1))
+        advantages = np.pad(arrays["advantages"], ((0, 0), (1, 0))).astype(np.float32)[near]
+        best, rows = np.zeros(len(near), dtype=np.int64), np.arange(len(near))
+        for a in range(1, advantages.shape[2]):
+            gain = (weights * (advantages[:, :, a] - advantages[rows, :, best])).sum(axis=1)
+            best[gain > self.tie] = a
+        return best
 
 
 def export_of(agent: Trained) -> Export:
@@ -276,6 +286,7 @@ def export_of(agent: Trained) -> Export:
         recent=None if choices is None else recent,
         choices=choices,
         whole=whole,
+        tie=TIE * float(np.median(np.abs(policy.q_values).max(axis=1))),
         joint=policy if isinstance(policy, JointPolicy) else None,
     )
 

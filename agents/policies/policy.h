@@ -117,14 +117,14 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
 #endif
     }
     int best = 0;
-    float most = 0.0f; /* the advantage of action 0 over itself */
     for (int a = 1; a < ODA_ACTIONS; ++a) {
-        float advantage = 0.0f;
+        float gain = 0.0f; /* over the best so far; cells where both are equal add exactly 0 */
         for (int i = 0; i < ODA_NEAR; ++i) {
-            advantage += weights[i] * (float)oda_advantages[cells[i]][a - 1];
+            const int k = cells[i];
+            const float before = best > 0 ? (float)oda_advantages[k][best - 1] : 0.0f;
+            gain += weights[i] * ((float)oda_advantages[k][a - 1] - before);
         }
-        if (advantage > most) {
-            most = advantage;
+        if (gain > ODA_TIE) { /* the first of equals, as in Python */
             best = a;
         }
     }
