@@ -227,6 +227,7 @@ def test_arrays_that_compress_too_well(tmp_path):
         ({"recent": lambda a: a.astype(">f8")}, "recent is of"),
         ({"partition_placed": np.zeros((2, 4))}, "the agent has none"),
         ({"history_cells": lambda a: a + 1}, "history_codevectors has"),
+        ({"history_parents": lambda a: a + 1}, "history_parents has a cell that is not"),
         ({"episodes": lambda a: -a}, "groups of no episodes"),
         ({"surplus": np.zeros(1)}, "surplus is in it"),
     ],

@@ -311,10 +311,10 @@ def test_the_history_is_bounded(monkeypatch):
     monkeypatch.setattr(engines, "_MAX_LEVELS", 10)
     engine = FittedQAgent(BARTO, seed=0)._engine
     for step in range(27):
-        engine.note_level(Level(step, np.nan, np.zeros((2, 4)), np.eye(2)))
+        engine.note_level(Level(step, np.nan, np.zeros((2, 4)), np.arange(2)))
     assert [level.step for level in engine.history] == list(range(20, 27))
-    assert engine.history[0].lineage is None
-    assert engine.history[1].lineage is not None
+    assert engine.history[0].parents is None
+    assert engine.history[1].parents is not None
 
 
 def test_a_stream_of_single_samples_does_not_lengthen_histories(monkeypatch):

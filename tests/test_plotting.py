@@ -127,13 +127,13 @@ def test_bifurcation_draws_a_line_for_each_child():
     history = [
         Level(0, 9.0, np.array([[5.0, 5.0]]), None),  # an earlier start: not shown
         Level(100, 4.0, np.array([[0.0, 0.0]]), None),
-        Level(200, 0.8, np.array([[-1.0, 0.0], [1.0, 0.1]]), np.array([[1.0], [1.0]])),
-        Level(300, 0.2, np.array([[0.0, 0.0]]), np.array([[0.5, 0.5]])),
+        Level(200, 0.8, np.array([[-1.0, 0.0], [1.0, 0.1], [1.0, 0.3]]), np.zeros(3, int)),
+        Level(300, 0.2, np.array([[0.0, 0.0], [1.0, 0.2]]), np.array([0, 2])),
     ]
     ax = plotting.plot_bifurcation(history)
     branches = [ends for lines in ax.collections for ends in lines.get_segments()]
     ends = sorted(tuple(ends[:, 0]) for ends in branches)
-    assert ends == [(0.8, 0.2), (0.8, 0.2), (4.0, 0.8), (4.0, 0.8)]
+    assert ends == [(0.8, 0.2), (0.8, 0.2), (4.0, 0.8), (4.0, 0.8), (4.0, 0.8)]
     assert ax.get_xscale() == "log"
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
 

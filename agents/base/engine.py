@@ -182,7 +182,7 @@ class Engine(ABC):
         if len(self.history) > _MAX_LEVELS:
             del self.history[: _MAX_LEVELS // 2]
             self._levels_dropped += _MAX_LEVELS // 2
-            self.history[0] = replace(self.history[0], lineage=None)
+            self.history[0] = replace(self.history[0], parents=None)
 
     @property
     def delivered_return(self) -> float:

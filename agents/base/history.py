@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.files.schema import MAX, Member, flags, real, require, whole
 
 MAX_GROUPS = 20_000
@@ -104,9 +104,9 @@ class Level:
     step: int  # environment steps taken before
     temperature: float  # temperature of the level
     codevectors: FloatArray  # shape (cells, d), in the observation's units
-    lineage: FloatArray | None
-    """Weights of the cells of the level before, shape (cells, cells before); None where learning
-    started anew or went back to an earlier policy."""
+    parents: IntArray | None
+    """Number of the cell of the level before that each comes from, shape (cells,); None where
+    learning started anew or went back to an earlier policy."""
 
 
 SHARED: dict[str, Member] = {
@@ -115,7 +115,7 @@ SHARED: dict[str, Member] = {
     "history_temperature": real("levels", "[0, inf) or nan"),
     "history_cells": whole("levels", "[1, 1000000]"),
     "history_codevectors": real("codevector_numbers"),
-    "history_lineage": real("lineage_numbers", "[0, inf)"),
+    "history_parents": whole("parents"),
     "history_started": flags("levels"),
 }
 """Members of every agent's file: the groups of episodes, and the levels one after the other."""
@@ -123,15 +123,15 @@ SHARED: dict[str, Member] = {
 
 def history_to_arrays(history: list[Level]) -> dict[str, Array]:
     """Pack a history into arrays for a file."""
-    lineages = [level.lineage for level in history if level.lineage is not None]
+    parents = [level.parents for level in history if level.parents is not None]
     numbers = [level.codevectors for level in history]
     return {
         "history_step": np.array([level.step for level in history], dtype=np.int64),
         "history_temperature": np.array([level.temperature for level in history]),
         "history_cells": np.array([len(level.codevectors) for level in history], dtype=np.int64),
         "history_codevectors": np.concatenate([np.zeros(0), *map(np.ravel, numbers)]),
-        "history_lineage": np.concatenate([np.zeros(0), *map(np.ravel, lineages)]),
-        "history_started": np.array([level.lineage is None for level in history], dtype=np.bool_),
+        "history_parents": np.concatenate([np.zeros(0, dtype=np.int64), *parents]),
+        "history_started": np.array([level.parents is None for level in history], dtype=np.bool_),
     }
 
 
@@ -141,19 +141,21 @@ def history_from_arrays(arrays: dict[str, Array], n_features: int) -> list[Level
     steps, temperatures, cells, started = (arrays[f"history_{name}"] for name in names)
     require(not len(cells) or started[0], "history_started[0] is False: it must be True")
     require((np.diff(steps) >= 0).all(), "history_step falls")
-    before = np.concatenate([[0], cells[:-1]]).astype(np.int64)  # cells of the level before
-    sizes = {"codevectors": cells * n_features, "lineage": np.where(started, 0, cells * before)}
+    sizes = {"codevectors": cells * n_features, "parents": np.where(started, 0, cells)}
     parts = {}
     for name, counts in sizes.items():
         numbers, n = arrays[f"history_{name}"], int(counts.sum())
         require(len(numbers) == n, f"history_{name} has {len(numbers)} numbers: it must have {n}")
         parts[name] = np.split(numbers, np.cumsum(counts)[:-1].astype(np.int64))
+    before = np.repeat(np.append(0, cells)[:-1], sizes["parents"])  # cells of the level before
+    known = arrays["history_parents"] < before
+    require(known.all(), "history_parents has a cell that is not of the level before")
     return [
         Level(
             int(steps[k]),
             float(temperatures[k]),
             parts["codevectors"][k].reshape(int(cells[k]), n_features),
-            None if started[k] else parts["lineage"][k].reshape(int(cells[k]), int(before[k])),
+            None if started[k] else parts["parents"][k],
         )
         for k in range(len(cells))
     ]

@@ -415,6 +415,7 @@ class OnlineEngine(Engine):
             state.next_metric = state.steps + max(METRIC_EVERY, int(METRIC_SHARE * state.steps))
             self._learn_metric()
         self._measure()
+        moved = True
         if self.partition is None:
             if self.n_cells >= FULL * state.room and self._neighbours_differ():
                 state.room = min(math.ceil(ROOM_GROWTH * state.room), self.capacity)
@@ -428,13 +429,14 @@ class OnlineEngine(Engine):
         else:
             rows = np.arange(state.seen - ql.ROUND, state.seen) % RECENT
             lineage = self.partition.observe(self._raw(self.recent[rows, :-1]))
-            if lineage is not None:
+            moved = lineage is not None
+            if moved:
                 self._place(lineage)
         last = self.history[-1]
         grown = self.n_cells >= NOTED * len(last.codevectors)
-        if grown or self.temperature < 0.5 * last.temperature or state.steps >= 2 * last.step:
-            ancestors = self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64)
-            self._note(np.eye(len(last.codevectors))[ancestors])
+        colder = self.temperature < 0.5 * last.temperature
+        if moved and (grown or colder or state.steps >= 2 * last.step):
+            self._note(self.statistics[cells.ANCESTOR, : self.n_cells].astype(np.int64))
         if self.contest.best.n == 0:
             self._deliver()
 
@@ -504,10 +506,10 @@ class OnlineEngine(Engine):
             self.contest.end(self.state.steps - self.state.changed)
         running.trial = 0
 
-    def _note(self, lineage: Lineage | None) -> None:
+    def _note(self, parents: IntArray | None) -> None:
         """Add the present cells to the history."""
         codevectors = self._raw(self.in_units(ql.LIVE))
-        self.note_level(Level(self.state.steps, self.temperature, codevectors, lineage))
+        self.note_level(Level(self.state.steps, self.temperature, codevectors, parents))
         self.statistics[cells.ANCESTOR, : self.n_cells] = np.arange(self.n_cells)
 
     def in_units(self, which: int) -> FloatArray:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Ellipse
 
-from oda_rl._types import FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,
@@ -34,7 +34,8 @@ _CONTOURS = 12
 _DEPTH = 8.0  # range of log-densities that have colours of their own, below the maximum
 
 History = Sequence[Any]
-"""Levels: ``temperature``, ``codevectors`` (K, d) and ``lineage`` (K, K of the level before)."""
+"""Levels: ``temperature``, ``codevectors`` (K, d), and ``parents`` (K,) or ``lineage`` (K, K of
+the level before)."""
 
 
 def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
@@ -67,7 +68,7 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
 
 def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     """Draw the cells since the last start, coloured by class; return the levels drawn."""
-    starts = [i for i, level in enumerate(history) if level.lineage is None]
+    starts = [i for i, level in enumerate(history) if _branches(level) is None]
     levels = list(history[starts[-1] :]) if starts else []
     ax.set(xlabel="temperature", ylabel="codevector, first principal component")
     if not levels or not levels[-1].temperature > 0.0:
@@ -89,8 +90,8 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     for i, level in enumerate(levels):
         labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
         colors = class_colors(np.asarray(labels))
-        if i:
-            children, parents = np.nonzero(level.lineage)
+        if i and (branches := _branches(level)) is not None:
+            children, parents = branches
             lines = np.empty((len(children), 2, 2))
             lines[:, :, 0] = temperatures[i - 1 : i + 1]
             lines[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
@@ -112,6 +113,15 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     ax.minorticks_off()
     ax.spines[["top", "right"]].set_visible(False)
     return levels
+
+
+def _branches(level: Any) -> IntArray | None:
+    """Return the numbers of cells and of their parents, shape (2, n); None where they start."""
+    parents = getattr(level, "parents", None)
+    if parents is not None:
+        return np.array([np.arange(len(parents)), parents])
+    lineage = getattr(level, "lineage", None)
+    return None if lineage is None else np.array(np.nonzero(lineage))
 
 
 def _not_overlapping(levels: History, ax: Axes) -> list[int]:
