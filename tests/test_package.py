@@ -226,6 +226,15 @@ def test_examples_on_the_pages_run_and_print_what_is_shown(
         assert low <= float(printed) <= high
 
 
+@pytest.mark.parametrize("page", ["README", "own-loop"])
+def test_the_loop_on_a_page_learns_what_learn_does(page):
+    own = [example.values[0] for example in examples() if example.id.startswith(page)]
+    names = {}
+    exec(next(code for code in own if "update(" in code).replace("10_000", "1_000"), names)
+    agent = names["FittedQAgent"]("CartPole-v1", seed=0).learn(1_000)
+    assert names["agent"].q_values.tolist() == agent.q_values.tolist()
+
+
 def test_every_sample_follows_the_example_that_prints_it():
     shown = [text for page in pages() for text in page.read_text("utf-8").split("```text\n")[1:]]
     assert [example.values[1] for example in examples() if example.values[1]] == [
