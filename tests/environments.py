@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
-from oda_rl.agents import ModelAgent
+from oda_rl.agents import FittedQAgent, ModelAgent
 from oda_rl.agents.base.files import Checkpoints
 from oda_rl.runs.parallel import attempt
 
 BARTO = "oda_rl/BartoCartPole-v0"
 
 QUICK = {"generations": 2, "population": 8, "starts": 4, "plan_every": 0.5}
+OFTEN = {**QUICK, "plan_every": 0.15}  # as by default
 
 
 def quick(kind):
@@ -239,6 +240,24 @@ def play(agent, env, n_steps, seed=77):
         agent.update(observation, action, reward, after, terminated, truncated)
         observation = env.reset()[0] if terminated or truncated else after
     return agent
+
+
+def same(first, second):
+    """Everything learned is equal, bit by bit; times are not compared."""
+    np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
+    arrays, others = (agent._engine.state_arrays() for agent in (first, second))
+    assert (first.num_timesteps, arrays.keys()) == (second.num_timesteps, others.keys())
+    # Which action a fitted agent has drawn last is in some of them, and scratch.
+    passing = {"room", "state", "env_state"} if isinstance(first, FittedQAgent) else set()
+    for one in (arrays, others):
+        if first.interface.box is not None and "memory_steps" in one:
+            one["memory_steps"] = one["memory_steps"][:, 1:]  # without numbers of actions
+    for name in arrays.keys() - passing:
+        np.testing.assert_array_equal(arrays[name], others[name], err_msg=name)
+    assert len(first.history) == len(second.history)
+    for one, other in zip(first.history, second.history, strict=True):
+        np.testing.assert_equal((one.step, one.temperature), (other.step, other.temperature))
+        np.testing.assert_array_equal(one.codevectors, other.codevectors)
 
 
 def all_but_one(succeeds, seeds):

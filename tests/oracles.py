@@ -194,7 +194,7 @@ def rslvq(codevectors, masses, labels, temperature, points, targets, order, rate
     return codevectors
 
 
-def descend(tree, divergence, features, i):
+def descend(tree, features, i):
     """Path of sample i down a tree; ``features(depth)`` is what a level sees of all samples."""
     node, path = tree.nodes[0], ()
     while node.children:

@@ -12,10 +12,9 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-import test_codevectors
 import test_fitted
 from distributed import LocalCluster
-from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule
+from environments import NONSENSE, Broken, Slow, Toy, Varied, quick_rule, same
 from test_climbing import Follow
 from test_run_folders import steps_in
 
@@ -97,7 +96,7 @@ def test_processes_learn_the_same_as_in_turns_though_one_is_killed(cluster, vict
     with pytest.raises(ProcessLookupError):
         os.kill(killed[0], 0)
     assert agent.num_timesteps == 1000
-    test_fitted.same(agent, in_turns(slow_agent(0.0), 1000, 2))
+    same(agent, in_turns(slow_agent(0.0), 1000, 2))
 
 
 @pytest.mark.slow
@@ -146,8 +145,8 @@ def test_the_number_of_steps_is_exact(threads, steps, count):
 
 def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
     first, second = (FittedQAgent("Varied-v0", seed=5).learn(800, actors=threads) for _ in range(2))
-    test_fitted.same(first, second)
-    test_fitted.same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 800, 2))
+    same(first, second)
+    same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 800, 2))
     other = FittedQAgent("Varied-v0", seed=6).learn(800, actors=threads)
     assert not np.array_equal(test_fitted.rows(other)[0], test_fitted.rows(first)[0])
 
@@ -155,13 +154,13 @@ def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
 @pytest.mark.parametrize("env_id", ["FrozenLake-v1", "Pendulum-v1"])
 def test_other_spaces(threads, env_id):
     agent = FittedQAgent(env_id, seed=0).learn(1000, actors=threads)
-    test_fitted.same(agent, in_turns(FittedQAgent(env_id, seed=0), 1000, 2))
+    same(agent, in_turns(FittedQAgent(env_id, seed=0), 1000, 2))
     assert agent.evaluate(2, seed=0).shape == (2,)
 
 
 def test_codevectors_of_actions(threads):
     agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1500, actors=threads)
-    test_codevectors.same(agent, in_turns(CodevectorAgent("Pendulum-v1", seed=0), 1500, 2))
+    same(agent, in_turns(CodevectorAgent("Pendulum-v1", seed=0), 1500, 2))
     performed = test_fitted.rows(agent)[1][:, 3:]
     assert np.ptp(performed) > 1.0
     assert agent.visits.sum() == 1500
@@ -190,7 +189,7 @@ def test_training_is_resumed_from_a_checkpoint(threads, tmp_path):
     assert left.num_timesteps >= 200
     assert left.num_timesteps in seen
     first, second, alone = (load_agent(file).resume(actors=one) for one in (threads, threads, None))
-    test_fitted.same(first, second)
+    same(first, second)
     for again in (first, alone):
         assert again.num_timesteps == 1500
         assert (test_fitted.rows(again)[1][:, MARK] == GOES_ON).sum() == 1500

@@ -6,9 +6,8 @@ from itertools import cycle
 import gymnasium as gym
 import numpy as np
 import pytest
-import test_fitted
 import test_two_timescale
-from environments import BARTO, ODD_ENVS, Grid, Plain, Toy, play
+from environments import BARTO, ODD_ENVS, OFTEN, Grid, Plain, Toy, play, same
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import loops
@@ -16,12 +15,12 @@ from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.envs.dynamics import compiled_dynamics
 
-SAME = {TwoTimescaleAgent: test_two_timescale.same, FittedQAgent: test_fitted.same}
+KINDS = (TwoTimescaleAgent, FittedQAgent)
 MATRIX = test_two_timescale.MATRIX
 CARTPOLE = "CartPole-v1"
 
-kinds = pytest.mark.parametrize("kind", SAME)
-all_kinds = pytest.mark.parametrize("kind", [*SAME, ModelAgent])
+kinds = pytest.mark.parametrize("kind", KINDS)
+all_kinds = pytest.mark.parametrize("kind", [*KINDS, ModelAgent])
 
 
 @pytest.mark.parametrize(
@@ -46,18 +45,44 @@ def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypa
     fused = kind(env, seed=3, **config)
     stepwise = kind(Plain(gym.make(env_id)), seed=3, **config)
     for steps in (2000, 1, 41, 1500):
-        SAME[kind](fused.learn(steps), stepwise.learn(steps))
+        same(fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) > 20
     assert len(fused.history) >= 3
     if kind is TwoTimescaleAgent:
         assert fused._engine.steps_before_loop == 0
 
 
-@kinds
-def test_a_loop_of_ones_own_gives_the_same_bits(kind):
-    learned, agent = (kind(BARTO, seed=5) for _ in range(2))
-    env_seed = kind(BARTO, seed=5).draw_env_seed()
-    SAME[kind](learned.learn(2000), play(agent, gym.make(BARTO), 2000, seed=env_seed))
+@pytest.mark.parametrize(
+    ("kind", "env_id", "steps", "settings"),
+    [
+        (TwoTimescaleAgent, BARTO, 2000, {}),
+        (TwoTimescaleAgent, "Pendulum-v1", 2500, {"max_cells": 40}),
+        (FittedQAgent, BARTO, 2000, {}),
+        (CodevectorAgent, "Pendulum-v1", 1500, {}),
+        (ModelAgent, "MountainCar-v0", 600, OFTEN),
+    ],
+)
+def test_a_loop_of_ones_own_gives_the_same_bits(kind, env_id, steps, settings):
+    learned, agent = (kind(env_id, seed=5, **settings) for _ in range(2))
+    play(agent, gym.make(env_id), steps, seed=agent.draw_env_seed())
+    same(learned.learn(steps), agent)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        (TwoTimescaleAgent, {"exploration_decay": 1e9, "exploration": 0.5}),
+        (FittedQAgent, {"exploration": 10.0, "confirm_episodes": 0}),
+    ],
+)
+def test_predict_explores_as_training_would(kind, settings):
+    agent = kind(BARTO, seed=0, **settings).learn(600 if kind is FittedQAgent else 2000)
+    epsilon = agent._engine.epsilon
+    assert 0.1 < epsilon < 0.8
+    draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
+    # Half of the random actions are not greedy; the standard error is below 0.008.
+    greedy = agent.predict(np.zeros(4))[0]
+    assert np.mean(draws != greedy) == pytest.approx(epsilon / 2, abs=0.03)
 
 
 @kinds
@@ -73,9 +98,8 @@ def test_a_callback_sees_each_episode_can_stop_and_changes_nothing(kind, wrap):
     stopped.learn(10**9, callback=callback)
     assert seen == [1, 2, 3, 4, 5, 6, 7]
     assert stopped.num_timesteps == stopped.episodes.rows[:, 1].sum()
-    SAME[kind](
-        usual.learn(2000), watched.learn(2000, callback=lambda agent: None, progress_bar=True)
-    )
+    watched.learn(2000, callback=lambda agent: None, progress_bar=True)
+    same(usual.learn(2000), watched)
 
 
 @kinds
@@ -88,7 +112,7 @@ def test_evaluation_is_the_same_in_both_loops_and_changes_nothing(kind):
     second.visited_states(50, seed=0)
     second.predict(np.zeros(4), deterministic=False)
     second.cell(np.zeros((3, 4)))
-    SAME[kind](first.learn(1500), second.learn(1500))
+    same(first.learn(1500), second.learn(1500))
 
 
 @kinds
@@ -113,7 +137,7 @@ def test_a_loaded_agent_is_the_same(kind, tmp_path):
         agent.save(tmp_path / name)
         loaded = load_agent(tmp_path / name)
         assert type(loaded) is kind
-        SAME[kind](loaded, agent)
+        same(loaded, agent)
         for attribute in ("config", "n_cells", "env_id", "solved_return", "training_seconds"):
             assert getattr(loaded, attribute) == getattr(agent, attribute)
         np.testing.assert_array_equal(loaded.episodes.rows, agent.episodes.rows)
@@ -129,7 +153,7 @@ def test_an_untrained_agent_plays_and_can_be_saved(kind, tmp_path):
     assert (agent.n_cells, agent.num_timesteps, agent.predict(np.zeros(4))[0]) == (1, 0, 0)
     agent.save(tmp_path / "new")
     assert load_agent(tmp_path / "new").num_timesteps == 0
-    SAME[kind](kind(BARTO, seed=0).learn(500), agent.learn(500))
+    same(kind(BARTO, seed=0).learn(500), agent.learn(500))
 
 
 WIDE = pytest.param(Toy(n_features=100), id="wide")
@@ -139,7 +163,7 @@ WIDE = pytest.param(Toy(n_features=100), id="wide")
     ("kind", "env"),
     [
         pytest.param(kind, *env.values, id=f"{kind.__name__}-{env.id}")
-        for kind, env in zip(cycle(SAME), [*ODD_ENVS, WIDE], strict=False)
+        for kind, env in zip(cycle(KINDS), [*ODD_ENVS, WIDE], strict=False)
     ],
 )
 def test_odd_environments_train(kind, env):
@@ -225,7 +249,7 @@ def test_update_needs_act(kind):
             agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
 
 
-@pytest.mark.parametrize("kind", [*SAME, CodevectorAgent])
+@pytest.mark.parametrize("kind", [*KINDS, CodevectorAgent])
 def test_returns_of_other_actions_are_those_of_no_policy(kind):
     env = gym.make("Pendulum-v1")
     agent = kind(env, seed=0)

@@ -1,6 +1,5 @@
 """The annealing engine against the papers' recursion, batch annealing and critical temperatures."""
 
-import numba
 import numpy as np
 import oracles
 import pytest
@@ -35,12 +34,6 @@ class Codebook:
         return self.arrays.cells[1:].T
 
 
-@numba.njit
-def observe_all(arrays, points, temperature, step_size):
-    for i in range(len(points)):
-        annealing.observe(arrays, points[i], temperature, step_size)
-
-
 @pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 2), (7, 3), (20, 5)])
 def test_observe_is_the_papers_recursion(n, d):
     rng = np.random.default_rng(n)
@@ -69,25 +62,6 @@ def test_it_settles_where_batch_annealing_does(temperature):
     # Step sizes of 1/(0.2 m) average over some 100 samples' worth of noise less than 1e-2.
     np.testing.assert_allclose(book.codevectors, codevectors, atol=0.05)
     np.testing.assert_allclose(book.masses, masses, atol=0.02)
-
-
-@pytest.mark.parametrize(
-    ("variances", "ratio", "expected"),
-    [((1.0,), 1.1, 1), ((1.0, 0.25), 0.9, 2), ((2.0, 0.5, 0.1), 1.1, 1), ((2.0, 0.5, 0.1), 0.9, 2)],
-)
-def test_a_gaussian_splits_just_below_its_critical_temperature(variances, ratio, expected):
-    # A perturbed pair shrinks (T > T_c) or grows (T < T_c) by |1 - T_c/T| a unit of summed steps:
-    # 1000 units here, so at 10 % from T_c by a factor of about e^100.
-    rng = np.random.default_rng(5)
-    d = len(variances)
-    temperature = ratio * 2 * max(variances)
-    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
-    points = (rng.normal(size=(500_000, d)) * np.sqrt(variances)) @ rotation.T
-    shift = rng.normal(0, 0.05, size=d)
-    book = Codebook([shift, -shift])
-    observe_all(book.arrays, points, temperature, 0.002)
-    into = annealing.prune_and_merge(book.arrays.cells.T, 2, 1e-4, 1e-3 * temperature)
-    assert into.max() + 1 == expected
 
 
 @pytest.mark.parametrize("n", [1, 2, 9, 140])

@@ -69,10 +69,16 @@ def short_run(tmp_path_factory):
     return train("two-timescale", folder, *arguments)
 
 
-def test_train_with_another_partition(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("algo", "options"),
+    [
+        ("two-timescale", "--partition som --total-timesteps 3000"),
+        ("codevector", "--env-id Pendulum-v1 --action-bins 3 --total-timesteps 500"),
+    ],
+)
+def test_train_in_other_ways(algo, options, tmp_path, capsys):
     out = tmp_path / "run"
-    arguments = ["--partition", "som", "--total-timesteps", "3000", "--n-eval-episodes", "3"]
-    train("two-timescale", out, *arguments)
+    train(algo, out, *options.split(), "--n-eval-episodes", "3")
     assert main(["evaluate", str(out), "--episodes", "3"]) == 0
     capsys.readouterr()
     figures = sorted(out.glob("*.png"))
@@ -204,6 +210,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "model", "--gamma", "0.9"], "gamma"),
         (["train", "--algo", "model", "--population", "3"], "population is 3"),
         (["train", "--algo", "sarsa"], "sarsa"),
+        (["train", "--env-id", "CartPole-v1", "--algo", "codevector"], "bounded Box"),
         (["train", "--algo"], "algo"),
         (["train", "--max-cells", "0"], "max_cells is 0"),
         (["train", "--total-timesteps", "many"], "many"),
@@ -229,44 +236,6 @@ def test_bad_input_is_named_and_has_exit_code_2(arguments, message, short_run, t
     assert "Traceback" not in error
     assert message in error
     assert not (tmp_path / "out").exists()
-
-
-# Runs the command, and presses Ctrl-C when the agent has learned from episodes.
-PRESS_CTRL_C = """
-import os, runpy, signal, threading, time
-from oda_rl.agents import Agent
-
-usual, before = Agent.learn, signal.getsignal(signal.SIGINT)
-
-def learn(agent, *arguments, **options):
-    threading.Thread(target=press, args=(agent,), daemon=True).start()
-    return usual(agent, *arguments, **options)
-
-def press(agent):
-    while signal.getsignal(signal.SIGINT) is before or not has_learned(agent):
-        time.sleep(0.1)
-    os.kill(os.getpid(), signal.SIGINT)
-
-def has_learned(agent):
-    return agent.num_timesteps > 1000 and len(agent.episodes.rows) > 0
-
-Agent.learn = learn
-runpy.run_module("oda_rl.command.cli", run_name="__main__")
-"""
-
-
-def test_ctrl_c_saves_what_was_learned_in_a_compiled_loop(tmp_path):
-    FittedQAgent("CartPole-v1", seed=0).learn(1200)  # compiles, so that the command need not
-    folder = tmp_path / "run"
-    command = [sys.executable, "-c", PRESS_CTRL_C, "train", "--algo", "fitted"]
-    command += ["--total-timesteps", "2000000000", "--n-eval-episodes", "1", "--out", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 130, done.stderr
-    assert "Interrupted after" in done.stdout
-    loaded = load_agent(folder)
-    assert loaded.num_timesteps > 1000
-    assert len(loaded.episodes.rows) > 0
-    assert loaded.evaluate(1, seed=0).shape == (1,)
 
 
 def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):

@@ -1,20 +1,18 @@
 """Continuous actions by codevectors of states and actions."""
 
-import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import ODD, Counted, Toy, play
+from environments import ODD, Counted, Toy
 from gymnasium import spaces
 from test_adaptation import NEAR_SIGHTED
 
-from oda_rl.agents import CodevectorAgent, load_agent
+from oda_rl.agents import CodevectorAgent
 from oda_rl.agents.base.memory import COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.environments.spaces import ActionBox
 from oda_rl.agents.fitting.cells import TakenActions, place
 from oda_rl.agents.policies.cells import CodevectorPolicy
 from oda_rl.agents.policies.explaining import overview
-from oda_rl.command.cli import main
 from oda_rl.command.reporting import policy_table
 
 
@@ -162,20 +160,6 @@ def test_predictions_have_the_spaces_shape_and_dtype(dtype):
         agent.predict(np.array([np.nan, 0.0]))
 
 
-def test_ones_own_loop_gives_the_same_bits():
-    one = CodevectorAgent("Pendulum-v1", seed=3).learn(1500)
-    env_seed = CodevectorAgent("Pendulum-v1", seed=3).draw_env_seed()
-    other = CodevectorAgent("Pendulum-v1", seed=3)
-    play(other, gym.make("Pendulum-v1"), 1500, seed=env_seed)
-    assert len(one.history) > 3
-    for policy, twin in ((one.newest, other.newest), (one.policy, other.policy)):
-        for name, array in policy.arrays.items():
-            np.testing.assert_array_equal(array, twin.arrays[name])
-    np.testing.assert_array_equal(
-        one._engine.memory.steps[:1500, COMPONENTS:], other._engine.memory.steps[:1500, COMPONENTS:]
-    )
-
-
 def test_an_action_of_ones_own_is_remembered():
     agent = CodevectorAgent(Aim([[0.5]], -2.0, 2.0), seed=0)
     observation, after = np.zeros(1, np.float32), np.ones(1, np.float32)
@@ -241,41 +225,6 @@ def test_the_overview_says_what_is_done_at_every_codevector():
     for best, label_, action in zip(table.actions, table.labels, actions, strict=True):
         assert label_ == f"codevector {best} (torque {action[0]:.4g})"
     assert policy_table(table).row_count == min(agent.n_cells, 40)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("without_figures")
-def test_the_command_trains_it(tmp_path, capsys):
-    out = tmp_path / "run"
-    arguments = ["--env-id", "Pendulum-v1", "--total-timesteps", "500", "--out", str(out)]
-    few = ["--action-bins", "3", "--n-eval-episodes", "2"]
-    assert main(["train", *arguments, "--algo", "codevector", *few]) == 0
-    agent = load_agent(out)
-    assert type(agent) is CodevectorAgent
-    assert agent.action_codevectors.shape == (agent.n_cells, 3, 1)
-    assert main(["evaluate", str(out), "--episodes", "2"]) == 0
-    assert main(["plot", str(out)]) == 0
-    assert (out / "partition.png").exists()
-    assert main(["explain", str(out), "--steps", "200"]) == 0
-    assert "codevector" in capsys.readouterr().out
-    assert main(["export", str(out)]) == 0
-    assert "void oda_policy" in (out / "policy.h").read_text(encoding="utf-8")
-    assert main(["export", str(out), "--fixed-point"]) == 2
-    assert "fixed_point is True: it must be False for cont" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--env-id", "CartPole-v1", "--algo", "codevector"],
-        ["--env-id", "Pendulum-v1", "--algo", "codebook"],
-    ],
-)
-def test_the_command_refuses_what_cannot_be(arguments, tmp_path, capsys):
-    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
-    said = capsys.readouterr().err
-    assert "codevector" in said or "bounded Box" in said
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

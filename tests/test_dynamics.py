@@ -4,7 +4,7 @@ import gymnasium as gym
 import numba
 import numpy as np
 import pytest
-from environments import BARTO, Plain
+from environments import BARTO, Plain, same
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.adaptation import adapted
@@ -77,19 +77,13 @@ def limited(env):
     return gym.wrappers.TimeLimit(env, 50)
 
 
-def assert_same(one, other):
-    np.testing.assert_array_equal(one.q_values, other.q_values)
-    np.testing.assert_array_equal(one.codevectors, other.codevectors)
-    np.testing.assert_array_equal(one.episodes.rows[:, :2], other.episodes.rows[:, :2])
-
-
 @pytest.mark.parametrize(("kind", "make"), [(TwoTimescaleAgent, Pucks), (FittedQAgent, Puck)])
 def test_an_environment_from_outside_trains_in_the_compiled_loop(kind, make):
     env = limited(make())
     assert compiled_dynamics(adapted(env, 5)) is not None
     fused, stepwise = kind(env, seed=0), kind(Plain(limited(make())), seed=0)
     for steps in (900, 700):
-        assert_same(fused.learn(steps), stepwise.learn(steps))
+        same(fused.learn(steps), stepwise.learn(steps))
     assert len(fused.episodes.rows) >= 10
     places = limited(make()), Plain(limited(make()))
     np.testing.assert_array_equal(*(fused.evaluate(4, seed=1, env=place) for place in places))
@@ -100,7 +94,7 @@ def test_an_environment_from_outside_trains_in_the_compiled_loop(kind, make):
 def test_the_loop_of_a_task_gives_the_same_bits(kind, env_id):
     fused, stepwise = kind(env_id, seed=3), kind(Plain(gym.make(env_id)), seed=3)
     for steps in (1200, 600):
-        assert_same(fused.learn(steps), stepwise.learn(steps))
+        same(fused.learn(steps), stepwise.learn(steps))
     place = Plain(gym.make(env_id))
     np.testing.assert_array_equal(fused.evaluate(3, seed=1), fused.evaluate(3, seed=1, env=place))
 
@@ -199,7 +193,7 @@ def test_what_a_callback_changes_of_the_environment_counts(kind, name):
         agents.append(kind(env, seed=0).learn(1800, callback=noted))
         steps.append(own)
     assert compiled_dynamics(make()) is not None
-    assert_same(*agents)
+    same(*agents)
     assert steps[0] == steps[1]
     unchanged = kind(make(), seed=0).learn(1800)
     assert not np.array_equal(agents[0].recent, unchanged.recent)

@@ -446,17 +446,10 @@ def test_a_wicked_name_stays_in_the_comment(tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_agent_from_a_file_exports_the_same(kind, tmp_path):
-    steps = steps_for(kind, 1_000, 250)
-    agent = kind("CartPole-v1", seed=0).learn(steps)
-    agent.save(tmp_path / "agent.zip")
+def test_exporting_changes_nothing(kind, tmp_path):
+    agent, other = (kind("CartPole-v1", seed=0).learn(steps_for(kind, 1_000, 250)) for _ in "12")
     for form, fixed_point in (("c", False), ("c", True), ("json", False), ("onnx", False)):
-        written = [
-            export_policy(a, tmp_path / "policy", form, fixed_point).read_bytes()
-            for a in (agent, load_agent(tmp_path / "agent.zip"))
-        ]
-        assert written[0] == written[1]
-    other = kind("CartPole-v1", seed=0).learn(steps)  # which was not exported
+        export_policy(agent, tmp_path / "policy", form, fixed_point)
     np.testing.assert_array_equal(agent.learn(200).q_values, other.learn(200).q_values)
 
 

@@ -6,9 +6,8 @@ from functools import partial
 
 import gymnasium as gym
 import numpy as np
-import oracles
 import pytest
-from environments import BARTO, Plain, Toy, Varied, all_but_one, play
+from environments import BARTO, Plain, Toy, Varied, all_but_one, play, same
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import FittedQAgent, load_agent
@@ -22,26 +21,6 @@ def rows(agent):
     core = agent._engine
     n = core.memory.rows(core.env_state)
     return core.memory.observations[:n], core.memory.steps[:n]
-
-
-def same(first, second):
-    """Everything learned and remembered is equal, bit by bit."""
-    for one, other in ((first.policy, second.policy), (first.newest, second.newest)):
-        for name in one.arrays:
-            np.testing.assert_array_equal(one.arrays[name], other.arrays[name])
-    for one, other in zip(rows(first), rows(second), strict=True):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
-    for name in ("metric_", "scale_"):
-        assert (getattr(first, name) is None) == (getattr(second, name) is None)
-        if getattr(first, name) is not None:
-            np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
-    assert first.num_timesteps == second.num_timesteps
-    assert [level.step for level in first.history] == [level.step for level in second.history]
-    for one, other in zip(first.history, second.history, strict=True):
-        np.testing.assert_array_equal(one.codevectors, other.codevectors)
-    played = [[(r.n, r.mean) for r in agent._engine.records] for agent in (first, second)]
-    assert played[0] == played[1]
 
 
 @pytest.fixture(scope="module")
@@ -383,36 +362,6 @@ def test_the_memory_is_a_bounded_sample_of_whole_episodes():
     assert places == sorted(places)
     assert places[0] < 0.2  # not only the latest
     assert np.isfinite(agent.q_values).all()
-
-
-def test_predict_and_cell_take_one_or_a_batch(trained):
-    rng = np.random.default_rng(0)
-    batch = rng.uniform(-1, 1, (100, 4)) * (2.4, 2, 0.2, 2)
-    actions, state = trained.predict(batch, state="state")
-    cells = trained.cell(batch)
-    assert state == "state"
-    assert (actions.shape, cells.shape) == ((100,), (100,))
-    assert (actions.dtype, cells.dtype) == (np.int64, np.int64)
-    policy = trained.policy
-    for x, action, cell in zip(batch, actions, cells, strict=True):
-        arrays = policy.diagram, policy.models, policy.width
-        nearest, values = oracles.cell_values(*arrays, x - policy.origin)
-        assert values.argmax() == action == trained.predict(x)[0]
-        assert nearest == cell == trained.cell(x)
-        assert isinstance(trained.cell(x), int)
-    space = gym.make("CartPole-v1").action_space
-    assert space.contains(trained.predict(batch[0].astype(np.float32))[0])
-    assert trained.predict(batch[0].tolist())[0] == actions[0]
-
-
-def test_predict_explores_as_training_would():
-    agent = FittedQAgent(BARTO, seed=0, exploration=10.0, confirm_episodes=0).learn(600)
-    epsilon = agent._engine.epsilon
-    assert 0.1 < epsilon < 0.8
-    draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
-    greedy = agent.predict(np.zeros(4))[0]
-    # Half of the random actions are not greedy; the standard error is below .008.
-    assert np.mean(draws != greedy) == pytest.approx(epsilon / 2, abs=0.03)
 
 
 def test_it_can_be_saved_while_it_confirms(tmp_path):

@@ -1,37 +1,21 @@
 """Nothing is written through a symbolic link: it is refused by name, and its target stays."""
 
-from dataclasses import replace
-
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
-from test_compare import by_hand
 
-from oda_rl import ODAClusterer
 from oda_rl.agents import TwoTimescaleAgent, export_policy
 from oda_rl.agents.base.files import OF_AGENT
-from oda_rl.agents.comparison import Plan
 from oda_rl.agents.videos import write_video
 from oda_rl.command.cli import main
 from oda_rl.command.comparison import FILES as COMPARED
-from oda_rl.command.comparison import write_comparison
 from oda_rl.command.reporting import save_figure
-from oda_rl.exporting import export_c
 from oda_rl.files.archive import LinkError, write_text
-from oda_rl.reporting.content import report_of
-from oda_rl.reporting.page import write_page
 from oda_rl.runs.parallel import run_all
-from oda_rl.runs.results import origin, store_rows
 
 
 @pytest.fixture(scope="module")
 def agent():
     return TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
-
-
-@pytest.fixture(scope="module")
-def clusterer():
-    return ODAClusterer(2, random_state=0).fit(np.random.default_rng(0).normal(size=(200, 2)))
 
 
 def refused(folder, name, write):
@@ -51,37 +35,19 @@ def refused(folder, name, write):
     assert not (folder.parent / "nowhere").exists()
 
 
-def solved():
-    """Make a comparison of which each agent solved one seed."""
-    plan, made = Plan(seeds=1, total_timesteps=1_000), origin()
-    compared = by_hand(plan, dict.fromkeys(plan.counts(), (1_000, 1e-4)))
-    rows = [{**row, "made": made.label} for row in compared.rows]
-    return replace(compared, rows=rows, origins=[made])
-
-
 def square(x):
     return {"y": x * x}
 
 
 WRITTEN = {
-    **{name: lambda folder, agent, _: agent.save(folder) for name in OF_AGENT},
-    "file.zip": lambda folder, agent, _: agent.save(folder / "file.zip"),
-    "c.zip": lambda folder, *_: learn(folder / "c.zip"),
-    ".d.zip.lock": lambda folder, *_: learn(folder / "d.zip"),
-    "out.h": lambda folder, agent, _: export_policy(agent, folder / "out.h"),
-    "out.json": lambda folder, agent, _: export_policy(agent, folder / "out.json", "json"),
-    "out.onnx": lambda folder, agent, _: export_policy(agent, folder / "out.onnx", "onnx"),
-    "clusters.h": lambda folder, _, clusterer: export_c(clusterer, folder / "clusters.h"),
-    "clusters.zip": lambda folder, _, clusterer: clusterer.save(folder / "clusters.zip"),
-    "figure.png": lambda folder, *_: save_figure(plt.figure().gca(), folder / "figure.png"),
-    "rows.csv": lambda folder, *_: store_rows(folder / "rows.csv", [{"x": 1}], ["x"]),
-    "runs.jsonl": lambda folder, *_: run_all(square, [{"x": 2}], folder / "runs.jsonl", 1),
-    "episode-episode-1.mp4": lambda folder, agent, _: write_video(agent, folder, 2, 0),
-    "page.html": lambda folder, agent, _: write_page(
-        agent, report_of(agent, 1), folder / "page.html"
-    ),
-    **{name: lambda folder, *_: write_comparison(solved(), folder) for name in COMPARED},
-    "text": lambda folder, *_: write_text(folder / "text", "new"),
+    **{name: lambda folder, agent: agent.save(folder) for name in OF_AGENT},
+    "file.zip": lambda folder, agent: agent.save(folder / "file.zip"),
+    ".d.zip.lock": lambda folder, _: learn(folder / "d.zip"),
+    "out.h": lambda folder, agent: export_policy(agent, folder / "out.h"),
+    "figure.png": lambda folder, _: save_figure(plt.figure().gca(), folder / "figure.png"),
+    "runs.jsonl": lambda folder, _: run_all(square, [{"x": 2}], folder / "runs.jsonl", 1),
+    "episode-episode-1.mp4": lambda folder, agent: write_video(agent, folder, 2, 0),
+    "text": lambda folder, _: write_text(folder / "text", "new"),
 }
 
 
@@ -94,8 +60,8 @@ def learn(checkpoint):
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_links_are_refused(name, agent, clusterer, tmp_path):
-    refused(tmp_path / "run", name, lambda: WRITTEN[name](tmp_path / "run", agent, clusterer))
+def test_links_are_refused(name, agent, tmp_path):
+    refused(tmp_path / "run", name, lambda: WRITTEN[name](tmp_path / "run", agent))
     plt.close("all")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK, Line, play
+from environments import OFTEN, QUICK, Line, same
 from gymnasium.wrappers import TransformReward
 
 import oda_rl.envs  # noqa: F401
@@ -26,19 +26,6 @@ from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
-
-OFTEN = {**QUICK, "plan_every": 0.15}  # as by default
-
-
-def arrays_of(agent):
-    return agent._engine.state_arrays()
-
-
-def same(one, other):
-    own, others = arrays_of(one), arrays_of(other)
-    assert own.keys() == others.keys()
-    for name, array in own.items():
-        np.testing.assert_array_equal(array, others[name], err_msg=name)
 
 
 @pytest.mark.parametrize(("n", "fixed"), [(3, 0), (10, 2)])
@@ -159,14 +146,6 @@ def test_with_the_same_seed_asking_for_the_policy_changes_nothing(driven):
     same(driven, curious)
     other = ModelAgent("MountainCar-v0", seed=4, **OFTEN).learn(200)
     assert not np.array_equal(*(one._engine.memory.before[:200] for one in (driven, other)))
-
-
-def test_a_loop_of_ones_own_does_the_same(driven):
-    agent = ModelAgent("MountainCar-v0", seed=3, **OFTEN)
-    play(agent, agent.env, 600, seed=agent.draw_env_seed())
-    for name, array in driven._engine.memory.state().items():
-        np.testing.assert_array_equal(array, agent._engine.memory.state()[name])
-    np.testing.assert_array_equal(driven.policy.scores, agent.policy.scores)
 
 
 def test_several_environments_teach_one_agent():

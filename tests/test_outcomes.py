@@ -5,7 +5,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK, Line
+from environments import QUICK, Line, same
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.wrappers import TimeLimit, TransformReward
 
@@ -149,10 +149,7 @@ def test_going_on_after_saving_gives_the_same_bits(make, steps, tmp_path):
     assert other.horizon == agent.horizon
     for one in (agent, other):
         one.learn(400)
-    mine, theirs = agent._engine.state_arrays(), other._engine.state_arrays()
-    assert mine.keys() == theirs.keys()
-    for name, array in mine.items():
-        np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+    same(agent, other)
 
 
 @pytest.mark.parametrize(("kind", "far"), [(ModelAgent, 1e6), (FittedQAgent, -1e3)])

@@ -137,10 +137,18 @@ def test_an_agent_answers_as_its_policy_does(kind, env_id):
     agent = kind(env_id, seed=0).learn(steps_for(kind, 1500))
     seen, policy = agent.visited_states(100, seed=1), agent.policy
     actions = agent.interface.actions(policy.act(seen))
-    np.testing.assert_array_equal(agent.predict(seen)[0], actions)
-    np.testing.assert_array_equal(agent.predict(seen[3])[0], actions[3])
+    predicted, state = agent.predict(seen, state="kept")
+    assert state == "kept"
+    space = agent.env.action_space
+    assert (predicted.shape, predicted.dtype) == ((100, *space.shape), space.dtype)
+    np.testing.assert_array_equal(predicted, actions)
     np.testing.assert_array_equal(agent.cell(seen), policy.cells(seen))
-    assert agent.cell(seen[3]) == policy.cells(seen)[3]
+    for one in (seen[3], seen[3].astype(np.float32), seen[3].tolist()):
+        np.testing.assert_array_equal(agent.predict(one)[0], actions[3])
+        assert agent.cell(one) == policy.cells(seen)[3]
+        if len(one) > 1:  # else it is a batch of one number
+            assert space.contains(agent.predict(one)[0])
+            assert isinstance(agent.cell(one), int)
     assert agent.n_cells == policy.n_cells == len(agent.codevectors) == len(agent.visits)
     for name in ("q_values", "codevectors"):
         np.testing.assert_array_equal(getattr(agent, name), getattr(policy, name))

@@ -170,25 +170,49 @@ def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
     assert "checkpoint.zip" not in files_in(interrupted)
 
 
-def test_a_signal_ends_a_process_that_saves_what_was_learned(tmp_path):
-    folder, out = tmp_path / "run", tmp_path / "out"
-    words = [*ONLINE, "--total-timesteps", "2000000000", "--checkpoint-every", "2000"]
-    with open(out, "w") as file:
-        process = subprocess.Popen(
-            command(*words, "--out", str(folder)), stdout=file, preexec_fn=usual_signals
-        )
-        checkpoint = folder / "checkpoint.zip"
-        while process.poll() is None and not (checkpoint.exists() and steps_in(checkpoint) > 2000):
-            time.sleep(0.02)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 130
-    assert "Interrupted after" in out.read_text()
+# Runs the command, and sends a signal when the agent has learned from episodes.
+SIGNALLED = """
+import os, runpy, signal, sys, threading, time
+from oda_rl.agents import Agent
+
+kind, usual = int(sys.argv.pop(1)), Agent.learn
+before = signal.default_int_handler if kind == signal.SIGINT else signal.SIG_DFL
+signal.signal(kind, before)
+
+def learn(agent, *arguments, **options):
+    threading.Thread(target=press, args=(agent,), daemon=True).start()
+    return usual(agent, *arguments, **options)
+
+def press(agent):
+    while signal.getsignal(kind) is before or not has_learned(agent):
+        time.sleep(0.1)
+    os.kill(os.getpid(), kind)
+
+def has_learned(agent):
+    return agent.num_timesteps > 2000 and len(agent.episodes.rows) > 0
+
+Agent.learn = learn
+runpy.run_module("oda_rl.command.cli", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("algo", "kind", "every"),
+    [("two-timescale", signal.SIGTERM, 2000), ("fitted", signal.SIGINT, 10**9)],
+)
+def test_a_signal_ends_a_compiled_loop_and_saves_what_was_learned(algo, kind, every, tmp_path):
+    folder = tmp_path / "run"
+    words = ["train", "--algo", algo, "--total-timesteps", "2000000000", "--out", str(folder)]
+    words += ["--n-eval-episodes", "1", "--checkpoint-every", str(every)]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(int(kind)), *words], capture_output=True, text=True
+    )
+    assert done.returncode == 130, done.stderr
+    assert "Interrupted after" in done.stdout
     assert {"agent.zip", "config.json", "checkpoint.zip"} <= files_in(folder)
-    assert load_agent(folder).num_timesteps == steps_in(checkpoint)
-
-
-def usual_signals():
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    loaded = load_agent(folder)
+    assert loaded.num_timesteps == steps_in(folder / "checkpoint.zip") > 2000
+    assert len(loaded.episodes.rows) > 0
 
 
 @pytest.mark.usefixtures("without_figures")

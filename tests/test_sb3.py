@@ -10,11 +10,19 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-import test_fitted
-import test_model_agent
 import test_partitions
-import test_two_timescale
-from environments import NONSENSE, Broken, Counted, Grid, Toy, quick, quick_rule, short, steps_for
+from environments import (
+    NONSENSE,
+    Broken,
+    Counted,
+    Grid,
+    Toy,
+    quick,
+    quick_rule,
+    same,
+    short,
+    steps_for,
+)
 from stable_baselines3 import DQN
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import (
@@ -38,11 +46,6 @@ from oda_rl.agents.sb3.algorithms import Codevector, FittedQ, Model, TwoTimescal
 
 QuickSearch = quick(Model)
 PAIRS = {TwoTimescale: TwoTimescaleAgent, FittedQ: FittedQAgent, QuickSearch: quick_rule}
-SAME = {
-    TwoTimescale: test_two_timescale.same,
-    FittedQ: test_fitted.same,
-    QuickSearch: test_model_agent.same,
-}
 
 forked = partial(SubprocVecEnv, start_method="fork")  # the default imports torch in each process
 
@@ -85,7 +88,7 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
     assert model.agent.solved_return == agent.solved_return == 475
     first = steps_for(algorithm, 800, 300)
     for steps in (first, 1, 300):
-        SAME[algorithm](model.learn(steps).agent, agent.learn(steps))
+        same(model.learn(steps).agent, agent.learn(steps))
     lengths = agent.episodes.rows[:, 1]
     assert lengths.min() < 30 == lengths.max()
     assert (model.num_timesteps, model.agent.num_timesteps) == (300, first + 301)
@@ -118,7 +121,7 @@ def test_learning_goes_on_where_it_stopped(algorithm):
     parts = algorithm("CartPole-v1", seed=1).learn(333)
     for steps in (1, 566):
         parts.learn(steps, reset_num_timesteps=False)
-    SAME[algorithm](parts.agent, whole.agent)
+    same(parts.agent, whole.agent)
     assert parts.num_timesteps == whole.num_timesteps == 900
     assert parts.agent.training_seconds > 0
 
@@ -144,9 +147,9 @@ def test_evaluation_stops_training_and_keeps_the_best_model(algorithm, tmp_path)
         assert found["results"][-1].mean() == evaluation.best_mean_reward
     best = algorithm.load(tmp_path / "best_model")
     assert best.num_timesteps == model.num_timesteps
-    SAME[algorithm](best.agent, model.agent)
+    same(best.agent, model.agent)
     unseen = algorithm("CartPole-v1", seed=0).learn(model.num_timesteps)
-    SAME[algorithm](unseen.agent, model.agent)  # evaluating has changed nothing
+    same(unseen.agent, model.agent)  # evaluating has changed nothing
 
 
 @of(TwoTimescale, FittedQ)
@@ -159,7 +162,7 @@ def test_checkpoints_are_learned_on_from(algorithm, tmp_path):
     assert (loaded.num_timesteps, loaded.agent.num_timesteps) == (600, 600)
     loaded.learn(100, reset_num_timesteps=False)
     assert (loaded.num_timesteps, loaded.agent.num_timesteps) == (700, 700)
-    SAME[algorithm](loaded.agent, load_agent(tmp_path / names[1], "CartPole-v1").learn(100))
+    same(loaded.agent, load_agent(tmp_path / names[1], "CartPole-v1").learn(100))
 
 
 @pytest.mark.filterwarnings("ignore:rich is experimental")
@@ -211,7 +214,7 @@ def test_a_function_that_returns_false_stops_between_two_steps():
     model.learn(10_000, callback=lambda here, _: here["self"].num_timesteps < 123)
     assert model.num_timesteps == model.agent.num_timesteps == 123
     model.learn(77, reset_num_timesteps=False)
-    SAME[TwoTimescale](model.agent, TwoTimescale("CartPole-v1", seed=0).learn(200).agent)
+    same(model.agent, TwoTimescale("CartPole-v1", seed=0).learn(200).agent)
 
 
 def test_ctrl_c_leaves_a_whole_model(tmp_path):
@@ -225,7 +228,7 @@ def test_ctrl_c_leaves_a_whole_model(tmp_path):
         model.learn(1000, callback=press)
     assert model.num_timesteps == 250
     model.learn(150, reset_num_timesteps=False)
-    SAME[FittedQ](model.agent, FittedQ("CartPole-v1", seed=0).learn(400).agent)
+    same(model.agent, FittedQ("CartPole-v1", seed=0).learn(400).agent)
 
 
 @of(TwoTimescale, FittedQ)
@@ -358,11 +361,11 @@ def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     vector = gym.vector.SyncVectorEnv([short] * 4, autoreset_mode=mode)
     other = PAIRS[algorithm](vector, seed=6).learn(steps)
     if algorithm is QuickSearch:  # which has already chosen the next action
-        one, other = (test_model_agent.arrays_of(agent) for agent in (model.agent, other))
+        one, other = (agent._engine.state_arrays() for agent in (model.agent, other))
         for name in one.keys() - {"env_state", "code"}:
             np.testing.assert_array_equal(one[name], other[name], err_msg=name)
     else:
-        SAME[algorithm](model.agent, other)
+        same(model.agent, other)
     assert len(model.agent.episodes.rows) == model._episode_num
 
 
@@ -380,7 +383,7 @@ def test_several_environments_with_what_goes_around_them(algorithm, tmp_path):
     halves.learn(300, reset_num_timesteps=False)
     steps = halves.num_timesteps
     whole = algorithm(make_vec_env(short, n_envs=3, seed=1), seed=1).learn(steps)
-    SAME[algorithm](halves.agent, whole.agent)
+    same(halves.agent, whole.agent)
     halves.save(tmp_path / "m")
     with pytest.raises(ValueError, match="env has 2 environments: .* as many as the model, 3"):
         halves.set_env(make_vec_env(short, n_envs=2))
@@ -403,7 +406,7 @@ def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
     loaded.learn(500, log_interval=None)
     again = PAIRS[algorithm].load(tmp_path / "agent.zip", env=short())
     again._env_rng = None  # a model seeds its environment anew
-    SAME[algorithm](loaded.agent, again.learn(500))
+    same(loaded.agent, again.learn(500))
 
 
 @of(TwoTimescale, QuickSearch)
@@ -416,11 +419,11 @@ def test_files_hold_arrays_and_json_and_are_those_of_the_agent(algorithm, tmp_pa
         load_agent(tmp_path / "model.zip"),
         PAIRS[algorithm].load(tmp_path / "model.zip"),
     ):
-        SAME[algorithm](agent, model.agent)
+        same(agent, model.agent)
         assert agent.env_id == "CartPole-v1"
     model.agent.save(tmp_path / "run")
     from_agent = algorithm.load(tmp_path / "run")
-    SAME[algorithm](from_agent.agent, model.agent)
+    same(from_agent.agent, model.agent)
     assert from_agent.num_timesteps == 600
 
 

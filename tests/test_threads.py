@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import re
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 
@@ -15,7 +14,7 @@ from environments import BARTO, Plain
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import oda_rl
-from oda_rl._threads import in_parts, one_thread
+from oda_rl._threads import one_thread
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 
 assert scipy.linalg
@@ -78,39 +77,6 @@ def test_agents_learn_the_same_in_any_number_of_threads():
         with threadpool_limits(threads):
             found.add((of_agent(FittedQAgent), of_agent(TwoTimescaleAgent)))
     assert len(found) == 1
-
-
-@pytest.mark.parametrize(
-    ("wanted", "n", "count"), [("1", 900, 1), ("3", 900, 3), ("4, 2", 900, 4), ("9", 250, 2)]
-)
-def test_rows_are_divided_among_as_many_threads_as_are_wanted(monkeypatch, wanted, n, count):
-    monkeypatch.setenv("OMP_NUM_THREADS", wanted)
-    together, parts = threading.Barrier(count, timeout=60), []
-
-    def work(rows):
-        together.wait()  # of as many as there are to be: else it breaks
-        parts.append(rows)
-
-    in_parts(work, np.arange(n), min_rows=100)
-    assert len(parts) == count
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), np.arange(n))
-
-
-@pytest.mark.parametrize("wanted", [None, "", "0", "many"])
-def test_there_are_as_many_threads_as_the_process_may_use_processors(monkeypatch, wanted):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if wanted is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", wanted)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {4, 5, 9}, raising=False)
-    parts = []
-    in_parts(parts.append, np.arange(10), min_rows=1)
-    assert sorted(map(len, parts)) == [3, 3, 4]
-
-
-def test_what_a_thread_raises_is_raised(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with pytest.raises(ZeroDivisionError):
-        in_parts(lambda rows: 1 // int(rows[0] - 1), np.arange(3), min_rows=1)
 
 
 @pytest.mark.parametrize("kind", [FittedQAgent, TwoTimescaleAgent])

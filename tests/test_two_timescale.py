@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-from environments import BARTO, Plain, Toy, all_but_one
+from environments import BARTO, Plain, Toy, all_but_one, same
 
 from oda_rl.agents import GridPartition, TwoTimescaleAgent, TwoTimescaleConfig
 from oda_rl.agents.two_timescale import qlearning as ql
@@ -16,17 +16,6 @@ from oda_rl.agents.two_timescale.paper import Annealed
 from oda_rl.envs.dynamics import compiled_dynamics
 
 MATRIX = ((0.2, 0.0, 0.0, 0.0), (0.0, 0.1, 0.1, 0.0), (0.0, 0.1, 20.0, 1.0), (0.0, 0.0, 1.0, 2.0))
-
-
-def same(first, second):
-    """Everything learned is equal, bit by bit."""
-    np.testing.assert_array_equal(first.episodes.rows[:, :2], second.episodes.rows[:, :2])
-    for name, array in first._engine.state_arrays().items():
-        np.testing.assert_array_equal(array, second._engine.state_arrays()[name], err_msg=name)
-    assert len(first.history) == len(second.history)
-    for one, other in zip(first.history, second.history, strict=True):
-        np.testing.assert_equal((one.step, one.temperature), (other.step, other.temperature))
-        np.testing.assert_array_equal(one.codevectors, other.codevectors)
 
 
 def test_constants_are_read_from_the_environment():
@@ -75,28 +64,6 @@ def test_it_learns(env_id, steps, solved):
         return agent.evaluate(20, seed=seed).mean() >= solved  # random play: 20, -200 and -500
 
     assert all_but_one(learns, range(3))  # by other bits another one may fail
-
-
-def test_predict_takes_one_or_a_batch():
-    agent = TwoTimescaleAgent(BARTO, seed=0).learn(4_000)
-    rng = np.random.default_rng(0)
-    batch = rng.uniform(-1, 1, (200, 4)) * (2.4, 2, 0.2, 2)
-    actions, state = agent.predict(batch, state="state")
-    assert state == "state"
-    assert actions.shape == (200,)
-    assert actions.dtype == np.int64
-    for x, action in zip(batch, actions, strict=True):
-        assert action == agent.predict(x)[0]
-        assert agent.cell(x) == oracles.nearest(agent.codevectors, agent.metric_, x)
-    assert gym.make(BARTO).action_space.contains(agent.predict(batch[0].astype(np.float32))[0])
-
-
-def test_predict_explores_as_training_would():
-    agent = TwoTimescaleAgent(BARTO, seed=0, exploration_decay=1e9, exploration=0.5).learn(2000)
-    draws = np.array([agent.predict(np.zeros(4), deterministic=False)[0] for _ in range(4000)])
-    greedy = agent.predict(np.zeros(4))[0]
-    # Half of the half of random actions are not greedy: 0.25 with a standard error of 0.007.
-    assert np.mean(draws != greedy) == pytest.approx(0.25, abs=0.03)
 
 
 def test_random_play_gives_units_and_then_the_cells_begin():
@@ -452,8 +419,8 @@ def test_settings_of_a_partition_are_its_own(tmp_path):
         loaded = TwoTimescaleAgent.load(tmp_path)
         assert loaded.config == agent.config
         assert loaded.partition.settings == agent.partition.settings
-    with pytest.raises(TypeError, match="map_rate is a setting of partition='som'"):
-        TwoTimescaleAgent(BARTO, partition="grid", map_rate=0.5)
+    with pytest.raises(TypeError, match="map_shape is a setting of partition='som'"):
+        TwoTimescaleAgent(BARTO, partition="grid", map_shape=(5, 5))
     with pytest.raises(TypeError, match="bins is a setting of partition='grid'"):
         TwoTimescaleAgent(BARTO, bins=3)
 

@@ -6,10 +6,18 @@ import gymnasium as gym
 import numpy as np
 import oracles
 import pytest
-import test_fitted
-import test_model_agent
-import test_two_timescale
-from environments import BARTO, NONSENSE, Broken, Plain, Toy, Varied, quick_rule, short, steps_for
+from environments import (
+    BARTO,
+    NONSENSE,
+    Broken,
+    Plain,
+    Toy,
+    Varied,
+    quick_rule,
+    same,
+    short,
+    steps_for,
+)
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorWrapper
 from test_adaptation import BOX, MIXED, Combined, near_sighted
@@ -23,11 +31,6 @@ from oda_rl.agents.two_timescale.engine import OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
-SAME = {
-    TwoTimescaleAgent: test_two_timescale.same,
-    FittedQAgent: test_fitted.same,
-    quick_rule: test_model_agent.same,
-}
 MODES = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP]
 
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -86,7 +89,7 @@ def test_one_copy_teaches_what_the_environment_itself_does(mode):
     alone = TwoTimescaleAgent(short(), seed=4)
     vector = TwoTimescaleAgent(several(short, 1, mode), seed=4)
     for steps in (1500, 1, 1000):
-        test_two_timescale.same(alone.learn(steps), vector.learn(steps))
+        same(alone.learn(steps), vector.learn(steps))
 
 
 @kinds
@@ -161,7 +164,7 @@ def test_many_copies_are_learned_from(kind):
 def test_the_same_seed_gives_the_same_bits(kind, mode):
     first, second = (kind(several(short, 6, mode), seed=8) for _ in range(2))
     for steps in (steps_for(kind, 2500), 200):
-        SAME[kind](first.learn(steps), second.learn(steps, callback=lambda agent: None))
+        same(first.learn(steps), second.learn(steps, callback=lambda agent: None))
     other = kind(several(short, 6, mode), seed=9).learn(first.num_timesteps)
     assert not np.array_equal(other.q_values, first.q_values)
 
@@ -170,7 +173,7 @@ def test_the_same_seed_gives_the_same_bits(kind, mode):
 def test_processes_and_loose_environments(kind):
     with closing(AsyncVectorEnv([short] * 2)) as env:
         first = kind(env, seed=1).learn(600)
-    SAME[kind](first, kind(several(short, 2), seed=1).learn(600))
+    same(first, kind(several(short, 2), seed=1).learn(600))
     images = several(lambda: Combined(spaces.Box(0, 255, (2, 3), np.uint8), spaces.Discrete(2)), 3)
     assert kind(images, seed=0).learn(300).interface.n_features == 6
 
@@ -217,7 +220,7 @@ def test_files_and_other_ways_to_learn_on(kind, tmp_path):
     np.testing.assert_array_equal(within.q_values, saved[0][1])
     agent.save(tmp_path / "a.zip")
     first, second = (kind.load(tmp_path / "a.zip", env=several(short, 6)) for _ in range(2))
-    SAME[kind](first.learn(300), second.learn(300))
+    same(first.learn(300), second.learn(300))
     for env in (short(), several(short, 9)):
         other = kind.load(tmp_path / "a.zip", env=env).learn(200)
         assert other.num_timesteps >= agent.num_timesteps + 200
