@@ -31,31 +31,5 @@ if TYPE_CHECKING:
     from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig as TwoTimescaleConfig
     from oda_rl.agents.worlds.world import World as World
 
-_SOURCES = {
-    "base.actors": ["Actors"],
-    "base.agent": ["Agent"],
-    "certifying": ["certify"],
-    "distilling.distil": ["Distilled", "distill"],
-    "fitted.agent": ["FittedQAgent"],
-    "fitted.codevectors": ["CodevectorAgent"],
-    "fitting.settings": ["FittedQConfig"],
-    "loading": ["load_agent"],
-    "model.agent": ["ModelAgent"],
-    "model.settings": ["ModelConfig"],
-    "offline": ["Transitions"],
-    "partitions.base": ["Partition"],
-    "partitions.gmm": ["GMMPartition"],
-    "partitions.grid": ["GridPartition"],
-    "partitions.infex": ["InfexPartition"],
-    "partitions.som": ["SOMPartition"],
-    "policies.cells": ["CellPolicy"],
-    "policies.explaining": ["Explanation"],
-    "policies.export": ["export_policy"],
-    "policies.rules": ["RulePolicy"],
-    "review": ["diff"],
-    "two_timescale.agent": ["TwoTimescaleAgent"],
-    "two_timescale.settings": ["TwoTimescaleConfig"],
-    "worlds.world": ["World"],
-}
-__getattr__, __dir__ = offer(__name__, _SOURCES)
+__getattr__, __dir__ = offer(__name__, __file__)
 __all__ = __dir__()

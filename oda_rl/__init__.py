@@ -61,22 +61,5 @@ if not (_Path(__file__).parent / "agents").is_dir() and (_beside / "pyproject.to
 
     _meta_path.insert(0, _Checkout)
 
-
-_SOURCES = {
-    "annealing.batch_annealing": ["BatchDeterministicAnnealing"],
-    "annealing.classifier": ["ODAClassifier"],
-    "annealing.clusterer": ["ODAClusterer"],
-    "annealing.regressor": ["ODARegressor"],
-    "densities": ["DensityClassifier", "DensityOutlierDetector"],
-    "distributed.estimators": ["DistributedODAClassifier", "DistributedODAClusterer"],
-    "distributed.mixture": ["DistributedGaussianMixture"],
-    "exemplars.estimators": ["INFEX", "ConvexClustering", "KernelVectorQuantization"],
-    "files.schema": ["InvalidFileError"],
-    "mixtures.sgd": ["SGDGaussianMixture"],
-    "mixtures.stochastic_em": ["StochasticEMGaussianMixture"],
-    "quantization.som": ["SOM"],
-    "quantization.vq": ["LVQ", "StochasticVQ"],
-    "trees.estimators": ["ODATreeClassifier", "ODATreeClusterer", "ODATreeRegressor"],
-}
-__getattr__, __dir__ = _offer(__name__, _SOURCES)
+__getattr__, __dir__ = _offer(__name__, __file__)
 __all__ = __dir__()

@@ -48,11 +48,6 @@ def allocating(function: F) -> F:
     return _made(function, **_OPTIONS)
 
 
-def unlocked(function: F) -> F:
-    """Compile a function of milliseconds, without Python's global lock."""
-    return _made(function, nogil=True, **_NO_ALLOCATION)
-
-
 def inlined(function: F) -> F:
     """Compile a small function that LLVM inlines: a call passes an array as seven arguments.
 

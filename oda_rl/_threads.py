@@ -7,15 +7,10 @@ threads gain little.
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import ContextDecorator, contextmanager
 from threading import get_ident
 from typing import Any
-
-import numpy as np
-
-from oda_rl._types import IntArray
 
 _LEARNING: dict[int, int] = {}  # thread in which an object learns, by the object's id
 _USING: set[tuple[int, int]] = set()  # ids of objects, and threads in which they are used
@@ -124,24 +119,3 @@ def using(learner: object, learns: bool = False) -> Iterator[None]:
             if not nested:
                 _USING.discard(key)
             _CHANGE.notify_all()
-
-
-def in_parts(work: Callable[[IntArray], object], rows: IntArray, min_rows: int) -> None:
-    """Call ``work`` on parts of ``rows``, of at least ``min_rows`` rows, in parallel threads.
-
-    ``OMP_NUM_THREADS`` limits their number, by default to that of the processors.
-    """
-    count = min(_n_processors(), len(rows) // min_rows)
-    if count <= 1:
-        work(rows)
-        return
-    with ThreadPoolExecutor(count) as pool:
-        list(pool.map(work, np.array_split(rows, count)))
-
-
-def _n_processors() -> int:
-    limit = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if limit.isdecimal() and int(limit) > 0:
-        return int(limit)
-    affinity = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(affinity(0)) if affinity else os.cpu_count() or 1

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oda_rl._compile import compiled
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 
 _TINY = 1e-300
@@ -106,20 +105,11 @@ def cell_means(
     ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
     """
     sums, counts = np.zeros((2, *otherwise.shape))
-    _add_up(np.ascontiguousarray(points), weights, cells, sums, counts)
+    for j, column in enumerate(points.T):
+        known = ~np.isnan(column)
+        for total, values in ((sums, weights * column), (counts, weights)):
+            total[:, j] = np.bincount(cells[known], values[known], len(otherwise))
     return np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise)
-
-
-@compiled
-def _add_up(
-    points: Array, weights: FloatArray, cells: IntArray, sums: FloatArray, counts: FloatArray
-) -> None:
-    """Add up the weighted values, and the weights, of the observed features of each cell."""
-    for i in range(points.shape[0]):
-        for j in range(points.shape[1]):
-            if points[i, j] == points[i, j]:
-                sums[cells[i], j] += weights[i] * points[i, j]
-                counts[cells[i], j] += weights[i]
 
 
 def canonical_order(

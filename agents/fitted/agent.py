@@ -131,12 +131,6 @@ class FittedQAgent(Simplifiable, Agent):
             missing columns, or an empty memory. Continuous actions become the nearest of the
             agent's; those farther than half a step from all of them are refused.
 
-        References
-        ----------
-        S. Fujimoto, D. Meger, D. Precup, "Off-policy deep reinforcement learning without
-        exploration", ICML 2019. R. Kidambi et al., "MOReL: model-based offline reinforcement
-        learning", NeurIPS 2020.
-
         Examples
         --------
         A random walk on a line, whose right end is worth 1:
@@ -184,10 +178,6 @@ class FittedQAgent(Simplifiable, Agent):
         ------
         ValueError
             If the memory is empty.
-
-        References
-        ----------
-        B. Hao et al., "Bootstrapping fitted Q-evaluation for off-policy inference", ICML 2021.
         """
         if self.num_timesteps == 0:
             raise ValueError("the memory is empty: call fit or learn first")

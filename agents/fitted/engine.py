@@ -365,7 +365,7 @@ class FittedEngine(Engine):
         self._open()
 
     def remember(self, observations: FloatArray, rows: FloatArray) -> int:
-        """Append a trajectory from elsewhere, as rows of a memory; return the number of steps."""
+        """Append trajectories from elsewhere, as rows of a memory; return the number of steps."""
         self.memory.append(observations, rows, self.env_state)
         n = int((rows[:, MARK] == GOES_ON).sum())
         self.state.steps += n

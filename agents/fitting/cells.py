@@ -10,11 +10,6 @@ to the actions that were taken there,
 over the actions a nearest to v_j, with the weights w of their states in cell k. Actions are in
 units of the box, whose bounds are -1 and 1; codevectors, which are means, may lie up to ``WIDENED``
 to either side, and are clipped to the box.
-
-References
-----------
-C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-approximation": state-action codevectors.
 """
 
 import math
@@ -24,9 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl import metric
-from oda_rl._compile import compiled, spliced, unlocked
-from oda_rl._threads import in_parts
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._compile import compiled, spliced
+from oda_rl._types import FloatArray
 from oda_rl.agents.base.axes import informative
 from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK
 from oda_rl.agents.base.state import Observations
@@ -173,15 +167,10 @@ def assign_three(observations: Observations, at: Cells) -> tuple[Points, Near, W
     points = np.ones((n, 1 + d), dtype=np.float32)
     cells, weights = np.empty((n, 3), dtype=np.uint16), np.empty((n, 3), dtype=np.float32)
     columns = np.ascontiguousarray(at.codevectors.T)
-
-    def write(rows: IntArray) -> None:
-        part = slice(rows[0], rows[-1] + 1)
-        scratch = np.empty(d), np.empty(d), np.empty(columns.shape[1]), np.empty(N_NEAREST)
-        own = points[part], cells[part], weights[part]
-        write_three(observations[part], at.origin, at.transform, columns, at.width, *own, *scratch)
-
-    if n:
-        in_parts(write, np.arange(n), 4000)  # of fewer it takes longer to begin
+    scratch = np.empty(d), np.empty(d), np.empty(columns.shape[1]), np.empty(N_NEAREST)
+    write_three(
+        observations, at.origin, at.transform, columns, at.width, points, cells, weights, *scratch
+    )
     return points, cells, weights
 
 
@@ -194,7 +183,7 @@ def blended(table: FloatArray, cells: Near, weights: Weights, i: int, j: int) ->
     return mean
 
 
-@unlocked
+@compiled
 def write_three(
     observations: Observations,
     origin: FloatArray,

@@ -12,7 +12,6 @@ action codevectors and logs; else see :mod:`oda_rl.agents.fitting.advantages`.
 
 References
 ----------
-D. Ernst, P. Geurts, L. Wehenkel, "Tree-based batch mode reinforcement learning", JMLR 6 (2005).
 C. J. C. H. Watkins, "Learning from delayed rewards", PhD thesis, Cambridge, 1989.
 """
 

@@ -431,7 +431,8 @@ class Climb:
         share = (self._before + self._env.steps) / self._all_steps
         stalls = new and share <= _STARTING and self._stalls(np.append(own, score))
         enough = share * _STARTS / n_starts <= _STARTING
-        compares = new and agree and enough and self._is_to_be_compared()
+        long = max(_COMPARED * longest, _MIN_COMPARED) <= self.horizon < longest
+        compares = new and agree and enough and long and self._share_of_whole >= _SAFE
         self.stages = np.concatenate([self.stages, self.total[None] / len(self.returns)])
         self.scores = np.concatenate([self.scores, [[self.horizon, score]]])
         if stalls or (compares and n_starts < _STARTS):
@@ -462,11 +463,6 @@ class Climb:
         grows = own[-_STALLED:].max() >= _PROGRESS * own[:-_STALLED].max(initial=-np.inf)
         early = self.horizon > self._first_horizon and self._share_of_whole < _FALLS
         return bool(early and not grows)
-
-    def _is_to_be_compared(self) -> bool:
-        """Whether enough episodes are whole, and long enough to compare climbs."""
-        due = max(_COMPARED * self._longest, _MIN_COMPARED) <= self.horizon < self._longest
-        return due and self._share_of_whole >= _SAFE
 
     @property
     def _share_of_whole(self) -> float:

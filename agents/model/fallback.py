@@ -20,7 +20,6 @@ import numpy as np
 
 from oda_rl._types import Array, BoolArray, FloatArray
 from oda_rl.agents.base.loops import NO_EPISODE, Progress
-from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Distilled, small_rule
 from oda_rl.agents.distilling.imitation import teacher_of
@@ -35,6 +34,7 @@ from oda_rl.agents.fitted.codevectors import CodevectorAgent
 from oda_rl.agents.model.climbing import MANY_EPISODES, MIN_HORIZON, Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
+from oda_rl.agents.offline import Steps, as_rows
 from oda_rl.agents.policies.cells import CellPolicy, CodevectorPolicy, TablePolicy
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.worlds.laws import is_constant
@@ -416,18 +416,11 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: BoolArray) -> None:
     """Let a fitted agent learn from steps of another agent, unless its actions are others."""
-    boxed = fitted.interface.box is not None
-    if not boxed and seen.codes.shape[1] != fitted.interface.n_actions:
-        return
-    engine = fitted._engine
-    for rows in trajectories(seen, first):
-        steps = np.zeros((len(rows) + 1, engine.memory.steps.shape[1]))
-        steps[:-1, REWARD] = seen.rewards[rows]
-        if boxed:
-            steps[:-1, COMPONENTS:] = seen.codes[rows, 1:]
-        else:
-            steps[:-1, ACTION] = seen.codes[rows].argmax(axis=1)
-        steps[:-1, MARK] = GOES_ON
-        steps[-1, ACTION], steps[-1, MARK] = -1.0, TERMINAL if seen.ended[rows[-1]] else CUT
-        engine.remember(np.concatenate([seen.before[rows], seen.after[rows[-1:]]]), steps)
-    engine.refit()
+    interface, actions = fitted.interface, seen.codes[:, 1:]
+    if interface.box is None:
+        if seen.codes.shape[1] != interface.n_actions:
+            return
+        actions = seen.codes.argmax(axis=1)[:, None]
+    steps = Steps(seen.before, actions, seen.rewards, seen.after, seen.ended, seen.ended)
+    fitted._engine.remember(*as_rows(steps, trajectories(seen, first), interface.n_components))
+    fitted._engine.refit()

@@ -1,7 +1,7 @@
 """Protocol of partitions, which place the cells of an online agent."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -72,6 +72,16 @@ class BuiltIn:
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.Settings(**settings)
+
+    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
+        self._rng = rng
+        self._allocate(n_features)
+        return self
+
+    def _allocate(self, n_features: int) -> None:
+        """Make the arrays, by the settings."""
+        raise NotImplementedError
 
     @property
     def codevectors(self) -> FloatArray:

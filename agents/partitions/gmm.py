@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -59,11 +59,6 @@ class GMMPartition(BuiltIn):
     precisions : ndarray, shape (n_cells, d)
         Inverse variances of the components' samples.
 
-    References
-    ----------
-    A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
-    streaming data", Neural Processing Letters, 2021.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -85,9 +80,8 @@ class GMMPartition(BuiltIn):
     }
     settings: GMMSettings
 
-    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+    def _allocate(self, n_features: int) -> None:
         n = self.capacity = self.settings.mixture_components
-        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
         width = sum(learning.near_square(n)) / 4.0
         self._mixture = learning.new_mixture(
             np.zeros((n, n_features)), "tied_spherical", _MAX_PRECISION, width, _RATE
@@ -104,8 +98,6 @@ class GMMPartition(BuiltIn):
             tempered=0,
             memory=1.0 - _MIN_RATE / _RATE,
         )
-        self._rng = rng
-        return self
 
     def start(self, observations: FloatArray) -> None:
         super().start(observations)

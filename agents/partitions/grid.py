@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class GridPartition(BuiltIn):
     schema: ClassVar[dict[str, Member]] = {}
     settings: GridSettings
 
-    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+    def _allocate(self, n_features: int) -> None:
         settings = self.settings
         bins = settings.bins if isinstance(settings.bins, tuple) else (settings.bins,) * n_features
         for name, given in (("bins", bins), ("ranges", settings.ranges)):
@@ -86,9 +86,7 @@ class GridPartition(BuiltIn):
                 f"components: it must make at most {_MAX_CELLS:,}"
             )
         self.bins = bins
-        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
         self.placed = np.zeros((self.capacity, n_features))
-        return self
 
     def start(self, observations: FloatArray) -> None:
         super().start(observations)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import COUNT, Member, Sizes, real, require, whole_floats
 
+_RESERVOIR = 2000  # states that are remembered
+_FIRST_REFIT = 100  # states
 _GROWTH = 1.5  # of the states seen, from one refit to the next
 _ROUNDS = 2
 _TOLERANCE = 1e-2  # of the log-likelihood
@@ -26,13 +28,6 @@ class InfexSettings(Checked):
     """Bandwidth of exemplars of the visited states, in standard deviations of random play;
     positive."""
 
-    infex_reservoir: Annotated[int, at_least(1)] = 2000
-    """Exemplars: visited states that are remembered."""
-
-    infex_first_refit: Annotated[int, at_least(1)] = 100
-    """Exemplars: states seen before the first fit; each later fit waits
-    for half as many again."""
-
     infex_max_cells: Annotated[int, at_least(1)] = 64
     """Maximum number of cells: the exemplars with the largest weights."""
 
@@ -41,8 +36,8 @@ class InfexPartition(BuiltIn):
     """Cells around the exemplars of a mixture density that is refitted to the states visited.
 
     A reservoir holds a fair sample of the states seen. Each time that they have grown by half, at
-    first after ``infex_first_refit`` samples, the mixture of the highest likelihood is fitted to it
-    by two rounds of column generation (``oda_rl.exemplars``) that begin with the exemplars there
+    first after 100 samples, the mixture of the highest likelihood is fitted to it, as by
+    :class:`oda_rl.INFEX`, by two rounds of column generation that begin with the exemplars there
     are. After eight refits the cells rest. Exemplars keep the numbers of those they are matched
     with, and their values.
 
@@ -56,11 +51,6 @@ class InfexPartition(BuiltIn):
         The exemplars.
     weights : ndarray, shape (n_cells,)
         Weights of the exemplars in the mixture; they sum to 1.
-
-    References
-    ----------
-    S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
-    International Conference on Machine Learning, 2008.
 
     Examples
     --------
@@ -82,15 +72,12 @@ class InfexPartition(BuiltIn):
     }
     settings: InfexSettings
 
-    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+    def _allocate(self, n_features: int) -> None:
         self.capacity = self.settings.infex_max_cells
-        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
         self.placed = np.zeros((1, n_features))
         self.weights: FloatArray = np.ones(1)
-        self._reservoir: FloatArray = np.zeros((self.settings.infex_reservoir, n_features))
-        self._counts: FloatArray = np.array([0.0, self.settings.infex_first_refit, 0.0])
-        self._rng = rng
-        return self
+        self._reservoir: FloatArray = np.zeros((_RESERVOIR, n_features))
+        self._counts: FloatArray = np.array([0.0, _FIRST_REFIT, 0.0])
 
     def observe(self, observations: FloatArray) -> Lineage | None:
         if self._counts[_MADE] == 8:  # then the cells rest

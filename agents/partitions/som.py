@@ -1,17 +1,17 @@
 """A self-organising map of the states that the agent visits."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
-from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least, within
+from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
 from oda_rl.files.schema import Member, whole
 from oda_rl.quantization.kernels import Grid, learn_map
 
-_LAST_RATE, _LAST_WIDTH = 0.01, 0.5
+_FIRST_RATE, _LAST_RATE, _LAST_WIDTH = 0.3, 0.01, 0.5
 
 _SHAPE = Range(
     "one or two integers of at least 1",
@@ -25,12 +25,6 @@ class SOMSettings(Checked):
 
     map_shape: Annotated[tuple[int, ...], _SHAPE] = (5, 5)
     """Self-organising map: codevectors of a chain, or rows and columns of a grid."""
-
-    map_periodic: bool = False
-    """Whether the sides of the map are glued together."""
-
-    map_rate: Annotated[float, within("(0, 1]")] = 0.3
-    """Self-organising map: first rate, in (0, 1]; it falls to 0.01."""
 
     map_samples_per_cell: Annotated[int, at_least(1)] = 50
     """Self-organising map: samples for each codevector until it rests."""
@@ -70,15 +64,12 @@ class SOMPartition(BuiltIn):
     schema: ClassVar[dict[str, Member]] = {"shown": whole("1")}
     settings: SOMSettings
 
-    def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
+    def _allocate(self, n_features: int) -> None:
         n_rows, n_columns = (1, *self.settings.map_shape)[-2:]
-        self._grid = Grid(n_rows, n_columns, self.settings.map_periodic)
+        self._grid = Grid(n_rows, n_columns, False)
         self.capacity = n_rows * n_columns
-        self.units = np.array([np.zeros(n_features), np.ones(n_features)])
         self.placed = np.zeros((self.capacity, n_features))
         self._shown = np.zeros(1, dtype=np.int64)
-        self._rng = rng
-        return self
 
     def start(self, observations: FloatArray) -> None:
         super().start(observations)
@@ -93,12 +84,12 @@ class SOMPartition(BuiltIn):
             return None
         self._shown += n
         share = np.arange(first, first + n) / samples
-        rate, width = self.settings.map_rate, max(self._grid.n_rows, self._grid.n_columns) / 2.0
+        width = max(self._grid.n_rows, self._grid.n_columns) / 2.0
         learn_map(
             self.placed, np.zeros(self.capacity, dtype=np.int64), self.standardised(observations),
             np.ones(n), np.arange(n), self._grid,
-            rate * (_LAST_RATE / rate) ** share, width * (_LAST_WIDTH / width) ** share,
-            np.zeros(self.capacity),
+            _FIRST_RATE * (_LAST_RATE / _FIRST_RATE) ** share,
+            width * (_LAST_WIDTH / width) ** share, np.zeros(self.capacity),
         )  # fmt: skip
         return np.eye(self.capacity)
 

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
     from oda_rl.agents.policies.cells import CodevectorPolicy as CodevectorPolicy
     from oda_rl.agents.policies.cells import TablePolicy as TablePolicy
 
-__getattr__, __dir__ = offer(__name__, {"cells": ["CodevectorPolicy", "TablePolicy"]})
+__getattr__, __dir__ = offer(__name__, __file__)

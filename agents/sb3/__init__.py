@@ -13,10 +13,4 @@ if TYPE_CHECKING:
     from oda_rl.agents.sb3.baselines import Baseline as Baseline
     from oda_rl.agents.sb3.settings import settings_for as settings_for
 
-_SOURCES = {
-    "algorithms": ["Codevector", "FittedQ", "Model", "TwoTimescale"],
-    "base": ["CellsPolicy"],
-    "baselines": ["Baseline"],
-    "settings": ["settings_for"],
-}
-__getattr__, __dir__ = offer(__name__, _SOURCES)
+__getattr__, __dir__ = offer(__name__, __file__)

@@ -81,9 +81,9 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     References
     ----------
     C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-    approximation", algorithm 2: one-step Q-learning over annealed cells of state-action pairs.
-    Blended values, births, merges by values, the learned metric, traces and the contest of
-    snapshots are added here.
+    approximation", IEEE Transactions on Automatic Control 68 (2023), algorithm 2: one-step
+    Q-learning over annealed cells of state-action pairs. Blended values, births, merges by values,
+    the learned metric, traces and the contest of snapshots are added here.
     H. van Seijen et al., "True online temporal-difference learning", JMLR 17 (2016).
 
     Examples
@@ -241,11 +241,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         if box is None or not isinstance(policy, JointPolicy):
             return None
         return box.actions(policy.parts)
-
-    @property
-    def steps_since_change(self) -> int:
-        """Steps since the world is known to have changed last: the schedules' time."""
-        return self.num_timesteps - self._engine.state.changed
 
     @property
     def metric_(self) -> FloatArray | None:

@@ -23,16 +23,9 @@ birth          at x if |x - m_k|² > 6 T_o for all k, with Q(x, .) as values, if
 =============  ==================================================================================
 
 Splits, merges, cooling and the metric are in :mod:`oda_rl.agents.two_timescale.engine`, in numpy:
-they come every 100 to 500 steps.
-
-References
-----------
-H. van Seijen, A. R. Mahmood, P. M. Pilarski, M. C. Machado, R. S. Sutton, "True online
-temporal-difference learning", JMLR 17 (2016): algorithm 2 (traces and values).
-C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-approximation", equations 11 and 12 (masses and codevectors).
-K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
-related optimization problems", Proceedings of the IEEE 86 (1998): critical temperatures.
+they come every 100 to 500 steps. Traces and values are algorithm 2 of van Seijen et al. (2016),
+masses and codevectors equations 11 and 12 of Mavridis and Baras: see
+:class:`oda_rl.agents.TwoTimescaleAgent`.
 """
 
 import math

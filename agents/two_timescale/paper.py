@@ -6,11 +6,6 @@ exact where actions are discrete, so that there is one value for each action and
 states; values of a continuous action's components are discrete here, too. Corrected are the
 misprints of the temperature, T = λ/(1 - λ), and of the mass of halves. A level has some samples at
 least: else one that happens to be near its codevector would end it.
-
-References
-----------
-C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
-approximation", IEEE Transactions on Automatic Control 68 (2023).
 """
 
 from collections.abc import Mapping

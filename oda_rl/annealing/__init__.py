@@ -12,5 +12,4 @@ if TYPE_CHECKING:
     from oda_rl.annealing.annealer import AnnealingConstants as AnnealingConstants
     from oda_rl.annealing.bifurcation import critical_temperature as critical_temperature
 
-_SOURCES = {"annealer": ["AnnealingConstants"], "bifurcation": ["critical_temperature"]}
-__getattr__, __dir__ = offer(__name__, _SOURCES)
+__getattr__, __dir__ = offer(__name__, __file__)

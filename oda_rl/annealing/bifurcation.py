@@ -8,11 +8,6 @@ where φ generates the divergence: 2 λ_max(C) for the squared Euclidean one (Ro
 weights 1/μ and 1/μ² of the features for the I-divergence and Itakura-Saito's. Two codevectors
 μ ± v that share these points attract x with shares 1/2 ± <∇²φ(μ) v, x − μ>/2T to first order, so
 that one step to their means takes v to ∇²φ(μ) C v / T: it grows below T_c.
-
-References
-----------
-K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
-related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 """
 
 from typing import Any

@@ -8,15 +8,11 @@ Then :func:`prune_and_merge` drops and merges cells, the caller cools, and :func
 the codebook: a pair stays apart only if T has fallen below the critical temperature of its cell,
 2 λ_max of the cell's covariance (Rose 1998), and merges again otherwise.
 
-Two loops do this: :func:`anneal`, for the agents; :mod:`oda_rl.annealing.annealer`, with classes,
-blocks and a history.
+This is algorithm 1 of :class:`oda_rl.ODAClusterer`'s paper. Two loops do it: :func:`anneal`, for
+the agents; :mod:`oda_rl.annealing.annealer`, with classes, blocks and a history.
 
 References
 ----------
-C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
-IEEE Transactions on Neural Networks and Learning Systems, 2023, algorithm 1.
-K. Rose, "Deterministic annealing for clustering, compression, classification, regression, and
-related optimization problems", Proceedings of the IEEE 86 (1998), 2210-2239.
 J. H. Ward, "Hierarchical grouping to optimize an objective function", Journal of the American
 Statistical Association 58, 1963.
 """

@@ -2,13 +2,6 @@
 
 The optimum depends on the start: on a sample of the rows the best of several starts of k-means is
 found. Passes over all rows follow.
-
-References
-----------
-A. P. Dempster, N. M. Laird, D. B. Rubin, "Maximum likelihood from incomplete data via the EM
-algorithm", Journal of the Royal Statistical Society B 39, 1977.
-Z. Ghahramani, M. I. Jordan, "Supervised learning from incomplete data via an EM approach", Advances
-in Neural Information Processing Systems 6, 1994: where values are missing.
 """
 
 import math

@@ -2,13 +2,9 @@
 
 A master problem (:mod:`oda_rl.exemplars.weights`) weights the exemplars at hand, and pricing
 (:mod:`oda_rl.exemplars.pricing`) looks for others that improve on them, until there are none:
-Algorithm 1 of [INFEX], made faster. Between two masters of the log-likelihood the exemplars move by
-EM steps; pricing starts from the last modes and a few samples, and only the last one from all.
-
-References
-----------
-[INFEX] S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
-International Conference on Machine Learning, 2008.
+Algorithm 1 of :class:`oda_rl.INFEX`'s paper, made faster. Between two masters of the log-likelihood
+the exemplars move by EM steps; pricing starts from the last modes and a few samples, and only the
+last one from all.
 """
 
 import math

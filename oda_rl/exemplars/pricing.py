@@ -1,14 +1,10 @@
 """Pricing of exemplars: the modes of Σ_i η_i k((x_i - z)/h).
 
-That is the subproblem of [INFEX], section 3.2. Points are in units of the bandwidth and centred. A
-climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted mean shift (equation 14,
-whose weights have the wrong sign, which cancels); steps are lengthened by Barzilai and Borwein's
-rule, and undone if they lose height. Unlike mean shift it works for η of both signs.
-
-References
-----------
-[INFEX] S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
-International Conference on Machine Learning, 2008.
+That is the subproblem of :class:`oda_rl.INFEX`'s paper, section 3.2. Points are in units of the
+bandwidth and centred. A climb is a gradient ascent whose plain step, for η ≥ 0, is that of weighted
+mean shift (equation 14, whose weights have the wrong sign, which cancels); steps are lengthened by
+Barzilai and Borwein's rule, and undone if they lose height. Unlike mean shift it works for η of
+both signs.
 """
 
 import math

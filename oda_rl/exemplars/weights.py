@@ -1,18 +1,13 @@
 """Master problems of exemplar selection: the best weights of finitely many exemplars.
 
 Given the responses K, shape (N, M), of N samples to M exemplars, they find the weights q on the
-simplex whose combined responses γ = K q maximise one of the four objectives of [INFEX], section
-3.1. Means are over samples, or weighted by their masses. A solution comes with prices η of the
-samples: a further exemplar z improves it if Σ_i η_i k_z(x_i) exceeds σ; if none does, q is optimal.
+simplex whose combined responses γ = K q maximise one of the four objectives of
+:class:`oda_rl.INFEX`'s paper, section 3.1, whose α are -η. Means are over samples, or weighted by
+their masses. A solution comes with prices η of the samples: a further exemplar z improves it if
+Σ_i η_i k_z(x_i) exceeds σ; if none does, q is optimal.
 
 The solvers are primal-dual interior-point methods whose systems have M unknowns, however many
 samples there are. Their dual solutions lie inside the optimal face, not at one of its corners.
-
-References
-----------
-[INFEX] S. Nowozin, G. Bakir, "A decoupled approach to exemplar-based unsupervised learning",
-International Conference on Machine Learning, 2008. Its α are -η. Equation 13 and Algorithm 1 print
-the sign of Σ α k wrongly, and the η of objectives 3 and 4 have both signs, against section 3.3.
 """
 
 from collections.abc import Callable

@@ -7,4 +7,4 @@ from oda_rl._lazy import offer
 if TYPE_CHECKING:
     from oda_rl.exporting.c_header import export_c as export_c
 
-__getattr__, __dir__ = offer(__name__, {"c_header": ["export_c"]})
+__getattr__, __dir__ = offer(__name__, __file__)

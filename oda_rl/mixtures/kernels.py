@@ -1,6 +1,7 @@
 """Compiled steps by which Gaussian mixtures learn, and their log densities.
 
-A mixture has K components on a periodic grid, near to square. It learns in three phases:
+A mixture has K components on a periodic grid, near to square. It learns in three phases, with the
+equations of :class:`oda_rl.SGDGaussianMixture`'s paper:
 
 :func:`anneal`, while all components have one spherical covariance
     The winner k* of a sample is the component whose neighbourhood on the grid is nearest,
@@ -31,11 +32,6 @@ because numba prunes branches only where an argument is None.
 
 References
 ----------
-A. Gepperth, B. Pfülb, "Gradient-based training of Gaussian mixture models for high-dimensional
-streaming data", Neural Processing Letters, 2021.
-O. Cappé, E. Moulines, "On-line expectation-maximization algorithm for latent data models", Journal
-of the Royal Statistical Society B 71, 2009.
-N. Ueda, R. Nakano, "Deterministic annealing EM algorithm", Neural Networks 11, 1998.
 Z. Ghahramani, M. I. Jordan, "Supervised learning from incomplete data via an EM approach", Advances
 in Neural Information Processing Systems 6, 1994.
 """

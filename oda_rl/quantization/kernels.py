@@ -100,12 +100,7 @@ def lvq1(
     codevectors: FloatArray, labels: IntArray, points: FloatArray, targets: IntArray,
     order: IntArray, rate: float,
 ) -> None:  # fmt: skip
-    """Move the winner towards samples of its class and away from others (Kohonen's LVQ1).
-
-    References
-    ----------
-    T. Kohonen, "Self-organizing maps", Springer, 1995, section 6.1.
-    """
+    """Move the winner to samples of its class and away from others (Kohonen 1995, section 6.1)."""
     n_shown = order.shape[0]
     for t in range(n_shown):
         i = order[t]

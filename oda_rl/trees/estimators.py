@@ -455,10 +455,6 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
 
-    References
-    ----------
-    As :class:`ODATreeClusterer`, with codebooks that all classes share.
-
     Examples
     --------
     >>> from sklearn.datasets import make_moons
@@ -578,10 +574,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         Slopes of the prediction in each leaf; zeros for constants.
     codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
-
-    References
-    ----------
-    As :class:`ODATreeClusterer`, with local models as in :class:`oda_rl.ODARegressor`.
 
     Examples
     --------
