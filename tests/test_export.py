@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
+import onnx
 import pytest
 from environments import BARTO, ODD, Exploring, Grid, Judged, Toy, Varied, quick_rule, steps_for
 from oracles import decide, is_tie
@@ -293,7 +294,12 @@ def test_continuous_actions(name, max_cells, tmp_path):
 def test_nonsense_gives_an_action_in_the_box(tmp_path):
     agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
     nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
-    assert (np.abs(components_in_c(agent, tmp_path, nonsense)) <= 2.0).all()
+    for actions in (
+        components_in_c(agent, tmp_path, nonsense),
+        run_in_onnx(agent, tmp_path, nonsense, np.float32),
+    ):
+        assert (np.abs(actions) <= 2.0).all()
+        assert actions[0] == 0.0
 
 
 def test_continuous_actions_say_what_they_are(tmp_path):
@@ -302,7 +308,12 @@ def test_continuous_actions_say_what_they_are(tmp_path):
     assert "action[0]  from -2 to 2" in text[: text.index("*/")]
     assert "static inline void oda_policy(const float obs[ODA_FEATURES], float action[" in text
     document = document_of(agent, tmp_path)
-    assert document["actions"] == {"shape": [1], "low": [-2.0], "high": [2.0]}
+    about = {"names": ["torque (N m)"], "low": [-2.0], "high": [2.0]}
+    assert document["actions"] == {"shape": [1], **about}
+    model = onnx.load(export_policy(agent, tmp_path / "policy.onnx"))
+    facts = {entry.key: json.loads(entry.value) for entry in model.metadata_props}
+    names = about.pop("names")
+    assert facts == {"observation": list(agent.interface.names), "actions": names, **about}
     parts = np.clip(document["action_codevectors"], -2.0, 2.0)
     np.testing.assert_allclose(parts, agent.action_codevectors, rtol=1e-6)
     with pytest.raises(ValueError, match="fixed_point is True: it must be False for continuous"):
@@ -406,7 +417,8 @@ def test_a_rule_is_its_numbers(actions, numbers, fixed_point, tmp_path):
 @pytest.mark.parametrize(("n_cells", "p"), [(1, 1), (2, 1), (4, 3)])
 def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
     rng = np.random.default_rng(n_cells)
-    box = ActionBox((-2.0, -1.0, 0.0)[:p], (2.0, 5.0, 0.5)[:p], (p,), "float64")
+    # 0.1 and 0.3 have no exact numbers in single precision.
+    box = ActionBox((-2.0, -1.0, 0.1)[:p], (2.0, 5.0, 0.3)[:p], (p,), "float64")
     agent, policy = by_rule(
         rng.normal(size=(n_cells, 4)), rng.normal(size=(n_cells, p, 4)), box, "Pendulum-v1"
     )
@@ -419,6 +431,7 @@ def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
         np.array([decide(document, point) for point in points]),
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+        assert ((found >= np.array(box.low)) & (found <= np.array(box.high))).all()
     text = (tmp_path / "policy.h").read_text()
     assert table_bytes(text) == 4 * ((n_cells - 1) * 4 + n_cells * p * 4 + 2 * p)
     assert ("from -2 to 2  torque (N m)" in text) == (p == 1)
@@ -427,6 +440,7 @@ def test_a_rule_with_affine_actions(n_cells, p, tmp_path):
         export_policy(agent, tmp_path / "policy.h", fixed_point=True)
     nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
     actions = components_in_c(agent, tmp_path, nonsense)
+    np.testing.assert_array_almost_equal_nulp(actions[0], np.float32([0.0, 0.0, 0.1][:p]))
     assert ((actions >= np.array(box.low)) & (actions <= np.array(box.high))).all()
 
 

@@ -89,7 +89,8 @@ def export_policy(
         All numbers in double precision, their meaning, and how to decide by them.
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
-        int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Needs
+        int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Its
+        metadata has the names of both, and bounds, as JSON lists. Needs
         ``pip install "oda-rl[onnx]"``.
 
     Decisions are those of ``agent.predict``, except where two actions or cells are equal up to
@@ -195,7 +196,8 @@ def json_document(export: Export) -> str:
         "values": cells.values.tolist(),
     }
     if box is not None:
-        document["actions"] = {"shape": list(box.shape), "low": box.low, "high": box.high}
+        names = interface.action_names
+        document["actions"] = {"shape": box.shape, "names": names, "low": box.low, "high": box.high}
     if cells.common is not None:
         last = [f"action = actions.first + {_FIRST}"] if export.actions is None else _CONTINUOUS
         document |= {"kind": "nearest cells, blended", "how_to_decide": [*_BLENDED, *last]}
@@ -264,8 +266,10 @@ def onnx_model(export: Export) -> bytes:
         opset_imports=[helper.make_opsetid("", _OPSET)],
         doc_string=f"A policy that oda_rl has learned for {export.env_id or 'an environment'}.",
     )
-    names = {"observation": observed, "actions": export.action_names}
-    helper.set_model_props(model, {key: ", ".join(value) for key, value in names.items()})
+    facts: dict[str, Any] = {"observation": observed, "actions": export.action_names}
+    if box is not None:
+        facts |= {"actions": export.interface.action_names, "low": box.low, "high": box.high}
+    helper.set_model_props(model, {key: _json(value) for key, value in facts.items()})
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
 
@@ -299,12 +303,14 @@ def _action(graph: _Graph, export: Export) -> str:
         acts = acts + export.interface.first_action if discrete else acts.astype(np.float32)
         number = add("Squeeze", add("Cast", add("Round", "obs"), to=_INT64), np.array([1]))
         row = add("Clip", add("Sub", number, np.array(first)), np.array(0), np.array(len(acts) - 1))
-        return add("Gather", acts, row)
+        action = add("Gather", acts, row)
+        return action if discrete else _within(graph, export, action)
     if export.joint is not None and export.box is not None:
         low, high = export.box.bounds
         units = _greedy_joint_action(graph, export.joint)
         share = add("Div", add("Add", units, np.array(1.0)), np.array(2.0))
-        return add("Cast", add("Add", add("Mul", share, high - low), low), to=_FLOAT)
+        wide = add("Add", add("Mul", share, high - low), low)
+        return _within(graph, export, add("Cast", wide, to=_FLOAT))
     cells, found = export.cells, export.tables()
     tables = found.in_floats()
     wide = add("Sub", add("Cast", "obs", to=_DOUBLE), cells.origin)
@@ -333,8 +339,13 @@ def _action(graph: _Graph, export: Export) -> str:
             inner = add("Add", sums, add("Gather", tables["affine"][:, :, 0], cell))
     if export.box is None:
         return add("Add", inner, np.array(export.interface.first_action))
-    low, high = export.box.bounds.astype(np.float32)
-    return add("Min", add("Max", inner, low), high)
+    return _within(graph, export, inner)
+
+
+def _within(graph: _Graph, export: Export, action: str) -> str:
+    """Clip continuous actions to the box; what is not a number becomes 0 before."""
+    known = graph.add("Where", graph.add("IsNaN", action), np.float32(0.0), action)
+    return graph.add("Min", graph.add("Max", known, export.limits[0]), export.limits[1])
 
 
 def _blended(graph: _Graph, export: Export, scores: str, wide: str, n_nearest: int) -> str:

@@ -59,7 +59,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         arrays["ends"], arrays["forbidden"] = map(_unsigned, (clauses.ends, clauses.forbidden))
         constants |= {"CLAUSES": len(clauses.ends), "FORBIDDING": len(clauses.forbidden)}
     if export.box is not None:
-        arrays["low"], arrays["high"] = export.box.bounds.astype(np.float32)
+        arrays["low"], arrays["high"] = export.limits
     if found.apart:
         arrays |= {name: arrays[name][1:] for name in _SCORES if name in arrays}
     if blended:
@@ -139,6 +139,8 @@ def _table_of_states(export: Export, states: Numbered) -> str:
     first, n = states.first, len(states.actions)
     discrete = export.box is None
     actions = _unsigned(states.actions) if discrete else states.actions.astype(np.float32)
+    if not discrete:
+        actions = np.clip(actions, *export.limits)
     constants = {"FEATURES": 1, "STATES": n, "FIRST_STATE": f"({first})", **_actions(export)}
     about = [f"Policy: a table of {n} states", f"Tables: {actions.nbytes} bytes"]
     body = _source(constants, ())
@@ -151,8 +153,7 @@ def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str
             "fixed_point is True: it must be False for cells of states and actions, which are in "
             "single precision"
         )
-    assert export.box is not None
-    low, high = export.box.bounds
+    low, high = export.limits
     d, k = len(policy.origin), policy.n_cells
     arrays = {
         "oda_origin": policy.origin,
@@ -212,7 +213,7 @@ def _interface(export: Export) -> list[str]:
     known = [name if not name.startswith("action[") else "" for name in parts]
     return [
         *observed,
-        "and writes an action, flattened:",
+        "and writes an action, flattened; 0, or the bound nearest to 0, for what is no number:",
         *(f"    {text}  {name}".rstrip() for text, name in zip(ranges, known, strict=True)),
     ]
 

@@ -76,6 +76,14 @@ class Export:
         return self.interface.box
 
     @property
+    def limits(self) -> Array:
+        """Bounds of continuous actions in single precision, rounded into the box, shape (2, p)."""
+        assert self.box is not None
+        inner = self.box.bounds.astype(np.float32)
+        outside = (inner - self.box.bounds) * [[-1.0], [1.0]] > 0.0
+        return np.where(outside, np.nextafter(inner, inner[::-1]), inner)
+
+    @property
     def actions(self) -> FloatArray | None:
         """The action codevectors, not clipped, shape (K, A, p), if there are any."""
         if self.cells.parts is None or self.box is None:

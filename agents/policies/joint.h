@@ -157,7 +157,8 @@ static inline void oda_policy(const float obs[ODA_FEATURES], float action[ODA_CO
     }
     for (int c = 0; c < ODA_COMPONENTS; ++c) {
         const float between = (1.0f - unit[c]) * oda_low[c] + (1.0f + unit[c]) * oda_high[c];
-        action[c] = oda_clip(0.5f * between, oda_low[c], oda_high[c]);
+        const float wanted = greatest == greatest ? 0.5f * between : 0.0f; /* or not a number */
+        action[c] = oda_clip(wanted, oda_low[c], oda_high[c]);
     }
 }
 

@@ -209,7 +209,10 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
 #endif
 #endif
 #ifdef COMPONENTS
-        if (!(action[l] > oda_low[l])) { /* or not a number */
+        if (action[l] != action[l]) { /* not a number */
+            action[l] = 0.0f;
+        }
+        if (action[l] < oda_low[l]) {
             action[l] = oda_low[l];
         }
         if (action[l] > oda_high[l]) {
