@@ -80,7 +80,7 @@ def made(make, kind, space, n_envs=1):
         if n_envs > 1:
             whys.append(rf"env has {n_envs} environments: .*(be one environment|needs one); ")
         if whole or not continuous:
-            whys.append(r"action_space is .*: it must be a bounded Box of floats")
+            whys.append(r"action_space is .*: it must be a bounded Box of float32")
         why = "|".join(whys) or None
     if why is None:
         return make()

@@ -133,10 +133,11 @@ class ActionBox:
             and space.dtype in _FLOATS
             and np.prod(space.shape) > 0
         ):
+            unbounded = isinstance(space, spaces.Box) and not space.is_bounded()
             raise ValueError(
-                f"action_space is {space}: it must be a bounded Box of floats where actions are "
-                "continuous; gymnasium.wrappers.RescaleAction or TransformAction can give it "
-                "bounds, and FittedQAgent takes other actions"
+                f"action_space is {space}: it must be a bounded Box of float32 or float64 where "
+                "actions are continuous; gymnasium.wrappers.TransformAction can make it one"
+                f"{'' if unbounded else ', and FittedQAgent takes other actions'}"
             )
         low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
         return cls(low, high, space.shape, str(space.dtype))

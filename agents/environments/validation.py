@@ -97,9 +97,11 @@ def check_values(observation: Any, reward: float, interface: Interface) -> None:
     bad = np.flatnonzero(~(np.abs(vector) <= LARGEST))
     if len(bad):
         at = ", ".join(str(i) for i in np.unravel_index(bad[0], interface.observation_shape))
-        raise ValueError(f"observation[{at}] is {vector[bad[0]]}, not finite: {FINITE}")
+        raise ValueError(
+            f"observation[{at}] is {vector[bad[0]]}, not finite or too large: {FINITE}"
+        )
     if not abs(reward) <= LARGEST_REWARD:
-        raise ValueError(f"reward is {reward}, not finite: {SMALL}")
+        raise ValueError(f"reward is {reward}, not finite or too large: {SMALL}")
 
 
 def named(error: ValueError, env: AnyEnv, steps: int) -> ValueError:

@@ -128,7 +128,7 @@ class CodevectorAgent(FittedQAgent):
     ``q_values``, ``visits`` and ``explain`` number action codevectors instead of actions.
 
     Parameters are those of :class:`FittedQAgent`, but ``env`` is one environment, whose actions are
-    a bounded Box of floats: others raise ValueError, and a vector environment TypeError.
+    a bounded Box of float32 or float64: others raise ValueError, a vector environment TypeError.
     ``action_bins`` is the number of action codevectors in each cell for each component of an
     action.
 
