@@ -48,7 +48,7 @@ from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.samples import Weighted, counted, deviations_of, means_of, weighted
 from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
-_COMPONENTS, _TOL, _FLOOR_SHARE = 4, 1e-3, 1e-3
+_COMPONENTS, _TOL, _FLOOR_SHARE = (4, 2, 1), 1e-3, 1e-3  # components: classes choose among them
 _MIN_SHARE = 1e-6  # where a floor is given, full covariances get no sample of their mean
 _SIZES = ("n_components", "n_clusters")
 _MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
@@ -92,7 +92,7 @@ def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     density, share = model.estimator, _FLOOR_SHARE
     if density is None:
-        density = SGDGaussianMixture(_COMPONENTS, tol=_TOL)
+        density = SGDGaussianMixture(_COMPONENTS[0], tol=_TOL)
     elif not isinstance(density, StreamingMixture) or density.variance_floor is not None:
         return density, seed
     else:
@@ -156,23 +156,24 @@ class _OfDensities(Filed, TakesMissing):
         return self.estimator is None or isinstance(self.estimator, StreamingMixture)
 
 
-_TEMPERATURES = np.geomspace(1.0, 64.0, 25)
+_TEMPERATURES = np.geomspace(1.0, 4096.0, 49)
 
 
 @estimator
 class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     """Classify by Bayes' rule, with one density a class.
 
-    A density of many features is overconfident, so the logarithms are divided by a temperature: the
-    one with the lowest log loss on held-out samples, in five folds.
+    A density of many features is overconfident, so the logarithms are divided by a temperature.
+    Five folds choose it, and the number of components of the default density: those with the lowest
+    log loss on held-out samples.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
         One with ``score_samples``: a mixture, exemplars, a tree. A copy is fitted to each class,
-        with no more components than samples. None: a :class:`oda_rl.SGDGaussianMixture` of 4
-        components with a variance floor for each feature, independent of its unit. If ``fit`` of it
-        takes no weights, these must be multiples of the smallest, up to 1,000 times as large.
+        with no more components than samples. None: a :class:`oda_rl.SGDGaussianMixture` of 1, 2
+        or 4 components with a variance floor for each feature, independent of its unit. If ``fit``
+        of it takes no weights, these must be multiples of the smallest, up to 1,000 times as large.
     random_state : int, RandomState instance or None, default=None
         Replaces a ``random_state`` of None in the densities.
 
@@ -185,7 +186,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     densities_ : list of estimator
         The density of each class.
     temperature_ : float
-        At least 1.
+        From 1 to 4,096.
 
     References
     ----------
@@ -229,8 +230,11 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         check_columns(self, points)
         data = weighted(points, weights, classes.astype(np.int64))
         density, seed = _to_fit(self, data)
-        several = len(self.classes_) > 1
-        self.temperature_ = self._best_temperature(density, data, seed) if several else 1.0
+        self.temperature_ = 1.0
+        if len(self.classes_) > 1:
+            sizes = _COMPONENTS if self.estimator is None else ()
+            options = [clone(density).set_params(n_components=n) for n in sizes] or [density]
+            density, self.temperature_ = self._best(options, data, seed)
         self.class_prior_, self.densities_ = self._fitted(density, data, seed)
         return self
 
@@ -255,16 +259,19 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         filled = [_filled(_rows(data, data.classes == c), data.points) for c in range(n_classes)]
         return weights / weights.sum(), [_fitted_density(density, one, seed) for one in filled]
 
-    def _best_temperature(self, density: Any, data: Weighted, seed: int) -> float:
-        """Temperature of the lowest log loss on held-out samples."""
-        losses = np.zeros(len(_TEMPERATURES))
+    def _best(self, options: list[Any], data: Weighted, seed: int) -> tuple[Any, float]:
+        """Density and temperature of the lowest log loss on held-out samples."""
+        losses = np.zeros((len(options), len(_TEMPERATURES)))
         for train, test in folds(data.classes, np.random.default_rng(0)):
-            prior, densities = self._fitted(density, _rows(data, train), seed)
-            held_out = _rows(data, test)
-            logs = _logs(densities, held_out.points)
+            part, held_out = _rows(data, train), _rows(data, test)
             right = np.arange(len(test)), held_out.classes
-            losses -= [_posterior(logs, prior, t)[right] @ held_out.weights for t in _TEMPERATURES]
-        return float(_TEMPERATURES[int(np.argmin(losses))])
+            for density, loss in zip(options, losses, strict=True):
+                prior, densities = self._fitted(density, part, seed)
+                logs = _logs(densities, held_out.points)
+                found = (_posterior(logs, prior, t)[right] for t in _TEMPERATURES)
+                loss -= [shares @ held_out.weights for shares in found]
+        best, t = divmod(int(losses.argmin()), len(_TEMPERATURES))
+        return options[best], float(_TEMPERATURES[t])
 
 
 def _rows(data: Weighted, rows: IntArray | BoolArray) -> Weighted:
@@ -289,7 +296,8 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
     Parameters
     ----------
     estimator : estimator or None, default=None
-        As for :class:`oda_rl.DensityClassifier`.
+        As for :class:`oda_rl.DensityClassifier`. None: 4 components, without the lightest ones that
+        have at most ``contamination`` of the samples together, since these may be the outliers.
     contamination : float, default=0.1
         Share of the training samples that are outliers, in (0, 0.5].
     random_state : int, RandomState instance or None, default=None
@@ -332,6 +340,11 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
         data = weighted(points, checked_weights(sample_weight, points))
         density, seed = _to_fit(self, data)
         self.density_ = _fitted_density(density, data, seed)
+        if self.estimator is None:
+            weights = self.density_._mixture.weights
+            order = np.argsort(weights, kind="stable")
+            light = np.cumsum(weights[order]) <= float(self.contamination) * weights.sum()
+            weights[order[light]] = 1e-300  # whose logarithm is finite
         scores = _log_densities(self.density_, data.points)
         self.offset_ = _quantile(scores, data.weights, float(self.contamination))
         return self
@@ -356,7 +369,5 @@ def _quantile(scores: FloatArray, weights: FloatArray, share: float) -> float:
     ends = np.cumsum(weights[order])
     first = int(np.searchsorted(ends, share * ends[-1] * (1.0 + 1e-9), side="right"))
     inside = float(scores[order[min(first, len(order) - 1)]])
-    if first == 0:
-        return inside
-    between = 0.5 * (inside + float(scores[order[first - 1]]))
+    between = 0.5 * (inside + float(scores[order[max(first - 1, 0)]]))
     return between if between > -1e290 else inside

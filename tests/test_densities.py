@@ -136,6 +136,22 @@ def test_what_lies_apart_is_found():
     ours = roc_auc_score(truth, -model.decision_function(points))
     assert ours > roc_auc_score(truth, -forest.decision_function(points))
     assert ours > 0.98
+    clump = np.concatenate([rng.normal(size=(400, 5)), rng.normal(4.0, 0.3, (20, 5))])
+    model = DensityOutlierDetector(random_state=0).fit(clump)  # a component settles on these
+    assert roc_auc_score(np.arange(420) >= 400, -model.score_samples(clump)) > 0.99
+
+
+def test_components_are_as_few_and_probabilities_as_unsure_as_held_out_samples_say():
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(1200, 10))
+    labels = (points**2).sum(axis=1) > 9.34  # a shell about a ball
+    model = DensityClassifier(random_state=0).fit(points[:600], labels[:600])
+    assert model.score(points[600:], labels[600:]) > 0.87  # with four components 0.83
+    points, labels = 1.0 * (rng.random((600, 20)) < 0.05), rng.random(600) < 0.2
+    model = DensityClassifier(random_state=0).fit(points[:300], labels[:300])
+    shares = np.tile(model.class_prior_, (300, 1))  # features tell nothing else
+    loss = log_loss(labels[300:], model.predict_proba(points[300:]))
+    assert loss < log_loss(labels[300:], shares) + 0.01
 
 
 def test_only_densities_will_do():
@@ -157,7 +173,7 @@ def test_files_have_densities_of_the_package_alone(tmp_path):
         np.testing.assert_array_equal(loaded.predict_proba(MOONS), model.predict_proba(MOONS))
     with pytest.raises(TypeError, match="can't be saved: it holds GaussianMixture"):
         DensityClassifier(GaussianMixture()).save(path)
-    DensityClassifier(random_state=0).fit(MOONS, LABELS).save(path)
+    DensityClassifier(SGDGaussianMixture(4), random_state=0).fit(MOONS, LABELS).save(path)
     metadata, arrays = load_archive(path)
     for name in [name for name in arrays if arrays[name].shape == (4, 2)][:3]:
         others = {**arrays, name: arrays[name][:3]}
