@@ -1,5 +1,6 @@
 """Trees of codebooks: the way down against a slow walk, growth, cuts, files, bad input."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -8,6 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
 
 from oda_rl import ODAClusterer
@@ -234,6 +236,13 @@ def test_leaf_probabilities_lean_on_the_parent():
     np.testing.assert_array_equal(model.leaf_probabilities_[model.apply([[1.0]])], found[[1]])
 
 
+def test_probabilities_of_chance_are_nearly_the_shares():
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(800, 4)), rng.random(800) < 0.3
+    model = ODATreeClassifier(random_state=0).fit(points[:400], labels[:400])
+    assert log_loss(labels[400:], model.predict_proba(points[400:])) < 0.66  # of the shares 0.61
+
+
 def pool(images):
     return images.reshape(-1, 4, 2, 4, 2).mean(axis=(2, 4)).reshape(-1, 16)
 
@@ -277,6 +286,7 @@ def test_a_cut_tree_is_independent_and_grows_again(kind):
     np.testing.assert_array_equal(model.at_level(model.depth_).apply(points), before[2])
     cut.partial_fit(points, labels)
     assert cut.depth_ > 1
+    copy.copy(model).partial_fit(2.0 * points, labels)
     for now, then in zip(states(model, points), before, strict=True):
         np.testing.assert_array_equal(now, then)
     assert model.at_level(0).n_leaves_ == 1
@@ -336,13 +346,10 @@ def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     assert kind.load(tmp_path / "new.oda").get_params() == kind().get_params()
 
 
-def test_files_refuse_code_and_strangers(tmp_path):
+def test_files_refuse_code(tmp_path):
     model = ODATreeClusterer(resolutions=[halves]).fit(positive())
     with pytest.raises(TypeError, match="resolutions can't be saved: it holds <function halves"):
         model.save(tmp_path / "tree.oda")
-    ODATreeClassifier().save(tmp_path / "tree.oda")
-    with pytest.raises(ValueError, match="holds ODATreeClassifier, not ODATreeClusterer"):
-        ODATreeClusterer.load(tmp_path / "tree.oda")
 
 
 # Bad and odd input.
@@ -353,13 +360,10 @@ def test_files_refuse_code_and_strangers(tmp_path):
     [
         ([[0], [4]], ValueError, r"resolutions\[1\] must have .* indices from 0 to 3, got \[4\]"),
         ([[0.0]], ValueError, r"resolutions\[0\] must have names of features, or indices"),
-        ([["a"]], ValueError, r"must have names of features, .* got \['a'\]"),
         (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
         ([[]], ValueError, "must have names of features"),
-        ("ab", ValueError, "'resolutions' parameter"),
         ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
         ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers"),
-        ([lambda x: x.astype(str) + "!"], ValueError, "could not convert string"),
     ],
 )
 def test_resolutions_that_can_not_be(resolutions, error, message):
@@ -411,22 +415,6 @@ def test_constant_features_and_few_distinct_points_do_no_harm():
     assert model.n_leaves_ == 1  # nothing to divide by at the first level
 
 
-@BOTH
-def test_numbers_that_can_not_be_are_refused(kind):
-    points, labels = labelled()
-    for name, value in [("branching", 1), ("max_depth", 0), ("divergence", "taxicab")]:
-        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
-            kind(**{name: value}).fit(points, labels)
-    with pytest.raises(ValueError, match="at least one (positive|non-zero)"):
-        kind().fit(points, labels, sample_weight=np.zeros(600))
-    model = kind().fit(points, labels)
-    with pytest.raises(ValueError, match="X has 3 features"):
-        model.predict(points[:, :3])
-    for value, message in ((np.nan, "X has no value in row 0"), (np.inf, "infinity")):
-        with pytest.raises(ValueError, match=message):
-            model.partial_fit(np.full((2, 4), value), labels[:2])
-
-
 # Regression.
 
 
@@ -465,12 +453,3 @@ def test_a_constant_model_is_the_mean_of_its_leaf_also_where_a_tree_is_cut():
         np.testing.assert_array_equal(one.predict(points), one.codevector_labels_[leaves])
         assert (one.slopes_ == 0.0).all()
     assert model.at_level(1).n_leaves_ == 3 < model.n_leaves_
-
-
-def test_targets_that_are_no_numbers_are_refused():
-    points, targets = waves(50)
-    for bad, message in [(np.nan, "NaN"), (1e300, "y holds 1e\\+300")]:
-        with pytest.raises(ValueError, match=message):
-            ODATreeRegressor().fit(points, np.where(np.arange(50) == 7, bad, targets))
-    with pytest.raises(ValueError, match=r"'local_model' .* must be a str among"):
-        ODATreeRegressor(local_model="cubic").fit(points, targets)

@@ -125,9 +125,8 @@ class BaseODATree(CellEstimator):
         if check_fitted((hasattr(self, name) for name in names), where):
             widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
             require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
-            require(
-                self._widths in ([], widths), f"{where}._widths is {self._widths}: not {widths}"
-            )
+            right = self._widths in ([], widths)
+            require(right, f"{where}._widths is {self._widths}: not {widths}")
             require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
             sizes["tree_classes"] = len(self._tree.nodes[0].statistics.class_weights)
             self._tree.check_nodes(widths, sizes, f"{where}._tree")
@@ -189,19 +188,21 @@ class BaseODATree(CellEstimator):
         It is independent of this one, and ``partial_fit`` lets it grow again. Parameters and errors
         are those of :meth:`oda_rl.ODAClusterer.at_level`; level 0 leaves the root alone.
         """
-        model = copy.copy(self)
-        model._tree = self._tree.cut(self._level_index(level, n_clusters))
+        depth, model = self._level_index(level, n_clusters), copy.copy(self)
+        model._tree.cut(depth)
         model.__dict__.pop("labels_", None)
         return model
+
+    def __copy__(self) -> Self:
+        """Return an independent copy: learning changes the tree in place."""
+        return copy.deepcopy(self)
 
     def _closed(self) -> Self:
         model = copy.copy(self)
         if hasattr(model, "_tree"):
             model._tree._table = None
         if model.resolutions is not None:
-            model.resolutions = [
-                entry if callable(entry) else list(entry) for entry in model.resolutions
-            ]
+            model.resolutions = [one if callable(one) else list(one) for one in model.resolutions]
         return model
 
     # Learning.
@@ -436,7 +437,8 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     """Classify by the leaves of a tree of annealed codebooks, coarse to fine.
 
     The codebooks do not depend on the classes, but a cell of one class is not divided further. A
-    leaf predicts by the shares of its classes, with one sample's worth of its parent's.
+    leaf predicts by the shares of its classes, smoothed by those of the nodes above, as much as
+    makes each sample most likely given all others.
 
     Parameters
     ----------

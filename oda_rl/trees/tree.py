@@ -12,7 +12,6 @@ Where values are missing, cells are compared by the observed features of their l
 none, cells do not learn from the sample, and it goes to the heaviest of them.
 """
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from oda_rl.files.schema import (
 )
 from oda_rl.samples import filled, observed_shares, rows_with_values
 
-_SMOOTHING = 1.0  # samples with the parent's class shares that are added to a node
+_STRENGTHS = 2.0 ** np.arange(8)  # samples with the parent's class shares that are added to a node
 _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
 
 
@@ -334,6 +333,7 @@ class Table:
     ``depths`` and ``parents`` of each node (the root's is 0), ``weights``, ``errors`` and ``means``
     of its samples, ``shares`` of their classes, smoothed by the parent's, ``is_leaf``, and
     ``leaf_numbers``, counted from 0, valid for leaves; ``depth`` is the largest depth.
+    Smoothing is as strong as makes each sample most likely, given all others.
     """
 
     def __init__(self, tree: "Tree") -> None:
@@ -351,13 +351,22 @@ class Table:
         self.errors = np.array([one.error(tree.plan.divergence) for one in statistics])
         self.means = np.array([one.mean for one in statistics])
         class_weights = np.array([one.class_weights for one in statistics])
-        self.shares: FloatArray = class_weights / self.weights[:, None]
-        for depth in range(1, self.depth + 1):  # parents first
-            level = self.depths == depth
-            sums = class_weights[level] + _SMOOTHING * self.shares[self.parents[level]]
-            self.shares[level] = sums / (self.weights[level, None] + _SMOOTHING)
         self.is_leaf = self.routes.sizes == 0
         self.leaf_numbers = np.cumsum(self.is_leaf) - 1
+        # Without a sample, its class and all classes weigh 1 less in each of its nodes.
+        others = np.maximum(class_weights - 1.0, 0.0), np.maximum(self.weights - 1.0, 1e-9)
+        shares = [np.maximum(self._smoothed(*others, strength), 1e-9) for strength in _STRENGTHS]
+        logs = [(class_weights * np.log(one))[self.is_leaf].sum() for one in shares]
+        self.shares = self._smoothed(class_weights, self.weights, _STRENGTHS[int(np.argmax(logs))])
+
+    def _smoothed(self, classes: FloatArray, weights: FloatArray, strength: float) -> FloatArray:
+        """Class shares of nodes, shape (N, C), with samples of their parents' added."""
+        shares = classes / weights[:, None]
+        for depth in range(1, self.depth + 1):  # parents first
+            level = self.depths == depth
+            sums = classes[level] + strength * shares[self.parents[level]]
+            shares[level] = sums / (weights[level, None] + strength)
+        return np.asarray(shares)
 
 
 class Tree:
@@ -506,18 +515,16 @@ class Tree:
         for node in self.nodes:
             node.statistics.class_weights = np.pad(node.statistics.class_weights, (0, n))
 
-    def cut(self, depth: int) -> "Tree":
-        """Return a copy without the nodes below a depth."""
-        tree = copy.deepcopy(self)
-        tree._table = None
-        old = [i for i, node in enumerate(tree.nodes) if node.depth <= depth]
+    def cut(self, depth: int) -> None:
+        """Remove the nodes below a depth."""
+        self._table = None
+        old = [i for i, node in enumerate(self.nodes) if node.depth <= depth]
         new = {index: i for i, index in enumerate(old)}
-        tree.nodes = [tree.nodes[i] for i in old]
-        for node in tree.nodes:
+        self.nodes = [self.nodes[i] for i in old]
+        for node in self.nodes:
             if node.depth == depth:
                 node.cells, node.children, node.waiting = None, [], []
             node.children = [new[child] for child in node.children]
-        return tree
 
 
 def _below(node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
