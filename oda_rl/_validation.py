@@ -70,8 +70,16 @@ def finite(estimator: BaseEstimator) -> bool | str:
     return "allow-nan" if missing else True
 
 
+def unmasked(values: Any) -> Any:
+    """Return values, with NaN where a masked array hides one."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        return np.where(values.mask, np.nan, values.data)
+    return values
+
+
 def validated_data(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     """Call scikit-learn's ``validate_data``."""
+    X, options = unmasked(X), {name: unmasked(option) for name, option in options.items()}
     with np.errstate(over="ignore", invalid="ignore"):  # in sums of infinite values
         checked = validate_data(
             estimator, X, order="C", ensure_all_finite=finite(estimator), **options
@@ -199,7 +207,7 @@ def given_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     if sample_weight is None:
         return np.ones(len(points))
     weights = _check_sample_weight(
-        sample_weight, points, dtype=np.float64, ensure_non_negative=True
+        unmasked(sample_weight), points, dtype=np.float64, ensure_non_negative=True
     )
     if not (weights > 0.0).any():
         raise ValueError("Sample weights must contain at least one non-zero number.")
