@@ -25,17 +25,25 @@ import oda_rl
 from oda_rl._types import FloatArray
 
 _KEPT = 1000  # samples that are learned again when a feature appears
-_BEGIN = {
-    "StochasticVQ": "n_clusters",
-    "StochasticEMGaussianMixture": "n_components",
-}  # with so many
+_BEGIN = {"StochasticVQ": "n_clusters", "StochasticEMGaussianMixture": "n_components"}  # with these
+
+
+def _numbers(x: Mapping[Any, Any]) -> dict[Any, float]:
+    """Return the features of a sample that have a value; ValueError names one that is no number."""
+    numbers: dict[Any, float] = {}
+    for name, value in x.items():
+        try:
+            numbers |= {} if value is None else {name: float(value)}
+        except (TypeError, ValueError):
+            raise ValueError(f"x[{name!r}] is {value!r:.80}: it must be a number") from None
+    return numbers
 
 
 class _Streamed(base.Estimator):
     """Adapter: a copy of the estimator that learns, and the order of features.
 
-    Features that a sample lacks count as 0. When a new one appears, a new copy learns the last
-    1,000 samples again.
+    Features that a sample lacks count as 0, as do those that are None. When a new one appears, a
+    new copy learns the last 1,000 samples again. Samples before the first feature are ignored.
     """
 
     def __init__(self, estimator: Any) -> None:
@@ -46,11 +54,14 @@ class _Streamed(base.Estimator):
         kept = max(_KEPT, self._needed)
         self._recent: deque[tuple[dict[Any, Any], tuple[Any, ...]]] = deque(maxlen=kept)
 
-    def _row(self, x: Mapping[Any, Any], names: tuple[Hashable, ...]) -> FloatArray:
-        return np.array([[float(x.get(name, 0.0)) for name in names]])
+    def _row(self, numbers: Mapping[Any, float]) -> FloatArray:
+        return np.array([[numbers.get(name, 0.0) for name in self._features or ()]])
 
     def _partial_fit(self, x: Mapping[Any, Any], *y: Any) -> None:
-        self._recent.append((dict(x), y))
+        x = _numbers(x)
+        if not (x or self._recent):
+            return
+        self._recent.append((x, y))
         if len(self._recent) < self._needed:
             return
         rows = list(self._recent)[-1:]
@@ -58,14 +69,14 @@ class _Streamed(base.Estimator):
             named = {name for row, _ in self._recent for name in row}
             self._features = tuple(sorted({*(self._features or ()), *named}, key=str))
             self._learner, rows = clone(self.estimator), list(self._recent)
-        table = np.concatenate([self._row(row, self._features or ()) for row, _ in rows])
+        table = np.concatenate([self._row(row) for row, _ in rows])
         columns = zip(*(targets for _, targets in rows), strict=True)
         self._learner.partial_fit(table, *(np.concatenate(column) for column in columns))
 
     def _predict(self, x: Mapping[Any, Any], default: Any) -> Any:
         if self._features is None:
             return default
-        return self._learner.predict(self._row(x, self._features))[0]
+        return self._learner.predict(self._row(_numbers(x)))[0]
 
 
 class RiverClusterer(_Streamed, base.Clusterer):
@@ -117,7 +128,7 @@ class RiverClassifier(_Streamed, base.Classifier):
         """Return the probability of each known class; River's ``kwargs`` are ignored."""
         if self._features is None:
             return {}
-        shares = self._learner.predict_proba(self._row(x, self._features))[0].tolist()
+        shares = self._learner.predict_proba(self._row(_numbers(x)))[0].tolist()
         return dict(zip(self._learner.classes_.tolist(), shares, strict=True))
 
     @classmethod

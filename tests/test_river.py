@@ -69,7 +69,6 @@ def test_it_learns_what_partial_fit_learns(estimator, kind, data):
             np.testing.assert_array_equal(getattr(model._learner, name), getattr(estimator, name))
     said = [model.predict_one({"d": row[2], "b": row[0], "c": row[1]}) for row in X[:20]]
     assert said == estimator.predict(X[:20]).tolist()
-    assert not hasattr(model.estimator, "n_features_in_") or model.estimator is estimator
 
 
 def test_features_that_come_late_count(data):
@@ -84,6 +83,17 @@ def test_features_that_come_late_count(data):
     assert model.predict_one({"noise": 0.0}) == model.predict_one({"noise": 0.0, "late": 0.0}) == 0
     assert model.predict_one({"noise": 0.0, "late": 4.0}) == 1
     assert [set(center) for center in clusters.centers.values()] == [{"noise", "late"}] * 2
+
+
+def test_a_feature_without_a_value_is_absent_and_text_is_refused():
+    models = [to_river(ODAClusterer(2, random_state=0)) for _ in range(2)]
+    models[0].learn_one({})
+    for i in range(60):
+        models[0].learn_one({"a": i % 7} | ({"b": 1.0} if i % 2 else {}))
+        models[1].learn_one({"a": i % 7, "b": 1.0 if i % 2 else None})
+        with pytest.raises(ValueError, match=r"x\['b'\] is 'red': it must be a number"):
+            models[1].learn_one({"a": 1.0, "b": "red"})
+    assert models[0].centers == models[1].centers
 
 
 def test_classes_may_come_late():
