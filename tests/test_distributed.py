@@ -252,6 +252,9 @@ def test_a_frame_has_names():
     labels = frame["east"] > 0.0
     classifier = DistributedODAClassifier(6, random_state=0).fit(frame, labels)
     assert classifier.score(frame, labels) > 0.95
+    lazy = labels.astype(int).astype("category")  # whose categories are unknown until computed
+    assert classifier.fit(frame, lazy).classes_.tolist() == [0, 1]
+    assert classifier.score(frame, lazy) > 0.95
 
 
 def kill_when(scheduler, transitions, pid, ended):

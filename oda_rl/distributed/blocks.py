@@ -350,6 +350,8 @@ def _columns(X: Any) -> Any:
         return X
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+    if X.ndim == 1 and hasattr(X.dtype, "categories"):
+        X = X.cat.as_known()  # the categories of a lazy column are text until they are known
     given = [X.dtype] if X.ndim == 1 else list(X.dtypes)
     kinds = [kind.categories.dtype if hasattr(kind, "categories") else kind for kind in given]
     if all(is_numeric_dtype(kind) or is_bool_dtype(kind) for kind in kinds):
