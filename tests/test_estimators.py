@@ -2,8 +2,10 @@
 
 import inspect
 
+import numpy as np
 import pytest
 from sklearn.base import is_regressor
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_checks as checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from test_estimator_files import KINDS
@@ -80,6 +82,16 @@ def test_with_defaults(estimator, check):
 def test_with_other_parameters(estimator, check):
     if check.__name__ not in expected_to_fail(estimator):
         check(type(estimator).__name__, estimator)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_methods_before_fit_say_so(kind):
+    model, data = kind(), (np.ones((4, 2)), np.arange(4) % 2)
+    for name, method in inspect.getmembers(model, inspect.ismethod):
+        if not name.startswith(("_", "fit", "get_", "load", "partial_fit", "save", "set_")):
+            defaults = [given.default for given in inspect.signature(method).parameters.values()]
+            with pytest.raises(NotFittedError):
+                method(*data[: defaults.count(inspect.Parameter.empty)])
 
 
 def test_a_parameter_is_its_type_its_range_and_its_default():

@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl._validation import ROUNDING, bounded, checked_weights, chunks, fitted_points, mean_score
@@ -138,6 +139,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         ValueError
             If ``n_samples`` is below 1.
         """
+        check_is_fitted(self)
         if n_samples < 1:
             raise ValueError(f"n_samples is {n_samples!r}: it must be at least 1")
         rng = check_random_state(random_state)

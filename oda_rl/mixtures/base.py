@@ -153,7 +153,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def aic(self, X: npt.ArrayLike) -> float:
         """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
-        return 2.0 * (self._n_parameters() - self._total(X)[0])
+        return -2.0 * (self._total(X)[0] - self._n_parameters())
 
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
@@ -133,6 +134,7 @@ class SOM(TakesMissing, OnlineQuantizer):
 
         Its ridges are borders of clusters (Ultsch and Siemon, 1990).
         """
+        check_is_fitted(self)
         codevectors, means = self.cluster_centers_, np.zeros(len(self.hits_))
         for k in range(len(means)):
             near = np.abs(self._apart(np.array([k]), np.arange(len(means))) - 1.0) < _ROUNDED
