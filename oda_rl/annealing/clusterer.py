@@ -54,7 +54,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
         or only once where ``fit`` refines and they are at most 20.
         Fewer remain if another criterion ends the annealing, or there are fewer distinct points.
         ``"auto"`` takes the number, from 2 to 32, that persists longest as the temperature falls:
-        over the longest interval of log T.
+        over the longest interval of log T. If there are more than 32, it may be any.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         Divergence of a point from a codevector; see :mod:`oda_rl.divergences`.
     min_temperature : float in [0, 1), default=0
