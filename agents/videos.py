@@ -1,5 +1,7 @@
 """Watching a trained agent: in a window, or in films."""
 
+import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,7 +53,15 @@ def _rendered(agent: "Agent", mode: str) -> "gym.Env[object, object]":
             f"{agent.env_id} cannot be shown, its render_modes are {list(modes)}: there must be "
             f"{mode!r} among them{'; --video films it' * ('rgb_array' in modes)}"
         )
-    drawn = type(env.unwrapped).__module__.startswith(("gymnasium.", "oda_rl."))  # by pygame
-    if drawn and find_spec("pygame") is None:
+    module = type(env.unwrapped).__module__
+    mujoco = module.startswith("gymnasium.envs.mujoco.")
+    display = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+    if mujoco and not display:
+        if mode == "human":
+            raise ValueError("a window needs a display: set DISPLAY, or film with --video")
+        if os.environ.get("MUJOCO_GL") not in ("egl", "osmesa"):
+            raise ValueError("there is no display: films of MuJoCo need MUJOCO_GL=egl or osmesa")
+    by_pygame = module.startswith(("gymnasium.", "oda_rl.")) and not mujoco
+    if by_pygame and find_spec("pygame") is None:
         raise ValueError("rendering needs pygame: pip install 'oda-rl[render]'")
     return agent.make_separate_env(mode)

@@ -24,6 +24,7 @@ from oda_rl.agents import (
 from oda_rl.agents.distilling import distil
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies.rules import RulePolicy
+from oda_rl.agents.videos import _rendered
 from oda_rl.command.cli import main, parse
 from oda_rl.command.training import TrainFitted, TrainModel, TrainTwoTimescale
 
@@ -217,9 +218,10 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--no-such-option", "1"], "no-such-option"),
         (["evaluate", "nowhere"], "nowhere"),
         (["evaluate", "{run}/config.json"], "is damaged"),
-        (["evaluate", "{run}", "--episodes", "0"], "n_eval_episodes is 0"),
+        (["evaluate", "{run}", "--episodes", "0"], "episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
-        (["explain", "{run}", "--steps", "0"], "n_steps is 0"),
+        (["explain", "{run}", "--steps", "0"], "steps is 0"),
+        (["train", "--algo", "two-timescale", "--metric", "1", "0"], "--config can give a matrix"),
         (["export", "{run}", "--format", "rust"], "rust"),
         (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
         (["export", "{run}", "--out", "{run}"], "which is a folder"),
@@ -391,6 +393,14 @@ def test_watching(tmp_path, capsys, monkeypatch):
     assert "pip install 'oda-rl[video]'" in capsys.readouterr().err
     assert main(enjoy) == 2
     assert "pip install 'oda-rl[render]'" in capsys.readouterr().err
+    agent = TwoTimescaleAgent("InvertedPendulum-v5", seed=0)  # which is drawn by MuJoCo
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
+        monkeypatch.delenv(name, raising=False)
+    for mode, words in (("human", "--video"), ("rgb_array", "MUJOCO_GL=egl or osmesa")):
+        with pytest.raises(ValueError, match=f"display.*{words}"):
+            _rendered(agent, mode)
+    monkeypatch.setenv("MUJOCO_GL", "egl")
+    _rendered(agent, "rgb_array").close()
 
 
 def test_the_module_is_the_command_and_finds_environments_where_it_runs(tmp_path):

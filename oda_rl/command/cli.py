@@ -23,6 +23,7 @@ from rich.text import Text
 
 from oda_rl.agents import Agent, export_policy, load_agent
 from oda_rl.agents.base.player import Limits
+from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
 from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
@@ -100,6 +101,8 @@ class _Playing(_Loading):
 
     def load(self) -> tuple[Agent, int]:
         """Return the agent, and the seed of the episodes to play."""
+        for name in {"episodes", "steps"} & vars(self).keys():
+            checked_count(name, getattr(self, name))
         agent = self.agent()
         agent.limits = self.limits
         if self.seed is not None and self.seed < 0:
@@ -375,7 +378,11 @@ class _Console(Console):
 def parse(arguments: Sequence[str]) -> Any:
     """Parse the command line; ``train`` has the options of its algorithm. Or raise ValueError."""
     arguments = [*map(_without_exponent, arguments)]
-    defaults = _defaults(arguments)
+    defaults, metric = _defaults(arguments), _value(arguments, "--metric")
+    if metric not in (None, "learned", "std"):
+        raise ValueError(
+            f"metric is {metric!r}: it must be 'learned' or 'std' here; --config can give a matrix"
+        )
     if arguments[:1] == ["train"]:
         check_options(defaults, (word for word in arguments if word.startswith("--")))
     kinds: list[Any] = [

@@ -80,7 +80,7 @@ def policy_table(policy: "Overview", n_components: int | None = None) -> "Table"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.pad_edge, table.collapse_padding = False, True
     for heading, *cells in zip(headings, *rows, strict=True):
-        parts = re.split(r"\n|, | (?=\()", "\n".join(cells))  # of actions, which may take lines
+        parts = re.split(r"\n|, ", "\n".join(cells))  # of actions, which may take lines
         width = max(map(len, [*heading.split(), *parts]))
         justify = "left" if heading == "action" else "right"
         table.add_column(heading, justify=justify, min_width=width)  # type: ignore[arg-type]
