@@ -273,6 +273,14 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
         ("grid", {"spread": 0.0}, "spread is 0.0: it must be positive"),
         ("som", {"map_shape": (2, 2, 2)}, "map_shape is (2, 2, 2): it must be one or two integers"),
         ("gmm", {"mixture_components": 5000}, "components is 5000: it must be at most 4096"),
+        ("oda", {"hold": 10**15}, "0: it must be an integer below 1e+15, at least 1, or None"),
+        ("oda", {"max_cells": 1e308}, "is 1e+308: it must be an integer below 1e+15, at least 1"),
+        (3, {}, "partition is 3: it must be one of ['gmm', 'grid', 'infex', 'oda', 'som'], or an"),
+        (
+            SOMPartition,
+            {},
+            "it must be one of ['gmm', 'grid', 'infex', 'oda', 'som'], or an object",
+        ),
     ],
 )
 def test_bad_settings(partition, config, message):

@@ -21,7 +21,7 @@ def test_an_agent_in_a_line_and_in_lines(kind):
     assert text.startswith(f"{kind.__name__}\n")
     assert "400" in text
     assert f"{best:.6g} at best" in text
-    size = sum(part.size for part in agent.policy.parameters)
+    size = sum(part.size for part in agent.policy.parameters if part.any())
     assert f"{agent.n_cells:,} cell" in text
     assert f"{size:,} number" in text
     assert "codevector" in str(CodevectorAgent("Pendulum-v1", seed=0))

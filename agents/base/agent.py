@@ -106,7 +106,7 @@ class Agent(Player):
             said = f"{best:.6g} at best, lately {recent:.6g}{cut}"
             facts["returns in training"] = said.removeprefix("-inf at best, ")
         policy = self.policy
-        size = sum(part.size for part in policy.parameters)
+        size = sum(part.size for part in policy.parameters if part.any())  # a single cell's are 0
         counts = {"cell": policy.n_cells, policy.choice_name: policy.n_actions, "number": size}
         facts["policy"] = ", ".join(f"{n:,} {what}" + "s" * (n != 1) for what, n in counts.items())
         others = self.versions.items() - files.present_versions().items()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from oda_rl.files.schema import Span, conforms
+from oda_rl.files.schema import MAX, Span, conforms
 
 S = TypeVar("S")
 
@@ -65,14 +65,17 @@ class Checked:
     def __post_init__(self) -> None:
         for field in fields(self):
             value, kind = _plain(getattr(self, field.name)), field.type
-            if isinstance(value, float) and value.is_integer() and not conforms(value, kind):
+            huge = isinstance(value, int | float) and MAX <= abs(value) < math.inf
+            whole = isinstance(value, float) and value.is_integer() and not huge
+            if whole and not conforms(value, kind):
                 value = int(value)
             object.__setattr__(self, field.name, value)
             fits, counts = conforms(value, kind), conforms(1, kind) and not conforms(0.5, kind)
             for right in getattr(kind, "__metadata__", (_FLAG,) if kind is bool else ()):
                 if not (fits and _holds(right, value)):
-                    whole = "an integer, " if counts and not fits else ""
-                    raise ValueError(f"{field.name} is {value!r}: it must be {whole}{right.text}")
+                    below = f" below {MAX:g}" * huge
+                    kinds = f"an integer{below}, " if counts and not fits else ""
+                    raise ValueError(f"{field.name} is {value!r}: it must be {kinds}{right.text}")
 
 
 def _holds(right: Range, value: Any) -> bool:

@@ -330,13 +330,18 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self._note_threshold(metadata)
 
 
+_METHODS = "start", "observe", "state", "restore"  # of a partition
+
+
 def _annealed(config: TwoTimescaleConfig) -> paper.Annealed:
     return paper.Annealed(config.max_cells, config.cooling, config.observe_every)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition | None:
     """Return the partition of a name with settings of its own, or the one that it is already."""
-    if isinstance(partition, str) and partition != "oda" and partition not in PARTITIONS:
+    named = isinstance(partition, str)
+    works = not isinstance(partition, type) and all(hasattr(partition, one) for one in _METHODS)
+    if not (partition in ("oda", *PARTITIONS) if named else works):
         raise ValueError(
             f"partition is {partition!r}: it must be one of {sorted(['oda', *PARTITIONS])}, or an "
             "object with the methods of oda_rl.agents.Partition"

@@ -77,8 +77,8 @@ class TwoTimescaleConfig(Checked):
     """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
 
     hold: Annotated[int | None, or_none(at_least(1))] = None
-    """Bold episodes hold a random action for fewer steps than this. None: 8, or 20 where actions
-    are continuous."""
+    """Bold episodes hold a random action for fewer steps than this, but at least one: 1 is as 2.
+    None: 8, or 20 where actions are continuous."""
 
     cooling: Annotated[float, within("(0, 1)")] = 0.9
     """Factor of the temperature every 100 steps, in (0, 1), while there is room for cells."""
