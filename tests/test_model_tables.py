@@ -172,6 +172,8 @@ def test_few_distinct_observations_are_a_table_and_continuous_ones_are_not() -> 
     rng, memory = np.random.default_rng(0), Memory(2, 2)
     for k in range(50):
         memory.append(rng.random(2), [1, 0], 0.0, rng.random(2), False, k == 0)
+    for _ in range(200):  # standing still
+        memory.append(np.zeros(2), [1, 0], 0.0, np.zeros(2), False, False)
     assert seen_again(memory) == 0.0
     engine = ModelAgent("CartPole-v1", seed=0)._engine
     assert engine.planner is engine.rules

@@ -47,6 +47,7 @@ _MAX_IN_A_ROW = 4  # episodes of the best rule before another is played
 _PATIENCE = 10  # times as many steps as planning needs, without an episode's end
 _MAX_STATES = 5000  # of a table
 _MIN_SEEN_AGAIN = 0.5  # a table, if that share of the latest observations has been seen before
+_ALL_NEW = 0.98  # share of the moves, more of which lead to new places in a continuous world
 _MAX_NEW = 0.5  # share of distinct observations, with more of which it is no table after all
 _ANEW = 1.5  # growth of the steps after which table and laws are compared again
 
@@ -458,6 +459,9 @@ class ModelEngine(Engine):
 def seen_again(memory: Memory) -> float:
     """Return the share of the latest half of next observations that had been seen before."""
     after = memory.transitions.after
+    moved = after[(after != memory.transitions.before).any(axis=1)]
+    if len(np.unique(moved, axis=0)) > _ALL_NEW * len(moved):
+        return 0.0  # standing still repeats observations in every world
     _, first = np.unique(after, axis=0, return_index=True)
     half = len(after) // 2
     return 1.0 - float((first >= half).sum()) / max(len(after) - half, 1)
