@@ -147,6 +147,10 @@ def test_coordinates_are_found():
     assert np.isnan(at.levels[[0, 1, 3, 4]]).all()
     assert at.scale[4] == 1.0
     assert (at.low[1], at.high[1], at.mean[1]) == (-1.0, 1.0, 0.0)
+    for radius in (0.7, 3.0, 2.0**100):
+        wide, _ = read(radius * seen[:-1], radius * seen[1:])
+        moved = wide.on_circles(2.0 * radius * seen)
+        np.testing.assert_allclose(np.hypot(*moved[:, [1, 3]].T), radius, rtol=1e-6)
     turned = changes(at, seen[:-1], seen[1:])
     small = np.abs(np.diff(angle)) < 1.5
     np.testing.assert_allclose(turned[small, 1], np.diff(angle)[small], atol=1e-9)

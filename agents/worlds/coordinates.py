@@ -1,5 +1,6 @@
 """Scales, angles, bounds and noise of observations, and the arrays of a learned world."""
 
+import math
 from itertools import chain, combinations
 from typing import NamedTuple
 
@@ -78,7 +79,7 @@ def scratch_for(world: WorldArrays) -> Scratch:
     return Scratch(s, before, x, z, after, gaps, code, np.empty(world.waves.shape[2], np.float32))
 
 
-_ON_CIRCLE = 1e-3  # maximum deviation of cos² + sin² from 1
+_ON_CIRCLE = 1e-3  # share of the range of cos², within which cos² + sin² has to stay
 _MARGIN = 1.0  # spans beyond the observations, to which predictions are clipped
 _UNTURNED = 1.5  # radians a step that are surely less than half a turn
 _ROUNDS = 4
@@ -129,10 +130,10 @@ class Coordinates(NamedTuple):
         return points
 
     def on_circles(self, observations: FloatArray) -> FloatArray:
-        """Normalise cosines and sines of angles."""
+        """Move points onto the circles, whose radius is the upper bound of predictions."""
         out = observations.copy()
         for i, k in self.circles:
-            norm = np.hypot(out[:, i], out[:, k])
+            norm = np.hypot(out[:, i], out[:, k]) / self.high[i]
             out[:, [i, k]] /= np.where(norm > 0.0, norm, 1.0)[:, None]
         return out
 
@@ -168,20 +169,22 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
                 cut |= at
                 bound[j] = edge
     for pair in circles:
-        bounds[0][pair], bounds[1][pair] = -1.0, 1.0
+        radius = math.sqrt((before[:, pair] ** 2).sum(axis=1).mean())
+        unit = math.ldexp(1.0, math.frexp(radius)[1] - 20)  # float32 rounds by less
+        radius = round(radius / unit) * unit
+        bounds[0][pair], bounds[1][pair] = -radius, radius
     return Coordinates(mean, scale, *bounds, circles, levels), cut
 
 
 def _circles(observations: FloatArray) -> IntArray:
     found: list[tuple[int, int]] = []
     squares = observations**2
+    spreads = np.ptp(squares, axis=0)
     for i, k in combinations(range(observations.shape[1]), 2):
+        radii = squares[:, i] + squares[:, k]
         apart = not {i, k} & set(chain(*found))
-        if (
-            apart
-            and np.abs(squares[:, i] + squares[:, k] - 1.0).max() <= _ON_CIRCLE
-            and np.ptp(squares[:, i]) > _ON_CIRCLE  # not a constant beside another
-        ):
+        varies = spreads[i] > _ON_CIRCLE * radii[0]  # not a constant beside another
+        if apart and varies and np.ptp(radii) <= _ON_CIRCLE * spreads[i]:
             found.append((i, k))
     return np.array(found, dtype=np.int64).reshape(-1, 2)
 
