@@ -144,6 +144,8 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
     assert policy.n_cells == 4
     assert agent.evaluate(1, seed=1)[0] == 1.0
     assert agent.visits.sum() == 300
+    with pytest.raises(ValueError, match="agent.world is None: the world is a table of 4 states"):
+        _ = agent.world
     assert "cell" in str(agent.explain([3.0])).lower()
 
 

@@ -279,6 +279,8 @@ class ModelAgent(Simplifiable, Agent):
                 f"the agent has learned nothing yet after {self.num_timesteps} steps; it begins "
                 f"after {self.config.random_steps} of them, when an episode ends"
             )
+            if n_states := self._engine.tables.n_states:
+                nothing = f"the world is a table of {n_states:,} states"
             raise ValueError(f"agent.world is None: {self.distrust or nothing}")
         return World(learned, self.interface, memory.present, memory.present_first, self.horizon)
 
