@@ -72,6 +72,7 @@ SCHEMA: dict[str, Member] = {
     "total": real("K, p, 1+d"),
     "returns": real("returns"),
     "differences": real("differences, 2"),
+    "mean_return": real("", "(-inf, inf) or nan"),
 }
 """Members of a file: the attributes of a climb."""
 
@@ -205,6 +206,8 @@ class Climb:
         self.n_directions = _DIRECTIONS
         self.noise = _NOISE
         self.bonus = 0.0  # constant reward of a step, which is left out
+        self.mean_return = math.nan
+        """Mean return in the last comparison of rules; before it, in the latest whole episodes."""
         self.stages, self.scores = np.empty((0, 1, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
         self._begin_stage()
@@ -273,14 +276,17 @@ class Climb:
         yield place.played()
         if self.loses:
             return
+        returns = np.array(raced.returns[raced.best])
         length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
         if np.count_nonzero(self.output) <= MAX_SIMPLIFIED:
             env.allow(0.5 * (env.most - env.steps))
             rules = smaller_rules(env, self.rule, self.latest, draw_seeds(rng, 100), length, rng)
             env.allow(env.most - env.steps)
             confirming = Confirming(None, rng)
-            pruned = confirming.confirmed(env, rules, length)[0]
+            pruned, confirmed, _ = confirming.confirmed(env, rules, length)
             self.cells, self.output = pruned.scores, pruned.outputs
+            returns = confirmed if len(confirmed) else returns
+        self.mean_return = float(returns.mean()) if len(returns) else self.mean_return
         self.stages = self.output[None]
         self.scores = np.concatenate([self.scores[order[:1]], np.zeros((1, 2))])[:1]
         self.decides = False
@@ -417,6 +423,7 @@ class Climb:
     def _end_stage(self) -> None:
         """Keep the mean rule of the stage, and decide how the climb goes on."""
         score, longest = float(self.returns.mean()), self._longest
+        self.mean_return = score if self.horizon == longest else self.mean_return
         horizons = np.append(self.scores[:, 0], self.horizon)
         begin = np.flatnonzero(np.diff(horizons, prepend=np.inf) < 0.0)[-1]  # of this climb
         own = self.scores[begin:, 1]

@@ -84,6 +84,7 @@ class Fallback:
     _judged_at: int = 0
     _distrusted: int = 0
     _rewards_only: bool = False  # whether only rewards are judged yet
+    _rule_return: float | None = None  # mean return of the rule from fresh starts, if known
 
     def train(
         self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
@@ -232,7 +233,7 @@ class Fallback:
             budgeted.allow(budgeted.most - budgeted.steps)
             if race(budgeted, [self.rule, rule], rng, incumbent=0).best == 0:
                 return
-        self.rule = rule
+        self.rule, self._rule_return = rule, float(np.mean(returns)) if len(returns) else None
 
     def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
         """Return the rule made in the real environment, or what has the best real returns."""
@@ -256,8 +257,10 @@ class Fallback:
 
     def delivered_return(self, engine: "ModelEngine") -> float:
         """Return the mean return of what :meth:`policy` delivers; NaN if it is unknown."""
-        if self._real_rule is not None:
-            return math.nan
+        if self.climb is not None and self.reason != _COMPETES:
+            return self.climb.mean_return
+        if self.rule is not None:
+            return math.nan if self._rule_return is None else self._rule_return
         best = self._best(engine)
         if isinstance(best, Candidate):
             return float(np.mean(best.returns))
@@ -282,7 +285,7 @@ class Fallback:
         """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
             "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted,
-            "rewards_only": self._rewards_only,
+            "rewards_only": self._rewards_only, "rule_return": self._rule_return,
         }  # fmt: skip
         arrays: dict[str, Array] = {}
         if self.fitted is not None:
@@ -299,11 +302,12 @@ class Fallback:
     def from_file(cls, metadata: Any, arrays: dict[str, Array], interface: Interface) -> "Fallback":
         """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
-        keys = ("reason", "judged_at", "distrusted", "rewards_only")
+        keys = ("reason", "judged_at", "distrusted", "rewards_only", "rule_return")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
-        reason, judged_at, distrusted, rewards_only = (metadata[key] for key in keys)
+        reason, judged_at, distrusted, rewards_only, returned = (metadata[key] for key in keys)
         right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
         right &= all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
+        right &= returned is None or (type(returned) is float and math.isfinite(returned))
         require(right and isinstance(rewards_only, bool), f"real is {metadata!r}"[:300])
         names = ("rule_", "fitted_", "climb_")
         own, learned, climbed = parts = [within(arrays, name) for name in names]
@@ -321,7 +325,7 @@ class Fallback:
             fitted = kind._from_file(metadata["fitted"], learned)
             require(fitted.interface.n_features == d, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        return cls(reason, rule, climb, fitted, judged_at, distrusted, rewards_only)
+        return cls(reason, rule, climb, fitted, judged_at, distrusted, rewards_only, returned)
 
 
 def _modelled(agent: "ModelAgent", left: int) -> float:
