@@ -11,7 +11,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.adaptation import NumberedObservation, adapted
-from oda_rl.agents.environments.spaces import Native, action_choices
+from oda_rl.agents.environments.spaces import Native, action_choices, grid_of
 
 KINDS = [TwoTimescaleAgent, FittedQAgent, quick_rule]
 kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -256,6 +256,17 @@ def test_unsupported_spaces_are_refused():
             kind(Combined(spaces.Text(5), spaces.Discrete(2)))
         with pytest.raises(ValueError, match="action_bins is 1: it must be in .2, 1000."):
             kind("Pendulum-v1", action_bins=1)
+        with pytest.raises(ValueError, match="observation_space is Dict.*at least one component"):
+            kind(Combined(spaces.Dict({}), spaces.Discrete(2)))
+    with pytest.raises(ValueError, match="Discrete.500000.: .* at most 65,536; FittedQAgent"):
+        TwoTimescaleAgent(Combined(spaces.Discrete(500_000), spaces.Discrete(2)))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_grids_reach_to_the_largest_bounds(kind):
+    largest = np.finfo(kind).max
+    (values,) = grid_of(spaces.Box(-largest, largest, (1,), kind), 3)
+    assert values.tolist() == [-largest, 0.0, largest]
 
 
 @pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent])

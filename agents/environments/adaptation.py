@@ -12,7 +12,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.environments.spaces import action_choices, canonical, vector_of
+from oda_rl.agents.environments.spaces import action_choices, canonical, refuse_empty, vector_of
 from oda_rl.envs.dynamics import ActionChoices
 
 _FLATTENED = (spaces.Dict, spaces.Tuple, spaces.MultiDiscrete, spaces.MultiBinary)
@@ -57,6 +57,7 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     if isinstance(env.observation_space, spaces.Discrete):
         return NumberedObservation(env)
     if isinstance(env.observation_space, _FLATTENED):
+        refuse_empty(env.observation_space)
         space = canonical(env.observation_space)  # FlattenObservation follows the space's own order
         return TransformObservation(
             env, lambda observation: vector_of(space, observation), spaces.flatten_space(space)

@@ -66,11 +66,19 @@ def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
     return space
 
 
+def refuse_empty(space: spaces.Space[Any]) -> None:
+    """Raise ValueError if an observation has no components."""
+    if spaces.flatdim(space) == 0:
+        raise ValueError(f"observation_space is {space}: it must have at least one component")
+
+
 def grid_of(space: spaces.Box, bins: int) -> list[Array]:
     """Return evenly spaced values of each component, from its lower to its upper bound."""
-    low, high = space.low.ravel(), space.high.ravel()
+    # The difference of the largest bounds would overflow, that of their halves does not.
+    low, high = (0.5 * bound.ravel().astype(np.float64) for bound in (space.low, space.high))
     kind = space.dtype if np.issubdtype(space.dtype, np.floating) else None
-    return [np.linspace(a, b, bins, dtype=kind) for a, b in zip(low, high, strict=True)]
+    grids = (2.0 * np.linspace(a, b, bins) for a, b in zip(low, high, strict=True))
+    return [np.asarray(grid, dtype=kind) for grid in grids]
 
 
 def action_choices(space: spaces.Space[Any], bins: int) -> Array:
@@ -427,12 +435,8 @@ class Interface:
                 f"action_space is {actions}: it must be Discrete; gymnasium.wrappers."
                 "TransformAction can offer a choice of a few continuous or combined actions as one"
             )
-        if int(np.prod(observations.shape)) == 0:
-            raise ValueError(
-                f"observation_space is {observations}: it must have at least one component"
-            )
-        single = observations.dtype == np.float32
-        dtype = "float32" if single else "float64"
+        refuse_empty(observations)
+        dtype = "float32" if observations.dtype == np.float32 else "float64"
         n_values = int(getattr(env, "n_values", 0))
         if not isinstance(env, VectorEnv) and env.has_wrapper_attr("n_values"):
             n_values = int(env.get_wrapper_attr("n_values"))

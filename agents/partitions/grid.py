@@ -11,7 +11,7 @@ from oda_rl.agents.base.settings import POSITIVE, Checked, Range, are_counts, or
 from oda_rl.agents.partitions.base import BuiltIn
 from oda_rl.files.schema import Member
 
-_MAX_CELLS = 65_536
+MAX_CELLS = 65_536
 
 _BINS = Range("an integer of at least 1, or a list of one for each component", are_counts)
 _INTERVALS = Range(
@@ -80,10 +80,10 @@ class GridPartition(BuiltIn):
                     "one for each component of the observation"
                 )
         self.capacity = math.prod(bins)
-        if self.capacity > _MAX_CELLS:
+        if self.capacity > MAX_CELLS:
             raise ValueError(
                 f"bins is {settings.bins!r}, which makes {self.capacity:,} cells of {n_features} "
-                f"components: it must make at most {_MAX_CELLS:,}"
+                f"components: it must make at most {MAX_CELLS:,}"
             )
         self.bins = bins
         self.placed = np.zeros((self.capacity, n_features))

@@ -25,7 +25,7 @@ from oda_rl.agents.environments.making import one_of, reward_threshold
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
-from oda_rl.agents.partitions.grid import GridPartition
+from oda_rl.agents.partitions.grid import MAX_CELLS, GridPartition
 from oda_rl.agents.policies.cells import CellPolicy, MixturePolicy
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
 from oda_rl.agents.two_timescale import paper
@@ -126,6 +126,11 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         made = self._enter(env)
         interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
+            if interface.n_values > MAX_CELLS:
+                raise ValueError(
+                    f"observation_space is {spaces_of(made)[0]}: this agent has a cell for each "
+                    f"value, and at most {MAX_CELLS:,}; FittedQAgent and ModelAgent take more"
+                )
             adapted = self._adapted(one_of(made))
             first = float(spaces_of(adapted)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
