@@ -290,6 +290,9 @@ def test_algorithm_2_is_one_step_q_learning_in_hard_cells(tmp_path):
     assert not engine.slopes.any()
     assert (engine.contest.trials, agent.timescale_ratio) == (0, 0.0)
     assert (agent.config.trace_decay, agent.config.hold) == (0.0, 1)
+    temperatures = [level.temperature for level in agent.history]
+    assert agent.temperature == agent.partition.temperature <= temperatures[-1]
+    assert (np.diff(temperatures) <= 0.0).all()
     point = agent.recent[-1]  # in the cell that is nearest by Euclidean distance
     gaps = ((agent.learning_policy.codevectors - point) ** 2).sum(axis=1)
     np.testing.assert_allclose(

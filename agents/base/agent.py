@@ -182,7 +182,7 @@ class Agent(Player):
 
     @property
     def temperature(self) -> float:
-        """Temperature of the current level; NaN if annealing takes place within a fit."""
+        """Temperature of the current level; NaN if a fit anneals the cells, or nothing does."""
         return float("nan")
 
     @property

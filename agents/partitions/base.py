@@ -23,7 +23,7 @@ class Partition(Protocol):
     where π_k exp(-|x - m_k|²/T) is greatest. With positive ``precisions``, shape (n_cells, d), in
     the observation's units, these weight the squares. A partition may have a method
     ``prepare(n_features, rng)``, in which it makes its arrays: an agent that is made with it calls
-    that with d and with a generator.
+    that with d and with a generator. One that anneals has a ``temperature``, for the history.
     """
 
     capacity: int

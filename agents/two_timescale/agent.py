@@ -262,7 +262,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     @property
     def temperature(self) -> float:
-        """Present temperature of annealing, in units of the learned metric."""
+        """Temperature of annealing, in the metric's units; NaN for cells that do not anneal."""
         return self._engine.temperature
 
     @property

@@ -330,7 +330,9 @@ class OnlineEngine(Engine):
 
     @property
     def temperature(self) -> float:
-        """Temperature T_o of the cells that learn, in units of the metric."""
+        """Temperature T_o, in units of the metric, or the partition's own; NaN if it has none."""
+        if self.partition is not None:
+            return float(getattr(self.partition, "temperature", np.nan))
         return float(self.live.head[TEMPERATURE]) / cells.BLEND
 
     @property
