@@ -1,11 +1,12 @@
-"""Algorithms 1 and 2 of Mavridis and Baras, as they are printed: ``TwoTimescaleAgent(paper=True)``.
+"""Algorithms 1 and 2 of Mavridis and Baras: ``TwoTimescaleAgent(paper=True)``.
 
 Algorithm 2 is one-step Q-learning over the cells of codevectors that Algorithm 1, online
 deterministic annealing, places meanwhile, on a slower timescale. The action part of a codevector is
 exact where actions are discrete, so that there is one value for each action and codevector of
 states; values of a continuous action's components are discrete here, too. Corrected are the
-misprints of the temperature, T = λ/(1 - λ), and of the mass of halves. A level has some samples at
-least: else one that happens to be near its codevector would end it.
+misprints of the temperature, which falls as T ← γT, of thresholds, d/T < ε_n for T d < ε_n, and of
+the mass of halves. A level has some samples at least: else one that happens to be near its
+codevector would end it. All differences are listed in ``docs/method.md``.
 """
 
 from collections.abc import Mapping
@@ -59,6 +60,11 @@ class Annealed:
     def codevectors(self) -> FloatArray:
         """The codevectors, shape (n_cells, d)."""
         return self._placed[: int(self._level[0])].copy()
+
+    @property
+    def temperature(self) -> float:
+        """Temperature T of the level; 0 before the first."""
+        return float(self._level[1])
 
     def start(self, observations: FloatArray) -> None:
         """Begin with one codevector, far above the first critical temperature."""

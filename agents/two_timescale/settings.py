@@ -99,7 +99,7 @@ class TwoTimescaleConfig(Checked):
     from 2 to 1000. None: cells of states and actions, or with another partition five values."""
 
     paper: bool = False
-    """Algorithm 2 as printed, with cells from Algorithm 1: one-step Q-learning of constant values
+    """Algorithm 2 of the paper, with cells from Algorithm 1: one-step Q-learning of constant values
     in hard cells, Euclidean distances, and random actions that are not held.
     The learning policy is delivered. ``oda_rl.agents.two_timescale.paper`` has its defaults."""
 
