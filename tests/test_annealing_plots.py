@@ -36,8 +36,6 @@ def test_annealing(classifier):
     branches = [ends for lines in ax.collections for ends in lines.get_segments()]
     parents = sum(np.count_nonzero(level.lineage) for level in classifier.history_[1:])
     assert len(branches) == parents
-    assert ax.get_xscale() == "log"
-    assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
     (critical,) = [line for line in ax.get_lines() if line.get_linestyle() == ":"]
     first = next(level.critical for level in classifier.history_ if level.critical)
     assert critical.get_xdata()[0] == first

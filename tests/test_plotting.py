@@ -129,19 +129,25 @@ def test_bifurcation_draws_a_line_for_each_child():
         Level(100, 4.0, np.array([[0.0, 0.0]]), None),
         Level(200, 0.8, np.array([[-1.0, 0.0], [1.0, 0.1], [1.0, 0.3]]), np.zeros(3, int)),
         Level(300, 0.2, np.array([[0.0, 0.0], [1.0, 0.2]]), np.array([0, 2])),
+        Level(400, 0.3, np.array([[0.0, 0.0]]), np.array([0])),  # heated again: not shown
     ]
     ax = plotting.plot_bifurcation(history)
     branches = [ends for lines in ax.collections for ends in lines.get_segments()]
     ends = sorted(tuple(ends[:, 0]) for ends in branches)
     assert ends == [(0.8, 0.2), (0.8, 0.2), (4.0, 0.8), (4.0, 0.8), (4.0, 0.8)]
     assert ax.get_xscale() == "log"
-    assert ax.get_xlim()[0] > ax.get_xlim()[1]  # it cools to the right
+    warm, cold = np.log(ax.get_xlim())  # it cools to the right
+    assert 0.8 * (warm - cold) < np.log(4.0 / 0.2) < warm - cold
+    assert [text.get_text()[:6] for text in ax.texts] == ["1 cell", "3 cell", "2 cell"]
+    assert "until step 300, when it was lowest\n(at step 400: 0.3, with 1 cells" in ax.get_xlabel()
 
 
-def test_bifurcation_without_temperatures(agent, fitted):
-    ax = plotting.plot_bifurcation(fitted.history)
-    assert "no temperature" in ax.texts[0].get_text()
-    assert not ax.lines
+def test_bifurcation_without_temperatures(agent, fitted, tmp_path):
+    fixed = TwoTimescaleAgent("CartPole-v1", partition="grid", bins=2, seed=0).learn(600)
+    for history in (fitted.history, fixed.history):
+        ax = plotting.plot_bifurcation(history)
+        assert (ax.texts[0].get_text(), *ax.lines) == ("these cells have no temperature",)
+    assert "bifurcation" not in {path.stem for path in write_figures(fixed, tmp_path)}
     assert plotting.plot_bifurcation(agent.history).lines
 
 

@@ -29,6 +29,7 @@ from oda_rl.plotting.axes import (
 
 _GREY = "#777777"
 _LABEL_WIDTH = 0.65  # inches
+_MARGIN, _MIN_MARGIN = 0.08, 0.1  # beside temperatures: share of their log range; at least
 _THIN = 6.0  # square root of the number of cells from which on lines and dots are thinner
 _CONTOURS = 12
 _DEPTH = 8.0  # range of log-densities that have colours of their own, below the maximum
@@ -55,6 +56,11 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
     ax.set_title("Bifurcation of the cells")
     if not levels:
         return ax
+    last = history[-1]
+    if last is not levels[-1]:
+        n_cells = len(last.codevectors)
+        later = f"at step {last.step:,}: {last.temperature:.3g}, with {n_cells} cells"
+        ax.set_xlabel(f"temperature until step {levels[-1].step:,}, when it was lowest\n({later})")
     for i in _not_overlapping(levels, ax):
         n_cells = len(levels[i].codevectors)
         text = f"{n_cells} cell{'s' * (n_cells > 1)}\nstep {levels[i].step:,}"
@@ -107,7 +113,9 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
         ax.legend(loc="lower left", frameon=False, fontsize=7)
     ax.set_ylim(padded_range(np.concatenate(heights)))
     ax.set_xscale("log")
-    ax.set_xlim(2.0 * max([*temperatures, *critical]), 0.5 * min(temperatures))
+    logs = np.log([*temperatures, *critical])
+    margin = max(_MARGIN * np.ptp(logs), _MIN_MARGIN)
+    ax.set_xlim(math.exp(logs.max() + margin), math.exp(logs.min() - margin))
     ticks = [temperatures[i] for i in _not_overlapping(levels, ax)]
     ax.set_xticks(ticks, [f"{temperature:.3g}" for temperature in ticks])
     ax.minorticks_off()
@@ -125,17 +133,15 @@ def _branches(level: Any) -> IntArray | None:
 
 
 def _not_overlapping(levels: History, ax: Axes) -> list[int]:
-    """Return the indices of levels with room for a label: the last, and those far enough apart."""
+    """Return the indices of levels with room for a label: the last, the first, and some between."""
     first, last = np.log(ax.get_xlim())
-    labelled: list[int] = []
+    places = np.log([level.temperature for level in levels]) / abs(last - first)
     width = _LABEL_WIDTH * ax.figure.dpi / ax.get_window_extent().width
-    free_until = np.inf
-    for i in range(len(levels) - 1, -1, -1):
-        place = (np.log(levels[i].temperature) - first) / (last - first)
-        if place <= free_until:
-            labelled.insert(0, i)
-            free_until = place - width
-    return labelled
+    labelled = [len(levels) - 1]
+    for i in range(len(levels) - 1):
+        if np.abs(places[i] - places[labelled]).min() >= width:
+            labelled.append(i)
+    return sorted(labelled)
 
 
 def plot_decision_regions(
