@@ -207,6 +207,8 @@ def test_simplified_it_does_the_same_where_that_is_asked(policy):
     assert np.count_nonzero(scores) <= np.count_nonzero(grounded(policy.scores))
     if policy.n_cells == 2 and policy.n_actions == 2 and not policy.continuous:
         np.testing.assert_array_equal(scores[0], 0.0)
+    shorter = simplified((policy.scores, policy.outputs), points, lambda rule: True, most=1)
+    assert len(shorter[0]) == min(policy.n_cells, 2)  # of many numbers only cells are dropped
 
 
 # Of an agent.

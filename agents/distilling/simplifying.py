@@ -16,13 +16,16 @@ MAX_SIMPLIFIED = 200  # numbers of a rule: one after the other is dropped
 Rule = tuple[FloatArray, FloatArray]  # scores and outputs
 
 
-def simplified(rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool]) -> Rule:
+def simplified(
+    rule: Rule, states: FloatArray, as_good: Callable[[Rule], bool], most: float = math.inf
+) -> Rule:
     """Return the simplest rule that is ``as_good``, by bisection, with as few digits.
 
-    Its numbers are dropped in the order of how little that changes actions in states, (n, d).
+    Its numbers are dropped in the order of how little that changes actions in states, (n, d). Of
+    more than ``most`` numbers, only cells are dropped: that takes less time.
     """
     path = [(grounded(rule[0]), rule[1])]
-    while (shorter := _shortened(path[-1], states, path[0])) is not None:
+    while (shorter := _shortened(path[-1], states, path[0], most)) is not None:
         path.append(shorter)
     first, last = 0, len(path) - 1
     while first < last:
@@ -68,7 +71,7 @@ def rounded(numbers: FloatArray, digits: int) -> FloatArray:
     return np.asarray(np.round(numbers * powers) / powers)
 
 
-def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:
+def _shortened(rule: Rule, states: FloatArray, original: Rule, most: float) -> Rule | None:
     """Drop the cell, or the number, that changes actions least, per number dropped."""
     scores, outputs = rule
     done, discrete = _done(original, states), outputs.shape[2] == 1
@@ -77,9 +80,10 @@ def _shortened(rule: Rule, states: FloatArray, original: Rule) -> Rule | None:
         kept = np.arange(len(scores)) != k
         freed = (scores[k] != 0.0).sum() + (0 if discrete else (outputs[k] != 0.0).sum())
         moves.append((1.0 + freed, (grounded(scores[kept]), outputs[kept])))
-    for at in zip(*np.nonzero(scores), strict=True):
+    few = sum(map(np.count_nonzero, rule)) <= most
+    for at in zip(*np.nonzero(scores), strict=True) if few else ():
         moves.append((1.0, (_without(scores, at), outputs)))
-    for at in zip(*np.nonzero(outputs), strict=True) if not discrete else ():
+    for at in zip(*np.nonzero(outputs), strict=True) if few and not discrete else ():
         moves.append((1.0, (scores, _without(outputs, at))))
     if not moves:
         return None
