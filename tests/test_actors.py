@@ -50,7 +50,7 @@ class Endless(Toy):
 
 gym.register("Varied-v0", Varied, max_episode_steps=30)
 gym.register("Endless-v0", Endless)
-gym.register("Follow-v0", Follow)
+gym.register("Follow-v0", Follow, kwargs={"noise": 9.0})
 
 
 @pytest.fixture(scope="module")

@@ -205,9 +205,14 @@ class Hovering(Line):
 
 @pytest.mark.parametrize("wanted", [0.0, 20.0, 293.0])
 def test_a_set_point_may_lie_anywhere(wanted):
-    env = Line(power=1, lengths=(30, 30), wanted=wanted)
+    space, line = (
+        gym.spaces.Box(-np.inf, np.inf, (2,)),
+        Line(power=1, lengths=(30, 30), wanted=wanted),
+    )
+    env = gym.wrappers.TransformObservation(line, lambda o: np.append(o, 0.1), space)
     agent = ModelAgent(env, seed=0, **QUICK).learn(400)
     assert agent.evaluate(50, env=env, seed=1).mean() > -3.5  # at best -2
+    assert agent.policy.scores[:, 1:].any(axis=0).tolist() == [True, False]  # one is constant
 
 
 @pytest.mark.parametrize("seed", [0, 6, 7])  # that left at once, at -52

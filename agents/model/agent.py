@@ -33,7 +33,8 @@ from oda_rl.files.schema import Member, prefixed, real, require, within
 class ModelAgent(Simplifiable, Agent):
     """Learns a model of the world, searches for a rule in it, confirms it in real episodes.
 
-    After a few hundred random steps, and then whenever steps have grown by a seventh:
+    After a few hundred random steps, and then whenever steps have grown by a seventh, or later if a
+    search takes long:
 
     1. It learns laws of motion: affine and quadratic ones, with laws of annealed cells or shared
        sinusoids for the residuals, whichever predicts held-out stretches best; an ensemble of four,

@@ -69,7 +69,8 @@ _MODELLED = 0.02  # share of the steps before a climb competes with a trusted wo
 _PLANNED = 0.005  # share of the steps between two plans until then
 _COMPETES = "a rule climbed in real episodes may return more than the best of the model"
 _WINS = "a rule climbed in real episodes returns more than the best of the model"
-_MAX_COMPONENTS = 3  # of an action, with more of which no world is learned if many steps are left
+_MAX_COMPONENTS = 3  # of an action: with more, the first world has to be trusted for any rules
+_NEEDS_NONE = "a climb needs no model of more than three components of an action"
 _UNLIMITED = 1000  # steps of an episode without a time limit
 
 
@@ -91,8 +92,9 @@ class Fallback:
     ) -> Progress:
         """Train as long as the world is trusted, then in the real environment alone."""
         n, total = agent.interface.n_components, agent.num_timesteps + run.total - run.steps
-        if n > _MAX_COMPONENTS and (total >= _MIN_LEFT or agent.interface.n_features > MAX_WIDTH):
-            self.reason = f"a climb needs no model of the {n} components of an action"
+        climbs = n > _MAX_COMPONENTS and total >= _MIN_LEFT
+        if n > _MAX_COMPONENTS and agent.interface.n_features > MAX_WIDTH:
+            self.reason = _NEEDS_NONE
         if self.reason is None:
             modelled = _modelled(agent, run.total - run.steps)
             agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)
@@ -101,9 +103,12 @@ class Fallback:
                 sooner = _JUDGED_SOONER if (n > 0) == (total >= _MIN_LEFT) else 1.0
                 self._judged_at = int(sooner * min(_JUDGED_FIRST, early))
                 self._rewards_only = n == 0 and sooner < 1.0
+                if climbs:
+                    self._judged_at = _MIN_JUDGED
+                    agent._engine.postpone(_EARLY)
             for steps, episodes in training:
                 if len(episodes) > 0 or agent.episodes.count == 0:
-                    self._judge(agent, run.total - steps)
+                    self._judge(agent, run.total - steps, climbs)
                     enough = agent.num_timesteps >= modelled and self.reason is None
                     if enough and agent.models_laws and not _has_goal(agent._engine):
                         self.reason = _COMPETES
@@ -112,15 +117,22 @@ class Fallback:
                     break
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
-            new = n > 0 and many and self.fitted is None and not _has_goal(agent._engine)
+            new = n > 0 and many and self.fitted is None
+            new &= self.reason == _NEEDS_NONE or not _has_goal(agent._engine)
             run.part = run.steps if run.part is None else run.part
             really = self._climbing if self.climb is not None or new else self._really
             yield from really(agent.env, agent._engine, run, rng)
 
-    def _judge(self, agent: "ModelAgent", left: int) -> None:
-        """Judge the world if it is time; warn if it is not trusted any more."""
+    def _judge(self, agent: "ModelAgent", left: int, climbs: bool) -> None:
+        """Judge the world if it is time; warn if it is not trusted any more, unless it climbs."""
         if agent.num_timesteps < self._judged_at or left < 1:
             return
+        rules = agent._engine.rules
+        if climbs and not agent.models_laws:  # before a search, which takes long
+            rules.learned = rules.learn(agent._engine.outcomes.comparable)
+            if not agent.world.trust:
+                self.reason = _NEEDS_NONE
+                return
         world = agent.world if agent.models_laws else None
         self.reason = _incomplete(agent, world)
         if self.reason is None and world is not None:
@@ -331,8 +343,9 @@ class Fallback:
 def _modelled(agent: "ModelAgent", left: int) -> float:
     """Return after how many steps a climb competes with a trusted world, if episodes are many."""
     total, longest = agent.num_timesteps + left, agent._engine.outcomes.limit or _UNLIMITED
-    many = left >= _MIN_LEFT and total >= MANY_EPISODES * longest
-    many &= agent.interface.n_components > 0
+    n = agent.interface.n_components
+    many = total >= MANY_EPISODES * longest or n > _MAX_COMPONENTS
+    many &= n > 0 and left >= _MIN_LEFT
     return max(_MODELLED * total, _JUDGED_FIRST) if many else math.inf
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._types import Array, FloatArray, IntArray
+from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
 from oda_rl.agents.distilling.search import Effort, Imagination, search
@@ -27,6 +27,7 @@ from oda_rl.files import schema
 from oda_rl.files.schema import check, require, whole
 
 _MIN_STEPS = 100  # between two plans
+_FREE, _PER_STEP = 5e9, 8e6  # multiplications of a plan: 2 s; and 3 ms for each step until the next
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with
@@ -63,6 +64,7 @@ class Planner:
     learned: Learned | None = None
     searches: int = 0
     clauses: Clauses | None = None  # rules are searched and played within these
+    _work: float = 0.0  # multiplications of the last search
     _placed: tuple[tuple[Candidate, int, Clauses | None], RulePolicy] | None = None
     """The last delivered rule, with its key: predictions ask for it again and again."""
 
@@ -79,15 +81,14 @@ class Planner:
         if self.learned is None:
             return self.config.random_steps
         known = steps - self.memory.since
-        return max(_MIN_STEPS, int(self.config.plan_every * known))
+        slow = (self._work - _FREE) / _PER_STEP
+        return int(max(_MIN_STEPS, self.config.plan_every * known, slow))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
         """Learn the world anew, and find a rule; ``returns`` are comparable to imagined ones."""
         self._forget()
-        seen = self.memory.present
-        before = None if self.learned is None else self.learned.chosen
-        worst = min(returns, default=-math.inf)
-        self.learned = learn_world(seen, worst, self._boxed, N_LAWS, before, self.rng)
+        self._work, seen = 0.0, self.memory.present
+        self.learned = self.learn(returns)
         explore = is_constant(seen.rewards) and (len(returns) == 0 or np.ptp(returns) == 0.0)
         self._judge()
         if self.candidates and not explore:
@@ -103,7 +104,7 @@ class Planner:
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
         rules = [one.rule for one in known]
         if self._boxed:
-            rules += linear_quadratic_rules(seen, self.learned.at)
+            rules += linear_quadratic_rules(seen, self.learned.at, rewarded=True)
         effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
         if fresh and not explore and self._ends_save_costs():
             costless = where.from_lowest_reward()
@@ -118,13 +119,21 @@ class Planner:
             scores, outputs, promised = found
         if explore:  # the search has promised novelty, not a return
             promised = self._promise(where, (scores, outputs))
+        world = self.learned.arrays
+        used = world.laws[0], world.locals[0, :3], world.codevectors[0], world.waves[0]
+        self._work = float(where.steps * sum(array.size for array in used))
         for one in known:
             if one.scores is scores:
                 return one
-        readable = np.count_nonzero(scores) + np.count_nonzero(outputs) <= MAX_SIMPLIFIED
-        if not explore and self.config.simplify and readable:
+        if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
+
+    def learn(self, returns: Sequence[float]) -> Learned:
+        """Return the present world, learned anew."""
+        before = None if self.learned is None else self.learned.chosen
+        worst, seen = min(returns, default=-math.inf), self.memory.present
+        return learn_world(seen, worst, self._boxed, N_LAWS, before, self.rng)
 
     def note(self, played: Any, start: FloatArray, outcome: tuple[float, int, bool]) -> None:
         """Record a real episode: its start, (d,); its return, length, and whether it ended."""
@@ -172,11 +181,14 @@ class Planner:
     @property
     def scale(self) -> FloatArray | None:
         """Inverse standard deviations of the components, 0 for constants; None before learning."""
-        if self.learned is None:
-            return None
-        varies = np.ptp(self.memory.transitions.before, axis=0) > 0.0
-        varies &= ~self.learned.at.ignored
-        return np.asarray(varies / self.learned.at.scale)
+        return None if self.learned is None else self._varies / self.learned.at.scale
+
+    @property
+    def _varies(self) -> BoolArray:
+        """Which components vary, and are not noise: rules are of these."""
+        assert self.learned is not None
+        varies = np.ptp(self.memory.present.before, axis=0) > 0.0
+        return np.asarray(varies & ~self.learned.at.ignored)
 
     def to_arrays(self, known: Sequence[Any]) -> Arrays:
         """Return arrays for a file, with the ``known`` rules."""
@@ -237,7 +249,7 @@ class Planner:
         n_cells = min(wanted, max(_MAX_NUMBERS // width, 2 if self._boxed else self._n_outputs))
         coding = Coding(
             at.mean, at.scale, n_cells, self._n_outputs, self._boxed, self._boxed,
-            np.flatnonzero(~at.ignored),
+            np.flatnonzero(self._varies),
         )  # fmt: skip
         horizon = self.outcomes.horizon
         return Imagination(world, coding, horizon, self.draw_starts, self._draw_seen)
@@ -321,7 +333,7 @@ class Planner:
             lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
             return bool(change.mean() >= -lost)
 
-        return simplified(rule, seen[rows], as_good)
+        return simplified(rule, seen[rows], as_good, MAX_SIMPLIFIED)
 
     def delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with a codevector in each of its cells, from the latest states."""
