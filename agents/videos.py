@@ -56,12 +56,11 @@ def _rendered(agent: "Agent", mode: str) -> "gym.Env[object, object]":
     module = type(env.unwrapped).__module__
     mujoco = module.startswith("gymnasium.envs.mujoco.")
     display = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
-    if mujoco and not display:
-        if mode == "human":
-            raise ValueError("a window needs a display: set DISPLAY, or film with --video")
-        if os.environ.get("MUJOCO_GL") not in ("egl", "osmesa"):
-            raise ValueError("there is no display: films of MuJoCo need MUJOCO_GL=egl or osmesa")
-    by_pygame = module.startswith(("gymnasium.", "oda_rl.")) and not mujoco
-    if by_pygame and find_spec("pygame") is None:
+    windowless = mode != "human" and os.environ.get("MUJOCO_GL") in ("egl", "osmesa")
+    if mujoco and not display and not windowless:
+        films = "films (--video) of MuJoCo need MUJOCO_GL=egl or osmesa"
+        raise ValueError(f"there is no display: a window needs one, and {films}")
+    drawn = module.startswith(("gymnasium.", "oda_rl."))
+    if drawn and not mujoco and find_spec("pygame") is None:
         raise ValueError("rendering needs pygame: pip install 'oda-rl[render]'")
     return agent.make_separate_env(mode)

@@ -396,8 +396,8 @@ def test_watching(tmp_path, capsys, monkeypatch):
     agent = TwoTimescaleAgent("InvertedPendulum-v5", seed=0)  # which is drawn by MuJoCo
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "MUJOCO_GL"):
         monkeypatch.delenv(name, raising=False)
-    for mode, words in (("human", "--video"), ("rgb_array", "MUJOCO_GL=egl or osmesa")):
-        with pytest.raises(ValueError, match=f"display.*{words}"):
+    for mode in ("human", "rgb_array"):
+        with pytest.raises(ValueError, match="no display.*MUJOCO_GL=egl or osmesa"):
             _rendered(agent, mode)
     monkeypatch.setenv("MUJOCO_GL", "egl")
     _rendered(agent, "rgb_array").close()

@@ -294,10 +294,8 @@ def test_continuous_actions(name, max_cells, tmp_path):
 def test_nonsense_gives_an_action_in_the_box(tmp_path):
     agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
     nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
-    for actions in (
-        components_in_c(agent, tmp_path, nonsense),
-        run_in_onnx(agent, tmp_path, nonsense, np.float32),
-    ):
+    for run in (components_in_c, partial(run_in_onnx, dtype=np.float32)):
+        actions = run(agent, tmp_path, nonsense)
         assert (np.abs(actions) <= 2.0).all()
         assert actions[0] == 0.0
 
