@@ -389,7 +389,7 @@ def test_the_command_prints_a_table(run, agent, kind, capsys):
 
 @pytest.mark.usefixtures("without_figures")
 def test_a_body_is_explained_by_its_rule(tmp_path, capsys):
-    short = ["--env-id", "HalfCheetah-v5", "--env-kwargs", '{"max_episode_steps": 20}']
+    short = ["--env-id", "HalfCheetah-v5", "--env-kwargs", '{"max_episode_steps": 100}']
     short += ["--total-timesteps", "20000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
     assert main(["train", "--algo", "model", *short]) == 0
     printed = capsys.readouterr().out

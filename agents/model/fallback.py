@@ -105,7 +105,7 @@ class Fallback:
                 self._rewards_only = n == 0 and sooner < 1.0
                 if climbs:
                     self._judged_at = _MIN_JUDGED
-                    agent._engine.postpone(_EARLY)
+                    agent._engine.postpone(2 * _EARLY)  # it is judged first
             for steps, episodes in training:
                 if len(episodes) > 0 or agent.episodes.count == 0:
                     self._judge(agent, run.total - steps, climbs)
