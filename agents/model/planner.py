@@ -121,7 +121,8 @@ class Planner:
             promised = self._promise(where, (scores, outputs))
         world = self.learned.arrays
         used = world.laws[0], world.locals[0, :3], world.codevectors[0], world.waves[0]
-        self._work = float(where.steps * sum(array.size for array in used))
+        # Discrete actions use a part of the laws, and need short searches.
+        self._work = float(self._boxed * where.steps * sum(array.size for array in used))
         for one in known:
             if one.scores is scores:
                 return one
