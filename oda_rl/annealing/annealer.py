@@ -99,24 +99,20 @@ class AnnealingConstants:
 class Schedule:
     """When the annealing cools and when it ends."""
 
-    max_codevectors: Annotated[int, whole("", "[1, inf)")]
-    """Over all classes."""
+    max_codevectors: Annotated[int, whole("", "[1, inf)")]  # over all classes
     min_temperature: Annotated[float, real("", "[0, inf)")]
     """Relative to the mean divergence of the data from their class means."""
     cooling: Annotated[float, real("", "(0, 1)")]
     """Factor of the temperature from one level to the next."""
     samples_per_codevector: Annotated[float, real("", "[0, inf)")]
     """Samples of a level for each codevector."""
-    max_samples: Annotated[float, real("", "[0, inf]")] = np.inf
-    """Annealing ends after this many."""
+    max_samples: Annotated[float, real("", "[0, inf]")] = np.inf  # annealing ends after this many
     target_distortion: Annotated[float, real("", "[0, inf)")] = 0.0
     """Annealing ends when a level's mean divergence is at most this."""
     ends_full: Annotated[bool, flags()] = False
     """Whether annealing ends as soon as a full codebook no longer splits."""
-    forgetting: Annotated[float, real("", "[0, 1]")] = 0.0
-    """Minimum step size of a codevector."""
-    constants: AnnealingConstants = AnnealingConstants()
-    """Constants of the slow timescale."""
+    forgetting: Annotated[float, real("", "[0, 1]")] = 0.0  # minimum step size of a codevector
+    constants: AnnealingConstants = AnnealingConstants()  # constants of the slow timescale
     class_competition: Annotated[bool, flags()] = True
     """Whether codevectors compete with those of their class only."""
     measures: Annotated[bool, flags()] = False
@@ -198,10 +194,8 @@ def check_rising(labels: IntArray, where: str) -> None:
 class Codebook(NamedTuple):
     """The codebook that predicts, with codevectors in the divergence's coordinates."""
 
-    codevectors: Annotated[FloatArray, real("M, D")]
-    """Shape (K, d + q)."""
-    weights: Annotated[FloatArray, real("M", "[0, inf)")]
-    """Shape (K,): share of the data of each."""
+    codevectors: Annotated[FloatArray, real("M, D")]  # shape (K, d + q)
+    weights: Annotated[FloatArray, real("M", "[0, inf)")]  # shape (K,): share of the data of each
     labels: Annotated[IntArray, whole("M", "[0, classes)")]
     """Shape (K,): the class of each, as an index, rising."""
 

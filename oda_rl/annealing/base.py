@@ -312,8 +312,7 @@ class BaseODA(TakesSingle, CellEstimator):
             labels = self.codevector_labels_
             right = isinstance(labels, np.ndarray) and labels.shape[:1] == (sizes["M"],)
             require(right, f"{where}.codevector_labels_ are not of {sizes['M']} codevectors")
-            kernel = divergences.resolve(self.divergence).kernel
-            same = kernel == self._annealer.divergence.kernel
+            same = divergences.resolve(self.divergence).kernel == self._annealer.divergence.kernel
             require(same, f"{where}.divergence is not that of the codebook")
             require((self._low <= self._high).all(), f"{where}._low is above _high")
             waiting = sum(len(block[0]) for block in self._waiting or [])
@@ -436,8 +435,7 @@ class BaseODA(TakesSingle, CellEstimator):
             current = self._new_annealer(n_classes, np.random.default_rng(self._stream_seed))
             embedded = self._embed_all(current.divergence, first_points)
             current.probe = (embedded, marks[0]) if labelled else None
-            init = self._checked_init(current.divergence, n_classes)
-            current.begin(embedded, *marks, init=init)
+            current.begin(embedded, *marks, init=self._checked_init(current.divergence, n_classes))
             self._annealer = current
             if len(points) >= n:
                 self._waiting = None
@@ -470,8 +468,7 @@ def log_cell_volumes(
     points = np.tile(low, (2**_LOG2_POINTS, 1))
     unit = qmc.Sobol(int(wide.sum()), scramble=False).random_base2(_LOG2_POINTS)
     points[:, wide] += (unit + 0.5 / len(unit)) * sides[wide]
-    hits = np.bincount(assign(points), minlength=n_cells)
-    shares = np.maximum(hits, 0.5) / len(points)
+    shares = np.maximum(np.bincount(assign(points), minlength=n_cells), 0.5) / len(points)
     return np.asarray(np.log(shares) + np.log(sides[wide]).sum())
 
 

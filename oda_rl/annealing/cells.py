@@ -45,14 +45,10 @@ _FAR = 45.0  # temperatures: exp(-45) is lost to rounding
 class Codevectors(NamedTuple):
     """Codevectors that learn, and their diagram, in columns: loops over cells are vectorised."""
 
-    diagram: FloatArray
-    """Columns [|μ|², -2 μ], shape (1 + d, K); see :mod:`oda_rl.diagram`."""
-    cells: FloatArray
-    """Shape (1 + d, K): column k holds the mass p_k and the codevector μ_k."""
-    weights: FloatArray
-    """Scratch, shape (K,)."""
-    near: IntArray
-    """Scratch, shape (K,)."""
+    diagram: FloatArray  # columns [|μ|², -2 μ], shape (1 + d, K); see ``oda_rl.diagram``
+    cells: FloatArray  # shape (1 + d, K): column k holds the mass p_k and the codevector μ_k
+    weights: FloatArray  # scratch, shape (K,)
+    near: IntArray  # scratch, shape (K,)
 
 
 @spliced
@@ -264,8 +260,7 @@ def _level(
     n, d = points.shape
     split(cells, n_cells, rng.normal(scale=shift, size=(n_cells, d)))
     n_cells *= 2
-    diagram = quadratic_diagram(np.eye(d), cells[:n_cells, 1:])
-    columns = diagram.T.copy(), cells[:n_cells].T.copy()
+    columns = quadratic_diagram(np.eye(d), cells[:n_cells, 1:]).T.copy(), cells[:n_cells].T.copy()
     codevectors = Codevectors(*columns, np.empty(n_cells), np.empty(n_cells, dtype=np.int64))
     order = rng.integers(n, size=max(_SAMPLES_PER_LEVEL, _SAMPLES_PER_CELL * n_cells))
     settle(codevectors, points, order, temperature)

@@ -354,8 +354,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         labels = np.array(self._columns(), dtype=object if self._labels_are_objects else None)
         self.codevector_labels_ = labels[self._codebook.labels]
         self.classes_, order = np.unique(labels, return_index=True)
-        shares = np.pad(weights / weights.sum(), (0, len(labels) - len(weights)))
-        self.class_prior_ = shares[order]
+        self.class_prior_ = np.pad(weights / weights.sum(), (0, len(labels) - len(weights)))[order]
 
     def _step_back(self) -> None:
         self._given_share = self._temperature_share = 1.0
@@ -555,12 +554,12 @@ def learn_metric(
     The penalty on Ω removes directions that separate no classes; that on moves keeps codevectors
     near the data, as a smaller Ω with codevectors farther away decides alike.
 
-    ``weights`` are masses times class priors, ``labels`` rise from 0 to C - 1, the temperature is
-    that of the densities. The penalty, at least 0, is that of balanced classes and features of
-    variance 1. Returns the codevectors and M, shape (d, d), symmetric and positive definite: a
-    class's density at x is Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with the temperature T as
-    given. A number of ``steps`` is taken in single precision, in half the time; None are 60 in
-    double precision, whose results for equal data agree.
+    ``weights`` and ``labels`` are those of :func:`class_log_densities`. The penalty, at least 0, is
+    that of balanced classes and features of variance 1. Returns the codevectors and M, shape
+    (d, d), symmetric and positive definite: a class's density at x is
+    Σ_k w_k exp(-(x - μ_k)ᵀ M (x - μ_k) / T), with T the temperature. A number of ``steps`` is taken
+    in single precision, in half the time; None are 60 in double precision, whose results for equal
+    data agree.
     """
     from scipy.optimize import minimize
     from scipy.special import entr

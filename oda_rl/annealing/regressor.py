@@ -89,8 +89,7 @@ def fit_local_models(
         missed = (residuals[members] - shifts[k]) * root
         # The step from the common slopes minimises |missed - white step|² + ridge |step|².
         if len(white) < len(axes):  # the dual is smaller
-            gram = white @ white.T + ridge * np.eye(len(white))
-            step = white.T @ np.linalg.solve(gram, missed)
+            step = white.T @ np.linalg.solve(white @ white.T + ridge * np.eye(len(white)), missed)
         else:
             step = np.linalg.solve(white.T @ white + ridge * np.eye(len(axes)), white.T @ missed)
         slopes[k] += step.T @ axes
@@ -362,5 +361,4 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
-        values = self._codebook.codevectors[:, self.n_features_in_ :]
-        self._fit_models(*self._recent, values)
+        self._fit_models(*self._recent, self._codebook.codevectors[:, self.n_features_in_ :])

@@ -28,11 +28,9 @@ _FAR = 6.0  # bandwidths from all exemplars, beyond which a sample becomes one
 class Problem(NamedTuple):
     """The objective and its kernel."""
 
-    objective: str = "log_likelihood"
-    """One of :data:`oda_rl.exemplars.weights.OBJECTIVES`."""
+    objective: str = "log_likelihood"  # one of ``weights.OBJECTIVES``
     kernel: Kernel = KERNELS["gaussian"]
-    penalty: float = 1.0
-    """C of the objectives with a variance."""
+    penalty: float = 1.0  # C of the objectives with a variance
 
     def relative(
         self, responses: FloatArray, value: float, masses: FloatArray | None = None
@@ -53,29 +51,23 @@ class Round(NamedTuple):
 
     objective: Annotated[float, real("", "[-inf, inf]")]
     """The objective before new exemplars were added, with kernels of height 1."""
-    gap: Annotated[float, real("", "[-inf, inf]")]
-    """Duality gap, by the pricing of this round."""
+    gap: Annotated[float, real("", "[-inf, inf]")]  # duality gap, by the pricing of this round
     n_exemplars: Annotated[int, whole()]
 
 
 class Exemplars(NamedTuple):
     """A weighted set of exemplars and its certificate."""
 
-    positions: FloatArray
-    """Shape (M, d)."""
-    weights: FloatArray
-    """Shape (M,), positive and of sum 1."""
-    value: float
-    """The objective."""
-    gap: float
-    """Duality gap: no solution is better by more, in the sense of ``certificate``."""
+    positions: FloatArray  # shape (M, d)
+    weights: FloatArray  # shape (M,), positive and of sum 1
+    value: float  # the objective
+    gap: float  # duality gap: no solution is better by more, in the sense of ``certificate``
     certificate: str
     """"exact": the candidates were a finite set, all priced. "all samples": no hill climb from any
     sample led to a better exemplar. "local": neither did those of a heuristic pricing (of discs, or
     with prices of both signs)."""
     history: list[Round]
-    failure: str | None = None
-    """Why the tolerance was not reached, if it was not."""
+    failure: str | None = None  # why the tolerance was not reached, if it was not
 
 
 def price_gap(problem: Problem, height: float, master: Proportions) -> float:
@@ -182,8 +174,7 @@ class Search:
         """Make one round; return whether the gap is small enough, by pricing from all samples."""
         master = self._master()
         samples, prices = self.samples, master.prices
-        combined = self.responses @ self.weights
-        unit = self.problem.relative(combined, master.value, samples.masses)
+        unit = self.problem.relative(self.responses @ self.weights, master.value, samples.masses)
         tolerance = self.tolerance * unit
         floor = master.bound - 0.01 * abs(master.bound)  # lower ones are not finished
         known = np.concatenate([self._modes, self.exemplars])
@@ -269,8 +260,7 @@ class Search:
         used = master.weights > 0.0
         # Exemplars that cannot move replace one another again and again: keep the dear ones.
         if not self.problem.slides:
-            prices = master.prices @ self.responses
-            used |= prices > master.bound - _MAX_LOSS * abs(master.bound)
+            used |= master.prices @ self.responses > master.bound - _MAX_LOSS * abs(master.bound)
             if master.value - self._best <= _PROGRESS * abs(master.value):
                 used[:] = True  # otherwise dropped exemplars may come back for ever
             self._best = max(self._best, master.value)
@@ -283,8 +273,7 @@ class Search:
         n = min(32, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)
         if prices is not None:
-            dear = np.argpartition(-prices, n - 1)[:n]
-            chosen = np.union1d(chosen, dear)
+            chosen = np.union1d(chosen, np.argpartition(-prices, n - 1)[:n])
         return np.asarray(self.samples.points[chosen])
 
 

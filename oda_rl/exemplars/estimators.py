@@ -214,8 +214,7 @@ class Selection(Unsupervised, ExemplarMixture):
         gaps, parts = candidates - origin, chunks(len(everything))
         nearest = [squared_distances(everything[rows] - origin, gaps).min(axis=1) for rows in parts]
         squares = np.concatenate(nearest)
-        responses = problem.kernel.response(squares / bandwidth**2)
-        alone = np.flatnonzero(used & (responses <= 0.0))
+        alone = np.flatnonzero(used & (problem.kernel.response(squares / bandwidth**2) <= 0.0))
         if len(alone) > 0:
             farthest = math.sqrt(squares[used].max())
             raise ValueError(

@@ -212,8 +212,7 @@ def climb(
         at = np.where(rising[:, None], trial, at)
         steps = np.where(rising[:, None], onward, steps)
         heights = np.where(rising, higher, heights)
-        reach = np.sqrt(np.einsum("ij,ij->i", steps, steps))
-        ended = (reach < tolerance) | (lengths < 1e-4)
+        ended = (np.sqrt(np.einsum("ij,ij->i", steps, steps)) < tolerance) | (lengths < 1e-4)
         ends.append(at[ended])
         going = ~ended
         if count > 1 and going.any():

@@ -28,12 +28,9 @@ _RIDGE = 1e-13  # of the mean diagonal: columns may be equal
 class Proportions(NamedTuple):
     """Weights of exemplars, and prices for others."""
 
-    weights: FloatArray
-    """q, shape (M,), ≥ 0 and of sum 1; exactly 0 outside the solution."""
-    value: float
-    """The objective at q."""
-    prices: FloatArray
-    """η, shape (N,)."""
+    weights: FloatArray  # q, shape (M,), ≥ 0 and of sum 1; exactly 0 outside the solution
+    value: float  # the objective at q
+    prices: FloatArray  # η, shape (N,)
     bound: float
     """Threshold that a price has to exceed. By weak duality no weights of any exemplars in a set Z
     are better than ``value + max over Z of Σ η_i k_z(x_i) - bound``."""

@@ -130,8 +130,7 @@ class BaseODATree(CellEstimator):
             require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
             sizes["tree_classes"] = len(self._tree.nodes[0].statistics.class_weights)
             self._tree.check_nodes(widths, sizes, f"{where}._tree")
-            kernel = divergences.resolve(self.divergence).kernel
-            same = kernel == self._tree.plan.divergence.kernel
+            same = divergences.resolve(self.divergence).kernel == self._tree.plan.divergence.kernel
             require(same, f"{where}.divergence is not that of the tree")
 
     @property
@@ -595,8 +594,7 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
-        names = "_tree", "_models", "_recent"
-        if check_fitted((hasattr(self, name) for name in names), where):
+        if check_fitted((hasattr(self, name) for name in ("_tree", "_models", "_recent")), where):
             n_models, n_leaves = len(self._models.values), self.n_leaves_
             require(n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves")
 

@@ -47,10 +47,8 @@ _MIN_TEMPERATURE = 1e-4  # relative to the node's own scale
 class Cells:
     """The codebook of a node as scores: d(x, μ_k) = offset_k + <gradient_k, x − centre> + f(x)."""
 
-    offsets: Annotated[FloatArray, real("B")]
-    """Shape (k,)."""
-    gradients: Annotated[FloatArray, real("B, W")]
-    """Shape (k, d)."""
+    offsets: Annotated[FloatArray, real("B")]  # shape (k,)
+    gradients: Annotated[FloatArray, real("B, W")]  # shape (k, d)
     centre: Annotated[FloatArray, real("W")]
     """Shape (d,). About it, scores do not cancel far from the origin."""
 
@@ -72,18 +70,12 @@ class Cells:
 class Routes(NamedTuple):
     """The cells of a whole tree in flat arrays, shape (N,) but for the last."""
 
-    first: IntArray
-    """First child of each node; the others follow."""
-    sizes: IntArray
-    """Number of children."""
-    starts: IntArray
-    """Begin of the node's values."""
-    offsets: FloatArray
-    """Offset of each node."""
-    values: FloatArray
-    """Values m of each node, and then g of each child."""
-    heaviest: IntArray
-    """Heaviest child of each node."""
+    first: IntArray  # first child of each node; the others follow
+    sizes: IntArray  # number of children
+    starts: IntArray  # begin of the node's values
+    offsets: FloatArray  # offset of each node
+    values: FloatArray  # values m of each node, and then g of each child
+    heaviest: IntArray  # heaviest child of each node
 
     @classmethod
     def of(cls, cells: Sequence[Cells | None], weights: FloatArray | None = None) -> Self:
@@ -184,16 +176,11 @@ def _partial_score(
 class Samples:
     """Samples to learn from."""
 
-    points: FloatArray
-    """Shape (n, d), in the coordinates of the divergence in the full space."""
-    classes: IntArray
-    """Shape (n,), indices."""
-    weights: FloatArray
-    """Shape (n,), positive."""
-    levels: list[FloatArray]
-    """Features of each level, shape (n, width of the level)."""
-    view: Callable[[FloatArray], list[FloatArray]]
-    """Returns these of other points, shape (m, d)."""
+    points: FloatArray  # shape (n, d), in the coordinates of the divergence in the full space
+    classes: IntArray  # shape (n,), indices
+    weights: FloatArray  # shape (n,), positive
+    levels: list[FloatArray]  # features of each level, shape (n, width of the level)
+    view: Callable[[FloatArray], list[FloatArray]]  # returns these of other points, shape (m, d)
 
     def features(self, depth: int) -> FloatArray:
         """Return the features of a depth; the last level is that of all below, too."""
@@ -212,10 +199,8 @@ class Statistics:
     anchor: Annotated[FloatArray, real("d")]
     """Shape (d,): the first observed values, and before that the mean of the node above. Gaps and
     divergences are from it, so that they do not cancel far from the origin."""
-    class_weights: Annotated[FloatArray, real("tree_classes", "[0, inf)")]
-    """Shape (C,)."""
-    weight: Annotated[float, real("", "[0, inf)")] = 0.0
-    """Sum of the weights."""
+    class_weights: Annotated[FloatArray, real("tree_classes", "[0, inf)")]  # shape (C,)
+    weight: Annotated[float, real("", "[0, inf)")] = 0.0  # sum of the weights
     divergences: Annotated[float, real("", "[0, inf)")] = 0.0
     """Weighted sum of the divergences from the anchor, times d over a sample's number of observed
     features."""
@@ -295,8 +280,7 @@ class Plan:
     """Settings of a tree's growth."""
 
     divergence: Divergence
-    branching: Annotated[int, whole("", "[2, inf)")]
-    """Maximum number of codevectors of a node."""
+    branching: Annotated[int, whole("", "[2, inf)")]  # maximum number of codevectors of a node
     max_depth: Annotated[int, whole("", "[1, inf)")]
     min_samples_split: Annotated[float, real("", "[0, inf)")]
     """A node whose samples weigh less is not divided."""
@@ -480,8 +464,7 @@ class Tree:
         """
         if not self.plan.divides(node):
             return []
-        features = samples.features(node.depth)[rows]
-        rows = rows[rows_with_values(features)]
+        rows = rows[rows_with_values(samples.features(node.depth)[rows])]
         if len(rows) == 0:
             return []
         cells = self._anneal(node, samples.features(node.depth)[rows], samples.weights[rows])
