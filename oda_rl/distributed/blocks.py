@@ -30,12 +30,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Rows(NamedTuple):
     """A block as it is stored."""
 
-    points: Any
-    """Shape (n, d): an array or a frame."""
-    labels: Any = None
-    """Shape (n,), or None."""
-    weights: Any = None
-    """Shape (n,), or None."""
+    points: Any  # shape (n, d): an array or a frame
+    labels: Any = None  # shape (n,), or None
+    weights: Any = None  # shape (n,), or None
 
 
 Answer = list[Any]
@@ -109,12 +106,9 @@ Blocks = OneBlock | DaskBlocks
 class Chunk(NamedTuple):
     """A few rows of weights above 0."""
 
-    points: FloatArray
-    """Shape (n, d)."""
-    classes: IntArray
-    """Shape (n,): indices of their classes."""
-    weights: FloatArray
-    """Shape (n,)."""
+    points: FloatArray  # shape (n, d)
+    classes: IntArray  # shape (n,): indices of their classes
+    weights: FloatArray  # shape (n,)
 
 
 @dataclass(frozen=True)
@@ -124,8 +118,7 @@ class Reader:
     divergence: Divergence = field(default_factory=SquaredEuclidean)
     classes: Array | None = None
     """Labels of the classes, shape (C,), sorted; None if there are none."""
-    missing: bool = False
-    """Whether values may be missing (NaN), but not all of a row."""
+    missing: bool = False  # whether values may be missing (NaN), but not all of a row
 
     @property
     def n_classes(self) -> int:
@@ -189,22 +182,14 @@ def labels_of(rows: Rows, index: int) -> Answer:
 class Survey(NamedTuple):
     """Statistics of all rows of weights above 0."""
 
-    counts: IntArray
-    """Rows of each class, shape (C,)."""
-    weights: FloatArray
-    """Weight of each class, shape (C,)."""
-    squares: float
-    """Sum of the squares of the weights."""
-    known: FloatArray
-    """Weight of the rows in which each feature is observed, shape (d,)."""
-    means: FloatArray
-    """Means of the observed values, shape (d,)."""
-    deviations: FloatArray
-    """Standard deviations of the observed values, shape (d,)."""
-    low: FloatArray
-    """Smallest observed values, shape (d,); inf if there are none."""
-    high: FloatArray
-    """Largest observed values, likewise."""
+    counts: IntArray  # rows of each class, shape (C,)
+    weights: FloatArray  # weight of each class, shape (C,)
+    squares: float  # sum of the squares of the weights
+    known: FloatArray  # weight of the rows in which each feature is observed, shape (d,)
+    means: FloatArray  # means of the observed values, shape (d,)
+    deviations: FloatArray  # standard deviations of the observed values, shape (d,)
+    low: FloatArray  # smallest observed values, shape (d,); inf if there are none
+    high: FloatArray  # largest observed values, likewise
 
     @classmethod
     def of(cls, blocks: Blocks, reader: Reader, n_features: int) -> Self:
@@ -368,6 +353,12 @@ def bare(model: BaseEstimator) -> Any:
     for attribute in _OF_ALL_ROWS:
         copied.__dict__.pop(attribute, None)
     return copied
+
+
+def scored_by(model: BaseEstimator, X: Any, y: Any = None, sample_weight: Any = None) -> Answer:
+    """Return the sums of :func:`scored` over the blocks of a fitted model's data."""
+    question = partial(scored, model=bare(model))
+    return blocks_of(model, X, y, sample_weight, reset=False).total(question)
 
 
 def by_blocks(method: F, like: Callable[[Any], Array]) -> F:

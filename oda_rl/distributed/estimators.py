@@ -24,13 +24,12 @@ from oda_rl.distributed.blocks import (
     Reader,
     Rows,
     Survey,
-    bare,
     blocks_of,
     by_blocks,
     is_lazy,
     joined,
     labels_of,
-    scored,
+    scored_by,
 )
 from oda_rl.divergences import Divergence, resolve
 from oda_rl.files.estimators import COUNT, estimator, validated
@@ -249,7 +248,5 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
         """Weighted accuracy; labels and weights are in the blocks of X."""
         if not is_lazy(X):
             return float(super().score(X, y, sample_weight))
-        check_is_fitted(self)
-        blocks = blocks_of(self, X, y, sample_weight, reset=False)
-        total, weight, _ = blocks.total(partial(scored, model=bare(self)))
+        total, weight, _ = scored_by(self, X, y, sample_weight)
         return float(total / weight)

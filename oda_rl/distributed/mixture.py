@@ -15,7 +15,6 @@ import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray
@@ -27,11 +26,10 @@ from oda_rl.distributed.blocks import (
     Reader,
     Rows,
     Survey,
-    bare,
     blocks_of,
     by_blocks,
     is_lazy,
-    scored,
+    scored_by,
 )
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
 from oda_rl.mixtures import learning
@@ -60,17 +58,13 @@ _MAX_PASSES = 100  # on the sample
 class Statistics(NamedTuple):
     """Sufficient statistics of K components of d features."""
 
-    masses: FloatArray
-    """Σ w r_k, shape (K,)."""
-    moves: FloatArray
-    """Σ w r_k (x - μ_k), shape (K, d)."""
+    masses: FloatArray  # Σ w r_k, shape (K,)
+    moves: FloatArray  # Σ w r_k (x - μ_k), shape (K, d)
     spreads: FloatArray
     """Σ w r_k (x - μ_k)(x - μ_k)ᵀ, upper triangles, shape (K, d, d), or its diagonal, shape
     (K, 1, d), if covariances are not full."""
-    log_likelihood: float
-    """Σ w log p(x), without -½ log 2π for each observed feature."""
-    weight: float
-    """Σ w."""
+    log_likelihood: float  # Σ w log p(x), without -½ log 2π for each observed feature
+    weight: float  # Σ w
 
     @property
     def score(self) -> float:
@@ -153,8 +147,7 @@ class Climbed(NamedTuple):
     """Result of EM steps."""
 
     mixture: Mixture
-    score: float
-    """Mean log-likelihood in the last pass, as :attr:`Statistics.score`."""
+    score: float  # mean log-likelihood in the last pass
     passes: int
     converged: bool
 
@@ -336,16 +329,11 @@ class DistributedGaussianMixture(StreamingMixture):
         """Mean log-likelihood of rows; weights are in the blocks of X."""
         if not is_lazy(X):
             return super().score(X, y, sample_weight)
-        total, weight, _ = self._scored(X, sample_weight)
+        total, weight, _ = scored_by(self, X, None, sample_weight)
         return float(total / weight)
 
     def _total(self, X: npt.ArrayLike) -> tuple[float, int]:
         if not is_lazy(X):
             return super()._total(X)
-        total, _, n = self._scored(X)
+        total, _, n = scored_by(self, X)
         return total, n
-
-    def _scored(self, X: Any, sample_weight: Any = None) -> Answer:
-        check_is_fitted(self)
-        blocks = blocks_of(self, X, None, sample_weight, reset=False)
-        return blocks.total(partial(scored, model=bare(self)))

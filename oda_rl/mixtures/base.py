@@ -57,10 +57,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     _mixture: Mixture
     _units: FloatArray
     _max_precision: float
-    _n_samples: float
-    """Number of samples that it has learned from."""
-    _incomplete: bool = False
-    """Whether values were missing in what it has learned."""
+    _n_samples: float  # number of samples that it has learned from
+    _incomplete: bool = False  # whether values were missing in what it has learned
 
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -117,8 +115,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Responsibilities, shape (n_samples, n_components); X as for :meth:`predict`."""
-        points = self._checked(X)
-        return self._typed(self._by_blocks(points, lambda logs: softmax(logs, axis=1)))
+        return self._typed(self._by_blocks(self._checked(X), lambda logs: softmax(logs, axis=1)))
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-likelihood of each sample, shape (n_samples,), finite; X as for :meth:`predict`."""

@@ -21,9 +21,7 @@ _FIRST_BETA_FEATURES, _FIRST_LOG_ODDS = 8.0, 1.25
 
 def near_square(n: int) -> tuple[int, int]:
     """Rows and columns of the grid of n places that is nearest to a square: (3, 4) for 12."""
-    rows = math.isqrt(n)
-    while n % rows:
-        rows -= 1
+    rows = next(rows for rows in range(math.isqrt(n), 0, -1) if n % rows == 0)
     return rows, n // rows
 
 
@@ -160,8 +158,7 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
         np.maximum(mixture.weights, _MIN_WEIGHT, out=mixture.weights)
         mixture.precisions[:] = 1.0 / variance
         log_odds = max(progress.gap, 1e-9 * variance) / (2.0 * variance)
-        beta = max(_FIRST_LOG_ODDS / log_odds, _FIRST_BETA_FEATURES / d)
-        progress.first_beta = min(beta, 1.0)
+        progress.first_beta = min(max(_FIRST_LOG_ODDS / log_odds, _FIRST_BETA_FEATURES / d), 1.0)
         progress.phase = kernels.RELEASED
         progress.shown = 0.0
 
@@ -212,8 +209,7 @@ def covariance_parts(mixture: Mixture) -> tuple[FloatArray, FloatArray | None]:
     progress = Progress(mixture.progress)
     if mixture.spherical or progress.phase != kernels.RELEASED:
         n, d = mixture.means.shape
-        width = 1 if mixture.spherical else d
-        values = np.full((n, width), 1.0 / progress.variance)
+        values = np.full((n, 1 if mixture.spherical else d), 1.0 / progress.variance)
         axes = None if mixture.axes is None else np.tile(np.eye(d), (n, 1, 1))
         return values, axes
     axes = None if mixture.axes is None else mixture.axes[:-1].astype(np.float64)

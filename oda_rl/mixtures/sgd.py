@@ -211,8 +211,7 @@ class SGDGaussianMixture(StreamingMixture):
         if first:
             self._begin(check_random_state(self.random_state))
             self._first = points[:0]
-        order = stream_rows(self, sample_weight, points, first=first)
-        shown = points[order]
+        shown = points[stream_rows(self, sample_weight, points, first=first)]
         self._n_samples = len(shown) + (0.0 if first else self._n_samples)
         if self._first is not None:
             room = _SCALE_SAMPLES - len(self._first)

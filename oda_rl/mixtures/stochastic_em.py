@@ -139,8 +139,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         for _ in range(self.max_iter):
             self.n_iter_ += 1
             order = data.shown(rng)
-            total = self._follow(data.points, order)
-            self.lower_bound_ = self._mean_log(total, data.points, order)
+            self.lower_bound_ = self._mean_log(self._follow(data.points, order), data.points, order)
             self.converged_ = self.lower_bound_ - before < _SETTLED
             before = self.lower_bound_
         return self

@@ -223,8 +223,7 @@ def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
         shown = _plane(agent, middle, pair, ranges, shaded, _COARSE)[1].ravel()
         shown = _levels(shown, _MAX_LEVELS) if shaded else shown
         varied.append(_information(shown, shown))
-    enough = np.array(varied) >= _VARIED * max(varied)
-    return best[int(np.argmax(enough))]
+    return best[int(np.argmax(np.array(varied) >= _VARIED * max(varied)))]
 
 
 def _levels(values: npt.NDArray[Any], count: int) -> IntArray:
@@ -303,8 +302,7 @@ def plot_episode(
     spread = np.ptp(states, axis=0) * scale
     shown = sorted(np.argsort(-spread, kind="stable")[:_MAX_LINES].tolist())
     path = [agent.names.index(name) for name in ("x", "y") if name in agent.names]
-    count = len(shown) + 1 + (len(path) == 2)
-    panels = _panels(count) if ax is None else list(ax)
+    panels = _panels(len(shown) + 1 + (len(path) == 2)) if ax is None else list(ax)
     colors, labels = [COLORS[0]] * len(acts), [as_label(name) for name in agent.action_names]
     if acts.ndim == 1:
         colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
@@ -449,8 +447,7 @@ def plot_world(world: "World", *, ax: Sequence[Axes] | None = None) -> list[Axes
 def _panels(count: int) -> list[Axes]:
     rows = -(-count // _COLUMNS)
     columns = min(count, _COLUMNS)
-    height = 1.9 * rows + 0.9
-    axes = new_axes(4.2 * columns, height, columns, rows)
+    axes = new_axes(4.2 * columns, 1.9 * rows + 0.9, columns, rows)
     axes[0].figure.subplots_adjust(hspace=0.35, wspace=0.35)
     for panel in axes[count:]:
         panel.remove()

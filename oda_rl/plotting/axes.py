@@ -125,9 +125,7 @@ def as_label(name: Any) -> str:
 
 
 def name_classes(ax: Axes, names: Array) -> None:
-    """Draw a legend of the classes above the picture, if there are any."""
-    if len(names) == 0:
-        return
+    """Draw a legend of the classes above the picture."""
     for i, name in enumerate(names):
         ax.scatter([], [], s=20.0, color=COLORS[i % len(COLORS)], label=as_label(name))
     ax.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(names), frameon=False,
