@@ -125,7 +125,7 @@ def test_exports_and_explanations_are_the_same(agents, tmp_path):
     assert document["observation"]["names"] == NAMES
     lines = "\n".join(f" *     obs[{j}]  {name}" for j, name in enumerate(NAMES))
     assert lines in header.decode()
-    assert ", ".join(NAMES).encode() in onnx
+    assert json.dumps(NAMES).encode() in onnx
     assert all(name in explanation for name in NAMES)
     points = np.array([by_name(one) for one in observations()])
     decided = agents[0].policy.act(points)

@@ -99,7 +99,7 @@ def test_a_map_learns_from_its_schedule():
 )
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
     fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(1500)
-    assert (len(fused.history) == 1) == (partition == "grid")  # whose cells stay as they are
+    assert partition != "grid" or len(fused.history) == 1  # whose cells stay as they are
     stepwise = TwoTimescaleAgent(Plain(gym.make(BARTO)), partition=partition, seed=3, **config)
     same(fused, stepwise.learn(1500))
     fused.save(tmp_path / "a.zip")

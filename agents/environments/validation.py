@@ -97,11 +97,14 @@ def check_values(observation: Any, reward: float, interface: Interface) -> None:
     bad = np.flatnonzero(~(np.abs(vector) <= LARGEST))
     if len(bad):
         at = ", ".join(str(i) for i in np.unravel_index(bad[0], interface.observation_shape))
-        raise ValueError(
-            f"observation[{at}] is {vector[bad[0]]}, not finite or too large: {FINITE}"
-        )
+        what = f"observation[{at}] is {vector[bad[0]]}"
+        raise ValueError(f"{what}, {_amiss(vector[bad[0]])}: {FINITE}")
     if not abs(reward) <= LARGEST_REWARD:
-        raise ValueError(f"reward is {reward}, not finite or too large: {SMALL}")
+        raise ValueError(f"reward is {reward}, {_amiss(reward)}: {SMALL}")
+
+
+def _amiss(number: float) -> str:
+    return "too large" if np.isfinite(number) else "not finite"
 
 
 def named(error: ValueError, env: AnyEnv, steps: int) -> ValueError:

@@ -335,7 +335,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self._note_threshold(metadata)
 
 
-_METHODS = "start", "observe", "state", "restore"  # of a partition
+_METHODS = "start", "observe"  # of a partition; those that are saved have two more
 
 
 def _annealed(config: TwoTimescaleConfig) -> paper.Annealed:
