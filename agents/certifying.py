@@ -295,10 +295,9 @@ def frames(
     found: list[FloatArray] = []
     for (rows, output), (_, other) in permutations(pieces, 2):
         effect = moved(centre, output) - moved(centre, other)
-        steps = np.diag(1e-4 * scale)
         jacobian = np.column_stack([
             (moved(centre + step, output) - moved(centre - step, output)) / (2.0 * step.max())
-            for step in steps
+            for step in np.diag(1e-4 * scale)
         ])  # fmt: skip
         for slopes in rows[:, 1:]:
             through = float(slopes @ effect)

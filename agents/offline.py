@@ -169,8 +169,7 @@ class Transitions:
             before = [name for name in names if f"next_{name}" in names]
         if len(before) == 0:
             _require("frame", names, ["an observation and the next one, such as x and next_x"])
-        single = isinstance(before, str)
-        after = f"next_{before}" if single else [f"next_{name}" for name in before]
+        after = f"next_{before}" if isinstance(before, str) else [f"next_{name}" for name in before]
         columns = [before, actions, "reward", after, "terminated"]
         columns += ["truncated"] if "truncated" in names else []
         _require("frame", names, np.hstack(columns).tolist())

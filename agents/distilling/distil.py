@@ -219,12 +219,10 @@ def small_rule(
         pruning = _PRUNING * steps
         confirm = min(max(_CONFIRMING * steps, _MIN_CONFIRMING * found.length), 0.3 * steps)
         confirm = min(confirm, MAX_CONFIRMING_EPISODES * found.length)
-        share = end - env.steps - pruning - confirm
-        vector, seeds = yield from _climbed(env, found, share, rng)
+        vector, seeds = yield from _climbed(env, found, end - env.steps - pruning - confirm, rng)
     yield
     env.allow(pruning)
-    rule = found.coding.rule(vector)
-    rules = smaller_rules(env, rule, found.states, seeds, found.length, rng)
+    rules = smaller_rules(env, found.coding.rule(vector), found.states, seeds, found.length, rng)
     yield
     env.allow(end - env.steps)
     best_rule, returns, seen = confirming.confirmed(env, rules, found.length)

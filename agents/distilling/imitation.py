@@ -230,8 +230,7 @@ def teacher_of(teacher: Any, interface: Interface) -> Teacher:
         )
 
     def choose(points: Array) -> Array:
-        shape = (len(points), *interface.observation_shape)
-        batch = points.reshape(shape).astype(interface.dtype)
+        batch = points.reshape((len(points), *interface.observation_shape)).astype(interface.dtype)
         if hasattr(teacher, "predict"):
             actions = teacher.predict(batch, deterministic=True)[0]
         else:
@@ -381,16 +380,13 @@ def imitate(
     vectors = [*trusted, *fitted, *better]
     env.allow(end - env.steps)
     begun = env.steps
-    incumbent = 0 if trusted else None
-    raced = race(env, [coding.rule(vector) for vector in vectors], rng, incumbent)
-    n = sum(map(len, raced.returns))
-    length = max(1.0, (env.steps - begun) / max(n, 1))
+    raced = race(env, [coding.rule(vector) for vector in vectors], rng, 0 if trusted else None)
+    length = max(1.0, (env.steps - begun) / max(sum(map(len, raced.returns)), 1))
     last = raced.last
     same = last.size > 1 and np.ptp(last) == 0.0
     enough = float(taught.max(initial=-np.inf))
     top = bool(same and len(taught) > 0 and last.max() >= enough)
-    ordered = [vectors[i] for i in raced.order]
-    return Imitation(coding, ordered, seen, length, raced, top, enough)
+    return Imitation(coding, [vectors[i] for i in raced.order], seen, length, raced, top, enough)
 
 
 def _watch(

@@ -48,10 +48,7 @@ class Steps(NamedTuple):
 
 
 def evaluated(
-    seen: Steps,
-    act: Callable[[FloatArray], Array],
-    n_actions: int,
-    rng: np.random.Generator,
+    seen: Steps, act: Callable[[FloatArray], Array], n_actions: int, rng: np.random.Generator
 ) -> Callable[[FloatArray], FloatArray]:
     """Fit values of the policy ``act`` by LSTD; return a function of states, (n, d), to (n, A)."""
     d, mean, scale = seen.points.shape[1], seen.points.mean(axis=0), seen.points.std(axis=0)
@@ -124,8 +121,7 @@ class BudgetedEnv:
             ends = self.interface.box.actions(np.outer([-1.0, 1.0], np.ones(p)))
             found = compiled_dynamics(ActionChoices(self.env, ends))
             found = found and replace(found, choices=ends[:1].copy())
-        endless = found is None or found.time_limit is None
-        self._compiled = None if endless else found
+        self._compiled = None if found is None or found.time_limit is None else found
         self.steps, self.most, self._callback = 0, steps, callback
         self._until = steps
         self._greatest = -np.inf  # reward
@@ -202,8 +198,7 @@ class BudgetedEnv:
             return player.in_loops
         if compiled is None or compiled.choices is None or rule.clauses is not None:
             return None
-        room = compiled.choices.reshape(1, -1)
-        arrays = (rule.scores, rule.outputs, *box.bounds, room)
+        arrays = (rule.scores, rule.outputs, *box.bounds, compiled.choices.reshape(1, -1))
         return InLoops("rule_in_box", decide_in_box, arrays)
 
     def _point(self, observation: Any) -> FloatArray:

@@ -302,8 +302,7 @@ def search(
     before, wide, last = begin, False, _LONGEST * effort.generations
     for generation in range(1, last + 1):
         report_work(f"searching for a rule, generation {generation}")
-        asked = climber.ask()
-        found = where.means(asked, effort.starts, explore, wide)
+        found = where.means(climber.ask(), effort.starts, explore, wide)
         if found.max() - np.quantile(found, 1.0 - _EQUAL) <= _SAME * np.abs(found).max():
             if wide or explore:
                 break

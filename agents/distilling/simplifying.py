@@ -1,6 +1,7 @@
 """Simplify rules: fewer cells, numbers and digits without loss of return."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
@@ -27,14 +28,8 @@ def simplified(
     path = [(grounded(rule[0]), rule[1])]
     while (shorter := _shortened(path[-1], states, path[0], most)) is not None:
         path.append(shorter)
-    first, last = 0, len(path) - 1
-    while first < last:
-        middle = (first + last + 1) // 2
-        if as_good(path[middle]):
-            first = middle
-        else:
-            last = middle - 1
-    scores, outputs = distinct(path[first])
+    path.reverse()  # the simplest first
+    scores, outputs = distinct(path[bisect_left(path, True, hi=len(path) - 1, key=as_good)])
     scores = unit_slopes(scores)
     for digits in _DIGITS:
         short = rounded(scores, digits), rounded(outputs, digits)

@@ -138,8 +138,7 @@ class Algorithm(BaseAlgorithm):
         self.agent.env = env
         self.agent.env_id = env.spec.id if env is not None and env.spec is not None else None
         if env is None:
-            name = type(self.env).__name__
-            self.agent._origin = Origin(None, name, fault="which no file holds")
+            self.agent._origin = Origin(None, type(self.env).__name__, fault="which no file holds")
         if self.seed is not None:
             self.set_random_seed(self.agent.draw_env_seed())
 

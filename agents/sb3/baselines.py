@@ -51,8 +51,7 @@ class Baseline:
         torch.set_num_threads(1)
         kind: Any = getattr(sb3, algorithm)
         envs = make_vec_env(lambda: make_env(env_id))
-        model = kind("MlpPolicy", envs, seed=0, device="cpu", **_SMALL[algorithm])
-        model.learn(_WARM_UP_STEPS)
+        kind("MlpPolicy", envs, seed=0, device="cpu", **_SMALL[algorithm]).learn(_WARM_UP_STEPS)
 
     def learn(self, checkpoints: Sequence[int], pause: Callable[[int, float], None]) -> None:
         """Train, and call ``pause(steps, training seconds)`` at each checkpoint."""

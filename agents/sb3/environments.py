@@ -30,10 +30,7 @@ def described(env: VecEnv) -> Described:
 
 
 def next_observations(
-    before: Observations,
-    observations: Observations,
-    dones: Array,
-    infos: list[dict[str, Any]],
+    before: Observations, observations: Observations, dones: Array, infos: list[dict[str, Any]]
 ) -> tuple[Observations, BoolArray]:
     """Return the next observations of a step before resets, and which episodes were truncated."""
     truncated = np.zeros(len(dones), dtype=np.bool_)

@@ -144,8 +144,7 @@ def read(before: FloatArray, after: FloatArray) -> tuple[Coordinates, BoolArray]
     ``before`` and ``after``, shape (n, d), are the observations around each step.
     """
     mean, scale = before.mean(axis=0), before.std(axis=0)
-    most = np.abs(before).max(axis=0)
-    scale = np.where(scale > 1e-12 * most, scale, 1.0)  # less is constant
+    scale = np.where(scale > 1e-12 * np.abs(before).max(axis=0), scale, 1.0)  # less is constant
     circles = _circles(before)
     mean[circles.ravel()] = 0.0
     low, high = after.min(axis=0), after.max(axis=0)
@@ -205,8 +204,7 @@ def changes(at: Coordinates, before: FloatArray, after: FloatArray) -> FloatArra
         for _ in range(_ROUNDS):
             if near.sum() < 2 * points.shape[1]:
                 break
-            weights = np.linalg.lstsq(points[near], angle[near], rcond=None)[0]
-            expected = points @ weights
+            expected = points @ np.linalg.lstsq(points[near], angle[near], rcond=None)[0]
             angle += 2.0 * np.pi * np.round((expected - angle) / (2.0 * np.pi))
             near = np.abs(angle - expected) < _UNTURNED
         change[:, i], change[:, k] = angle, 0.0

@@ -154,8 +154,7 @@ def _solved(gram: FloatArray, right: FloatArray) -> FloatArray:
         return np.asarray(np.linalg.solve(gram, right), np.float64)
     except np.linalg.LinAlgError:
         units = 1.0 / np.sqrt(gram.diagonal())
-        equal = gram * units[:, None] * units
-        found = np.linalg.lstsq(equal, right * units[:, None])[0]
+        found = np.linalg.lstsq(gram * units[:, None] * units, right * units[:, None])[0]
         return np.asarray(units[:, None] * found, np.float64)
 
 

@@ -316,7 +316,6 @@ class _Fit:
 
     def world(self, laws: list[Law], residuals: FloatArray) -> WorldArrays:
         least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
-        bounds = np.array([least, most, self.worst, _FAR * max(law.far for law in laws)])
         return WorldArrays(
             boxed=self.boxed,
             frame=self.at.frame,
@@ -325,7 +324,7 @@ class _Fit:
             residuals=residuals,
             rewards=self.rewards.weights,
             hinges=self.rewards.hinges,
-            bounds=bounds,
+            bounds=np.array([least, most, self.worst, _FAR * max(law.far for law in laws)]),
             **self.ends._asdict(),
             last=self.last,
         )
@@ -384,8 +383,7 @@ def _margin(seen: CodedSteps) -> float:
 def _stacked(laws: list[Law]) -> dict[str, Any]:
     """Stack laws; missing cells are far from everything."""
     n_cells = max(law.codevectors.shape[1] for law in laws)
-    d = len(laws[0].codevectors)
-    codevectors = np.full((len(laws), d, n_cells), 1e6)
+    codevectors = np.full((len(laws), len(laws[0].codevectors), n_cells), 1e6)
     with_locals = any(len(law.locals) for law in laws)
     own = np.zeros((len(laws), n_cells if with_locals else 0, *laws[0].locals.shape[1:]))
     for e, law in enumerate(laws):
@@ -475,8 +473,7 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     ordered = (frame[LOW] <= frame[HIGH]).all() and (scale > 0.0).all()
     require(ordered and np.isfinite(mean_to_high).all(), "frame has no scale, or no bounds")
     require(len(np.unique(circles)) == circles.size, "circles has a component twice")
-    n_products = d * (d + 1) // 2
-    require(sizes["F"] in (1 + d, 1 + d + n_products), f"laws have {sizes['F']} features")
+    require(sizes["F"] in (1 + d, 1 + d + d * (d + 1) // 2), f"laws have {sizes['F']} features")
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
     require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
     most = n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))

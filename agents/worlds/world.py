@@ -146,11 +146,9 @@ class World:
             n = len(given.observations)
             raise ValueError(f"observations has {n} row: there must be at least 2 steps")
         steps = read_steps(given, interface)
-        acts = steps.actions if boxed else steps.actions[:, 0]
-        codes = codes_of_acts(acts, interface)
+        codes = codes_of_acts(steps.actions if boxed else steps.actions[:, 0], interface)
         seen = CodedSteps(steps.before, codes, steps.rewards, steps.after, steps.terminated)
-        rng = np.random.default_rng(seed)
-        learned = learn_world(seen, -math.inf, boxed, N_LAWS, None, rng)
+        learned = learn_world(seen, -math.inf, boxed, N_LAWS, None, np.random.default_rng(seed))
         horizon = time_limit(place) or max(map(len, trajectories(seen)))
         return cls(learned, interface, seen, None, horizon)
 
