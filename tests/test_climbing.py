@@ -302,17 +302,17 @@ def test_values_are_learned_where_episodes_end_though_survival_does_not_pay(pays
 def test_many_steps_of_more_components_are_climbed_from_the_first_unless_a_world_is_trusted():
     few = ModelAgent(Plain(Follow()), seed=0, **QUICK).learn(20_000, lambda one: one.scale_ is None)
     assert few.distrust is None
-    few.learn(20_000, lambda one: one.num_timesteps < 1300)
-    assert few.evaluate(50, seed=0).mean() > -4.5  # -6.6 for doing nothing
+    few.learn(20_000, lambda one: one.num_timesteps < 2500)
+    assert few.evaluate(50, seed=0).mean() > -1.0  # -6.2 for doing nothing
     few._engine.planner._work = 21e9  # multiplications: a long search
-    assert few._engine.planner.wait(1300) == 2000
+    assert few._engine.planner.wait(2500) == 2000
     agent = ModelAgent(Plain(Follow(noise=9.0)), seed=0).learn(20_000)
     assert agent.distrust.startswith("a climb needs no model")
     curve = agent.episodes.curve
     assert 19_500 < agent.num_timesteps == curve[:, 1].sum() <= 20_000
     assert agent.episodes.best_return == curve[curve[:, 3] == 1.0, 0].max()
     assert agent.rules().splitlines()[-1] == "each at least -2 and at most 2"
-    assert f" 1 cell, {agent.policy.outputs.size + agent.policy.scores.size} numbers" in str(agent)
+    assert f" 1 cell, {agent.policy.outputs.size} numbers" in str(agent)
     assert abs(agent.delivered_return - agent.evaluate(100, seed=1).mean()) < 0.5
     assert str(agent.explain(MEAN)).endswith("one cell decides in every state")
     assert agent.visits.sum() == len(agent.recent) > 0
