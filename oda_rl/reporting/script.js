@@ -844,7 +844,7 @@ class View {
     let color = channels(COLORS[(choice ?? 0) % COLORS.length]);
     if (Array.isArray(action)) {
       const { low, high } = this.policy.actions;
-      const share = (action[0] - low[0]) / (high[0] - low[0]);
+      const share = (action[0] - low[0]) / (high[0] - low[0] || 1);
       const [from, to] = [channels(COLORS[0]), channels(COLORS[1])];
       color = from.map((value, i) => value + share * (to[i] - value));
     }
