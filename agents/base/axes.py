@@ -109,7 +109,7 @@ def _predicted(explained: FloatArray, changes: FloatArray) -> float:
     if not varying.any():
         return 0.0
     vectors = vectors[:, varying] / np.sqrt(variances[varying])
-    return float(np.linalg.eigvalsh(vectors.T @ explained @ vectors)[-1])
+    return float(np.linalg.eigvalsh(vectors.T @ explained @ vectors).max(initial=0.0))
 
 
 @functools.lru_cache(maxsize=8)
