@@ -106,8 +106,6 @@ def _predicted(explained: FloatArray, changes: FloatArray) -> float:
     """R² of the combination of components whose changes are predicted best."""
     variances, vectors = np.linalg.eigh(changes)
     varying = variances > _MIN_VARIANCE * variances[-1]
-    if not varying.any():
-        return 0.0
     vectors = vectors[:, varying] / np.sqrt(variances[varying])
     return float(np.linalg.eigvalsh(vectors.T @ explained @ vectors).max(initial=0.0))
 
