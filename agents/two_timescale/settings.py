@@ -89,10 +89,10 @@ class TwoTimescaleConfig(Checked):
     metric: Annotated[
         Literal["learned", "std"] | tuple[tuple[float, ...], ...], _NAMED, _SYMMETRIC
     ] = "learned"
-    """Distances between states: learned from the gradients of Q, in standard deviations,
-    or a symmetric positive semi-definite matrix. For cells of states and actions it also has
-    the action's components, in units of its box, after the observation's. ``partition="gmm"`` has
-    its components' precisions instead."""
+    """Distances between states: learned from the gradients of Q (whitened if components are not
+    natural axes), in standard deviations, or a symmetric positive semi-definite matrix. For cells
+    of states and actions it also has the action's components, in units of its box, after the
+    observation's. ``partition="gmm"`` has its components' precisions instead."""
 
     action_bins: Annotated[int | None, or_none(within("[2, 1000]"))] = None
     """Number of values of each component of a continuous action, evenly from lower to upper bound;
