@@ -98,12 +98,12 @@ def check_values(observation: Any, reward: float, interface: Interface) -> None:
     if len(bad):
         at = ", ".join(str(i) for i in np.unravel_index(bad[0], interface.observation_shape))
         what = f"observation[{at}] is {vector[bad[0]]}"
-        raise ValueError(f"{what}, {_amiss(vector[bad[0]])}: {FINITE}")
+        raise ValueError(f"{what}, {_problem(vector[bad[0]])}: {FINITE}")
     if not abs(reward) <= LARGEST_REWARD:
-        raise ValueError(f"reward is {reward}, {_amiss(reward)}: {SMALL}")
+        raise ValueError(f"reward is {reward}, {_problem(reward)}: {SMALL}")
 
 
-def _amiss(number: float) -> str:
+def _problem(number: float) -> str:
     return "too large" if np.isfinite(number) else "not finite"
 
 
