@@ -40,6 +40,11 @@ class ChoiceCosts:
         self._costs = costs / max(float(costs.mean()), 1e-300)
         self.importance = np.sort(self._costs, axis=1)[:, min(1, costs.shape[1] - 1)]
 
+    def as_mistakes(self) -> "ChoiceCosts":
+        """Return 1 for all but the best action of each state."""
+        n_actions = self._costs.shape[1]
+        return ChoiceCosts(1.0 - np.eye(n_actions)[self._costs.argmin(axis=1)])
+
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
         """Return the cheapest action of each cell, (K,), given shares of states, (len(rows), K)."""
         totals = shares.T @ self._costs[rows]
@@ -413,8 +418,7 @@ def _fits(
     points, costs = coding.points(states), teacher.costs(states, coding)
     each = [costs] * _FITS
     if isinstance(costs, ChoiceCosts):
-        mistakes = 1.0 - np.eye(costs._costs.shape[1])[costs._costs.argmin(axis=1)]
-        each[1::2] = [ChoiceCosts(mistakes)] * (_FITS // 2)
+        each[1::2] = [costs.as_mistakes()] * (_FITS // 2)
     fits = [fit(points, one, coding.n_cells, rng) for one in each]
     if not refuse or constant(teacher, states):
         return fits

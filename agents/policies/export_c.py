@@ -251,8 +251,7 @@ def learner_header(export: Export, agent: Trained) -> str:
     }
     tables = {name: single(array) for name, array in exact.items()}
     about = _about_learner(export, sum(array.nbytes for array in tables.values()))
-    steps = learner.num_timesteps - learner._engine.state.changed  # the schedules' time
-    constants = _learner_constants(export, settings, steps)
+    constants = _learner_constants(export, settings, learner.steps_since_change)
     body = source("oda_rl.agents.policies", "learner.h", ())
     return _header("LEARNER", about, True, constants, tables, body)
 

@@ -248,6 +248,11 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         return box.actions(policy.parts)
 
     @property
+    def steps_since_change(self) -> int:
+        """Steps since the world is known to have changed last: the schedules' time."""
+        return self.num_timesteps - self._engine.state.changed
+
+    @property
     def metric_(self) -> FloatArray | None:
         """The metric in the observation's units, shape (d, d); None during random play.
 

@@ -150,7 +150,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def aic(self, X: npt.ArrayLike) -> float:
         """Akaike's information criterion on X, shape (n_samples, n_features); lower is better."""
-        return -2.0 * (self._total(X)[0] - self._n_parameters())
+        total, _ = self._total(X)  # first, as it tells of a mixture that is not fitted
+        return 2.0 * (self._n_parameters() - total)
 
     def bic(self, X: npt.ArrayLike) -> float:
         """Bayesian information criterion on X, shape (n_samples, n_features); lower is better."""
