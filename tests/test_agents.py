@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import test_two_timescale
-from environments import BARTO, ODD_ENVS, OFTEN, Grid, Plain, Toy, play, same
+from environments import BARTO, ODD_ENVS, OFTEN, Grid, Plain, Reused, Toy, play, same
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.base import loops
@@ -64,8 +64,12 @@ def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypa
 )
 def test_a_loop_of_ones_own_gives_the_same_bits(kind, env_id, steps, settings):
     learned, agent = (kind(env_id, seed=5, **settings) for _ in range(2))
-    play(agent, gym.make(env_id), steps, seed=agent.draw_env_seed())
+    play(agent, Reused(gym.make(env_id)), steps, seed=agent.draw_env_seed())
     same(learned.learn(steps), agent)
+    if isinstance(agent, FittedQAgent):
+        same(agent, kind(Reused(gym.make(env_id)), seed=5).learn(steps))
+        views = [agent.visited_states(50, wrap(gym.make(env_id)), 1) for wrap in (Plain, Reused)]
+        np.testing.assert_array_equal(*views)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Self, SupportsFloat, cast
 
 import gymnasium as gym
 import numpy as np
-import numpy.typing as npt
 from gymnasium.vector import VectorEnv
 
 from oda_rl._threads import check_thread, one_thread, using
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.actors import Actors, train_by_actors
 from oda_rl.agents.base.engine import Engine, VectorStep
@@ -58,8 +57,8 @@ class Agent(Player):
     _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
     """Keys of a file's metadata beside those of all agents."""
     _engine: Engine
-    _acted = False  # since the last update
-    _last: npt.NDArray[Any] | None = None  # where an episode terminated, unless in whole numbers
+    _acted_on: tuple[Any, Array] | None = None  # observation since the last update; its numbers
+    _last: tuple[Any, Array] | None = None  # where an episode of several steps terminated
     _doubt: str | None = None  # what to say of a policy that is not better than random play
     _seed: int | None = None
     _paused: Snapshot | None = None  # the training of the checkpoint it was loaded from
@@ -163,7 +162,7 @@ class Agent(Player):
         return self._observations[-_RECENT:].astype(np.float64)
 
     @property
-    def _observations(self) -> npt.NDArray[Any]:
+    def _observations(self) -> Array:
         """Observations of training that are remembered, shape (n, d)."""
         return np.empty((0, self.interface.n_features))
 
@@ -229,20 +228,20 @@ class Agent(Player):
         Raises
         ------
         ValueError
-            If the observation is not of the space, or not finite, or the one with which the episode
-            terminated.
+            If the observation is not of the space or not finite.
         """
         check_thread(self)
         self._engine.leave_envs()
         point = self.interface.point("observation", observation)
-        if self._last is not None and np.array_equal(point, self._last):
-            raise ValueError(
+        last, self._last = self._last, None
+        if last and _same_place(observation, last[0]) and np.array_equal(point, last[1]):
+            warnings.warn(  # no error: a reset may return the same
                 "observation is the last one of an episode that has ended: call env.reset() first, "
-                "and act on what it returns"
+                "and act on what it returns",
+                stacklevel=2,
             )
-        self._last = None
         action = self._engine.act(point)
-        self._acted = True
+        self._acted_on = observation, np.array(point)
         return self._performed(action)
 
     def update(
@@ -278,14 +277,17 @@ class Agent(Player):
         ValueError
             For a wrong shape, an unknown action, or values that are not finite; nothing is learned.
         """
-        if not self._acted:
+        if self._acted_on is None:
             raise RuntimeError("update was called before act: call act(observation) first")
         check_thread(self)
         index = self._number_of(action)
         engine, after = self._engine, self.interface.point("next_observation", next_observation)
         engine.leave_envs()
+        seen, point = self._acted_on
+        if not _same_place(observation, seen):  # the environment may have written over that
+            point = self.interface.point("observation", observation)
         events = engine.update(
-            self.interface.point("observation", observation),
+            point,
             index,
             reward if type(reward) is float else checked_reward(reward),
             after,
@@ -295,16 +297,17 @@ class Agent(Player):
         )
         if events:
             engine.attend(events, "observation, next_observation or reward")
-        self._acted = False
-        if terminated and (after != np.round(after)).any():
-            self._last = np.array(after)
+        self._acted_on = None
         if events & EPISODE_END:
+            recurs = engine.state.last_length == 1 or (after == np.round(after)).all()
+            if terminated and not recurs:
+                self._last = next_observation, np.array(after)
             self.episodes.append(last_episode(engine, self.training_seconds))
 
     def begin_episode(self) -> None:
         """Abandon unfinished episodes; what was learned in them stays."""
         self._engine.begin_episode()
-        self._acted, self._last = False, None
+        self._acted_on = self._last = None
 
     def check_n_envs(self, count: int) -> None:
         """Raise TypeError if the agent cannot learn in ``count`` environments."""
@@ -315,14 +318,14 @@ class Agent(Player):
                 "several"
             )
 
-    def begin_in_all(self, observations: Any) -> npt.NDArray[Any]:
+    def begin_in_all(self, observations: Any) -> Array:
         """Begin episodes in several environments, and choose an action for each observation."""
         step = first_step(observations, self.interface)
         self.check_n_envs(len(step.after))
         self._engine.set_n_envs(len(step.after))
         return self.advance(step)
 
-    def advance(self, step: VectorStep) -> npt.NDArray[Any]:
+    def advance(self, step: VectorStep) -> Array:
         """Learn from a step of several environments, and choose the next action in each."""
         actions, ended = self._engine.advance(step)
         if len(ended):
@@ -449,7 +452,7 @@ class Agent(Player):
         2000
         """
         paused = self._paused
-        if paused is None or self._acted or self.num_timesteps != self._paused_at:
+        if paused is None or self._acted_on is not None or self.num_timesteps != self._paused_at:
             raise ValueError(
                 "there is no training to resume: load the file that learn(checkpoint=...) wrote, "
                 "and resume before anything else"
@@ -690,7 +693,7 @@ class Agent(Player):
             value = number(value, "solved_return", "[-inf, inf]")
         self.solved_return = value
 
-    def _to_file(self) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    def _to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for :meth:`_from_file`."""
         metadata = {
             **self._about(),
@@ -700,9 +703,7 @@ class Agent(Player):
         return metadata, self._engine.state_arrays()
 
     @classmethod
-    def _from_file(
-        cls, metadata: dict[str, Any], arrays: Mapping[str, npt.NDArray[Any]], *parts: Any
-    ) -> Self:
+    def _from_file(cls, metadata: dict[str, Any], arrays: Mapping[str, Array], *parts: Any) -> Self:
         """Make an agent without an environment from metadata and arrays of a file."""
         known = _METADATA.union(cls._more_metadata)
         unknown = sorted(metadata.keys() - known)
@@ -726,6 +727,13 @@ def better(returns: FloatArray, others: FloatArray) -> bool:
     """Whether a mean return is greater, by more than two standard errors of the difference."""
     error = np.sqrt(returns.var() / len(returns) + others.var() / len(others))
     return bool(returns.mean() > others.mean() + 2.0 * error)
+
+
+def _same_place(one: Any, other: Any) -> bool:
+    """Whether two observations are one object, or arrays at one place in memory."""
+    if one is other or not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
+        return one is other
+    return bool(one.__array_interface__ == other.__array_interface__)
 
 
 def _ends_training(answer: Any) -> bool:

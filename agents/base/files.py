@@ -112,7 +112,7 @@ def pickled(agent: "Agent") -> tuple[Any, ...]:
         made, changed = remade(env)
         made.close()
         env = env if changed else None  # the copy makes another
-    state = {name: getattr(agent, name) for name in ("_seed", "_acted", "_last", "_env_module")}
+    state = {name: getattr(agent, name) for name in ("_seed", "_acted_on", "_env_module")}
     state |= {"_env": EnvCopy(env), "named_by_file": False, "limits": None}
     return restored, (type(agent), Path("a pickle"), plain, copies, None, *agent._parts), state
 

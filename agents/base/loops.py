@@ -149,9 +149,9 @@ def play(
     observation = validation.checked_reset(env, 0, seed)
     length, warned = 0, False
     while True:
-        before = observation
         try:
-            action = policy(before)
+            action = policy(observation)
+            before = np.array(observation)  # the environment may write over it
         except ValueError as error:
             raise validation.named(error, env, length) from error
         length += 1

@@ -202,7 +202,7 @@ class BudgetedEnv:
         return InLoops("rule_in_box", decide_in_box, arrays)
 
     def _point(self, observation: Any) -> FloatArray:
-        point: FloatArray = np.asarray(observation, dtype=np.float64).ravel()
+        point: FloatArray = np.array(observation, dtype=np.float64).ravel()  # which it may reuse
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
             return point
         checked: FloatArray = checked_batch(observation, self.interface)[0][0]

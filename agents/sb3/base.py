@@ -212,8 +212,9 @@ class Algorithm(BaseAlgorithm):
         """Act and learn; return whether an episode has ended, and whether to continue."""
         last_obs = self._last_obs
         assert last_obs is not None
+        before = item(last_obs, 0)
         if env.num_envs == 1:
-            actions = np.array([self.agent.act(item(last_obs, 0))])
+            actions = np.array([self.agent.act(before)])
         elif self._next is None or self.agent.n_envs != env.num_envs:
             actions = self.agent.begin_in_all(last_obs)
         else:
@@ -229,7 +230,7 @@ class Algorithm(BaseAlgorithm):
             gains = normalize.get_original_reward() - rewards
             self.agent.add_to_returns(np.asarray(gains, dtype=np.float64))
         if env.num_envs == 1:
-            before, after = item(last_obs, 0), item(next_obs, 0)
+            after = item(next_obs, 0)
             ends = bool(dones[0] and not truncated[0]), bool(truncated[0])
             self.agent.update(before, actions[0], float(rewards[0]), after, *ends)
         else:
