@@ -174,6 +174,22 @@ def test_the_agent_acts_otherwise_beyond_and_not_before(agent, visited):
         assert (agent.predict(near)[0] == told.action).all()
 
 
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "MountainCar-v0"])
+def test_the_lower_bound_of_blended_cells_is_near_the_distance(env_id):
+    agent, rng = TwoTimescaleAgent(env_id, seed=1).learn(5000), np.random.default_rng(0)
+    visited, ratios = agent.visited_states(1000, seed=1), []
+    d = visited.shape[1]
+    for observation in visited[::25]:
+        told = agent.explain(observation)
+        steps = ball(rng, d, 1.0, 4000)
+        steps[::2] /= np.linalg.norm(steps[::2], axis=1, keepdims=True)
+        near = observation + 0.9999 * told.at_least * steps / agent.scale_
+        assert (agent.predict(near)[0] == told.action).all()
+        ratios.append(told.at_least / told.distance)
+    assert min(ratios) > 0.0
+    assert np.median(ratios) > 0.5
+
+
 def test_visits_of_a_fitted_agent_are_what_it_remembers(tmp_path):
     agent = FittedQAgent("CartPole-v1", seed=0).learn(3000)
     assert agent.visits.shape == agent.q_values.shape

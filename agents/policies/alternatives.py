@@ -6,12 +6,17 @@ non-negative least squares. Where the m nearest cells are blended
 (:mod:`oda_rl.agents.policies.cells`), a search finds a state that acts otherwise, so an upper
 bound, and there is a lower bound, within which no state has another action.
 
-The lower bound: slopes are shared, so action b is preferred to a where Σ exp(−score_k/width) δ_k
-over the m nearest cells is not positive, δ_k being how much more a is worth in cell k. There, let n
-be the cell of the m with the most negative term. At most m − 1 cells have a lower score. A cell p
-with positive δ_p that is one of the m leaves room for m − 1 negative terms, so score_n ≤ score_p +
-width log((m − 1) |δ_n|/δ_p). All such states are in a few polyhedra for each n and b, and the
-nearest point of all polyhedra is at least as near as the nearest state that acts otherwise.
+The lower bound is the larger of two. Slopes are shared, so action b is preferred to a where
+Σ exp(−score_k/width) δ_k over the m nearest cells is not positive, δ_k being how much more a is
+worth in cell k.
+
+- A ball: within a radius r, the difference of two scores changes by at most r times the norm of the
+  difference of their slopes. So each term has bounds, and so has the radius within which its cell
+  is surely, or possibly, one of the m. The sum of the lower bounds of positive terms that surely
+  count and of negative terms that possibly do is positive up to a radius, found by bisection.
+- Polyhedra: let n be the cell of the m with the most negative term. A cell p with positive δ_p that
+  is nearer is one of the m, so leaves room for m − 1 negative terms: score_n ≤ score_p +
+  width log((m − 1) |δ_n|/δ_p). No state before the nearest polyhedron has another action.
 
 References
 ----------
@@ -26,13 +31,15 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, Policy
+from oda_rl.agents.policies.contract import Alternative, CellTables, Policy
 
 _NOTHING = 1e-12  # relative: what is left by rounding
 _MARGIN, _MIN_MARGIN = 1e-6, 1e-9  # of the distance by which a witness lies beyond the boundary
 _ALONG = 32  # points looked at along a line
 _HALVINGS = 24
 _DIRECTIONS = 64  # tried around the best one, for each of
+_FARTHEST, _BISECTIONS = 1e3, 40  # of a ball
+_MAX_EXPONENT = 700.0
 _BEYOND = 2.0  # as far as the polyhedra that a search follows the direction to them
 
 
@@ -126,7 +133,8 @@ def alternative_of_blend(
     tables = policy.tables
     if tables.diagram.shape[1] > 1 + len(point):  # borders of a mixture are curved
         return alternative_by_search(policy, point, action, scale)
-    at_least, towards = lower_bound(tables, point, action, scale)
+    scores, slopes = _scores_and_slopes(tables.diagram, point - tables.origin, scale)
+    at_least, towards = _polyhedra_bound(tables, scores, slopes, action)
     if at_least == np.inf:
         return Alternative(np.inf, np.inf, None)
     # Blended cells may act otherwise where no codevector does: search towards all of them.
@@ -136,68 +144,68 @@ def alternative_of_blend(
     if hard.point is not None:
         ways.append((hard.point - (point - tables.origin)) * scale)
     found = alternative_by_search(policy, point, action, scale, ways)
-    return replace(found, at_least=min(at_least, found.distance))
+    radius = _ball_bound(tables, scores, slopes, action, min(found.distance, _FARTHEST))
+    return replace(found, at_least=max(min(at_least, found.distance), radius))
 
 
-def lower_bound(
-    tables: CellTables, point: FloatArray, action: int, scale: FloatArray
+def _polyhedra_bound(
+    tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int
 ) -> tuple[float, FloatArray | None]:
-    """Return the distance within which the action does not change, as the module's docstring says.
+    """Return the distance of the nearest polyhedron in which the action may change; inf if none.
 
-    With it comes the step to the point at this distance, if it is known. Best first: a region whose
-    nearest point has n among the m nearest cells is the answer; where m others are nearer, n has to
-    be nearer than one of them, so the region is split.
+    With it comes the step there.
     """
-    m = tables.n_nearest
-    scores, slopes = _scores_and_slopes(tables.diagram, point - tables.origin, scale)
-    tolerance = TIE * float(np.ptp(scores))
-    # A region is (n, by how much the score of n may exceed that of each cell, shape (K,)).
-    regions: list[tuple[int, FloatArray]] = []
-    queue: list[tuple[float, int, FloatArray | None]] = []
-    seen: set[tuple[int, bytes]] = set()
-
-    def add(bound: float, n: int, slack: FloatArray) -> None:
-        if (n, slack.tobytes()) not in seen:
-            seen.add((n, slack.tobytes()))
-            heappush(queue, (bound, len(regions), None))
-            regions.append((n, slack))
-
+    regions = []
     for other in range(tables.values.shape[1]):
         lead = tables.values[:, action] - tables.values[:, other]
         # Among equals the first action is taken: a later one has to be better.
         behind = np.flatnonzero(lead < 0.0 if other > action else lead <= 0.0)
         ahead = np.flatnonzero(lead > 0.0)
         for n in behind.tolist() if other != action else ():
-            slack = np.full(len(scores), np.inf)
             with np.errstate(divide="ignore"):
-                slack[ahead] = tables.width * np.log((m - 1.0) * -lead[n] / lead[ahead])
-            slack = np.maximum(slack, 0.0)
-            norms = np.linalg.norm(slopes[n] - slopes, axis=1)
-            within = hyperplane_distances(scores[n] - scores - slack, norms).max()
-            others = np.sort(hyperplane_distances(scores[n] - scores, norms))
-            last = others[-m] if len(others) >= m else 0.0  # m - 1 may stay nearer
-            add(max(float(within), float(last)), n, slack)
-    for _ in range(500):  # regions, for the lower bound
-        if not queue:
-            return np.inf, None
-        bound, i, step = heappop(queue)
-        n, slack = regions[i]
-        if step is None:
-            finite = np.flatnonzero(np.isfinite(slack))
-            gaps = scores[n] - scores[finite] - slack[finite]
-            step = smallest_step(slopes[n] - slopes[finite], gaps)
-            if step is not None:
-                heappush(queue, (max(bound, float(np.linalg.norm(step))), i, step))
-            continue
-        excess = scores[n] - scores + (slopes[n] - slopes) @ step
-        nearer = np.flatnonzero((excess > tolerance) & (slack > 0.0))
-        if len(nearer) < m:
-            return bound, step
-        for j in nearer[np.argsort(-excess[nearer], kind="stable")[:m]]:
-            tighter = slack.copy()
-            tighter[j] = 0.0
-            add(bound, n, tighter)
-    return (queue[0][0] if queue else np.inf), None
+                slack = tables.width * np.log((tables.n_nearest - 1.0) * -lead[n] / lead[ahead])
+            gaps = scores[n] - scores[ahead] - np.maximum(slack, 0.0)
+            within = hyperplane_distances(gaps, np.linalg.norm(slopes[n] - slopes[ahead], axis=1))
+            regions.append((float(within.max(initial=0.0)), n, ahead, gaps))
+    nearest, towards = np.inf, None
+    for bound, n, ahead, gaps in sorted(regions, key=lambda region: region[0]):
+        if bound >= nearest:
+            break
+        step = smallest_step(slopes[n] - slopes[ahead], gaps)
+        if step is not None and np.linalg.norm(step) < nearest:
+            nearest, towards = max(bound, float(np.linalg.norm(step))), step
+    return nearest, towards
+
+
+def _ball_bound(
+    tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int, farthest: float
+) -> float:
+    """Return a radius within which the action does not change, at most ``farthest``."""
+    from scipy.spatial.distance import cdist
+
+    m, norms = tables.n_nearest, cdist(slopes, slopes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Up to a radius of [k, j], cell j cannot get nearer than k; from minus it on, it may.
+        radii = np.nan_to_num((scores - scores[:, None]) / norms, nan=0.0, posinf=np.inf)
+    few = len(scores) <= m
+    leaves = np.inf if few else np.sort(radii, axis=1)[:, m]  # itself has 0
+    enters = -np.inf if few else np.sort(radii, axis=0)[-m]
+    lead = tables.values[:, [action]] - np.delete(tables.values, action, axis=1)
+    references = np.argsort(scores)[:m]  # relative to whose weight the others are
+
+    def is_safe(radius: float) -> bool:
+        gaps, change = scores - scores[references, None], radius * norms[references]
+        least = np.exp(np.minimum(-(gaps + change) / tables.width, 0.5 * _MAX_EXPONENT))
+        most = np.exp(np.minimum((change - gaps) / tables.width, _MAX_EXPONENT))  # cut: unsafe
+        least, most = least * (radius < leaves), most * (radius >= enters)
+        margins = least @ np.maximum(lead, 0.0) + most @ np.minimum(lead, 0.0)
+        return bool((margins > 0.0).all(axis=1).any())
+
+    low, high = 0.0, farthest
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_safe(middle) else (low, middle)
+    return low
 
 
 def alternative_by_search(
