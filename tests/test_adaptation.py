@@ -254,6 +254,10 @@ def test_unsupported_spaces_are_refused():
             kind(Combined(BOX, spaces.Text(5)))
         with pytest.raises(TypeError, match="observation_space is Text.*TransformObservation"):
             kind(Combined(spaces.Text(5), spaces.Discrete(2)))
+        for part in (spaces.Text(5), spaces.Sequence(BOX)):
+            several = spaces.Dict(see=BOX, say=spaces.Tuple([BOX, part]))
+            with pytest.raises(TypeError, match=r"space\['say'\]\[1\] is .*FilterObservation can"):
+                kind(Combined(several, spaces.Discrete(2)))
         with pytest.raises(ValueError, match="action_bins is 1: it must be in .2, 1000."):
             kind("Pendulum-v1", action_bins=1)
         with pytest.raises(ValueError, match="observation_space is Dict.*at least one component"):

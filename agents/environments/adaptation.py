@@ -57,8 +57,8 @@ def observed(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     if isinstance(env.observation_space, spaces.Discrete):
         return NumberedObservation(env)
     if isinstance(env.observation_space, _FLATTENED):
-        refuse_empty(env.observation_space)
         space = canonical(env.observation_space)  # FlattenObservation follows the space's own order
+        refuse_empty(space)
         return TransformObservation(
             env, lambda observation: vector_of(space, observation), spaces.flatten_space(space)
         )

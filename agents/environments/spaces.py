@@ -28,6 +28,7 @@ Array = npt.NDArray[Any]
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
+_OF_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _MAX_ACTIONS = 1000
 
 
@@ -54,15 +55,25 @@ def is_name(text: str) -> bool:
     return text.isprintable() and re.fullmatch(r"[^<>]{1,80}", text) is not None
 
 
-def canonical(space: spaces.Space[Any]) -> spaces.Space[Any]:
-    """Return an equal space with the keys of each Dict sorted, in which order it is flattened."""
+def canonical(space: spaces.Space[Any], name: str = "observation_space") -> spaces.Space[Any]:
+    """Return an equal space with the keys of each Dict sorted, in which order it is flattened.
+
+    Raises TypeError if a part does not hold numbers.
+    """
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
-            raise TypeError(f"observation_space is {space}: the keys of a Dict must be strings")
-        parts = sorted(space.spaces.items())
-        return spaces.Dict(OrderedDict((key, canonical(part)) for key, part in parts))
+            raise TypeError(f"{name} is {space}: the keys of a Dict must be strings")
+        keys = sorted(space.spaces)
+        parts = [canonical(space.spaces[key], f"{name}[{key!r}]") for key in keys]
+        return spaces.Dict(OrderedDict(zip(keys, parts, strict=True)))
     if isinstance(space, spaces.Tuple):
-        return spaces.Tuple([canonical(part) for part in space.spaces])
+        inner = enumerate(space.spaces)
+        return spaces.Tuple([canonical(part, f"{name}[{i}]") for i, part in inner])
+    if not isinstance(space, _OF_NUMBERS):
+        raise TypeError(
+            f"{name} is {space}: it must be of numbers; gymnasium.wrappers.FilterObservation can "
+            "leave it out"
+        )
     return space
 
 
