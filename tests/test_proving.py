@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from test_editing import POLICIES as EDITED
 from test_rules import POLICIES as PLAIN
+from test_rules import in_units
 
 from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.proofs import point_in
@@ -13,13 +14,22 @@ policies = pytest.mark.parametrize("policy", [*PLAIN, *EDITED])
 
 @policies
 @pytest.mark.parametrize("size", [0.3, 2.0])
-def test_what_occurs_is_found_and_what_never_does_is_not(policy, size):
+@pytest.mark.parametrize("shift", [0.0, 1e5])
+def test_what_occurs_is_found_and_what_never_does_is_not_in_any_units(policy, size, shift):
     rng = np.random.default_rng(3)
     d = policy.scores.shape[1] - 1
     centre = rng.normal(size=d)
     low, high = centre - size, centre + size
-    found = policy.prove({j: (low[j], high[j]) for j in range(d)})
     points = rng.uniform(low, high, size=(50_000, d))
+    scale = 10.0 ** rng.uniform(-9.0, 9.0, size=d) if shift else np.ones(d)
+    mean = rng.uniform(-1.0, 1.0, size=d) * np.minimum(shift * scale, 1e7)
+    if shift:  # to one side the box has no end
+        low[0], high[-1] = -np.inf, np.inf if d > 1 else high[0]
+    plain = policy.prove({j: (low[j], high[j]) for j in range(d)})
+    policy, points = in_units(policy, mean, scale), mean + scale * points
+    low, high = mean + scale * low, mean + scale * high
+    found = policy.prove({j: (low[j], high[j]) for j in range(d)})
+    assert found.occurs == plain.occurs
     seen = set(policy.choices(points).tolist())
     assert seen <= set(found.occurs)
     assert set(found.occurs) | set(found.never) == set(range(policy.n_actions))
@@ -27,12 +37,13 @@ def test_what_occurs_is_found_and_what_never_does_is_not(policy, size):
         assert ((state >= low) & (state <= high)).all()
         assert policy.choices(state[None])[0] == choice
     rare = set(found.occurs) - seen  # in less than a ten thousandth of the box
-    assert len(rare) <= 1
+    assert len(rare) <= 1 or shift
     assert str(found).count("never") == len(found.never)
     if policy.continuous:
         ranges, acts = np.array(list(found.ranges.values())), policy.act(points)
         assert (ranges[:, 0] <= acts.min(axis=0) + 1e-9).all()
         assert (ranges[:, 1] >= acts.max(axis=0) - 1e-9).all()
+        np.testing.assert_allclose(ranges, list(plain.ranges.values()), atol=2e-6)
 
 
 def test_the_range_of_each_torque_is_exact_in_a_box_and_bounded_outside():
@@ -102,6 +113,10 @@ def test_boxes_are_checked(box, message):
 def test_polyhedra():
     assert point_in(np.array([[-1.0, 1.0, 0.0], [0.5, -1.0, 0.0]])) is None
     assert point_in(np.array([[-1.0, 0.0, 0.0]])) is None
+    for size in (1e-15, 1e-9, 1e9):
+        assert 1 < point_in(np.array([[-1.0, 1 / size], [2.0, -1 / size]]))[0] / size < 2
+    small = PLAIN[2].edit().where("x[0] > 1e-10 and x[0] < 1e-9", do=0).done().codevectors[-1, 0]
+    assert 1e-10 < small < 1e-9
     touching = np.array([[-1.0, 1.0], [1.0, -1.0]])
     assert point_in(touching) is None
     np.testing.assert_allclose(point_in(touching, np.array([False, False])), 1.0)

@@ -1,6 +1,7 @@
 """Rules: what they do, how far they are from doing otherwise, and how they are said."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,22 @@ def continuous(n_cells, d, p, seed=0):
     rng = np.random.default_rng(seed)
     outputs = rng.normal(size=(n_cells, p, 1 + d))
     return RulePolicy(rng.normal(size=(n_cells, 1 + d)), outputs, rng.normal(size=(n_cells, d)))
+
+
+def in_units(policy, mean, scale):
+    """The same rule, of components in other units and from another zero: mean + scale * x."""
+
+    def changed(rows):
+        rows = rows / np.append(1.0, scale)
+        rows[..., 0] -= rows[..., 1:] @ mean
+        return rows
+
+    own, clauses = changed if policy.continuous else np.copy, policy.clauses
+    if clauses is not None:
+        rows, said = changed(clauses.conditions), own(clauses.outputs)
+        clauses = replace(clauses, conditions=rows, outputs=said)
+    codevectors = mean + scale * policy.codevectors
+    return RulePolicy(changed(policy.scores), own(policy.outputs), codevectors, clauses)
 
 
 POLICIES = [

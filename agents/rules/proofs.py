@@ -12,6 +12,9 @@ import numpy as np
 from oda_rl._types import BoolArray, FloatArray, IntArray
 
 _TINY = 1e-9
+_ZOOM = 1e-5  # share of the scale at which a small interior is looked for
+_HUGE = 1e10  # a component counts as unbounded from this half width
+_ROUNDING = 1e-15  # relative
 _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -26,26 +29,25 @@ def point_in(
     Its rows, shape (m, 1 + d), are affine functions that are positive in it, or not negative where
     ``strict``, shape (m,), is False. Bounds ``low`` and ``high`` have shape (d,).
     """
-    from scipy.optimize import linprog
-
     d = rows.shape[1] - 1
     hard = np.ones(len(rows), dtype=np.bool_) if strict is None else strict
-    norms = np.linalg.norm(rows[:, 1:], axis=1)
-    flat = norms <= _TINY * np.abs(rows[:, 0]).max(initial=1.0) * 1e-3
-    if np.where(hard, rows[:, 0] <= 0.0, rows[:, 0] < 0.0)[flat].any():
-        return None
-    unit, hard = rows[~flat] / norms[~flat, None], hard[~flat]
     low = np.full(d, -np.inf) if low is None else low
     high = np.full(d, np.inf) if high is None else high
-    bounds = [*zip(low.tolist(), high.tolist(), strict=True), (0.0, 1.0)]
-    cost = np.append(np.zeros(d), -1.0)
-    for slack in (np.ones(len(unit)), hard.astype(np.float64)):
-        matrix = np.column_stack([-unit[:, 1:], slack])
-        found = linprog(cost, matrix, unit[:, 0], bounds=bounds, method="highs", options=_OPTIONS)
-        if found.status != 0:
-            return None
-        if found.x[-1] > _TINY or not slack.any():
-            return np.asarray(np.clip(found.x[:-1], low, high))
+    centre, scale = _centre_and_scale(rows, low, high)
+    unit, flat, _ = _scaled(rows, low, high, centre, scale)
+    if np.where(hard, unit[:, 0] <= 0.0, unit[:, 0] < 0.0)[flat].any():
+        return None
+    for need in (np.ones(len(rows)), hard.astype(np.float64)):
+        point = centre
+        for size, reach in ((scale, np.inf), (_ZOOM * scale, 1.0)):
+            unit, _, ends = _scaled(rows, low, high, point, size, reach)
+            unit, ends = np.column_stack([unit, -need])[~flat], np.vstack([ends, (0.0, 1.0)])
+            found = _solved(np.append(np.zeros(d), -1.0), unit, ends)
+            if found is None:
+                break
+            point = np.clip(point + size * found[:-1], low, high)
+            if found[-1] > _TINY or not need.any():
+                return np.asarray(point)
     return None
 
 
@@ -54,13 +56,72 @@ def range_in(row: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArra
 
     ``row`` has shape (1 + d,); ``rows`` and bounds are those of :func:`point_in`.
     """
+    centre, scale = _centre_and_scale(rows, low, high)
+    largest = np.abs(scale * row[1:]).max(initial=0.0) or 1.0
+    wide = (0.5 * high - 0.5 * low >= _HUGE) & (row[1:] != 0.0)
+    scale[wide] = np.minimum(largest / np.abs(row[1:][wide]), 1e100)  # or no change is noticed
+    unit, flat, ends = _scaled(rows, low, high, centre, scale)
+    slopes, found = scale * row[1:], []
+    for sign in (1.0, -1.0):
+        best = _solved(sign * slopes / largest, unit[~flat], ends)
+        change = -sign * np.inf if best is None else slopes @ best
+        found.append(float(row[0] + row[1:] @ centre + change))
+    return found
+
+
+def _solved(cost: FloatArray, rows: FloatArray, ends: FloatArray) -> FloatArray | None:
+    """Return where a cost is least; None if nowhere, or if it has no bound."""
     from scipy.optimize import linprog
 
-    bounds, ends = list(zip(low.tolist(), high.tolist(), strict=True)), []
-    for sign in (1.0, -1.0):
-        found = linprog(sign * row[1:], -rows[:, 1:], rows[:, 0], bounds=bounds, method="highs")
-        ends.append(float(row[0]) + sign * found.fun if found.status == 0 else -sign * np.inf)
-    return ends
+    matrix, offsets = -rows[:, 1:], rows[:, 0]
+    found = linprog(cost, matrix, offsets, bounds=ends, method="highs", options=_OPTIONS)
+    return found.x if found.status == 0 else None
+
+
+def _centre_and_scale(
+    rows: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return centre and scale of each component, (d,): linear programs need numbers near 1.
+
+    The scale is half the width of the box. Of an unbounded component it is the shortest way on
+    which a row changes as much as by its offset, or in what is scaled already.
+    """
+    half = 0.5 * high - 0.5 * low
+    known = half < _HUGE
+    near = np.where(np.abs(low) < _HUGE, low, np.where(np.abs(high) < _HUGE, high, 0.0))
+    centre, scale = np.clip(near, low, high), np.where(known, half, 1.0)
+    centre[known] = 0.5 * (low[known] + high[known])
+    offsets, slopes = np.abs(rows[:, 0] + rows[:, 1:] @ centre), np.abs(rows[:, 1:])
+    while not known.all():
+        sizes = offsets + slopes[:, known] @ scale[known]
+        steep = (slopes[sizes > 0.0] / sizes[sizes > 0.0, None]).max(axis=0, initial=0.0)
+        if not steep[~known].any():  # any scale will do
+            steep[np.argmin(known)] = 1.0
+        reached = ~known & (steep > 0.0)
+        scale[reached] = np.clip(1.0 / steep[reached], 1e-100, 1e100)
+        known = known | reached
+    return centre, scale
+
+
+def _scaled(
+    rows: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    centre: FloatArray,
+    scale: FloatArray,
+    reach: float = np.inf,
+) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Return rows in scaled components, which of them are constant, and bounds, (d, 2).
+
+    Slopes have norm 1. Bounds are at most ``reach`` from the centre.
+    """
+    unit = np.column_stack([rows[:, 0] + rows[:, 1:] @ centre, rows[:, 1:] * scale])
+    norms = np.linalg.norm(unit[:, 1:], axis=1)
+    rounding = _ROUNDING * (np.abs(rows[:, 0]) + np.abs(rows[:, 1:]) @ np.abs(centre))
+    flat = norms <= rounding
+    unit[flat & (np.abs(unit[:, 0]) <= rounding), 0] = 0.0
+    ends = np.array([low - centre, high - centre]) / np.where(scale > 0.0, scale, 1.0)
+    return unit / np.where(flat, 1.0, norms)[:, None], flat, np.clip(ends, -reach, reach).T
 
 
 class Piece(NamedTuple):
