@@ -1,5 +1,6 @@
 """Classification and outlier detection by densities."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -50,6 +51,7 @@ from oda_rl.trees.estimators import BaseODATree, ODATreeClusterer
 
 _COMPONENTS, _TOL, _FLOOR_SHARE = (4, 2, 1), 1e-3, 1e-3  # components: classes choose among them
 _MIN_SHARE = 1e-6  # where a floor is given, full covariances get no sample of their mean
+_NARROWEST = 1e-14  # of the standard deviation: a smaller root of a floor would be too small
 _SIZES = ("n_components", "n_clusters")
 _MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
 _KINDS: tuple[type, ...] = (
@@ -71,21 +73,37 @@ def common_floor(data: Weighted, share: float) -> FloatArray | None:
 
     It is a share of E[g⁴] / E[g²], where g is the gap from the mean of all samples. Like a share of
     the variance E[g²], it is independent of units; but it is larger for a pixel that is rarely
-    bright. None if squares vanish.
+    bright. Outliers are clipped. None if squares vanish.
     """
-    gaps = np.abs(data.points - means_of(data.points, data.weights))
+    points = np.stack([_clipped(column, data.weights) for column in data.points.T], axis=1)
+    gaps = np.abs(points - means_of(points, data.weights))
     largest = np.fmax.reduce(gaps, axis=0)
     shares = gaps / np.where(largest > 0.0, largest, 1.0)  # whose powers are finite
     squares, fourths = (means_of(shares**power, data.weights) for power in (2, 4))
-    varying = deviations_of(data.points, data.weights) > 0.0
+    deviations = deviations_of(data.points, data.weights)
+    varying = deviations_of(points, data.weights) > 0.0
     roots = largest[varying] * np.sqrt(share * fourths[varying] / squares[varying])
+    roots = np.maximum(roots, _NARROWEST * deviations[varying])
     floor = np.full(len(varying), np.mean(roots) ** 2 if varying.any() else 0.0)
     floor[varying] = roots**2
     return floor if floor.min() > 0.0 else None  # squares of very small numbers are 0
 
 
-def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
-    """Return the estimator to fit to parts of the data, and a seed for it.
+def _clipped(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Clip a feature, shape (n,), at three times the 99 % quantile of the gaps from the median.
+
+    Gaps of 0 do not count: a pixel that is rarely bright is not clipped.
+    """
+    known = ~np.isnan(values)
+    middle = _quantile(values[known], weights[known], 0.5)
+    gaps = np.abs(values - middle)
+    some = gaps > 0.0
+    width = 3.0 * _quantile(gaps[some], weights[some], 0.99) if some.any() else 0.0
+    return np.clip(values, middle - width, middle + width)
+
+
+def _to_fit(model: Any, data: Weighted) -> tuple[list[Any], int]:
+    """Return the estimators to choose among for parts of the data, and a seed for them.
 
     Mixtures have the variance floors of all data, so that units do not differ between classes.
     """
@@ -94,13 +112,20 @@ def _to_fit(model: Any, data: Weighted) -> tuple[Any, int]:
     if density is None:
         density = SGDGaussianMixture(_COMPONENTS[0], tol=_TOL)
     elif not isinstance(density, StreamingMixture) or density.variance_floor is not None:
-        return density, seed
+        return [density], seed
     else:
         density, share = clone(density), max(density._floor_share()[0], _MIN_SHARE)
     floor = common_floor(data, share)
     spherical = floor is not None and density._spherical()
     density.set_params(variance_floor=float(np.mean(floor)) if spherical else floor)  # type: ignore[arg-type]
-    return density, seed
+    sizes = _COMPONENTS if model.estimator is None else ()
+    return [clone(density).set_params(n_components=n) for n in sizes] or [density], seed
+
+
+def _splits(data: Weighted) -> Iterator[tuple[Weighted, Weighted]]:
+    """Training and held-out samples of five folds."""
+    for train, test in folds(data.classes, np.random.default_rng(0)):
+        yield _rows(data, train), _rows(data, test)
 
 
 def _fitted_density(estimator: Any, data: Weighted, seed: int) -> Any:
@@ -156,6 +181,7 @@ class _OfDensities(Filed, TakesMissing):
         return self.estimator is None or isinstance(self.estimator, StreamingMixture)
 
 
+_MIN_LOG = -36.0  # of probabilities, about the rounding of double precision
 _TEMPERATURES = np.geomspace(1.0, 4096.0, 49)
 
 
@@ -229,11 +255,9 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
         self.classes_, classes = np.unique(labels, return_inverse=True)
         check_columns(self, points)
         data = weighted(points, weights, classes.astype(np.int64))
-        density, seed = _to_fit(self, data)
-        self.temperature_ = 1.0
+        options, seed = _to_fit(self, data)
+        density, self.temperature_ = options[0], 1.0
         if len(self.classes_) > 1:
-            sizes = _COMPONENTS if self.estimator is None else ()
-            options = [clone(density).set_params(n_components=n) for n in sizes] or [density]
             density, self.temperature_ = self._best(options, data, seed)
         self.class_prior_, self.densities_ = self._fitted(density, data, seed)
         return self
@@ -262,14 +286,14 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     def _best(self, options: list[Any], data: Weighted, seed: int) -> tuple[Any, float]:
         """Density and temperature of the lowest log loss on held-out samples."""
         losses = np.zeros((len(options), len(_TEMPERATURES)))
-        for train, test in folds(data.classes, np.random.default_rng(0)):
-            part, held_out = _rows(data, train), _rows(data, test)
-            right = np.arange(len(test)), held_out.classes
+        for part, held_out in _splits(data):
+            right = np.arange(len(held_out.classes)), held_out.classes
             for density, loss in zip(options, losses, strict=True):
                 prior, densities = self._fitted(density, part, seed)
                 logs = _logs(densities, held_out.points)
                 found = (_posterior(logs, prior, t)[right] for t in _TEMPERATURES)
-                loss -= [shares @ held_out.weights for shares in found]
+                # One mistyped value must not decide: its loss is bounded.
+                loss -= [np.maximum(logs, _MIN_LOG) @ held_out.weights for logs in found]
         best, t = divmod(int(losses.argmin()), len(_TEMPERATURES))
         return options[best], float(_TEMPERATURES[t])
 
@@ -296,8 +320,9 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
     Parameters
     ----------
     estimator : estimator or None, default=None
-        As for :class:`oda_rl.DensityClassifier`. None: 4 components, without the lightest ones that
-        have at most ``contamination`` of the samples together, since these may be the outliers.
+        As for :class:`oda_rl.DensityClassifier`. None: 1, 2 or 4 components, whichever make
+        held-out samples most likely, without the lightest ones that have at most ``contamination``
+        of the samples together, since these may be the outliers.
     contamination : float, default=0.1
         Share of the training samples that are outliers, in (0, 0.5].
     random_state : int, RandomState instance or None, default=None
@@ -337,17 +362,38 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
     @validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         points = checked_points(self, X, reset=True)
+        check_columns(self, points)
         data = weighted(points, checked_weights(sample_weight, points))
-        density, seed = _to_fit(self, data)
-        self.density_ = _fitted_density(density, data, seed)
-        if self.estimator is None:
-            weights = self.density_._mixture.weights
-            order = np.argsort(weights, kind="stable")
-            light = np.cumsum(weights[order]) <= float(self.contamination) * weights.sum()
-            weights[order[light]] = 1e-300  # whose logarithm is finite
+        options, seed = _to_fit(self, data)
+        several = min(len(options), len(data.points)) > 1
+        density = self._chosen(options, data, seed) if several else options[0]
+        self.density_ = self._fitted(density, data, seed)
         scores = _log_densities(self.density_, data.points)
         self.offset_ = _quantile(scores, data.weights, float(self.contamination))
         return self
+
+    def _fitted(self, density: Any, data: Weighted, seed: int) -> Any:
+        """Fit a density; the default without its lightest components."""
+        fitted = _fitted_density(density, data, seed)
+        if self.estimator is None:
+            weights = fitted._mixture.weights
+            order = np.argsort(weights, kind="stable")
+            light = np.cumsum(weights[order]) <= float(self.contamination) * weights.sum()
+            weights[order[light]] = 1e-300  # whose logarithm is finite
+        return fitted
+
+    def _chosen(self, options: list[Any], data: Weighted, seed: int) -> Any:
+        """Density of which held-out samples are most likely, but for the share of outliers."""
+        scores, weights = [], []
+        for part, held_out in _splits(data):
+            filled = _filled(part, data.points)
+            fitted = [self._fitted(density, filled, seed) for density in options]
+            scores.append(_logs(fitted, held_out.points))
+            weights.append(held_out.weights)
+        columns, shares = np.concatenate(scores).T, np.concatenate(weights)
+        lowest = [_quantile(column, shares, float(self.contamination)) for column in columns]
+        means = np.maximum(columns, np.array(lowest)[:, None]) @ shares
+        return options[int(np.argmax(means))]
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""

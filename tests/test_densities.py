@@ -139,6 +139,21 @@ def test_what_lies_apart_is_found():
     clump = np.concatenate([rng.normal(size=(400, 5)), rng.normal(4.0, 0.3, (20, 5))])
     model = DensityOutlierDetector(random_state=0).fit(clump)  # a component settles on these
     assert roc_auc_score(np.arange(420) >= 400, -model.score_samples(clump)) > 0.99
+    usual = rng.normal(np.repeat([-5.0, 5.0], 250)[:, None], 1.0, (500, 2))
+    unusual = rng.normal(0.0, 0.5, (15, 2))
+    points = np.concatenate([usual, unusual, [[1000.0, 1000.0]]])
+    model = DensityOutlierDetector(random_state=0).fit(points)  # one is much farther away
+    assert roc_auc_score(np.arange(516) >= 500, -model.score_samples(points)) > 0.99
+    model = DensityOutlierDetector(contamination=0.05, random_state=0)
+    model.fit(rng.normal(size=(60, 10)))
+    assert (model.predict(rng.normal(size=(1000, 10))) < 0).mean() < 0.15  # of four parts 0.3
+
+
+def test_one_mistyped_value_hardly_matters():
+    points, labels = make_moons(1000, noise=0.2, random_state=1)
+    points[0, 0] = 20.0
+    model = DensityClassifier(random_state=0).fit(points[:600], labels[:600])
+    assert model.score(points[600:], labels[600:]) > 0.95  # with its loss unbounded 0.88
 
 
 def test_components_are_as_few_and_probabilities_as_unsure_as_held_out_samples_say():
