@@ -569,6 +569,23 @@ def test_a_single_sample_is_enough_to_begin():
     assert ODARegressor().partial_fit([[1.0]], [4.0]).predict([[2.0]]) == pytest.approx([4.0])
 
 
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")
+@pytest.mark.parametrize("place", [0.0, 0.1])
+def test_samples_that_are_all_equal_give_no_scale(place):
+    rng = np.random.default_rng(0)
+    equal, points = np.full((300, 1), place), rng.normal(size=(5000, 1))
+    points += 10.0 * rng.integers(0, 2, (5000, 1))
+    for model in (ODAClusterer(2, random_state=0), ODAClusterer(2, random_state=0).fit(equal)):
+        begun = model.n_samples_seen_ if hasattr(model, "_annealer") else 0
+        for block in np.split(np.concatenate([equal, points]), [100, 250, 301, 1000]):
+            model.partial_fit(block)
+        np.testing.assert_allclose(np.sort(model.codevectors_[:, 0]), [0.0, 10.0], atol=0.1)
+        assert model.n_samples_seen_ == begun + 5300
+    values = np.append(rng.normal(size=300), np.sin(points))
+    regressor = ODARegressor(random_state=0).partial_fit(np.concatenate([equal, points]), values)
+    assert regressor.score(points, np.sin(points)) > 0.95
+
+
 def test_forgetting_follows_a_cluster_that_moves():
     rng = np.random.default_rng(0)
     places = np.array([[0.0, 0.0], [10.0, 0.0]])

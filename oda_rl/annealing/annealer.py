@@ -373,14 +373,17 @@ class Annealer:
         if holes(points) is not None:  # a class may have none
             common = cell_means(points, weights, np.zeros_like(classes), common)
         means = cell_means(points, weights, classes, common.repeat(len(totals), axis=0))
+        gaps = points[:, :d] - means[classes, :d]
+        rounding = len(points) * np.finfo(np.float64).eps * np.abs(means[classes, :d])
         spread = self.divergence.rowwise(points[:, :d], means[classes, :d])
+        spread *= (np.abs(gaps) > rounding).any(axis=1)  # equal points have none
         spreads = np.bincount(classes, weights * spread) / totals
         class_weights = totals if class_weights is None else class_weights.copy()
         self.class_weights, n_classes = class_weights, len(means)
         self.scale = float(spreads @ class_weights / class_weights.sum())
         self.temperature = self.schedule.constants.max_temperature * float(spreads.max())
-        start = self._start(points[:, :d] - means[classes, :d]) if init is None else None
-        self.n_samples_seen = len(points)
+        start = self._start(gaps) if init is None else None
+        self.n_samples_seen += len(points)
         per_class = 1 if init is None else len(init) // n_classes
         self.labels = np.repeat(np.arange(n_classes), per_class)
         self.codevectors = means[self.labels]

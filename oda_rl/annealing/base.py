@@ -54,7 +54,7 @@ from oda_rl.files.schema import (
     whole,
 )
 from oda_rl.quantization.kernels import nearest
-from oda_rl.samples import counted, holes
+from oda_rl.samples import cell_means, counted, filled, holes
 
 _FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
@@ -316,7 +316,8 @@ class BaseODA(TakesSingle, CellEstimator):
             require(same, f"{where}.divergence is not that of the codebook")
             require((self._low <= self._high).all(), f"{where}._low is above _high")
             waiting = sum(len(block[0]) for block in self._waiting or [])
-            require(waiting < LEVEL_SAMPLES, f"{where}._waiting has {waiting} samples")
+            largest = LEVEL_SAMPLES + sizes["classes"]
+            require(waiting < largest, f"{where}._waiting has {waiting} samples")
 
     def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
         if self.init is None:
@@ -382,7 +383,8 @@ class BaseODA(TakesSingle, CellEstimator):
         limit: int | None = None,
     ) -> Distribution:  # fmt: skip
         """Anneal a new codebook of at most ``limit`` on samples of points, shape (n, d + q)."""
-        rng = np.random.default_rng(seed_of(self.random_state))
+        self._stream_seed = seed_of(self.random_state)
+        rng = np.random.default_rng(self._stream_seed)
         self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
         check_columns(self, points)
@@ -395,6 +397,8 @@ class BaseODA(TakesSingle, CellEstimator):
             current.probe = data.points[probe].astype(np.float64), data.classes[probe]
         current.anneal(data, self._checked_init(current.divergence, n_classes))
         self._annealer, self._waiting = current, None
+        if current.scale == 0.0:  # a stream gives it
+            self._waiting = [self._joined(points.astype(np.float64), classes, weights)]
         self._low = self._high = points[0, : self.n_features_in_]
         self._see(points)
         return data
@@ -413,7 +417,8 @@ class BaseODA(TakesSingle, CellEstimator):
     ) -> None:
         """Learn from points, shape (n, d + q), in their order, each once.
 
-        The first 100 give the scale: until then each call starts anew from all of them.
+        The first 100 give the scale, or the next ones if those of a class are equal: until then
+        each call starts anew from all of them.
         """
         first = not hasattr(self, "_annealer")
         if first:
@@ -426,23 +431,36 @@ class BaseODA(TakesSingle, CellEstimator):
         elif len(points) == 0:
             return
         self._see(points)
-        if self._waiting is not None:
-            n = LEVEL_SAMPLES - sum(len(block[0]) for block in self._waiting)
+        while self._waiting is not None and len(points) > 0:
+            before = self._annealer.n_samples_seen if hasattr(self, "_annealer") else 0
+            n = LEVEL_SAMPLES - before % LEVEL_SAMPLES
             self._waiting.append((points[:n].astype(np.float64), classes[:n], weights[:n]))
             columns = zip(*self._waiting, strict=True)
             first_points, *marks = (np.concatenate(column) for column in columns)
             n_classes = int(marks[0].max()) + 1
             current = self._new_annealer(n_classes, np.random.default_rng(self._stream_seed))
+            current.n_samples_seen = before + len(points[:n]) - len(first_points)
             embedded = self._embed_all(current.divergence, first_points)
             current.probe = (embedded, marks[0]) if labelled else None
             current.begin(embedded, *marks, init=self._checked_init(current.divergence, n_classes))
             self._annealer = current
             if len(points) >= n:
-                self._waiting = None
+                still = current.scale == 0.0
+                self._waiting = [self._joined(first_points, *marks)] if still else None
             points, classes, weights = points[n:], classes[n:], weights[n:]
         if len(points) > 0:
             embedded = self._embed_all(self._annealer.divergence, points)
             self._annealer.observe(embedded, classes, weights)
+
+    def _joined(
+        self, points: FloatArray, classes: IntArray, weights: FloatArray
+    ) -> tuple[FloatArray, IntArray, FloatArray]:
+        """Return the mean of each class, whose features are equal, and all of its weight."""
+        owners, rows = np.unique(classes, return_index=True)
+        means = cell_means(points, weights, classes, np.full_like(points[rows], np.nan))
+        d = self.n_features_in_  # whose values must not drift by rounding
+        means[:, :d] = filled(points[rows, :d], means[:, :d])
+        return means, owners, np.bincount(classes, weights).astype(np.float64)
 
 
 def log_cell_volumes(

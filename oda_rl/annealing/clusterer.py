@@ -190,9 +190,10 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        The size of blocks makes no difference. The first 100 samples give the scale. After ``fit``
-        steps are as short as after all of its samples; a sample's weight over the mean so far
-        multiplies them. ``n_clusters="auto"`` counts as 8, or what ``fit`` chose.
+        The size of blocks makes no difference. The first 100 samples give the scale, or the next
+        ones if these are equal. After ``fit`` steps are as short as after all of its samples; a
+        sample's weight over the mean so far multiplies them. ``n_clusters="auto"`` counts as 8, or
+        what ``fit`` chose.
         """
         first = not hasattr(self, "_annealer")
         points = checked_points(self, X, reset=first)

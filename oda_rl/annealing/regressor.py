@@ -333,7 +333,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         if model.n_clusters == "auto":
             model.n_clusters = _SIZES[-1]
         model._anneal(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
-        for name in ("_annealer", "_waiting", "_low", "_high", "_single"):
+        for name in ("_annealer", "_waiting", "_stream_seed", "_low", "_high", "_single"):
             setattr(self, name, getattr(model, name))
 
     @validated
