@@ -30,11 +30,13 @@ def clusterer(moons):
 def test_annealing(classifier):
     ax = annealing_plots.plot_bifurcation(classifier.history_)
     dots = [line for line in ax.get_lines() if line.get_marker() == "o"]
-    sizes = [level.n_clusters for level in classifier.history_]
+    first, *colder = classifier.history_[1:]  # the initial level is as warm as the next
+    assert first.temperature == classifier.history_[0].temperature
+    sizes = [level.n_clusters for level in (classifier.history_[0], *colder)]
     assert sum(len(line.get_xdata()) for line in dots) == sum(sizes)
     assert {to_hex(line.get_color()).upper() for line in dots} == {*plotting.COLORS[:2]}
     branches = [ends for lines in ax.collections for ends in lines.get_segments()]
-    parents = sum(np.count_nonzero(level.lineage) for level in classifier.history_[1:])
+    parents = sum(np.count_nonzero(level.lineage) for level in colder)
     assert len(branches) == parents
     (critical,) = [line for line in ax.get_lines() if line.get_linestyle() == ":"]
     first = next(level.critical for level in classifier.history_ if level.critical)

@@ -128,13 +128,18 @@ def test_bifurcation_draws_a_line_for_each_child():
         Level(0, 9.0, np.array([[5.0, 5.0]]), None),  # an earlier start: not shown
         Level(100, 4.0, np.array([[0.0, 0.0]]), None),
         Level(200, 0.8, np.array([[-1.0, 0.0], [1.0, 0.1], [1.0, 0.3]]), np.zeros(3, int)),
-        Level(300, 0.2, np.array([[0.0, 0.0], [1.0, 0.2]]), np.array([0, 2])),
+        # As warm or heated again: not shown, but the cells after these have their ancestors there.
+        Level(220, 0.8, np.array([[1.0, 0.3], [-1.0, 0.0], [1.0, 0.1]]), np.array([2, 0, 1])),
+        Level(250, 0.9, np.array([[1.0, 0.3], [-1.0, 0.0]]), np.array([0, 1])),
+        Level(300, 0.2, np.array([[0.0, 0.0], [1.0, 0.2]]), np.array([1, 0])),
         Level(400, 0.3, np.array([[0.0, 0.0]]), np.array([0])),  # heated again: not shown
     ]
     ax = plotting.plot_bifurcation(history)
     branches = [ends for lines in ax.collections for ends in lines.get_segments()]
     ends = sorted(tuple(ends[:, 0]) for ends in branches)
     assert ends == [(0.8, 0.2), (0.8, 0.2), (4.0, 0.8), (4.0, 0.8), (4.0, 0.8)]
+    middle, last = (line.get_ydata() for line in ax.get_lines()[1:3])
+    assert [tuple(ends[:, 1]) for ends in branches[3:]] == [*zip(middle[[0, 2]], last, strict=True)]
     assert ax.get_xscale() == "log"
     warm, cold = np.log(ax.get_xlim())  # it cools to the right
     assert 0.8 * (warm - cold) < np.log(4.0 / 0.2) < warm - cold

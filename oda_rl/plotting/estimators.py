@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.patches import Ellipse
 
-from oda_rl._types import FloatArray, IntArray
+from oda_rl._types import FloatArray
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,
@@ -40,8 +40,9 @@ the level before)."""
 
 
 def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
-    """Draw how cells split as the temperature fell, since the last start, until it was lowest.
+    """Draw how cells split as the temperature fell, since the last start.
 
+    Levels that are not colder than all before are left out, such as those after reheating.
     The height of a cell is the first principal component of its codevector (in standardised
     observations). A dotted line is at the critical temperature of the first codevectors, if that
     was measured.
@@ -74,7 +75,7 @@ def plot_bifurcation(history: History, *, ax: Axes | None = None) -> Axes:
 
 def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     """Draw the cells since the last start, coloured by class; return the levels drawn."""
-    starts = [i for i, level in enumerate(history) if _branches(level) is None]
+    starts = [i for i, level in enumerate(history) if _link(level) is None]
     levels = list(history[starts[-1] :]) if starts else []
     ax.set(xlabel="temperature", ylabel="codevector, first principal component")
     if not levels or not levels[-1].temperature > 0.0:
@@ -83,9 +84,8 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
             text = "these cells have no temperature"
         ax.text(0.5, 0.5, text, ha="center", va="center", transform=ax.transAxes)
         return []
+    levels, links = _ever_colder(levels)
     temperatures = [level.temperature for level in levels]
-    coldest = int(np.nanargmin(temperatures))
-    levels, temperatures = levels[: coldest + 1], temperatures[: coldest + 1]
     points = np.concatenate([level.codevectors for level in levels])
     spread = points.std(axis=0)
     scaled = (points - points.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
@@ -96,8 +96,8 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     for i, level in enumerate(levels):
         labels = getattr(level, "labels", np.zeros(len(heights[i]), dtype=np.int64))
         colors = class_colors(np.asarray(labels))
-        if i and (branches := _branches(level)) is not None:
-            children, parents = branches
+        if i:
+            children, parents = np.nonzero(links[i])
             lines = np.empty((len(children), 2, 2))
             lines[:, :, 0] = temperatures[i - 1 : i + 1]
             lines[:, :, 1] = np.column_stack([heights[i - 1][parents], heights[i][children]])
@@ -123,13 +123,24 @@ def _draw_lineage(history: History, ax: Axes) -> list[Any]:
     return levels
 
 
-def _branches(level: Any) -> IntArray | None:
-    """Return the numbers of cells and of their parents, shape (2, n); None where they start."""
+def _link(level: Any) -> FloatArray | None:
+    """Return how much each cell comes from each of the level before; None where cells start."""
     parents = getattr(level, "parents", None)
-    if parents is not None:
-        return np.array([np.arange(len(parents)), parents])
-    lineage = getattr(level, "lineage", None)
-    return None if lineage is None else np.array(np.nonzero(lineage))
+    return getattr(level, "lineage", None) if parents is None else np.eye(1 + max(parents))[parents]
+
+
+def _ever_colder(history: History) -> tuple[list[Any], list[FloatArray]]:
+    """Return the levels colder than all before, and how each comes from the one before it."""
+    link = np.eye(len(history[0].codevectors))
+    levels, links = list(history[:1]), [link]
+    for level in history[1:]:
+        step = np.asarray(_link(level))
+        link = step @ link[: step.shape[1]]
+        if level.temperature < levels[-1].temperature:
+            levels.append(level)
+            links.append(link)
+            link = np.eye(len(level.codevectors))
+    return levels, links
 
 
 def _not_overlapping(levels: History, ax: Axes) -> list[int]:
