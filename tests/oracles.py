@@ -869,8 +869,19 @@ def ridge_slopes(points, targets, weights, cells, n_cells):
 
     steps = points - shares**2 @ points
     rests = targets - shares**2 @ targets
-    common = shortest(steps * shares[:, None], rests * shares, steps)
-    rests = rests - steps @ common
+    free = shortest(steps * shares[:, None], rests * shares, steps)
+    common, total = free, weights.sum()
+    if total < 3 * (np.linalg.matrix_rank(steps[weights > 0.0]) + 1):
+        scale = np.sqrt(shares**2 @ steps**2)
+        scale[scale == 0.0] = 1.0
+        rows, right, tried = steps / scale * shares[:, None], rests * shares, []
+        for penalty in np.geomspace(1e-4, 1e2, 19):
+            hat = np.linalg.solve(rows.T @ rows + penalty * np.eye(d), rows.T)
+            spare = 1.0 - (1.0 + np.trace(rows @ hat)) / total
+            missed = ((right - rows @ hat @ right) ** 2).sum()
+            tried.append((missed / max(spare, 1e-10) ** 2, penalty, hat @ right / scale))
+        common = min(tried, key=lambda each: each[:2])[2]
+    rests = rests - steps @ free
     gaps = points.copy()
     for k in range(n_cells):
         own = (cells == k) & (weights > 0.0)
@@ -880,11 +891,10 @@ def ridge_slopes(points, targets, weights, cells, n_cells):
     for k in range(n_cells):
         own = (cells == k) & (weights > 0.0)
         if own.any():
-            total, root = weights[own].sum(), np.sqrt(weights[own])
-            shift = np.average(rests[own], weights=weights[own]) * total / (total + 1.0)
+            root = np.sqrt(weights[own])
             # |missed - rows s|^2 + (d + 2) |rooted s|^2, of the shortest s that there is.
             rows = np.vstack([gaps[own] * root[:, None], np.sqrt(d + 2) * gaps * shares[:, None]])
-            right = np.concatenate([(rests[own] - shift) * root, np.zeros(n)])
+            right = np.concatenate([rests[own] * root, np.zeros(n)])
             slopes[k] += shortest(rows, right, gaps)
     return slopes
 

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_iris, make_blobs, make_circles, make_moons
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.metrics import adjusted_rand_score, f1_score, log_loss
 from sklearn.model_selection import train_test_split
 
@@ -475,6 +475,12 @@ def test_one_cell_is_the_linear_model():
     chosen = ODARegressor(random_state=0).fit(points, values)
     assert chosen.best_params_["n_clusters"] == 1
     np.testing.assert_allclose(chosen.predict(points), one.predict(points))
+    # With hardly more samples than features least squares are worse than the mean.
+    points = rng.normal(size=(366, 60))
+    values = points[:, :3].sum(axis=1) + rng.normal(size=366)
+    wide = ODARegressor(random_state=0).fit(points[:66], values[:66])
+    ridge = RidgeCV(np.geomspace(0.01, 1000, 6)).fit(points[:66], values[:66])
+    assert wide.score(points[66:], values[66:]) > ridge.score(points[66:], values[66:]) - 0.1
 
 
 def test_cells_and_metric_are_chosen_where_they_help(tmp_path):

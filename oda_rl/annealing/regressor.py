@@ -27,6 +27,8 @@ _FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
 _ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
 _SURE = 2.0  # standard errors by which cells must be better than one
 _ROUNDING = 1e-10  # of a feature's standard deviation
+_ENOUGH = 3  # points for each slope, or ridge regression takes the place of least squares
+_PENALTIES = np.geomspace(1e-4, 1e2, 19)  # of standardised slopes
 _RECENT = 5000  # last samples of a stream, to which local models are fitted
 
 
@@ -54,8 +56,8 @@ def fit_local_models(
 ) -> LocalModels:
     """Fit each cell's model to its points by weighted least squares.
 
-    Linear models are shrunk towards the linear model of all points, as if each cell had one more
-    point on that, for its level, and d + 2 of the average spread in cells, for its slopes.
+    Linear models are shrunk towards the ridge regression of all points, as if each cell had one
+    more point on that, for its level, and d + 2 of the average spread in cells, for its slopes.
 
     ``targets`` have shape (n, q); ``cells``, shape (n,), are those of the points; ``values``, shape
     (K, q), are predictions of cells without points. Models have slopes if they are ``linear``.
@@ -76,17 +78,19 @@ def fit_local_models(
     mean, level = (np.average(table, axis=0, weights=weights) for table in (points, targets))
     units = deviations_of(points, weights)
     units[units == 0.0] = np.inf
-    common = _linear_model(points - mean, targets - level, weights, units)[1]
+    _, free, common = _linear_model(points - mean, targets - level, weights, units)
     axes = _linear_model(points - centres[cells], targets, weights, units)[0]
     residuals = targets - level - (points - mean) @ common.T
     shifts, ridge = averages(residuals) * (safe / (safe + 1.0)), d + 2
+    if free is not common:  # only deviations from all data are left to cells
+        residuals -= (points - mean) @ (free - common).T
     values = np.where(filled, level + (centres - mean) @ common.T + shifts, values)
     slopes = np.tile(common, (n_cells, 1, 1))
     for k in np.flatnonzero(totals):
         members = cells == k
         root = np.sqrt(weights[members])[:, None]
         white = ((points[members] - centres[k]) @ axes.T) * root
-        missed = (residuals[members] - shifts[k]) * root
+        missed = residuals[members] * root
         # The step from the common slopes minimises |missed - white step|² + ridge |step|².
         if len(white) < len(axes):  # the dual is smaller
             step = white.T @ np.linalg.solve(white @ white.T + ridge * np.eye(len(white)), missed)
@@ -98,16 +102,29 @@ def fit_local_models(
 
 def _linear_model(
     steps: FloatArray, targets: FloatArray, weights: FloatArray, units: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Whitening axes, shape (rank, d), and least squares slopes, shape (q, d), of centred points.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Whitening axes, shape (rank, d), and two slopes, shape (q, d) each, of centred points.
 
-    Directions in which the points vary by rounding alone, beside their ``units``, drop out.
+    The first are by least squares. So are the second, unless there are few points for each slope:
+    then by ridge regression, with the penalty of each target that generalised cross-validation
+    chooses. Directions in which the points vary by rounding alone, beside their ``units``, drop
+    out.
     """
-    shares = np.sqrt(weights / weights.sum())[:, None]
+    n = weights.sum()
+    shares = np.sqrt(weights / n)[:, None]
     left, sizes, right = np.linalg.svd(steps / units * shares, full_matrices=False)
     varying = sizes > _ROUNDING
     axes = right[varying] / sizes[varying, None] / units
-    return axes, (left[:, varying].T @ (targets * shares)).T @ axes
+    targets = targets * shares
+    parts = left[:, varying].T @ targets
+    free = parts.T @ axes
+    if n > _ENOUGH * (len(axes) + 1):  # outliers that cross-validation misses would cost more
+        return axes, free, free
+    kept = 1.0 / (1.0 + _PENALTIES[:, None] / sizes[varying] ** 2)
+    misses = (targets**2).sum(axis=0) - (parts**2).sum(axis=0) + (1.0 - kept) ** 2 @ parts**2
+    spare = np.maximum(1.0 - (1.0 + kept.sum(axis=1)) / n, _ROUNDING)  # degrees of freedom, over n
+    best = kept[(np.maximum(misses, 0.0).T / spare**2).argmin(axis=1)]
+    return axes, free, (best * parts.T) @ axes
 
 
 class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
@@ -210,8 +227,8 @@ class ODARegressor(LocalRegressor, BaseODA):
         or within 1,500 samples of it: one cell, unless more are better by two standard errors. With
         the squared Euclidean divergence and no missing values it also tries a learned metric.
     local_model : {"linear", "constant"}, default="linear"
-        Model of a cell. Linear ones are shrunk towards the linear model of all data, the more the
-        fewer points a cell has, and replace missing values by the cell's mean.
+        Model of a cell. Linear ones are shrunk towards the ridge regression of all data, the more
+        the fewer points a cell has, and replace missing values by the cell's mean.
     divergence, min_temperature, target_distortion, max_samples, cooling, samples_per_cluster
         As for :class:`ODAClusterer`, as are forgetting, init, constants and random_state;
         ``min_temperature`` is 1e-3 by default.
@@ -231,6 +248,8 @@ class ODARegressor(LocalRegressor, BaseODA):
     ----------
     C. N. Mavridis, J. S. Baras, "Annealing optimization for progressive learning with stochastic
     approximation", section on regression: piecewise constant models over the cells.
+    G. H. Golub, M. Heath, G. Wahba, "Generalized cross-validation as a method for choosing a good
+    ridge parameter", Technometrics 21 (1979).
 
     Examples
     --------
