@@ -382,6 +382,29 @@ def test_values_of_a_world_that_goes_on_keep_up_with_its_mean_reward(last):
     np.testing.assert_allclose(found, expected, rtol=0.05)
 
 
+def test_a_large_cost_of_each_step_changes_no_decision():
+    found = []
+    for offset in (-1e3, -1e6):
+        env = gym.wrappers.TransformReward(Ramp(), lambda reward, offset=offset: reward + offset)
+        agent = TwoTimescaleAgent(env, seed=0, gamma=0.98).learn(3_000)
+        found.append(agent.learning_policy.act(np.arange(11.0)[:, None]))
+        assert (agent.policy.act(np.arange(11.0)[:, None]) == 1).all()
+    np.testing.assert_array_equal(*found)
+
+
+def test_it_learns_from_random_actions_that_are_not_its_own():
+    env, rng = Ramp(), np.random.default_rng(3)
+    agent = TwoTimescaleAgent(env, seed=3, gamma=0.98)
+    observation, _ = env.reset(seed=3)
+    for _ in range(3_000):
+        agent.act(observation)
+        action = int(rng.integers(2))
+        after, reward, terminated, truncated, _ = env.step(action)
+        agent.update(observation, action, reward, after, terminated, truncated)
+        observation = env.reset()[0] if terminated or truncated else after
+    assert (agent.policy.act(np.arange(11.0)[:, None]) == 1).all()
+
+
 @pytest.mark.parametrize("unit", [1e-158, 1e-155, 1e-140])
 def test_what_is_learned_is_finite_beside_a_component_of_tiny_numbers(unit, tmp_path):
     space = gym.spaces.Box(-np.inf, np.inf, (4,), np.float64)

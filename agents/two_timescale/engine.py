@@ -44,6 +44,7 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get no car uphill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
+SURPRISING = 2.0  # standard deviations of rewards: values begin no higher above a negative mean
 OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
@@ -235,7 +236,8 @@ class OnlineEngine(Engine):
             return -code
         units = self._planned[0]
         if code != action or (units != self._given).any():
-            self.running[0].begins = True  # what the planned action was worth says nothing
+            self.running[0].begins = True  # what the planned action was worth says nothing,
+            self.traces[0], self.traces[0, :, cells.LAST] = 0.0, -1.0  # nor what earlier ones were
             self._end_trial(self.running[0])  # nor does the return of its policy
         self.env_states[0].action, units[:] = action, self._given
         return max(-self._advance(after, reward, terminated, truncated, True), 0)
@@ -393,6 +395,9 @@ class OnlineEngine(Engine):
         state.next_metric = state.steps + METRIC_EVERY // 2
         state.next_slow = state.steps + ql.ROUND
         self._measure()
+        optimistic = state.mean_reward + SURPRISING * math.sqrt(state.reward_variance)
+        if state.continuing and state.reward_variance > 0.0:  # else each step costs the same
+            state.min_centre = min(optimistic, 0.0)
         if not state.continuing:
             value = plain(ql.mean_value)(state)
             if self.contest.longest == 1:  # a bandit, where no reward follows

@@ -92,6 +92,10 @@ class OnlineState(Counters):
     """Steps at which the metric is learned again."""
     mean_reward: Annotated[float, Span(FINITE)]
     """Mean reward: of random play, then running."""
+    reward_variance: Annotated[float, Span("[0, inf)")]
+    """Variance of rewards in random play."""
+    min_centre: Annotated[float, Span("(-inf, 0]")]
+    """Least number that is subtracted from rewards, if they are centred."""
     largest_reward: Annotated[float, Span("[0, inf)")]
     """Largest absolute reward since random play."""
     squared_error: Annotated[float, Span("[0, inf)")]
@@ -311,8 +315,9 @@ def step_size_of(state: OnlineState) -> float:
 
 @spliced
 def mean_value(state: OnlineState) -> float:
-    """Return ρ / (1 - γ): values begin there, and centred ones lack it."""
-    return max(state.mean_reward, 0.0) * (1.0 / max(1.0 - state.gamma, MIN_RATE))
+    """Return c / (1 - γ) for the centre c of rewards: values begin there, centred ones lack it."""
+    centre = max(state.mean_reward, state.min_centre)
+    return centre * (1.0 / max(1.0 - state.gamma, MIN_RATE))
 
 
 @spliced
@@ -366,7 +371,7 @@ def learn_values(
             state.continuing = False
         else:
             state.mean_reward += CENTRING * (reward - state.mean_reward)
-            reward -= max(state.mean_reward, 0.0)
+            reward -= max(state.mean_reward, state.min_centre)
     cells.evaluate(live, agent.points[env_state.number], here, values)
     future = next_values[greatest(learner.values, 1) if state.paper else env_state.action]
     if state.gamma < 1.0:  # slopes extrapolate without bound far from all cells
@@ -447,7 +452,10 @@ def advance(
     events = integer(0)
     if state.phase == WARMUP:
         if learns:
-            state.mean_reward += (reward - state.mean_reward) / state.steps
+            change = reward - state.mean_reward
+            state.mean_reward += change / state.steps
+            change *= reward - state.mean_reward
+            state.reward_variance += (change - state.reward_variance) / state.steps
             state.continuing = state.continuing and not terminated
             env_state.action = state.first_action
             for i in range(state.n_features, after.shape[0]):
