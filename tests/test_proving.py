@@ -92,6 +92,7 @@ def test_a_proof_reads_well():
     rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
     found = rule.named(["angle (rad)"], ["left", "right"]).prove({"angle": (0.5, 1.0)})
     assert str(found).splitlines()[0] == "where angle (rad) from 0.5 to 1:"
+    assert "from 293.15 to 293.25:" in str(rule.prove({0: (293.15, 293.25)}))
     assert found.always == 1
     assert found.never == (0,)
 

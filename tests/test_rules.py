@@ -9,7 +9,7 @@ import oracles
 import pytest
 
 from oda_rl.agents import ModelAgent, RulePolicy, load_agent
-from oda_rl.agents.distilling.simplifying import grounded, rounded, simplified
+from oda_rl.agents.distilling.simplifying import grounded, simplified
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.policies import rules
 from oda_rl.agents.policies.explaining import overview
@@ -166,23 +166,30 @@ def test_words_of_continuous_actions():
     )
     several = continuous(3, 2, 2).named(NAMES, ["main", "side"]).rules()
     assert several.splitlines()[-1] == "each at least -1 and at most 1"
+    residue = rule([[0, 0, 0]], [[[-0.2 - 1e-16, 1.0, 0.0]]]).named(
+        NAMES, torque, [[-4e-8], [6e-8]]
+    )
+    assert residue.rules().startswith("always torque = 5e-08·angle; ")
     assert several.count("main = ") == several.count("side = ") == 3
     bounds = np.array([[0, -1], [1, 1]])
     uneven = continuous(1, 2, 2).named(NAMES, ["main", "side"], bounds)
     assert uneven.rules().endswith("main at least 0 and at most 1, side at least -1 and at most 1")
 
 
-def test_words_are_true():
-    """What a rule of two cells says, read again, decides as the rule does."""
-    for seed in range(20):
-        policy = RulePolicy(rounded(grounded(discrete(2, 2, 2, seed).scores), 2), ONE_HOT[:2, :2],
-                            np.zeros((2, 2)))  # fmt: skip
-        said = policy.named(["x", "y"], ["0", "1"]).rules()
-        action, condition, other = re.fullmatch(r"(\d) if (.*), else (\d)", said).groups()
-        condition = re.sub(r"(\d)·", r"\1*", condition)
-        for x, y in points_of(policy, 50):
-            expected = policy.act(np.array([[x, y]]))[0]
-            assert int(action if eval(condition, {"x": x, "y": y}) else other) == expected
+@pytest.mark.parametrize("mean", [(0.0, 0.0), (293.15, -2e6)])
+def test_words_are_true(mean):
+    """What a rule of one or two cells says, read again, does what the rule does."""
+    policies = [part for k in range(20) for part in (discrete(2, 2, 2, k), continuous(2, 2, 1, k))]
+    for policy in (*policies, continuous(1, 2, 1)):
+        policy = in_units(policy, np.array(mean), np.array([0.1, 1.0]))
+        points = mean + np.array([0.1, 1.0]) * points_of(policy)
+        policy = rules.placed(policy, points).named(
+            ["x", "y"], ["u"] if policy.continuous else ["0", "1"]
+        )
+        code = policy.rules().replace("·", "*").replace("u = ", "").replace("always ", "")
+        code = compile(code.replace(", else", " else").split(";")[0], "", "eval")
+        read = np.clip([eval(code, {"x": x, "y": y}) for x, y in points], -1.0, 1.0)
+        assert (np.abs(np.ravel(policy.act(points)) - read) < 0.01).mean() > 0.98
 
 
 def test_in_box_they_are_what_the_box_makes_of_units():
@@ -314,8 +321,9 @@ def test_the_overview_names_the_actions_of_idle_cells_and_leaves_out_cells_witho
 def test_numbers_are_short_and_cells_that_print_alike_are_one():
     texts = [rules.number(value) for value in (1234567.0, 0.05, -2.0, 1e9)]
     assert texts == ["1235000", "0.05", "-2", "1e+09"]
-    rows = rules.shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]]))
+    rows, _ = rules.shortest(np.array([[0.0, 0.006, 0.0], [0.0, -0.1, 0.3]]), np.zeros((1, 2)))
     np.testing.assert_allclose(rows, [[0.0, 0.06, 0.0], [0.0, -1.0, 3.0]], atol=1e-12)
     scores = np.array([[1.0, 1.0], [1.00001, 0.99999], [-9.0, 0.0]])
     rule = RulePolicy(scores, np.eye(2)[[1, 1, 0]][:, :, None], np.zeros((3, 1)))
-    assert rules.reduced(rule, np.array([[0.5], [2.0]])).scores.tolist() == [[1.0, 1.0]]
+    states = np.array([[0.5], [2.0], [-20.0]])
+    np.testing.assert_array_equal(rules.reduced(rule, states).scores, scores[[0, 2]])

@@ -111,6 +111,12 @@ def checked_names(
     return tuple(map(str, given))
 
 
+def number_text(value: float, scale: float, digits: int = 4, sign: str = "") -> str:
+    """Return a number to some digits, or to more if it is many deviations, 1/scale, away from 0."""
+    far = min(max(1.0, abs(value) * scale), 1e11)  # in this order: it may be NaN
+    return f"{value:{sign}.{digits + int(math.log10(far))}g}"
+
+
 def without_units(names: Sequence[str]) -> list[str]:
     """Return names without parentheses at their ends, if they still differ.
 

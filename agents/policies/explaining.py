@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.names import without_units
+from oda_rl.agents.environments.names import number_text, without_units
 from oda_rl.agents.environments.validation import checked_points
 from oda_rl.agents.policies.contract import Trained
 
@@ -63,6 +63,8 @@ class Explanation:
     """Index (from 0) of the best action there."""
     names: tuple[str, ...]
     """Names of the observation's components."""
+    scale: FloatArray
+    """Inverse standard deviations of the components, shape (d,); 0 for constants."""
     action_names: tuple[str, ...]
     """Names of the actions."""
     first_action: int
@@ -109,7 +111,10 @@ class Explanation:
             order = sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
         rows = [["component", *columns]]
         for j in order:
-            cells = [f"{v[j]:{'+' * (name == 'change')}.4g}" for name, v in columns.items()]
+            cells = [
+                number_text(v[j], self.scale[j], sign="+" * (name == "change"))
+                for name, v in columns.items()
+            ]
             rows.append([self.names[j], *cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         widths[1:] = [max(11, len(title)) for title in columns]
@@ -189,6 +194,7 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
         other_action=None if there is None else _performed(agent, policy.act(there))[0],
         other_choice=None if there is None else int(policy.choices(there)[0]),
         names=interface.names,
+        scale=scale,
         action_names=choice_names(agent),
         first_action=interface.first_action,
         value_name=policy.value_name,

@@ -7,7 +7,7 @@ function of the observation, clipped to the box. :meth:`RulePolicy.edit` adds cl
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,8 +24,10 @@ from oda_rl.agents.rules.proofs import Piece, Proof, checked_box, range_in, spli
 from oda_rl.diagram import ordered
 from oda_rl.files.schema import Member, prefixed, real, require, within
 
-_DIGITS = 4
+_DIGITS, _MAX_DIGITS, _OF_BOUNDS = 4, 15, 7
+_LOSS = 2e-3  # by rounding of printed numbers, relative to half the box, or to what scores differ
 _EXACT = 1e-9  # relative
+_RESIDUE = 1e-12  # of a box: an offset that rounding has left
 _POWERS = 10.0 ** np.arange(-6, 7)
 
 
@@ -294,7 +296,7 @@ class RulePolicy(Stored):
         actions, edited, n = self.actions, self.clauses, len(self.scores)
         forbids, says = ([], []) if edited is None else (edited.forbids, edited.says)
         later = [(one[0], int(a)) for one, a in zip(says, actions[n:], strict=True)]
-        return split(self.scores, actions[:n], forbids, later, low, high)
+        return split(self.scores, actions[:n], forbids, later, np.array([low, high]))
 
     def named(
         self,
@@ -399,7 +401,7 @@ class RulePolicy(Stored):
         if self.continuous:
             own = in_box(self.all_outputs, *between)
             for c, name in enumerate(known):
-                found = [range_in(own[piece.cell, c], piece.rows, *ends) for piece in pieces]
+                found = [range_in(own[one.cell, c], one.rows, np.array(ends)) for one in pieces]
                 low, high = np.clip(found, *between[:, c]).T
                 ranges[name] = float(low.min()), float(high.max())
             known = tuple(f"cell {k}" for k in range(self.n_cells))
@@ -407,7 +409,7 @@ class RulePolicy(Stored):
         return Proof(*ends, occurs, never, at_most, states, components, known, ranges)
 
     def rules(self) -> str:
-        """Return the rule in words, with numbers to four digits.
+        """Return the rule in words, with numbers to four digits, or to more if actions need them.
 
         Scores are scaled so that their numbers are short; units in parentheses at the ends of names
         are left out.
@@ -419,14 +421,14 @@ class RulePolicy(Stored):
         own = in_box(self.all_outputs, low, high)
         constant = ~own[:, :, 1:].any(axis=2)
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
-        parts = without_units(named)
+        parts, digits = without_units(named), _output_digits(own, self.codevectors, low, high)
+        in_words = partial(affine, names=components, digits=digits)
         each = [
-            [f"{part} = {affine(row, components)}" for part, row in zip(parts, cell, strict=True)]
+            [f"{part} = {in_words(row)}" for part, row in zip(parts, cell, strict=True)]
             for cell in own
         ]
-        limits = [
-            f"at least {number(a)} and at most {number(b)}" for a, b in zip(low, high, strict=True)
-        ]
+        pairs = [[number(end, _OF_BOUNDS) for end in pair] for pair in zip(low, high, strict=True)]
+        limits = [f"at least {a} and at most {b}" for a, b in pairs]
         if n > 1 and len(set(limits)) == 1:
             named, limits = ("each",), limits[:1]
         ends = ", ".join(map("{} {}".format, named, limits))
@@ -449,7 +451,7 @@ class RulePolicy(Stored):
         lines = []
         for rows, what in clauses:
             moving = rows[rows[:, 1:].any(axis=1)]
-            where = " and ".join(half_space(row, components) for row in moving)
+            where = " and ".join(half_space(row, components, self.codevectors) for row in moving)
             lines.append(f"{what} where {where}" if where else what)
         return "\n".join([*lines, f"otherwise {text}"])
 
@@ -460,8 +462,10 @@ class RulePolicy(Stored):
             row = self.scores[1] - self.scores[0]
             if not row[1:].any():
                 return f"always {said[int(row[0] > 0.0)]}"
-            return f"{said[1]} if {half_space(row, components)}, else {said[0]}"
-        rows = [affine(row, components) for row in shortest(self.scores)]
+            where = half_space(row, components, self.codevectors)
+            return f"{said[1]} if {where}, else {said[0]}"
+        scores, digits = shortest(self.scores, self.codevectors)
+        rows = [affine(row, components, digits) for row in scores]
         rows = [row if row != "0" else "0, otherwise" for row in rows]
         width = max(map(len, rows))
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
@@ -479,6 +483,7 @@ def in_box(units: FloatArray, low: npt.ArrayLike, high: npt.ArrayLike) -> FloatA
     low, high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     own = 0.5 * (high - low)[:, None] * units
     own[:, :, 0] += 0.5 * (low + high)
+    own[:, :, 0][np.abs(own[:, :, 0]) < _RESIDUE * (high - low)] = 0.0
     return np.asarray(own)
 
 
@@ -489,13 +494,14 @@ def reduced(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     """
     if rule.clauses is not None or len(states) == 0:
         return rule
-    scores, outputs = rule.scores, rule.outputs
-    kept = np.unique(rule.cells(states))
-    scores, outputs, codevectors = scores[kept], outputs[kept], rule.codevectors[kept]
-    printed: dict[tuple[str, ...], int] = {}
-    for k, (row, output) in enumerate(zip(shortest(scores), outputs, strict=True)):
-        printed.setdefault(tuple(map(number, [*row, *output.ravel()])), k)
-    rows = list(printed.values())
+    cells = rule.cells(states)
+    kept = np.unique(cells)
+    scores, outputs, codevectors = rule.scores[kept], rule.outputs[kept], rule.codevectors[kept]
+    means = np.array([states[cells == k].mean(axis=0) for k in kept])
+    short, digits = shortest(scores, means)
+    digits = max(digits, _output_digits(outputs, means)) if rule.continuous else digits
+    numbers = np.column_stack([short, outputs.reshape(len(kept), -1)])
+    rows = np.sort(np.unique(_printed(numbers, digits), axis=0, return_index=True)[1])
     return RulePolicy(scores[rows], outputs[rows], codevectors[rows])
 
 
@@ -527,39 +533,69 @@ def placed(rule: RulePolicy, states: FloatArray) -> RulePolicy:
     return replace(rule, codevectors=codevectors)
 
 
-def affine(row: FloatArray, names: Sequence[str]) -> str:
+def affine(row: FloatArray, names: Sequence[str], digits: int = _DIGITS) -> str:
     """Return offset and slopes, shape (1 + d,), as a sum."""
     text = ""
     for value, name in zip([*row[1:].tolist(), float(row[0])], [*names, ""], strict=True):
         if value == 0.0:
             continue
-        size = number(abs(value))
+        size = number(abs(value), digits)
         term = size if not name else name if size == "1" else f"{size}·{name}"
         sign = "-" if value < 0.0 else "+"
         text += f" {sign} {term}" if text else f"{'-' * (value < 0.0)}{term}"
     return text or "0"
 
 
-def half_space(row: FloatArray, names: Sequence[str]) -> str:
-    """Say where an affine function, shape (1 + d,), is positive."""
-    (short,) = shortest(row[None])
+def half_space(row: FloatArray, names: Sequence[str], points: FloatArray) -> str:
+    """Say where an affine function, shape (1 + d,), is positive, given points, (n, d), near it."""
+    (_, short), digits = shortest(np.array([0.0 * row, row]), points)
     first = short[1:][np.flatnonzero(short[1:])[0]]
     short, relation = (short, ">") if first > 0.0 else (-short, "<")
-    return f"{affine(np.append(0.0, short[1:]), names)} {relation} {number(-short[0])}"
+    left, right = affine(np.append(0.0, short[1:]), names, digits), number(-short[0], digits)
+    return f"{left} {relation} {right}"
 
 
-def number(value: float) -> str:
-    """Return a number to four digits."""
-    short = f"{value:.{_DIGITS}g}"
+def number(value: float, digits: int = _DIGITS) -> str:
+    """Return a number to some digits."""
+    short = f"{value:.{digits}g}"
     rounded = float(short) + 0.0
-    return f"{rounded:.10g}" if 1e-4 <= abs(rounded) < 1e7 or rounded == 0.0 else short
+    return f"{rounded:.15g}" if 1e-4 <= abs(rounded) < 1e7 or rounded == 0.0 else short
 
 
-def shortest(rows: FloatArray) -> FloatArray:
-    """Multiply by a positive constant so that the numbers are short, and exact if possible."""
+def shortest(rows: FloatArray, points: FloatArray) -> tuple[FloatArray, int]:
+    """Multiply scores by a positive constant so that the numbers are short; exact if possible.
+
+    With them comes how many digits they need, so that they differ as before at points, (n, d).
+    """
     slopes = rows[:, 1:] if rows[:, 1:].any() else rows
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
-    return min((factor * rows for factor in factors), key=_cost)
+    short = min((factor * rows for factor in factors), key=_cost)
+    at = np.insert(points, 0, 1.0, axis=1)
+    spread = np.ptp(short @ at.T, axis=0)
+    usual = np.quantile(spread, 0.5, method="lower")  # some points are far, or at a boundary
+    return short, _digits(short[:, None], at, _LOSS * np.maximum(spread, usual))
+
+
+def _output_digits(
+    outputs: FloatArray, points: FloatArray, low: npt.ArrayLike = -1.0, high: npt.ArrayLike = 1.0
+) -> int:
+    """Return how many digits affine actions, (K, p, 1 + d), need at points of their cells."""
+    at = np.insert(points, 0, 1.0, axis=1)[:, None]
+    half, middle = np.subtract(high, low) / 2.0, np.add(high, low) / 2.0
+    return _digits(outputs, at, _LOSS * np.maximum(half, np.abs((outputs * at).sum(-1) - middle)))
+
+
+def _digits(rows: FloatArray, at: FloatArray, allowed: npt.ArrayLike) -> int:
+    """Return how many digits change the sums of products of rows and ``at`` by what is allowed."""
+    for digits in range(_DIGITS, _MAX_DIGITS):
+        if (np.abs(((_printed(rows, digits) - rows) * at).sum(axis=-1)) <= allowed).all():
+            return digits
+    return _MAX_DIGITS
+
+
+def _printed(numbers: FloatArray, digits: int) -> FloatArray:
+    rounded = [float(number(value, digits)) for value in numbers.ravel().tolist()]
+    return np.reshape(rounded, numbers.shape)
 
 
 def _cost(rows: FloatArray) -> tuple[bool, int]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.environments.names import number_text
 
 _TINY = 1e-9
 _ZOOM = 1e-5  # share of the scale at which a small interior is looked for
@@ -19,48 +20,44 @@ _OPTIONS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance":
 
 
 def point_in(
-    rows: FloatArray,
-    strict: BoolArray | None = None,
-    low: FloatArray | None = None,
-    high: FloatArray | None = None,
+    rows: FloatArray, strict: BoolArray | None = None, box: FloatArray | None = None
 ) -> FloatArray | None:
     """Return a point of a polyhedron, deep in its interior if there is one; None if it is empty.
 
     Its rows, shape (m, 1 + d), are affine functions that are positive in it, or not negative where
-    ``strict``, shape (m,), is False. Bounds ``low`` and ``high`` have shape (d,).
+    ``strict``, shape (m,), is False. ``box``, shape (2, d), are bounds.
     """
     d = rows.shape[1] - 1
     hard = np.ones(len(rows), dtype=np.bool_) if strict is None else strict
-    low = np.full(d, -np.inf) if low is None else low
-    high = np.full(d, np.inf) if high is None else high
-    centre, scale = _centre_and_scale(rows, low, high)
-    unit, flat, _ = _scaled(rows, low, high, centre, scale)
+    box = np.outer([-np.inf, np.inf], np.ones(d)) if box is None else box
+    centre, scale = _centre_and_scale(rows, box)
+    unit, flat, _ = _scaled(rows, box, centre, scale)
     if np.where(hard, unit[:, 0] <= 0.0, unit[:, 0] < 0.0)[flat].any():
         return None
     for need in (np.ones(len(rows)), hard.astype(np.float64)):
         point = centre
         for size, reach in ((scale, np.inf), (_ZOOM * scale, 1.0)):
-            unit, _, ends = _scaled(rows, low, high, point, size, reach)
+            unit, _, ends = _scaled(rows, box, point, size, reach)
             unit, ends = np.column_stack([unit, -need])[~flat], np.vstack([ends, (0.0, 1.0)])
             found = _solved(np.append(np.zeros(d), -1.0), unit, ends)
             if found is None:
                 break
-            point = np.clip(point + size * found[:-1], low, high)
+            point = np.clip(point + size * found[:-1], *box)
             if found[-1] > _TINY or not need.any():
                 return np.asarray(point)
     return None
 
 
-def range_in(row: FloatArray, rows: FloatArray, low: FloatArray, high: FloatArray) -> list[float]:
+def range_in(row: FloatArray, rows: FloatArray, box: FloatArray) -> list[float]:
     """Return infimum and supremum of an affine function in a polyhedron that is not empty.
 
-    ``row`` has shape (1 + d,); ``rows`` and bounds are those of :func:`point_in`.
+    ``row`` has shape (1 + d,); ``rows`` and ``box`` are those of :func:`point_in`.
     """
-    centre, scale = _centre_and_scale(rows, low, high)
+    centre, scale = _centre_and_scale(rows, box)
     largest = np.abs(scale * row[1:]).max(initial=0.0) or 1.0
-    wide = (0.5 * high - 0.5 * low >= _HUGE) & (row[1:] != 0.0)
+    wide = (0.5 * box[1] - 0.5 * box[0] >= _HUGE) & (row[1:] != 0.0)
     scale[wide] = np.minimum(largest / np.abs(row[1:][wide]), 1e100)  # or no change is noticed
-    unit, flat, ends = _scaled(rows, low, high, centre, scale)
+    unit, flat, ends = _scaled(rows, box, centre, scale)
     slopes, found = scale * row[1:], []
     for sign in (1.0, -1.0):
         best = _solved(sign * slopes / largest, unit[~flat], ends)
@@ -75,22 +72,20 @@ def _solved(cost: FloatArray, rows: FloatArray, ends: FloatArray) -> FloatArray 
 
     matrix, offsets = -rows[:, 1:], rows[:, 0]
     found = linprog(cost, matrix, offsets, bounds=ends, method="highs", options=_OPTIONS)
-    return found.x if found.status == 0 else None
+    return np.asarray(found.x) if found.status == 0 else None
 
 
-def _centre_and_scale(
-    rows: FloatArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _centre_and_scale(rows: FloatArray, box: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return centre and scale of each component, (d,): linear programs need numbers near 1.
 
     The scale is half the width of the box. Of an unbounded component it is the shortest way on
     which a row changes as much as by its offset, or in what is scaled already.
     """
-    half = 0.5 * high - 0.5 * low
-    known = half < _HUGE
-    near = np.where(np.abs(low) < _HUGE, low, np.where(np.abs(high) < _HUGE, high, 0.0))
-    centre, scale = np.clip(near, low, high), np.where(known, half, 1.0)
-    centre[known] = 0.5 * (low[known] + high[known])
+    scale = 0.5 * box[1] - 0.5 * box[0]
+    known = scale < _HUGE
+    near = np.where(np.abs(box) < _HUGE, box, 0.0)
+    centre = np.clip(np.where(near[0] != 0.0, near[0], near[1]), box[0], box[1])
+    centre[known] = 0.5 * box[:, known].sum(axis=0)
     offsets, slopes = np.abs(rows[:, 0] + rows[:, 1:] @ centre), np.abs(rows[:, 1:])
     while not known.all():
         sizes = offsets + slopes[:, known] @ scale[known]
@@ -104,24 +99,19 @@ def _centre_and_scale(
 
 
 def _scaled(
-    rows: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    centre: FloatArray,
-    scale: FloatArray,
-    reach: float = np.inf,
+    rows: FloatArray, box: FloatArray, centre: FloatArray, scale: FloatArray, reach: float = np.inf
 ) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Return rows in scaled components, which of them are constant, and bounds, (d, 2).
+    """Return rows in scaled components, with slopes of norm 1, which are constant, and bounds.
 
-    Slopes have norm 1. Bounds are at most ``reach`` from the centre.
+    Bounds, shape (d, 2), are at most ``reach`` from the centre.
     """
     unit = np.column_stack([rows[:, 0] + rows[:, 1:] @ centre, rows[:, 1:] * scale])
     norms = np.linalg.norm(unit[:, 1:], axis=1)
     rounding = _ROUNDING * (np.abs(rows[:, 0]) + np.abs(rows[:, 1:]) @ np.abs(centre))
     flat = norms <= rounding
     unit[flat & (np.abs(unit[:, 0]) <= rounding), 0] = 0.0
-    ends = np.array([low - centre, high - centre]) / np.where(scale > 0.0, scale, 1.0)
-    return unit / np.where(flat, 1.0, norms)[:, None], flat, np.clip(ends, -reach, reach).T
+    ends = np.clip((box - centre) / np.where(scale > 0.0, scale, 1.0), -reach, reach)
+    return unit / np.where(flat, 1.0, norms)[:, None], flat, ends.T
 
 
 class Piece(NamedTuple):
@@ -138,10 +128,9 @@ def split(
     actions: IntArray,
     forbids: Sequence[tuple[FloatArray, int]],
     says: Sequence[tuple[FloatArray, int]],
-    low: FloatArray,
-    high: FloatArray,
+    box: FloatArray,
 ) -> list[Piece]:
-    """Split a rule into polyhedra within bounds; return those that are not empty.
+    """Split a rule into polyhedra within bounds, (2, d); return those that are not empty.
 
     ``forbids`` and ``says``, clauses in order of precedence, are (rows, action).
     """
@@ -149,7 +138,7 @@ def split(
     def restricted(piece: Piece, rows: FloatArray, strict: Any, cell: int = -1) -> list[Piece]:
         """Return the part of a piece where rows are positive, if it is not empty."""
         rows, strict = np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict])
-        inside = point_in(rows, strict, low, high)
+        inside = point_in(rows, strict, box)
         return [] if inside is None else [Piece(rows, strict, cell, inside)]
 
     def within(piece: Piece, rows: FloatArray, cell: int = -1) -> list[Piece]:
@@ -226,13 +215,17 @@ class Proof:
         return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
 
     def __str__(self) -> str:
-        ends = zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+        with np.errstate(divide="ignore"):
+            scale = (1.0 / (self.high - self.low)).tolist()
+        ends = zip(self.names, self.low.tolist(), self.high.tolist(), scale, strict=True)
         box = [
-            f"{name} from {a:.4g} to {b:.4g}" for name, a, b in ends if np.isfinite([a, b]).any()
+            f"{name} from {number_text(a, s)} to {number_text(b, s)}"
+            for name, a, b, s in ends
+            if np.isfinite([a, b]).any()
         ]
         lines = [f"where {', '.join(box) or 'anything'}:"]
         for choice in self.occurs if len(self.choice_names) > 1 else ():
-            state = ", ".join(f"{value:.4g}" for value in self.states[choice])
+            state = ", ".join(map(number_text, self.states[choice], scale))
             lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
         lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from oda_rl._types import FloatArray
+from oda_rl.agents.environments.names import number_text
 from oda_rl.agents.policies.explaining import overview, value_text
 from oda_rl.files.archive import write_text
 from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, plot_episode, shown_components
@@ -52,8 +53,8 @@ def policy_rows(policy: "Overview", n: int | None = None) -> tuple[list[str], li
 
 
 def _short(value: float, scale: float) -> str:
-    """Return a number to three digits; 0 where it is next to nothing beside the deviation."""
-    return "0" if abs(value) * scale < _NEGLIGIBLE else f"{value:.3g}"
+    """Return a number to three digits or more; 0 where it is next to nothing beside deviations."""
+    return "0" if abs(value) * scale < _NEGLIGIBLE else number_text(value, scale, 3)
 
 
 def policy_remarks(policy: "Overview", n_components: int | None = None) -> list[str]:
