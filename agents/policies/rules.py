@@ -306,15 +306,7 @@ class RulePolicy(Stored):
     ) -> Self:
         """Return the rule with the names that it is read, edited and proved by.
 
-        Parameters
-        ----------
-        names, action_names, bounds : optional
-            As the attributes.
-
-        Raises
-        ------
-        ValueError
-            For a wrong number of names.
+        Arguments are as the attributes; a wrong number of names raises ValueError.
         """
         known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
         components = checked_names("names", names, known, "component of the observation")
@@ -340,18 +332,6 @@ class RulePolicy(Stored):
         -------
         oda_rl.agents.rules.editing.Editor
             Its ``done()`` returns the edited policy; this one stays as it is.
-
-        Examples
-        --------
-        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
-        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
-        >>> rule = rule.named(["angle", "angular velocity"], ["push left", "push right"])
-        >>> edited = rule.edit().forbid("push left", where="angle > .1").done()
-        >>> print(edited.rules())
-        never push left where angle > 0.1
-        otherwise push right if 6·angle + angular velocity > 0, else push left
-        >>> edited.act(np.array([[0.2, -3.0], [0.0, -3.0]]))
-        array([1, 0])
         """
         names, actions, bounds = self._words
         return Editor(self, [names, without_units(names)], actions, bounds)
@@ -377,14 +357,6 @@ class RulePolicy(Stored):
         ------
         ValueError
             For unknown components, or bounds that are not numbers in order.
-
-        Examples
-        --------
-        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
-        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
-        >>> found = rule.prove({0: (0.1, 0.2), 1: (-0.5, 0.5)})
-        >>> found.occurs, found.never
-        ((1,), (0,))
         """
         components, known, between = self._words
         ends = checked_box(box, [components, without_units(components)], space)
@@ -576,13 +548,11 @@ def shortest(rows: FloatArray, points: FloatArray) -> tuple[FloatArray, int]:
     return short, _digits(short[:, None], at, _LOSS * np.maximum(spread, usual))
 
 
-def _output_digits(
-    outputs: FloatArray, points: FloatArray, low: npt.ArrayLike = -1.0, high: npt.ArrayLike = 1.0
-) -> int:
+def _output_digits(own: FloatArray, points: FloatArray, low: Any = -1.0, high: Any = 1.0) -> int:
     """Return how many digits affine actions, (K, p, 1 + d), need at points of their cells."""
     at = np.insert(points, 0, 1.0, axis=1)[:, None]
     half, middle = np.subtract(high, low) / 2.0, np.add(high, low) / 2.0
-    return _digits(outputs, at, _LOSS * np.maximum(half, np.abs((outputs * at).sum(-1) - middle)))
+    return _digits(own, at, _LOSS * np.maximum(half, np.abs((own * at).sum(axis=-1) - middle)))
 
 
 def _digits(rows: FloatArray, at: FloatArray, allowed: npt.ArrayLike) -> int:
