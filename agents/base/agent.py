@@ -364,7 +364,8 @@ class Agent(Player):
     ) -> Self:
         """Train for ``total_timesteps`` more environment steps.
 
-        The environment is reset first. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum
+        The environment is reset first: in many short calls no long episode is ever complete; look
+        in a ``callback`` instead. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum
         and Acrobot, as ``gymnasium.make`` returns them, and environments that offer their dynamics
         (:class:`oda_rl.envs.Dynamics`) are trained in one compiled loop; all others, step by step,
         with the same results. (Two timescales take the first 25,000 steps of a process one by one
