@@ -34,8 +34,14 @@ class Bounds:
     def said(self, names: Sequence[str]) -> str:
         """Return it in words, by the names of the components."""
         short = without_units(names)
-        parts = [f"{short[j]} {side} {number(value)}" for j, side, value in self.bounds]
+        parts = [f"{short[j]} {side} {number(value, 15)}" for j, side, value in self.bounds]
         return " and ".join(parts) or "everywhere"
+
+
+def _short(threshold: float, values: FloatArray) -> float:
+    """Round a threshold to as few digits, at least 4, as keep all values on their side."""
+    each = (float(number(threshold, digits)) for digits in range(4, 16))
+    return next((a for a in each if ((values > a) == (values > threshold)).all()), threshold)
 
 
 def where(states: FloatArray, members: BoolArray) -> Bounds:
@@ -54,7 +60,8 @@ def where(states: FloatArray, members: BoolArray) -> Bounds:
     bounds: dict[tuple[int, str], float] = {}
     while node != best:  # nodes are numbered depth first: those on the left before the right
         left = best < tree.children_right[node]
-        bounds[int(tree.feature[node]), "<" if left else ">"] = float(tree.threshold[node])
+        j = int(tree.feature[node])
+        bounds[j, "<" if left else ">"] = _short(float(tree.threshold[node]), states[:, j])
         node = int((tree.children_left if left else tree.children_right)[node])
     found = tuple(sorted((j, side, value) for (j, side), value in bounds.items()))
     return Bounds(found, hits[best] / sizes[best], hits[best] / members.sum())

@@ -22,6 +22,10 @@ def test_a_region_is_found_that_is_one():
     inside = np.all([(STATES[:, j] > at) == (side == ">") for j, side, at in found.bounds], axis=0)
     assert found.precision == (inside & meant).sum() / inside.sum()
     assert found.recall == (inside & meant).sum() / meant.sum()
+    kelvin = where(293.15 + STATES, meant).bounds  # the same thresholds
+    np.testing.assert_allclose(
+        [a for _, _, a in kelvin], [293.15 + a for _, _, a in found.bounds], rtol=3e-6
+    )
     assert where(STATES, np.ones(len(STATES), dtype=bool)).said(NAMES) == "everywhere"
 
 

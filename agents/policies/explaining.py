@@ -86,15 +86,11 @@ class Explanation:
         if self.choice_name in ("cell", "level"):  # no choice is learned from alone
             visits = f"{self.visits.sum():,.0f}"
         lines = [
-            f"{self._in_words(self.choice, self.action)}{by}",
+            _in_words(names[self.choice], self.action, self.component_names) + by,
             f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
         return "\n".join([*lines, "", *self._where(), "", self._how_far()])
-
-    def _in_words(self, choice: int | None, action: Any) -> str:
-        assert choice is not None
-        return _in_words(self.action_names[choice], action, self.component_names)
 
     def _where(self) -> list[str]:
         """Return a table of the components; of too many those that change most."""
@@ -133,7 +129,8 @@ class Explanation:
         if self.other_choice is None:
             return f"{sure}, and none farther away is known"
         nearest = "the nearest state" if self.exact else "a state"
-        action = self._in_words(self.other_choice, self.other_action)
+        name = self.action_names[self.other_choice]
+        action = _in_words(name, self.other_action, self.component_names)
         away = f"is {self.distance:.3g} standard deviations away"
         where = f"{nearest} with {what} ({action}) {away}"
         return where if self.exact or self.at_least == 0.0 else f"{where}; {sure}"

@@ -342,9 +342,8 @@ def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
     if len(clauses.forbidden):
         n_actions, used = rule.n_actions, np.unique(outputs[:, :, 0].argmax(axis=1)).tolist()
         for _, where in _all_forbidden(clauses, range(n_actions)):
-            raise ValueError(
-                f"every action is forbidden at {where.round(4).tolist()}: one must be left"
-            )
+            point = ", ".join(f"{value:.6g}" for value in where)
+            raise ValueError(f"every action is forbidden at [{point}]: one must be left")
         says += [
             (rows, np.eye(n_actions)[:, a : a + 1], False)
             for rows, _ in _all_forbidden(clauses, used)
