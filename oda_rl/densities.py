@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, OutlierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods
@@ -308,9 +309,7 @@ def _logs(densities: list[Any], points: FloatArray) -> FloatArray:
 
 def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> FloatArray:
     """Logarithms of probabilities, shape (n, C)."""
-    scores = np.log(prior) + logs / temperature
-    scores -= scores.max(axis=1, keepdims=True)  # exact for the best even at -1e300
-    return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
+    return np.asarray(log_softmax(np.log(prior) + logs / temperature, axis=1))
 
 
 @estimator

@@ -175,7 +175,7 @@ class SquaredEuclidean(Divergence):
 
 
 class Mahalanobis(SquaredEuclidean):
-    """(x − μ)ᵀ M (x − μ), for points without missing values.
+    """(x − μ)ᵀ M (x − μ), for points without missing values, unless M is diagonal.
 
     Parameters
     ----------
@@ -225,11 +225,18 @@ class Mahalanobis(SquaredEuclidean):
                 f"{LARGEST_DATA:g} there"
             )
 
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether M only scales features, so that values may be missing."""
+        return bool(np.count_nonzero(self._root) == len(self._root))
+
     def embed(self, points: FloatArray) -> FloatArray:
         """Lᵀ x with M = L Lᵀ: distances are Euclidean there."""
-        return points @ self._root
+        return points * self._root.diagonal() if self.is_diagonal else points @ self._root
 
     def restore(self, codevectors: FloatArray) -> FloatArray:
+        if self.is_diagonal:
+            return codevectors / self._root.diagonal()
         return np.asarray(np.linalg.solve(self._root.T, codevectors.T).T, dtype=np.float64)
 
 

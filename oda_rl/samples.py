@@ -60,6 +60,12 @@ def deviations_of(points: Array, weights: FloatArray | None) -> FloatArray:
     return beyond_rounding(deviations, sizes, float(np.finfo(points.dtype).eps))
 
 
+def units_of(points: Array, weights: FloatArray | None) -> FloatArray:
+    """Return standard deviations of observed values, shape (d,); 1 for constants."""
+    deviations = deviations_of(points, weights)
+    return np.where(deviations > 0.0, deviations, 1.0)
+
+
 def beyond_rounding(deviations: FloatArray, sizes: FloatArray, precision: float) -> FloatArray:
     """Set deviations, shape (d,), to 0 that rounding of values of these sizes explains."""
     return np.where(deviations > 8.0 * precision * sizes, deviations, 0.0)  # less is rounding

@@ -93,7 +93,8 @@ def test_missing_values_count_as_in_python(offset, tmp_path):
     points = HOLED + offset
     for model in (
         SOM((2, 3)), ODAClusterer(5), ODAClassifier(6), ODAClassifier(6, prediction="nearest"),
-        SGDGaussianMixture(3), SGDGaussianMixture(3, covariance_type="tied_spherical"),
+        ODAClassifier(), SGDGaussianMixture(3),
+        SGDGaussianMixture(3, covariance_type="tied_spherical"),
     ):  # fmt: skip
         model.set_params(random_state=0).fit(points, NUMBERS)
         assert "NaN is a missing value." in compare(model, tmp_path, points)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn import datasets
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_digits, load_iris, make_blobs, make_circles, make_moons
@@ -213,6 +214,14 @@ def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missin
     assert single.transform(points.astype(np.float64)).dtype == np.float64
 
 
+def test_far_from_0_a_learned_metric_has_double_precision():
+    points = (10.0 * MOONS + 5e6).astype(np.float32)
+    model = clone(LEARNING).fit(points, MOON_LABELS)
+    for compute in (model.transform, model.predict_proba):
+        assert compute(points).dtype == np.float32
+        np.testing.assert_allclose(compute(points), compute(points.astype(float)), atol=1e-6)
+
+
 def test_annealing_ends_where_it_is_told_to():
     full = ODAClusterer(30, refine=False, random_state=0).fit(MOONS)
     scale = full.history_[0].distortion
@@ -300,6 +309,14 @@ def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart():
     chosen.predict(holed)
 
 
+def test_units_do_not_matter_where_a_value_is_missing(tmp_path):
+    points, labels = datasets.load_wine(return_X_y=True)  # proline is in hundreds
+    points[0, 0] = np.nan
+    model = ODAClassifier(random_state=0).fit(points[::2], labels[::2])
+    assert model.score(points[1::2], labels[1::2]) > 0.93
+    model.save(tmp_path / "model")
+
+
 def test_a_model_with_a_learned_metric_does_what_others_do(tmp_path):
     points, labels = hidden_moons(600, 1)
     model = clone(LEARNING).fit(points, labels)
@@ -383,6 +400,11 @@ def test_probabilities_are_no_surer_than_they_are_right():
     guessing = np.log(3)
     assert log_loss(hidden, ODAClassifier(random_state=0).fit(train, own).predict_proba(test)) < 0.2
     many = ODAClassifier(40, random_state=0).fit(train, own)
+    assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
+    for n_clusters in (80, 200):  # codevectors that lie on samples
+        many = ODAClassifier(n_clusters, random_state=0).fit(train, own)
+        assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
+    many.partial_fit(test[:1], hidden[:1])
     assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
     # Labels that follow from nothing: the frequencies are about the best prediction.
     rng = np.random.default_rng(0)
@@ -497,7 +519,8 @@ def test_cells_and_metric_are_chosen_where_they_help(tmp_path):
     loaded = ODARegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(points), model.predict(points))
     holed = np.where(rng.random(points.shape) < 0.1, np.nan, points)
-    assert model.fit(holed, values).best_params_["metric"] == "given"
+    assert model.fit(holed[:400], values[:400]).best_params_["metric"] == "learned"
+    assert model.score(points[400:], values[400:]) > 0.9
     model.predict(holed)
 
 

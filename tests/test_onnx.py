@@ -187,6 +187,7 @@ HOLED[np.isnan(HOLED).all(axis=1), 0] = 5.0
         (oda_rl.ODAClusterer(5, random_state=0), None),
         (oda_rl.ODAClassifier(6, random_state=0), NAMES),
         (oda_rl.ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
+        (oda_rl.ODAClassifier(random_state=0), NAMES),
         (oda_rl.ODARegressor(5, random_state=0), IRIS[:, 0]),
         (oda_rl.ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
         (oda_rl.ODATreeClassifier(random_state=0), NAMES),

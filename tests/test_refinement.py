@@ -81,7 +81,7 @@ def test_ward_is_brute_force(seed):
 @pytest.mark.parametrize(("d", "n_cells"), [(1, 2), (2, 30), (3, 12), (5, 21), (18, 45)])
 def test_no_move_of_a_single_point_is_an_improvement(effort, d, n_cells):
     points, weights, start, rng = problem(d, d=d, n_cells=n_cells, n=200)
-    refined = refine(points, weights, start, rng, effort=effort)
+    refined = refinement._refine_all(points, weights, start, rng, effort)
     labels = squared_distances(points, refined).argmin(axis=1)
     assert len(np.unique(labels)) == n_cells == len(refined)
     error = within(points, weights, labels, n_cells)
@@ -106,7 +106,7 @@ def test_distortion_never_rises(seed, monkeypatch):
     refined = refine(points, weights, start, rng)
     after = distortion(points, weights, refined)
     assert after < distortion(points, weights, start)
-    again = refine(points, weights, refined, rng, effort=2)
+    again = refine(points, weights, refined, rng)
     assert distortion(points, weights, again) <= after * (1 + 1e-12)
     assert after <= distortion(points, weights, lloyd(points, weights, start))
     monkeypatch.setattr(refinement, "_MANY", 0)  # coarse bounds spare fewer distances
@@ -119,8 +119,8 @@ def test_breathing_leaves_a_bad_optimum():
     points = rng.normal(size=(120, 2))
     points[:, 0] += np.repeat([0.0, 100.0, 200.0], 40)
     start = np.array([[-1.0, 0.0], [1.0, 0.0], [150.0, 0.0]])
-    stuck = refine(points, np.ones(120), start, rng, effort=0)
-    free = refine(points, np.ones(120), start, rng, effort=5)
+    stuck = refinement._refine_all(points, np.ones(120), start, rng, 0)
+    free = refinement._refine_all(points, np.ones(120), start, rng, 5)
     assert distortion(points, np.ones(120), stuck) > 100_000
     assert distortion(points, np.ones(120), free) < 400
 
@@ -141,7 +141,7 @@ def test_points_without_weight_are_not_there():
 def test_codevectors_without_points_get_some():
     points, weights, start, rng = problem(6, n_cells=20)
     for bad in (np.zeros_like(start), np.where(np.arange(20)[:, None] < 10, start, 1e9)):
-        refined = refine(points, weights, bad, rng, effort=0)
+        refined = refinement._refine_all(points, weights, bad, rng, 0)
         labels = squared_distances(points, refined).argmin(axis=1)
         assert len(np.unique(labels)) == 20
 

@@ -59,6 +59,7 @@ from oda_rl.samples import cell_means, counted, filled, holes
 _FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16
+_Samples = tuple[FloatArray, IntArray, FloatArray]  # points, classes and weights
 
 _PARTS = Annealer, AnnealingConstants, Codebook, Level, Schedule
 _STORED: dict[str, type] = {
@@ -101,8 +102,8 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         Divergences, if these are not squared distances. Where values are missing, squared distances
         in the observed features are scaled up to all.
         """
-        points, squared = self._embedded(X), self._divergence.kernel == QUADRATIC
-        return self._of_each(points, lambda _, gaps: np.sqrt(gaps) if squared else gaps)
+        squared = divergences.resolve(self.divergence).kernel == QUADRATIC
+        return self._of_each(X, lambda _, gaps: np.sqrt(gaps) if squared else gaps)
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of the histogram over the cells, shape (n,): mass divided by volume.
@@ -146,20 +147,23 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
             raise ValueError(f"level must be below {len(sizes)}, got {level}")
         return range(len(sizes))[level]
 
-    def _embedded(self, X: Any) -> FloatArray:
-        """Return points for a fitted model, in the divergence's coordinates."""
+    def _embedded(self, X: Any) -> tuple[FloatArray, np.dtype[Any]]:
+        """Points for a fitted model, in the divergence's coordinates, and the precision of X.
+
+        In a learned metric they have double precision: differences far from 0 would be lost.
+        """
         points = fitted_points(self, X)
         self._divergence.check(points)
-        # Single precision remains, with a learned metric, too.
-        return np.asarray(self._divergence.embed(points), dtype=points.dtype)
+        return self._divergence.embed(points), points.dtype
 
     def _of_each(
-        self, points: FloatArray, function: Callable[[FloatArray, FloatArray], FloatArray]
+        self, X: Any, function: Callable[[FloatArray, FloatArray], FloatArray]
     ) -> FloatArray:
         """Call a function of embedded points and their divergences, shape (n, K), in blocks."""
+        points, precision = self._embedded(X)
         between, codevectors = self._divergence.between, self._embedded_codevectors()
-        values = np.empty((len(points), len(codevectors)), dtype=points.dtype)
-        largest = np.finfo(points.dtype).max
+        values = np.empty((len(points), len(codevectors)), dtype=precision)
+        largest = np.finfo(precision).max
         for rows in chunks(*values.shape):
             block = function(points[rows], between(points[rows], codevectors))
             values[rows] = np.minimum(block, largest)
@@ -192,7 +196,7 @@ class BaseODA(TakesSingle, CellEstimator):
     _codebook: Codebook = field(init=False)
     _low: FloatArray = field(init=False)
     _high: FloatArray = field(init=False)
-    _waiting: list[tuple[FloatArray, IntArray, FloatArray]] | None = field(init=False)
+    _waiting: list[_Samples] | None = field(init=False)
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         "_annealer": Optional(Annealer),
@@ -236,8 +240,8 @@ class BaseODA(TakesSingle, CellEstimator):
         current = self._annealer
         return self._given_share * current.distortion() or current.scale or 1.0
 
-    def _settle(self, points: FloatArray, weights: FloatArray) -> None:
-        """Measure the distortion of points, shape (n, d), and make steps as short as after them."""
+    def _settle(self, points: FloatArray, weights: FloatArray, least: float = 0.0) -> None:
+        """Measure the distortion of points, or ``least``, and make steps as short as after them."""
         given, learned = divergences.resolve(self.divergence), self._annealer.divergence
         gaps = self._assigned(learned.embed(points))[1]
         distortion, self._given_share = float(np.average(gaps, weights=weights)), 1.0
@@ -245,7 +249,7 @@ class BaseODA(TakesSingle, CellEstimator):
             codevectors = given.embed(learned.restore(self._embedded_codevectors()))
             _, gaps = nearest(given.embed(points), np.ascontiguousarray(codevectors))
             self._given_share = float(np.average(gaps, weights=weights)) / distortion
-        self._annealer.settle(distortion)
+        self._annealer.settle(max(distortion, least))
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model as it was when a temperature level ended, without refitting.
@@ -333,6 +337,11 @@ class BaseODA(TakesSingle, CellEstimator):
 
     # The codebook.
 
+    @property
+    def _first_divergence(self) -> Divergence:
+        """That of annealing, before a metric is learned."""
+        return getattr(self, "_scaled", None) or divergences.resolve(self.divergence)
+
     def _embedded_codevectors(self) -> FloatArray:
         return self._codebook.codevectors[:, : self.n_features_in_]
 
@@ -368,7 +377,7 @@ class BaseODA(TakesSingle, CellEstimator):
             class_competition=getattr(self, "class_competition", True),
             measures=cooling >= _FINE,
         )
-        return Annealer(schedule, divergences.resolve(self.divergence), self.n_features_in_, rng)
+        return Annealer(schedule, self._first_divergence, self.n_features_in_, rng)
 
     def _embed_all(self, divergence: Divergence, points: FloatArray) -> FloatArray:
         """Embed the features of points, shape (n, d + q), and leave the other columns."""
@@ -389,7 +398,7 @@ class BaseODA(TakesSingle, CellEstimator):
         points, classes, weights = counted(points, classes, weights)
         check_columns(self, points)
         n_classes = int(classes.max()) + 1
-        embedded = self._embed_all(divergences.resolve(self.divergence), points)
+        embedded = self._embed_all(self._first_divergence, points)
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
         current = self._new_annealer(n_classes, rng, refined, len(data.points), limit)
         if n_classes > 1:
@@ -452,9 +461,7 @@ class BaseODA(TakesSingle, CellEstimator):
             embedded = self._embed_all(self._annealer.divergence, points)
             self._annealer.observe(embedded, classes, weights)
 
-    def _joined(
-        self, points: FloatArray, classes: IntArray, weights: FloatArray
-    ) -> tuple[FloatArray, IntArray, FloatArray]:
+    def _joined(self, points: FloatArray, classes: IntArray, weights: FloatArray) -> _Samples:
         """Return the mean of each class, whose features are equal, and all of its weight."""
         owners, rows = np.unique(classes, return_index=True)
         means = cell_means(points, weights, classes, np.full_like(points[rows], np.nan))

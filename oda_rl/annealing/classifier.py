@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
@@ -24,11 +25,11 @@ from oda_rl._validation import (
 )
 from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
-from oda_rl.divergences import QUADRATIC, Mahalanobis, resolve
+from oda_rl.divergences import QUADRATIC, Divergence, Mahalanobis, is_euclidean, resolve
 from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Supervised, estimator, validated, within
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
-from oda_rl.samples import counted, holes, observed_shares
+from oda_rl.samples import counted, filled, holes, observed_shares, units_of
 
 _SELECTION_SAMPLES = 1500
 _RARE = 50  # samples of a class at least, of those
@@ -37,6 +38,7 @@ _FIRST_STEPS = 15, 30  # of L-BFGS, in two folds: which candidates go on
 _HALVINGS = 10  # of the first metric's root, at most
 _TESTED = 2  # folds, where only the temperature of prediction is to be chosen, or else
 _MANY_SAMPLES = 1000  # are at hand: with fewer it needs all folds
+_FEW = 3  # points a codevector: with fewer, it may lie on one
 _COSTLY = 40  # features: with more, two folds choose
 MANY_FEATURES = 200  # with more, a metric is not tried
 MATRIX = "mrslvq"  # also learns a metric
@@ -74,13 +76,14 @@ def best_temperature(
     classes: IntArray,
     n_features: float,
     sample_weight: FloatArray | None = None,
+    least: float = 0.0,
 ) -> float:
     """Temperature at which the densities predict the classes, shape (n,), with the lowest log loss.
 
     Candidates are multiples of 2 D/d, the temperature of Gaussian cells, where D is the mean
-    divergence from the nearest codevector; a parabola refines the best.
+    divergence from the nearest codevector, or at ``least`` that; a parabola refines the best.
     """
-    nearest = float(np.average(divergences.min(axis=1), weights=sample_weight))
+    nearest = max(float(np.average(divergences.min(axis=1), weights=sample_weight)), least)
     scale = 2.0 * nearest / n_features or float(divergences.max()) or 1.0
     # Wrong labels far from their class need temperatures as high as the divergences.
     highest = np.clip(np.log2(max(float(divergences.max()), scale) / scale), 3.0, _DOUBLINGS)
@@ -152,16 +155,18 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     Parameters
     ----------
     n_clusters : int or "auto", default="auto"
-        Maximum number of codevectors over all classes (at least one each). ``"auto"`` chooses it,
-        and the rate or penalty of fine-tuning, by cross-validation within the training set, or
-        within 1,500 samples of it, of which at least 50 are of each class that has as many.
+        Maximum number of codevectors over all classes (at least one each), which may exceed that
+        of samples. ``"auto"`` chooses it, and the rate or penalty of fine-tuning, by
+        cross-validation within the training set, or within 1,500 samples of it, of which at least
+        50 are of each class that has as many.
     prediction : {"density", "nearest"}, default="density"
         Predict the class with the largest density, or that of the nearest codevector.
     fine_tuning : {"auto", "rslvq", "mrslvq", "glvq", "lvq1"} or None, default="auto"
         Algorithm by which ``fit`` moves the codevectors after annealing; None unless the divergence
         is squared Euclidean or Mahalanobis. ``"mrslvq"`` also learns a metric and takes no missing
         values, then or later. ``"auto"`` is ``"mrslvq"`` if ``n_clusters="auto"``, no values are
-        missing and there are at most 200 features; else ``"rslvq"``; None for other divergences.
+        missing and there are at most 200 features; else ``"rslvq"``, if values are missing in
+        standard deviations of the (at most 200) features; None for other divergences.
     rate : float, default=0.05
         First step size of fine-tuning, falling to 0; ``"mrslvq"`` has none.
     penalty : float, default=0.01
@@ -265,12 +270,18 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
             )
         self._seen: list[Any] = self.classes_.tolist()
         self._promised: list[Any] = []
+        self.__dict__.pop("_scaled", None)
+        automatic = self.n_clusters == self.fine_tuning == "auto" and is_euclidean(self.divergence)
+        if automatic and holes(points) is not None and points.shape[1] <= MANY_FEATURES:
+            self._scaled: Divergence = Mahalanobis(np.diag(units_of(points, weights) ** -2.0))
         chosen, caution = self._settings(points, classes, weights)
         data = self._anneal(points, classes, weights)
         self._reduce(data, chosen.n_clusters)
         self._conclude(data, chosen)
-        self._settle(resolve(self.divergence).restore(data.points), data.weights)
+        spacing = self._spacing(data)
+        self._settle(self._first_divergence.restore(data.points), data.weights, spacing)
         self._follow_distortion(caution * self.prediction_temperature_)
+        self.__dict__.pop("_scaled", None)
         self._publish()
 
     @validated
@@ -304,7 +315,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Most probable class of each point, shape (n,)."""
-        points = self._embedded(X)  # first: it says so where nothing has been fitted
+        points, _ = self._embedded(X)  # first: it says so where nothing has been fitted
         return np.asarray(self.classes_[self._log_scores(points).argmax(axis=1)])
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
@@ -313,10 +324,8 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         From the densities Σ_k w_k exp(−d(x, μ_k)/T) at the prediction temperature T; with
         ``prediction="nearest"`` from the nearest codevector of each class.
         """
-        points = self._embedded(X)
-        scores = self._log_scores(points)
-        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True), dtype=points.dtype)
+        points, precision = self._embedded(X)
+        return np.asarray(softmax(self._log_scores(points), axis=1), dtype=precision)
 
     def _log_scores(self, points: FloatArray) -> FloatArray:
         """Unnormalised log-probabilities of embedded points, shape (n, C)."""
@@ -409,7 +418,8 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         counts = weights if len(points) == len(data.points) else np.ones(len(points))
         totals = np.zeros((len(options), len(_CAUTION)))
         remaining = np.arange(len(options))
-        enough = len(options) == 1 or len(points) >= _MANY_SAMPLES
+        alone = len(options) == 1 and len(points) >= _FEW * options[0].n_clusters
+        enough = alone or len(points) >= _MANY_SAMPLES
         wide = enough and points.shape[1] > _COSTLY
         for k, (train, test) in enumerate(folds(classes, np.random.default_rng(len(points)))):
             if len(remaining) == 1 and k >= _TESTED and enough:
@@ -475,8 +485,23 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         self.prediction_temperature_ = best_temperature(
             self._annealer.divergence.between(points, self._embedded_codevectors()) * shares,
             self._codebook.weights, self._codebook.labels, classes,
-            self.n_features_in_ * float(np.mean(shares)), weights,
+            self.n_features_in_ * float(np.mean(shares)), weights, self._spacing(data),
         )  # fmt: skip
+
+    def _spacing(self, data: Distribution) -> float:
+        """Mean divergence of points from their nearest neighbours; 0 if they are many a codevector.
+
+        It stands in for that from codevectors, which lie on the points where these are few.
+        """
+        if len(data.points) >= _FEW * len(self._codebook.labels):
+            return 0.0
+        points, _, weights = data.some(2000)
+        points = self._divergence.embed(self._first_divergence.restore(points))
+        cells = self._assigned(points)[0]
+        gaps = self._divergence.between(points, filled(points, self._embedded_codevectors()[cells]))
+        np.fill_diagonal(gaps, np.inf)
+        nearest = gaps.min(axis=1) * np.ravel(observed_shares(points))
+        return float(np.average(nearest, weights=weights))
 
     def _learn_metric(self, data: Distribution, penalty: float, steps: int | None) -> None:
         """Move codevectors and learn a metric; the prediction temperature remains."""
@@ -562,7 +587,6 @@ def learn_metric(
     data agree.
     """
     from scipy.optimize import minimize
-    from scipy.special import entr
 
     d = points.shape[1]
     shares = sample_weight / sample_weight.sum()

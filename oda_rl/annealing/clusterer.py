@@ -14,8 +14,8 @@ from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import (
     check_enough,
     checked_points,
-    checked_weights,
     fit_weights,
+    mean_score,
     stream_weights,
 )
 from oda_rl.annealing.annealer import FAST_COOLING, FEW_CLUSTERS, FEW_POINTS, NEGLIGIBLE
@@ -204,14 +204,14 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each point, shape (n,), from 0 to K - 1."""
-        return self._assigned(self._embedded(X))[0]
+        return self._assigned(self._embedded(X)[0])[0]
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Gibbs association with each codevector at the last temperature, shape (n, K).
 
         Rows sum to 1. Equation 9 of the reference.
         """
-        return self._of_each(self._embedded(X), self._associations)
+        return self._of_each(X, self._associations)
 
     def _associations(self, points: FloatArray, divergences: FloatArray) -> FloatArray:
         scores = divergences * observed_shares(points)  # not scaled up to missing features
@@ -223,9 +223,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Negative mean divergence from the nearest codevector."""
-        points = self._embedded(X)
-        weights = checked_weights(sample_weight, points)
-        return -float(np.average(self._assigned(points)[1], weights=weights))
+        return -mean_score(self._assigned(self._embedded(X)[0])[1], sample_weight)
 
     def _warn_of_few(self, distinct: int) -> None:
         if self.n_clusters != "auto" and distinct < int(self.n_clusters):

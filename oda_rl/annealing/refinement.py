@@ -270,7 +270,7 @@ def _refine_all(
     rng: np.random.Generator,
     effort: int,
 ) -> FloatArray:
-    """:func:`refine` with more points than codevectors, and memory for all bounds."""
+    """:func:`refine` with more points than codevectors, breathing ``effort`` times at most."""
     n_cells = len(codevectors)
     breath = math.ceil(n_cells / 20)  # one in 20 codevectors is added and removed at a time
     # The largest distance is at most the highest bound; a power of 2 rounds nothing.
@@ -302,12 +302,7 @@ def _refine_all(
 
 
 def refine(
-    points: FloatArray,
-    weights: FloatArray,
-    codevectors: FloatArray,
-    rng: np.random.Generator,
-    *,
-    effort: int | None = None,
+    points: FloatArray, weights: FloatArray, codevectors: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Lower the weighted mean squared distance of points from the nearest of K codevectors.
 
@@ -317,9 +312,8 @@ def refine(
     random sample of these is refined, and Lloyd's iteration over all points follows.
 
     Distinct points, shape (n, d), may have NaN, a missing value; weights, shape (n,), are ≥ 0,
-    codevectors have shape (K, d). ``effort`` is how often to breathe at most; each takes about as
-    long as 5 to 10 iterations of Lloyd's. Default: 0 with fewer than 10 points a codevector, 1 from
-    10 on, 2 from 20, 3 from 60 on.
+    codevectors have shape (K, d). It breathes at most once from 10 points a codevector on, twice
+    from 20, three times from 60; each takes about as long as 5 to 10 iterations of Lloyd's.
     """
     used = weights > 0.0
     if not used.all():
@@ -330,8 +324,7 @@ def refine(
     if n <= n_cells:
         alone = np.resize(points, codevectors.shape) if n else codevectors
         return alone.astype(np.float64)
-    if effort is None:
-        effort = sum(n >= ratio * n_cells for ratio in (10, 20, 60))  # one more breath from each
+    effort = sum(n >= ratio * n_cells for ratio in (10, 20, 60))  # one more breath from each
     size = min(_SAMPLE // n_cells, _PER_CELL * n_cells * min(n_cells, _FEW) // _FEW)
     size = max(size, _MIN_PER_CELL * n_cells, _MIN_POINTS)
     sample = rng.choice(n, min(n, size), replace=False)  # shuffled: sorted points end up worse

@@ -18,7 +18,7 @@ from oda_rl.annealing.classifier import MANY_FEATURES, folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
-from oda_rl.samples import deviations_of, filled, holes, weighted
+from oda_rl.samples import deviations_of, filled, holes, units_of, weighted
 
 _SIZES = (1, 3, 8, 20, 50)
 _MIN_PER_CELL = 5  # points
@@ -210,12 +210,6 @@ class Candidate(NamedTuple):
     """"given", or "learned": from the slopes of local models."""
 
 
-def _deviations(points: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return standard deviations, shape (d,), of observed values; 1 for constants."""
-    found = deviations_of(points, weights)
-    return np.where(found > 0.0, found, 1.0)
-
-
 @estimator
 class ODARegressor(LocalRegressor, BaseODA):
     """Regress by a local model in each cell of an annealed codebook.
@@ -225,7 +219,8 @@ class ODARegressor(LocalRegressor, BaseODA):
     n_clusters : int or "auto", default="auto"
         Maximum number of cells. ``"auto"`` chooses it by cross-validation within the training set,
         or within 1,500 samples of it: one cell, unless more are better by two standard errors. With
-        the squared Euclidean divergence and no missing values it also tries a learned metric.
+        the squared Euclidean divergence it also tries a learned metric; where values are missing,
+        one weight for each feature.
     local_model : {"linear", "constant"}, default="linear"
         Model of a cell. Linear ones are shrunk towards the ridge regression of all data, the more
         the fewer points a cell has, and replace missing values by the cell's mean.
@@ -299,12 +294,12 @@ class ODARegressor(LocalRegressor, BaseODA):
         distinct = Distribution(pairs, classes, weights, rng, d)
         pairs, classes, weights = distinct.stratified(_SELECTION_SAMPLES, 1)
         n = len(pairs)
-        learns = is_euclidean(self.divergence) and holes(pairs) is None and d <= MANY_FEATURES
+        learns = is_euclidean(self.divergence) and d <= MANY_FEATURES
         sizes = [size for size in _SIZES if size == 1 or _MIN_PER_CELL * size <= n]
         metrics = ("given", "learned")[: 1 + learns]
         options = [Candidate(size, metric) for metric in metrics for size in sizes]
         errors, targets = np.zeros((len(options), n)), pairs[:, d:]
-        spreads = _deviations(targets, weights)
+        spreads = units_of(targets, weights)
         for train, test in folds(classes, np.random.default_rng(n)):
             model = copy.copy(self)
             for i in range(len(options) - 1, -1, -1):  # the largest of a metric first
@@ -328,7 +323,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         model = copy.copy(self)
         if metric == "learned":
             d = self.n_features_in_
-            deviations = _deviations(pairs, weights)
+            deviations = units_of(pairs, weights)
             scale, spreads = deviations[:d], deviations[d:]
             matrix, units = np.diag(scale**-2.0), np.outer(scale, scale)
             for _ in range(_ROUNDS):
@@ -339,6 +334,8 @@ class ODARegressor(LocalRegressor, BaseODA):
                 self._publish()
                 slopes = self._models.slopes * scale / spreads[:, None]
                 mean = np.einsum("k,kqi,kqj->ij", self.weights_, slopes, slopes)
+                if holes(pairs) is not None:  # distances must be sums over features
+                    mean = np.diag(mean.diagonal())
                 mean = mean / (np.trace(mean) or 1.0) + _RIDGE / d * np.eye(d)
                 values, vectors = np.linalg.eigh(mean)
                 root = (vectors * np.sqrt(values)) @ vectors.T
@@ -373,7 +370,8 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     def _takes_missing(self) -> bool:
         learned = getattr(self, "best_params_", {}).get("metric") == "learned"
-        return super()._takes_missing() and not learned
+        diagonal = learned and self._annealer.divergence.is_diagonal  # type: ignore[attr-defined]
+        return super()._takes_missing() and (diagonal or not learned)
 
     def _takes_single(self) -> bool:
         return False  # targets are in the same array as the features

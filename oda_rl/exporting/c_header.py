@@ -59,18 +59,20 @@ class Diagram:
     offsets: FloatArray
     slopes: FloatArray
     unit: float
+    metric: FloatArray | float = 1.0  # weights of the features, shape (d,), if they keep apart
 
     @property
     def parts(self) -> FloatArray:
-        """Part of each feature in the offsets of squared Euclidean distances, shape (K, d)."""
-        return np.asarray(0.25 * self.unit * self.slopes**2)
+        """Part of each feature in the offsets of squared distances, shape (K, d)."""
+        return np.asarray(0.25 * self.unit * self.slopes**2 / self.metric)
 
     @classmethod
     def of(cls, cells: Cells, divergence: Divergence) -> Self:
         """Convert cells from the divergence's coordinates to those of the input."""
         root = divergence.embed(np.eye(len(cells.centre)))  # linear, whatever the divergence
         centre = divergence.restore(cells.centre[None])[0]
-        return cls.scaled(centre, cells.offsets, cells.gradients @ root.T)
+        scaled = cls.scaled(centre, cells.offsets, cells.gradients @ root.T)
+        return replace(scaled, metric=(root * root).sum(axis=1))
 
     @classmethod
     def scaled(cls, centre: FloatArray, offsets: FloatArray, slopes: FloatArray) -> Self:
@@ -92,7 +94,8 @@ class Diagram:
         """Cast to a type; offsets make up for the rounding of the centre."""
         centre = fitting(self.centre, dtype)
         offsets = self.offsets + self.slopes @ (centre.astype(np.float64) - self.centre)
-        return Diagram(centre, fitting(offsets, dtype), fitting(self.slopes, dtype), self.unit)
+        slopes = fitting(self.slopes, dtype)
+        return replace(self, centre=centre, offsets=fitting(offsets, dtype), slopes=slopes)
 
 
 def log_weights(weights: FloatArray) -> FloatArray:
@@ -265,13 +268,14 @@ def _of_diagram(diagram: Diagram, quarters: FloatArray | None = None) -> _Header
     return header
 
 
-def _quarters(model: Any, unit: float) -> FloatArray | None:
-    """Return quarters of the unit, shape (d,), if values may be missing: squares are Euclidean."""
-    return np.full(model.n_features_in_, 0.25 * unit) if finite(model) == "allow-nan" else None
+def _quarters(model: Any, unit: float, metric: FloatArray | float) -> FloatArray | None:
+    """Return quarters of the unit over the metric, shape (d,), if values may be missing."""
+    missing = finite(model) == "allow-nan"
+    return np.full(model.n_features_in_, 0.25 * unit) / metric if missing else None
 
 
 def _nearest(model: Any, diagram: Diagram) -> _Header:
-    return _of_diagram(diagram, _quarters(model, diagram.unit))
+    return _of_diagram(diagram, _quarters(model, diagram.unit, diagram.metric))
 
 
 def _lvq(model: LVQ) -> _Header:
@@ -297,7 +301,7 @@ def _classifier(model: ODAClassifier) -> _Header:
     factor = diagram.unit / model.prediction_temperature_
     offsets = factor * diagram.offsets - log_weights(model.weights_)
     slopes = factor * diagram.slopes
-    quarters = _quarters(model, model.prediction_temperature_)
+    quarters = _quarters(model, model.prediction_temperature_, diagram.metric)
     header = _of_diagram(Diagram(diagram.centre, offsets - offsets.min(), slopes, 1.0), quarters)
     numbers, header.returns = numbered(model.classes_)
     header.tables["oda_classes"] = narrowest(classes)

@@ -451,8 +451,6 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     ----------
     classes_ : ndarray, shape (C,)
         The labels so far, sorted.
-    leaf_probabilities_ : ndarray, shape (K, C)
-        Probabilities of the classes in each leaf.
     codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
 
@@ -485,12 +483,6 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
 
     _: KW_ONLY
     min_samples_split: Annotated[float, NOT_NEGATIVE] = 5
-
-    @property
-    def leaf_probabilities_(self) -> FloatArray:
-        """Probabilities of the classes in each leaf, shape (K, C)."""
-        table = self._tree.table
-        return np.asarray(table.shares[table.is_leaf][:, self._order()])
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

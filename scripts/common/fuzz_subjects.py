@@ -71,7 +71,7 @@ def use_estimator(model: Any, thoroughly: bool) -> None:
     classes = (points[:, 0] > 0.5).astype(int)
     for name in ("predict", "transform", "predict_proba", "score_samples", "apply"):
         tried(lambda name=name: getattr(model, name)(points))
-    for name in ("history_", "codevectors_", "weights_", "leaf_probabilities_"):
+    for name in ("history_", "codevectors_", "weights_"):
         tried(lambda name=name: getattr(model, name))
     tried(lambda: model.partial_fit(points, classes))
     tried(lambda: model.predict(points))
