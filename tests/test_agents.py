@@ -251,6 +251,17 @@ def test_update_needs_act(kind):
             agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
 
 
+@kinds
+def test_only_rules_can_be_edited_and_proved(kind):
+    agent = kind("CartPole-v1")
+    for name in ("edit", "prove", "rules"):
+        assert not hasattr(agent, name)
+        with pytest.raises(AttributeError, match=rf"has no {name}\(\): only a rule has it"):
+            getattr(agent, name)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = agent.nothing
+
+
 @pytest.mark.parametrize("kind", [*KINDS, CodevectorAgent])
 def test_returns_of_other_actions_are_those_of_no_policy(kind):
     env = gym.make("Pendulum-v1")

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, ClassVar, Self, SupportsFloat, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsFloat, cast
 
 import gymnasium as gym
 import numpy as np
@@ -50,6 +50,14 @@ class Agent(Player):
 
     _config_class: ClassVar[type[Any]]
     """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
+    if not TYPE_CHECKING:  # other attributes stay unknown to mypy
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("edit", "prove", "rules"):
+                reason = "only a rule has it, that of a ModelAgent or of agent.simplify().policy"
+                raise AttributeError(f"{type(self).__name__} has no {name}(): {reason}")
+            return super().__getattribute__(name)  # raises the usual error
+
     _streams: ClassVar[tuple[str, ...]] = ("explore", "env", "predict")
     """Names of its generators in ``_rngs``; ``env`` and ``predict`` are required."""
     _sized_by: ClassVar[dict[str, Member]] = {}
