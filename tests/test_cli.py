@@ -221,6 +221,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["evaluate", "{run}", "--episodes", "0"], "episodes is 0"),
         (["plot", "nowhere"], "nowhere"),
         (["explain", "{run}", "--steps", "0"], "steps is 0"),
+        (["explain", "{run}", "--observation", "0", "1"], "has 2 components: it must have 4 (cart"),
         (["train", "--algo", "two-timescale", "--metric", "1", "0"], "--config can give a matrix"),
         (["export", "{run}", "--format", "rust"], "rust"),
         (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
@@ -238,6 +239,12 @@ def test_bad_input_is_named_and_has_exit_code_2(arguments, message, short_run, t
     assert "Traceback" not in error
     assert message in error
     assert not (tmp_path / "out").exists()
+
+
+def test_one_state_is_explained_as_in_python(short_run, capsys):
+    state = [0.1, 0.0, -0.05, -0.2]
+    assert main(["explain", str(short_run), "--observation", *map(str, state)]) == 0
+    assert capsys.readouterr().out == f"{load_agent(short_run).explain(state)}\n"
 
 
 def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):

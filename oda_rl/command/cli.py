@@ -16,6 +16,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Annotated, Any, Literal, NoReturn, Union
 
+import numpy as np
 import tyro
 from rich.console import Console
 from rich.measure import Measurement
@@ -162,13 +163,27 @@ class Plot(_Playing):
 
 @dataclass(frozen=True)
 class Explain(_Playing):
-    """Print the policy as a table, and a rule with continuous actions in words."""
+    """Print the policy as a table, and a rule with continuous actions in words.
+
+    With --observation, explain the action in one state instead.
+    """
 
     steps: int = 5_000
     """Greedy steps, from which the share of each cell is estimated."""
 
+    observation: tuple[float, ...] | None = None
+    """A state: its components, in the order of the table."""
+
     def __call__(self, console: Console) -> None:
         agent, seed = self.load()
+        if self.observation is not None:
+            interface, n = agent.interface, len(self.observation)
+            if n != (d := len(interface.names)):
+                names = ", ".join(interface.names)
+                raise ValueError(f"--observation has {n} components: it must have {d} ({names})")
+            state = np.reshape(self.observation, interface.observation_shape)
+            console.print(str(agent.explain(state)), markup=False, soft_wrap=True)
+            return
         policy = overview(agent, agent.visited_states(self.steps, seed=seed))
         width = max(console.width, _WIDTH)
         if isinstance(agent.policy, RulePolicy) and agent.policy.continuous:
