@@ -32,7 +32,7 @@ def draw_policies() -> None:
     visited = online.visited_states(2_000, seed=0)
     Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
     Experiment("bifurcation").save(plot_bifurcation(online.history))
-    Experiment("metric").save(plot_metric(fitted))
+    Experiment("metric").save(plot_metric(online))
     Experiment("learning_curve").save(plot_learning_curve(fitted.episodes.curve))
     usual = TwoTimescaleAgent("CartPole-v1", seed=0).learn(ONLINE_STEPS)
     Experiment("online_curve").save(plot_learning_curve(usual.episodes.curve))

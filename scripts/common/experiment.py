@@ -104,6 +104,8 @@ class Experiment:
     def seeds(self, options: SharedOptions) -> range:
         """Return the seeds to run."""
         first = FIRST_SEEDS[self.name] if options.first_seed is None else options.first_seed
+        if options.seeds < 1:
+            sys.exit(f"--seeds is {options.seeds}: it must be at least 1")
         seeds = range(first, first + options.seeds)
         assert not any(seed in RESERVED for seed in seeds), f"seeds in {RESERVED} are reserved"
         return seeds
@@ -182,11 +184,11 @@ def say(*things: Any) -> None:
 
 
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Return the names given by --only, or all; exit if one is unknown."""
+    """Return the names given on the command line, or all; exit if one is unknown."""
     every = list(names)
-    unknown = set(only) - set(every)
+    unknown = sorted(set(only) - set(every))
     if unknown:
-        sys.exit(f"--only names {sorted(unknown)}: there are {every}")
+        sys.exit(f"the options name {unknown}: there are {every}")
     return [name for name in every if not only or name in only]
 
 
