@@ -25,6 +25,7 @@ sys.dont_write_bytecode = False
 gc.set_threshold(50_000)  # else a sixth of the time of compiling goes into the search for cycles
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
 COMPILED = [ROOT / "tests" / "__pycache__" / f"compiled-{i}.json" for i in range(2)]
 
 

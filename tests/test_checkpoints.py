@@ -5,11 +5,11 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from common.trainings import CASES, content
 from environments import BARTO, QUICK, Exploring, Plain, Stopped, stopped_after
 
 from oda_rl import InvalidFileError
@@ -20,9 +20,6 @@ from oda_rl.agents.model import fallback
 from oda_rl.agents.worlds.quality import Trust
 from oda_rl.agents.worlds.world import World
 from oda_rl.files.archive import load_archive, save_archive
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from common.trainings import CASES, content
 
 
 def assert_same(one, other):

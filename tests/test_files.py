@@ -7,10 +7,11 @@ import json
 import sys
 import tracemalloc
 import zipfile
-from pathlib import Path
 
+import fuzz_files
 import numpy as np
 import pytest
+from common import fuzz_subjects
 from test_rooms import modules
 
 from oda_rl import InvalidFileError, ODAClassifier, ODATreeClusterer
@@ -21,10 +22,6 @@ from oda_rl.agents.rules import editing
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
 from oda_rl.files.schema import Span, check, real, schema_of, whole
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-import fuzz_files
-from common import fuzz_subjects
 
 FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
 SPEC = {"id": "CartPole-v1", "name": "CartPoleEnv", "module": None, "kwargs": {},

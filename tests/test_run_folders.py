@@ -7,10 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
+from common.trainings import content
 from environments import Plain
 
 from oda_rl._lock import locked
@@ -20,9 +20,6 @@ from oda_rl.agents.policies.export import SUFFIXES
 from oda_rl.command import training
 from oda_rl.command.cli import main, parse
 from oda_rl.files.archive import load_archive, save_archive
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from common.trainings import content
 
 ONLINE = ["train", "--algo", "two-timescale", "--n-eval-episodes", "2"]
 STEPS = 12_000

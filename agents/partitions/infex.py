@@ -10,7 +10,7 @@ import numpy as np
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import COUNT, Member, Sizes, real, require, whole_floats
+from oda_rl.files.schema import Member, Sizes, real, require, whole
 
 _RESERVOIR = 2000  # states that are remembered
 _FIRST_REFIT = 100  # states
@@ -68,7 +68,7 @@ class InfexPartition(BuiltIn):
     schema: ClassVar[dict[str, Member]] = {
         "weights": real("K", "(0, 2]"),
         "reservoir": real("n, d"),
-        "counts": whole_floats("3", COUNT),
+        "counts": whole("3"),
     }
     settings: InfexSettings
 
@@ -77,7 +77,7 @@ class InfexPartition(BuiltIn):
         self.placed = np.zeros((1, n_features))
         self.weights: FloatArray = np.ones(1)
         self._reservoir: FloatArray = np.zeros((_RESERVOIR, n_features))
-        self._counts: FloatArray = np.array([0.0, _FIRST_REFIT, 0.0])
+        self._counts: IntArray = np.array([0, _FIRST_REFIT, 0])
 
     def observe(self, observations: FloatArray) -> Lineage | None:
         if self._counts[_MADE] == 8:  # then the cells rest
@@ -88,7 +88,7 @@ class InfexPartition(BuiltIn):
             place = n_seen if n_seen < size else int(self._rng.integers(n_seen + 1))
             if place < size:
                 self._reservoir[place] = point
-            self._counts[_SEEN] += 1.0
+            self._counts[_SEEN] += 1
         return self._refit() if self._counts[_SEEN] >= self._counts[_NEXT] else None
 
     def _refit(self) -> Lineage:
@@ -96,7 +96,7 @@ class InfexPartition(BuiltIn):
         from oda_rl.exemplars.column_generation import Problem, Search
 
         self._counts[_NEXT] = math.ceil(_GROWTH * self._counts[_SEEN])
-        self._counts[_MADE] += 1.0
+        self._counts[_MADE] += 1
         bandwidth = self.settings.infex_bandwidth
         n_points = min(int(self._counts[_SEEN]), len(self._reservoir))
         points, before = self._reservoir[:n_points] / bandwidth, self.placed / bandwidth

@@ -5,7 +5,7 @@ Sarsa(λ) with exploration, over cells that stay where they are.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from oda_rl._types import Array, IntArray
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE, Trained
 from oda_rl.agents.policies.export_tables import CLIP, Export, Numbered, single
 from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
-from oda_rl.exporting.c_text import as_comment, defined, number, source, table
+from oda_rl.exporting.c_text import header, number, source
 from oda_rl.metric import root
 
 MIN_AGREEMENT = 0.999
@@ -92,29 +92,7 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     lines = _about(export, about)
     chosen_flags = {flag for flag, is_set in flags.items() if is_set}
     body = _source(chosen_flags | constants.keys() - {"CELLS"}, tables)
-    return _header("POLICY", lines, blended, constants, tables, body)
-
-
-def _header(
-    name: str,
-    about: Sequence[str],
-    blended: bool,
-    constants: Mapping[str, Any],
-    tables: Mapping[str, Array],
-    body: str,
-) -> str:
-    """Return a header; blended cells need mathematics."""
-    parts = [
-        as_comment(about),
-        f"#ifndef ODA_{name}_H\n#define ODA_{name}_H\n\n",
-        "#include <math.h>\n" if blended else "",
-        "#include <stdint.h>\n\n",
-        defined(constants),
-        *(table(key, array) for key, array in tables.items()),
-        body,
-        "#endif\n",
-    ]
-    return "".join(parts)
+    return header("POLICY", lines, blended, constants, tables, body)
 
 
 def _source(flags: Iterable[str], tables: Iterable[str]) -> str:
@@ -144,7 +122,7 @@ def _table_of_states(export: Export, states: Numbered) -> str:
     constants = {"FEATURES": 1, "STATES": n, "FIRST_STATE": f"({first})", **_actions(export)}
     about = [f"Policy: a table of {n} states", f"Tables: {actions.nbytes} bytes"]
     body = _source(constants, ())
-    return _header("POLICY", _about(export, about), False, constants, {"oda_table": actions}, body)
+    return header("POLICY", _about(export, about), False, constants, {"oda_table": actions}, body)
 
 
 def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str:
@@ -184,7 +162,7 @@ def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str
         f"Tables: {size} bytes, single precision",
     ]
     body = source("oda_rl.agents.policies", "joint.h", ())
-    return _header("POLICY", _about(export, about), True, constants, tables, body)
+    return header("POLICY", _about(export, about), True, constants, tables, body)
 
 
 def _about(export: Export, about: Sequence[str]) -> list[str]:
@@ -253,7 +231,7 @@ def learner_header(export: Export, agent: Trained) -> str:
     about = _about_learner(export, sum(array.nbytes for array in tables.values()))
     constants = _learner_constants(export, settings, learner.steps_since_change)
     body = source("oda_rl.agents.policies", "learner.h", ())
-    return _header("LEARNER", about, True, constants, tables, body)
+    return header("LEARNER", about, True, constants, tables, body)
 
 
 def _learner_constants(export: Export, settings: Any, steps: int) -> dict[str, Any]:

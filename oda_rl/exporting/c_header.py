@@ -21,7 +21,8 @@ from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.annealing.regressor import ODARegressor
 from oda_rl.divergences import Divergence, SquaredEuclidean
 from oda_rl.exemplars.base import ExemplarMixture
-from oda_rl.exporting.c_text import as_comment, defined, source, table
+from oda_rl.exporting import c_text
+from oda_rl.exporting.c_text import source
 from oda_rl.files.archive import write_text
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import StreamingMixture
@@ -219,17 +220,8 @@ def _text(estimator: Any) -> str:
         *header.about,
     ]
     flags = {name.removeprefix("oda_").upper() for name in header.tables}
-    parts = [
-        as_comment(lines),
-        "#ifndef ODA_PREDICT_H\n#define ODA_PREDICT_H\n\n",
-        "#include <math.h>\n" if {"CLASSES", "MEANS"} & flags else "",
-        "#include <stdint.h>\n\n",
-        defined(constants),
-        *(table(key, array) for key, array in header.tables.items()),
-        source("oda_rl.exporting", "predict.h", flags),
-        "#endif\n",
-    ]
-    return "".join(parts)
+    math, body = bool({"CLASSES", "MEANS"} & flags), source("oda_rl.exporting", "predict.h", flags)
+    return c_text.header("PREDICT", lines, math, constants, header.tables, body)
 
 
 def _header(estimator: Any) -> _Header:

@@ -65,3 +65,25 @@ def as_comment(lines: Sequence[str]) -> str:
     """Return lines as a comment; characters that could end or reverse it become underscores."""
     plain = (re.sub(r"[*\\?]|[^\x20-\uffff]", "_", printable(line)) for line in lines)
     return "/* " + "\n".join(f" * {line}".rstrip() for line in plain)[3:] + "\n */\n"
+
+
+def header(
+    name: str,
+    about: Sequence[str],
+    math: bool,
+    constants: Mapping[str, Any],
+    tables: Mapping[str, Array],
+    body: str,
+) -> str:
+    """Return a header; ``math`` includes ``math.h``."""
+    parts = [
+        as_comment(about),
+        f"#ifndef ODA_{name}_H\n#define ODA_{name}_H\n\n",
+        "#include <math.h>\n" if math else "",
+        "#include <stdint.h>\n\n",
+        defined(constants),
+        *(table(key, array) for key, array in tables.items()),
+        body,
+        "#endif\n",
+    ]
+    return "".join(parts)

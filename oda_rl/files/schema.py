@@ -119,7 +119,6 @@ class Member:
     shape: str = ""
     span: str = FINITE
     optional: bool = False
-    whole: bool = False  # whether floats must be integers
 
     def fits(self, array: npt.NDArray[Any], sizes: Sizes) -> str | None:
         """Return what is wrong with dtype or shape, if anything; binds names of sizes."""
@@ -144,13 +143,10 @@ class Member:
             return
         span = _span(self.span)
         wrong = span.wrong(array, sizes)
-        if self.whole:
-            with np.errstate(invalid="ignore"):
-                wrong |= array != np.floor(array)
         if wrong.any():
             at = np.unravel_index(int(wrong.argmax()), array.shape)
             place = f"[{', '.join(map(str, map(int, at)))}]" if at else ""
-            floats = self.kind in (float, np.float32) and not self.whole
+            floats = self.kind in (float, np.float32)
             wanted = f"{'a number' if floats else 'a whole number'} in {span.described(sizes)}"
             raise InvalidFileError(f"{name}{place} is {array[at].item()!r}: it must be {wanted}")
 
@@ -166,11 +162,6 @@ def real(shape: str = "", span: str = FINITE, *, optional: bool = False) -> Memb
 def whole(shape: str = "", span: str = COUNT) -> Member:
     """Declare integers."""
     return Member(int, shape, span)
-
-
-def whole_floats(shape: str, span: str) -> Member:
-    """Declare integers stored in double precision."""
-    return Member(float, shape, span, whole=True)
 
 
 def flags(shape: str = "") -> Member:

@@ -57,7 +57,6 @@ _NEGLIGIBLE_TEMPERED_LOG = 5.0  # tempered responsibilities are rough anyway
 _MIN_PULL = 1e-3  # of the winner's: a weaker one is left out
 _MIN_SHARE = 1e-3  # a smaller responsibility moves no mean and no covariance
 _MIN_WEIGHT = 1e-30
-_MIN_PRODUCT = 1e-100
 _MAX_STEP = 0.5
 _CHUNK = 128  # features, after which a component may be known to be too far away
 _STATIONARY = 0.05  # δ of eq. 6
@@ -227,14 +226,11 @@ def _along(points: Array, i: int, means: Array, axes: Array, k: int, axis: int) 
 
 @inlined
 def _half_log_det(precisions: Array, k: int) -> float:
-    """½ Σ_j log p_kj, of products that do not overflow: logarithms are slow."""
-    total, product = 0.0, 1.0
+    """½ Σ_j log p_kj."""
+    total = 0.0
     for j in range(precisions.shape[1]):
-        product *= np.float64(precisions[k, j])
-        if not _MIN_PRODUCT < product < 1.0 / _MIN_PRODUCT:
-            total += math.log(product)
-            product = 1.0
-    return 0.5 * (total + math.log(product))
+        total += math.log(np.float64(precisions[k, j]))
+    return 0.5 * total
 
 
 @inlined

@@ -205,16 +205,18 @@ def plot_partition(
 
 def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
     """Return the two components that tell the actions at points, shape (n, d), best apart."""
+    from sklearn.metrics import mutual_info_score
+
     shaded = agent.interface.n_components == 1
     acts = agent.policy.act(points).ravel() if shaded else agent.policy.choices(points)
     labels = _levels(acts, _MAX_LEVELS) if shaded else np.unique(acts, return_inverse=True)[1]
     levels = np.array([_levels(column, _MAX_LEVELS) for column in points.T])
     # Of components that tell nothing those with more values come first.
-    alone = [_information(row, labels) + _TIE * _information(row, row) for row in levels]
+    alone = [mutual_info_score(row, labels) + _TIE * mutual_info_score(row, row) for row in levels]
     kept = sorted(np.argsort(alone, kind="stable")[::-1][:_MAX_PLANES].tolist())
     pairs = [(i, j) for i in kept for j in kept if i < j]
     joint = [_MAX_LEVELS * levels[i] + levels[j] for i, j in pairs]
-    both = [_information(row, labels) + _TIE * _information(row, row) for row in joint]
+    both = [mutual_info_score(row, labels) + _TIE * mutual_info_score(row, row) for row in joint]
     order = np.argsort(both, kind="stable")[::-1][:_MAX_PLANES]
     best: list[tuple[int, int]] = [pairs[k] for k in order.tolist()]
     varied, middle = [], np.median(points, axis=0)
@@ -222,7 +224,7 @@ def telling_plane(agent: "Agent", points: FloatArray) -> tuple[int, int]:
         ranges = [padded_range(np.quantile(points[:, j], (0.01, 0.99))) for j in pair]
         shown = _plane(agent, middle, pair, ranges, shaded, _COARSE)[1].ravel()
         shown = _levels(shown, _MAX_LEVELS) if shaded else shown
-        varied.append(_information(shown, shown))
+        varied.append(mutual_info_score(shown, shown))
     return best[int(np.argmax(np.array(varied) >= _VARIED * max(varied)))]
 
 
@@ -230,15 +232,6 @@ def _levels(values: npt.NDArray[Any], count: int) -> IntArray:
     """Return in which of ``count`` quantiles each value lies."""
     ends = np.quantile(values, np.linspace(0.0, 1.0, count + 1)[1:-1])
     return np.asarray(np.searchsorted(ends, values))
-
-
-def _information(first: IntArray, second: IntArray) -> float:
-    """Return the mutual information of labels, in nats; of a label with itself its entropy."""
-    joint = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
-    np.add.at(joint, (first, second), 1.0 / len(first))
-    expected = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
-    some = joint > 0.0
-    return float((joint[some] * np.log(joint[some] / expected[some])).sum())
 
 
 def plot_metric(agent: "Agent", *, ax: Axes | None = None) -> Axes:

@@ -6,23 +6,18 @@ An environment that differs from the file's interface is refused when it is made
 """
 
 import json
-import sys
 import warnings
 from contextlib import suppress
 from functools import reduce
 from itertools import pairwise
 from operator import getitem
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-from oda_rl import InvalidFileError
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
 from common import fuzz_subjects
 from common.file_changes import METADATA, SavedFile, changed_array, changed_json
 
+from oda_rl import InvalidFileError
 from oda_rl.command.cli import memory_limit
 
 CASES = 4

@@ -1,21 +1,17 @@
 """Trainings that are killed resume to the same bits where the environment's state can be saved."""
 
-import sys
 from collections import deque
 from dataclasses import dataclass
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
 import pytest
+from common.trainings import content
 from environments import Stopped, quick_rule, stopped_after
 
 from oda_rl import InvalidFileError
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent
 from oda_rl.agents.environments.state import read_state, write_state
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "scripts"))
-from common.trainings import content
 
 
 @dataclass(frozen=True)
