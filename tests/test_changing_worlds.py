@@ -7,19 +7,21 @@ from environments import QUICK
 from gymnasium.wrappers import TransformObservation
 
 from oda_rl.agents import ModelAgent, load_agent
+from oda_rl.agents.worlds import quality
 from oda_rl.agents.worlds.coordinates import noise_among, read
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
 from oda_rl.agents.worlds.quality import outdated
 
 
-def pushed(n, swapped_from, seed=0):
-    """A puck on ice; from a step on its pushes are swapped."""
+def pushed(n, swapped_from, wind=0.0, unit=1.0, seed=0):
+    """A puck on ice; from a step on its pushes are swapped. Nothing shows the wind."""
     rng = np.random.default_rng(seed)
     before, actions = rng.uniform(-1.0, 1.0, size=(n, 2)), rng.integers(2, size=n)
     sign = np.where(np.arange(n) < swapped_from, 1.0, -1.0)
-    speed = before[:, 1] + 0.2 * sign * (2 * actions - 1)
-    after = np.column_stack([before[:, 0] + 0.1 * speed, speed])
-    return CodedSteps(before, np.eye(2)[actions], np.ones(n), after, np.zeros(n, dtype=bool))
+    speed = before[:, 1] + 0.2 * sign * (2 * actions - 1) + wind * rng.normal(size=n)
+    after = unit * np.column_stack([before[:, 0] + 0.1 * speed, speed])
+    codes = np.eye(2)[actions]
+    return CodedSteps(unit * before, codes, np.ones(n), after, np.zeros(n, dtype=bool))
 
 
 def first_of(seen, n):
@@ -28,10 +30,12 @@ def first_of(seen, n):
 
 def test_steps_from_before_a_change_are_told_and_others_are_not():
     rng = np.random.default_rng(0)
-    for swapped_from, wrong in ((1000, (1000, 1150)), (10_000, (0, 0))):
-        seen = pushed(1300, swapped_from)
+    tried = (1000, 0.0, 1.0, 1000, 1150), (10_000, 0.0, 1e-7, 0, 0), (1000, 0.05, 1.0, 0, 0)
+    for swapped_from, wind, unit, *wrong in tried:
+        seen = pushed(1300, swapped_from, wind, unit)
         learned = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)
         assert wrong[0] <= outdated(learned, seen, np.random.default_rng(1)) <= wrong[1]
+        assert quality._affected(learned, seen, 1, ["place", "speed"]) == "place"
 
 
 def with_a_calm_south(n, south_from, seed=0):

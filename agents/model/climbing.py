@@ -227,7 +227,8 @@ class Climb:
     def scale(self) -> FloatArray:
         """Inverse standard deviations of the observation's components, (d,); 0 for constants."""
         deviation = np.sqrt(self.moments[1] / max(self.n_observed, 1))
-        varies = deviation > _VARIES * (1.0 + np.abs(self.moments[0]))
+        floor = np.maximum(np.abs(self.moments[0]), _VARIES * deviation.max(initial=0.0))
+        varies = deviation > _VARIES * floor  # the rest is rounding
         return np.asarray(np.divide(1.0, deviation, out=np.zeros_like(deviation), where=varies))
 
     def run(

@@ -211,12 +211,12 @@ def _affected(learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]) 
     mixed[:, j] = np.roll(before[:, j], len(rows) // 2)
     world = without_noise(learned.arrays)
     (after, rewards, ended, _), others = (predict(world, one, codes) for one in (before, mixed))
-    moved = (others[0] - after)[:, np.arange(len(names)) != j]
-    spread = np.delete((seen.after[rows] - before).var(axis=0), j)
+    moved = np.delete((others[0] - after) / learned.at.scale, j, axis=1)
+    spread = np.delete(((seen.after[rows] - before) / learned.at.scale).var(axis=0), j)
     shares = (moved**2).mean(axis=0) / np.maximum(spread, _TINY)
     if (shares > _LITTLE).any():
         return str(np.delete(np.array(names, dtype=object), j)[int(shares.argmax())])
-    if ((others[1] - rewards) ** 2).mean() > _LITTLE * max(seen.rewards.var(), _TINY):
+    if ((others[1] - rewards) ** 2).mean() > _LITTLE * seen.rewards.var():
         return "the reward"
     return "the end of episodes" if (others[2] != ended).mean() > _LITTLE else None
 
@@ -233,6 +233,7 @@ _NEWEST, _MIN_NEWEST = 0.13, 100  # share and minimum number of the newest steps
 _STRETCH = 25  # steps in a row that are held out together
 _FAR_WORSE = 1.0  # difference of mean logarithms of squared errors
 _HARMLESS = float(np.log(1e-3))  # such errors matter to no rule
+_HIDDEN = 0.03  # standard deviations of an error after a change: more is of a hidden state
 _ENOUGH = 0.5  # share of the gain that decides how many old steps are kept
 _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs that are most alike
 _TINY = 1e-12  # squared, of standardised observations
@@ -241,7 +242,8 @@ _TINY = 1e-12  # squared, of standardised observations
 def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> int:
     """Return how many of the oldest steps are from before the world changed; 0 if it has not.
 
-    ``learned`` is from before the newest steps.
+    ``learned`` is from before the newest steps, which have to follow a law almost exactly: where a
+    state is hidden, as in a delay, laws differ with the rules that are played.
     """
     n = len(seen.before)
     newest = np.arange(n - min(max(_MIN_NEWEST, int(_NEWEST * n)), n // 2), n)
@@ -266,7 +268,10 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
     compared = np.arange(older)[-_COMPARED:]
     places = np.concatenate([learned.at.standardised(seen.before), seen.codes], axis=1)
     old, new = _alike(places, compared, held)
-    own = _error(learned, laws[best], seen, new)
+    left = residuals_of(without_noise(laws[best].arrays), learned.at, seen, new)
+    if left.std(axis=0).max() > _HIDDEN:
+        return 0
+    own = float(log_errors(left).mean())
     others = _error(learned, laws[0], seen, new), _error(learned, laws[best], seen, old)
     if min(others) < max(own + _FAR_WORSE, _HARMLESS):
         return 0
