@@ -518,6 +518,7 @@ def test_cells_and_metric_are_chosen_where_they_help(tmp_path):
     model.save(tmp_path / "model")
     loaded = ODARegressor.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(points), model.predict(points))
+    assert model.at_level(-1).score(points, values) > 0.5
     holed = np.where(rng.random(points.shape) < 0.1, np.nan, points)
     assert model.fit(holed[:400], values[:400]).best_params_["metric"] == "learned"
     assert model.score(points[400:], values[400:]) > 0.9

@@ -370,8 +370,9 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     def _takes_missing(self) -> bool:
         learned = getattr(self, "best_params_", {}).get("metric") == "learned"
-        diagonal = learned and self._annealer.divergence.is_diagonal  # type: ignore[attr-defined]
-        return super()._takes_missing() and (diagonal or not learned)
+        metric = self._annealer.divergence if learned else None  # an earlier level has none
+        mixes = isinstance(metric, Mahalanobis) and not metric.is_diagonal
+        return super()._takes_missing() and not mixes
 
     def _takes_single(self) -> bool:
         return False  # targets are in the same array as the features
