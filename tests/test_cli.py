@@ -241,10 +241,11 @@ def test_bad_input_is_named_and_has_exit_code_2(arguments, message, short_run, t
     assert not (tmp_path / "out").exists()
 
 
-def test_one_state_is_explained_as_in_python(short_run, capsys):
-    state = [0.1, 0.0, -0.05, -0.2]
-    assert main(["explain", str(short_run), "--observation", *map(str, state)]) == 0
-    assert capsys.readouterr().out == f"{load_agent(short_run).explain(state)}\n"
+def test_one_state_is_explained_as_in_python(tmp_path, capsys):
+    agent, state = FittedQAgent("CartPole-v1", seed=0).learn(1000), [0.1, 0.0, -0.05, -0.2]
+    agent.save(tmp_path)
+    assert main(["explain", str(tmp_path), "--observation", *map(str, state)]) == 0
+    assert capsys.readouterr().out == f"{agent.explain(state)}\n"
 
 
 def test_simplify_prints_the_rule_and_the_curve(tmp_path, capsys, monkeypatch):
