@@ -123,8 +123,7 @@ class Experiment:
         """Make missing runs; report failures, and exit if no run succeeded."""
         if not self.timed:
             os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes, too
-        workers = options.workers or (1 if self.timed else -1)
-        how = workers, options.retry_failed
+        how = options.workers or (1 if self.timed else -1), options.retry_failed
         runs = run_all(function, settings, self.path(".jsonl"), *how, title=title)
         say(*failures(runs))
         if not any(run.rows for run in runs):
@@ -186,8 +185,7 @@ def say(*things: Any) -> None:
 def chosen(only: Sequence[str], names: Iterable[str]) -> list[str]:
     """Return the names given on the command line, or all; exit if one is unknown."""
     every = list(names)
-    unknown = sorted(set(only) - set(every))
-    if unknown:
+    if unknown := sorted(set(only) - set(every)):
         sys.exit(f"the options name {unknown}: there are {every}")
     return [name for name in every if not only or name in only]
 
