@@ -311,15 +311,19 @@ def test_without_trust_real_returns_decide_between_values_and_rules():
     rule = Candidate(np.zeros((1, 5)), np.eye(2)[:1, :, None])
     for total in (90.0, 100.0, 110.0):
         rule.note(np.zeros(4), (total, 100, True), 100)
-    agent._engine.rules.candidates = [rule]
+    boaster = candidate(1000.0, [-9000.0, -7000.0], [1000.0, 1000.0])
+    agent._engine.rules.candidates = [rule, boaster]
+    agent._engine.outcomes.append(-1e6, 200, terminated=True)
     for total, kind in ((80.0, RulePolicy), (150.0, CellPolicy)):
         record = Record(fitted.policy)
-        for noise in (-10.0, 0.0, 10.0):
+        for noise in (-10.0, 0.0, 10.0) * 4:
             record.add(total + noise)
         fitted._engine.records = [record]
         assert type(agent.policy) is kind
         assert agent.delivered_return == (total if kind is CellPolicy else 100.0)
         assert ("values in" in agent.rules()) == (kind is CellPolicy)
+    agent._real.fitted, agent._real._distrusted = None, 1
+    assert agent.delivered_return == 100.0
 
 
 @pytest.mark.parametrize("short", [0.0, 200.0])
@@ -336,6 +340,7 @@ def test_a_world_in_which_no_rule_beats_random_actions_is_not_trusted(better):
     agent = ModelAgent("Pendulum-v1", seed=91_007, **QUICK).learn(400)
     returns = [agent._engine.outcomes.returns[0] + better] * 6
     agent._engine.rules.candidates = [candidate(100.0, returns, returns)]
+    agent._engine.outcomes.append(-1e6, 200, terminated=True)  # a bad rule's
     assert bool(fallback._fulfilled(agent._engine)) == (better > 0.0)
 
 

@@ -133,6 +133,17 @@ def test_rewards_have_an_origin_of_their_own(boxed, origin):
         assert np.sqrt(((found - wanted) ** 2).mean()) < error * wanted.std()
 
 
+def test_rewards_far_below_the_others_do_not_bend_their_law():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(800, 2)) * np.where(np.arange(800) < 40, 300.0, 1.0)[:, None]
+    codes, wanted = np.ones((800, 2)), -(before**2).sum(axis=1)
+    seen = [x + 0.01 * rng.normal(size=x.shape) for x in (before, before + 0.1)]
+    at = read(*seen)[0]
+    law = fit_rewards(at, seen[0], codes, seen[1], wanted, True, rng)
+    found = reward_features(at, law.hinges, seen[0], codes, seen[1], True) @ law.weights
+    assert abs((found - wanted)[40:].mean()) < 0.01
+
+
 def test_coordinates_are_found():
     rng = np.random.default_rng(3)
     angle = np.cumsum(rng.normal(size=400)) * 0.4

@@ -10,7 +10,7 @@ world. Where continuous actions have many steps left, one affine rule is climbed
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -115,6 +115,8 @@ class Fallback:
                 yield steps, episodes
                 if self.reason is not None:
                     break
+            if self.reason is None and n > 0 and not _fulfilled(agent._engine):
+                self._distrusted = max(self._distrusted, 1)  # real returns decide between rules
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             new = n > 0 and many and self.fitted is None
@@ -279,19 +281,16 @@ class Fallback:
         return best.delivered_return
 
     def _best(self, engine: "ModelEngine") -> "Candidate | FittedQAgent | ModelEngine":
-        """Return who learns values, or the rule whose real returns are better than theirs."""
-        if self.fitted is None:
+        """Return who has the best real returns; the engine while its world is not in doubt."""
+        if self.fitted is None and not self._distrusted:
             return engine
-        records = self.fitted._engine.records
-        spread = changes.spread_of(records, engine.outcomes.returns)
-        bounds = [record.lower_bound(spread) for record in records]
-        played = [one for one in engine.rules.candidates if one.returns]
-        others = [
-            float(np.mean(one.returns)) - spread / math.sqrt(len(one.returns)) for one in played
-        ]
-        if max(bounds, default=-math.inf) >= max(others, default=-math.inf):
-            return self.fitted
-        return played[int(np.argmax(others))]
+        records = self.fitted._engine.records if self.fitted is not None else []
+        rules = [one for one in engine.rules.candidates if one.returns]
+        if not rules:
+            return self.fitted or engine
+        n, means, deviation = _compared([one.returns for one in rules], records)
+        best = int((means - deviation / np.sqrt(n)).argmax())
+        return rules[best] if best < len(rules) else self.fitted or engine
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for a file."""
@@ -355,9 +354,8 @@ def _known(
     """Return the output of the best affine rule of the learned world, (1, p, 1 + d).
 
     It is the most visited cell of the best rule. Where episodes terminate, linear-quadratic rules
-    of all steps compete with it: in short episodes, of which many show rare failures. One of the
-    best three has to survive a whole episode, too. They do not compete where episodes begin with a
-    survival bonus, and moving pays more: they would stand still.
+    compete with it in short episodes, of which many show rare failures; one of the best three has
+    to survive a whole one. Where survival is a bonus, and moving pays more, they would stand still.
     """
     rule, seen = rules.delivered(rules.best()), rules.memory.transitions.before
     output = rule.outputs[[np.bincount(rule.cells(seen)).argmax()]]
@@ -419,9 +417,9 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
         return Trust(True, "few episodes have been played by rules")
     n_random = int(np.searchsorted(np.cumsum(outcomes.lengths), engine.config.random_steps)) + 1
     random = float(np.mean(outcomes.returns[:n_random]))
-    best = max(float(np.mean(one.returns)) for one in played if one.returns)
-    if engine.interface.box is not None and best - random <= np.std(outcomes.returns):
-        return Trust(False, f"the best rule returns {best:.4g}, random actions {random:.4g}")
+    _, means, deviation = _compared([one.returns for one in played if one.returns])
+    if engine.interface.box is not None and means.max() - random <= deviation:
+        return Trust(False, f"the best rule returns {means.max():.4g}, random actions {random:.4g}")
     gain = float(imagined.mean()) - random
     missing = imagined - real
     error = float(missing.std()) / math.sqrt(len(missing))
@@ -429,6 +427,20 @@ def _fulfilled(engine: "ModelEngine") -> Trust:
         bool(missing.mean() <= max(_SURE * error, _SHORT * gain)),
         f"rules return {real.mean():.4g} where {imagined.mean():.4g} is imagined",
     )
+
+
+def _compared(
+    returns: Sequence[Sequence[float]], records: Sequence[changes.Record] = ()
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return the number and mean of each policy's returns, and the deviation within policies.
+
+    It is that of the better half of the policies: the returns of others have heavy tails.
+    """
+    rows = [(len(one), np.mean(one), np.var(one) * len(one)) for one in returns]
+    n, means, squares = np.array([*rows, *((one.n, one.mean, one.m2) for one in records)]).T
+    better = means >= np.median(means)
+    prior, freedom = means[better].var(), (n[better] - 1.0).sum()
+    return n, means, math.sqrt((squares[better].sum() + prior) / (freedom + 1.0))
 
 
 def _remember(fitted: FittedQAgent, seen: CodedSteps, first: BoolArray) -> None:

@@ -29,6 +29,7 @@ _MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
 _MIN_CELLS_OF_LAW, _MAX_CELLS, _STEPS_PER_CELL = 16, 160, 60
 _N_WAVES = 400
+_HEAVY, _REFINED = 10.0, 3  # median deviations in a heavy-tailed one; fits of such rewards
 _FAR_OFF = 1e3  # standard deviations of the rewards, beyond which the ridge would bend their mean
 _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _MAX_REWARDS = 8_000  # steps to learn from
@@ -329,7 +330,13 @@ def fit_rewards(
     columns = reward_features(at, hinges, *steps, boxed)[:, kept]
     weights = np.zeros(size)
     origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
-    weights[kept] = solve(columns.T @ columns, columns.T @ (wanted - origin), 1e-7)
+    far, weighted = np.abs(wanted - np.median(wanted)), columns
+    heavy = wanted.std() > _HEAVY * np.median(far) > 0.0
+    if heavy:  # squared errors of a few bad states would hide those of all others
+        weighted = columns / (1.0 + far / np.median(far))[:, None]
+    gram, moment = weighted.T @ columns, weighted.T @ (wanted - origin)
+    for _ in range(_REFINED if heavy else 1):  # each time there is less of the ridge's bias
+        weights[kept] += solve(gram, moment - gram @ weights[kept], 1e-7)
     weights[: 1 if boxed else codes.shape[1]] += origin
     return Rewards(weights, hinges)
 
