@@ -40,6 +40,7 @@ def parts(climbed):
     if climbed.axes is None:
         model.covariance_type = "tied_spherical" if climbed.spherical else "diag"
     model._mixture, model._units = climbed, np.ones(climbed.means.shape[1])
+    model._origin = np.zeros(climbed.means.shape[1])
     covariances = model.covariances_
     if climbed.axes is None:
         one = np.eye(climbed.means.shape[1])

@@ -280,6 +280,14 @@ def test_a_drifting_stream_keeps_all_components():
     assert np.ptp(model.covariances_) == 0.0
 
 
+def test_single_precision_suffices_far_from_0():
+    single = (datasets.make_moons(600, noise=0.15, random_state=0)[0] * 10.0 + 1e5).astype("f4")
+    model = SGDGaussianMixture(4, covariance_type="full", random_state=0)
+    scores = model.fit(single).score_samples(single)
+    double = single.astype(np.float64)
+    np.testing.assert_allclose(scores, model.fit(double).score_samples(double), atol=0.02)
+
+
 def test_a_sample_far_outside_everything():
     points = np.random.default_rng(0).normal(size=(400, 2))
     model = SGDGaussianMixture(4, random_state=0).fit(points)

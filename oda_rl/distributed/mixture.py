@@ -277,7 +277,9 @@ class DistributedGaussianMixture(StreamingMixture):
         reached = self._climb(blocks, self._units, start, int(self.max_iter))
         dtype = np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64
         found = reached.mixture
-        means, precisions = found.means.astype(dtype), found.precisions.astype(dtype)
+        middle = found.means.mean(axis=0)
+        self._origin = middle * self._units
+        means, precisions = (found.means - middle).astype(dtype), found.precisions.astype(dtype)
         axes = None if found.axes is None else found.axes.astype(dtype)
         self._mixture = found._replace(means=means, precisions=precisions, axes=axes)
         self._n_samples = float(survey.weights.sum() ** 2 / survey.squares)

@@ -330,7 +330,7 @@ def _mixture(model: StreamingMixture) -> _Header:
         raise ValueError(
             "covariance_type is 'full': to be exported to C it must be 'diag' or 'tied_spherical'"
         )
-    means = model.means_.astype(np.float64)
+    means = model._places()
     values = np.broadcast_to(values, means.shape)
     precisions = values / model._units**2
     offsets = -2.0 * np.log(model.weights_) - np.log(values).sum(axis=1)

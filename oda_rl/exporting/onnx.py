@@ -344,7 +344,7 @@ def mixture(graph: Graph, model: StreamingMixture) -> None:
 
 def mixture_logs(graph: Graph, model: StreamingMixture) -> Value:
     """Return the logarithms of weighted densities, shape (n, K)."""
-    means = model.means_.astype(np.float64)
+    means = model._places()
     values, axes = learning.covariance_parts(model._delivered)
     if axes is not None and model._incomplete:
         raise ValueError(

@@ -34,7 +34,7 @@ from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress, Rules
-from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, weighted
+from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, means_of, weighted
 
 DTYPES = [np.float64, np.float32]
 _SHARE, _FULL_SHARE = 1e-3, 1e-8  # of the mean variance: the floor if none is given
@@ -55,6 +55,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     random_state: RandomState
     n_iter_: int
     _mixture: Mixture
+    _origin: FloatArray  # in double precision, so that single precision suffices far from 0
     _units: FloatArray
     _max_precision: float
     _n_samples: float  # number of samples that it has learned from
@@ -63,6 +64,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {
         "_mixture": Optional(Mixture),
+        "_origin": Optional(real("d")),
         "_units": Optional(real("d", "(0, inf)")),
         "_max_precision": Optional(real("", "(0, inf)")),
         "_n_samples": Optional(real("", "[0, inf)")),
@@ -85,7 +87,11 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     @property
     def means_(self) -> Array:
         """Means μ, shape (n_components, n_features)."""
-        return np.asarray(self._mixture.means * self._typed(self._units))
+        return self._typed(self._places())
+
+    def _places(self) -> FloatArray:
+        """Means in double precision."""
+        return np.asarray(self._origin + self._mixture.means.astype(np.float64) * self._units)
 
     @property
     def variance_floor_(self) -> FloatArray:
@@ -204,6 +210,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
         check_columns(self, points)
+        self._origin = means_of(points, weights).astype(points.dtype).astype(np.float64)
         size = float(np.fmax.reduce(np.abs(points), axis=None))
         self._set_units(deviations_of(points, weights), size)
 
@@ -244,7 +251,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def _scaled(self, points: Array) -> Array:
         """Return samples in the unit in which the mixture learns."""
-        return np.asarray(points / self._units.astype(points.dtype))
+        dtype = points.dtype
+        return np.asarray((points - self._origin.astype(dtype)) / self._units.astype(dtype))
 
     def _log_units(self, points: Array) -> FloatArray | float:
         """Logarithm of the unit volume of the observed features, of each sample or of all."""
