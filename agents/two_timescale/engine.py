@@ -44,7 +44,8 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get no car uphill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
-SURPRISING = 2.0  # standard deviations of rewards: values begin no higher above a negative mean
+FAR, SURPRISING = 5.0, 2.0  # standard deviations of rewards: with a mean so far below 0, values
+# begin no higher above it
 OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
@@ -395,9 +396,9 @@ class OnlineEngine(Engine):
         state.next_metric = state.steps + METRIC_EVERY // 2
         state.next_slow = state.steps + ql.ROUND
         self._measure()
-        optimistic = state.mean_reward + SURPRISING * math.sqrt(state.reward_variance)
-        if state.continuing and state.reward_variance > 0.0:  # else each step costs the same
-            state.min_centre = min(optimistic, 0.0)
+        spread = math.sqrt(state.reward_variance)
+        if state.continuing and 0.0 < FAR * spread < -state.mean_reward:
+            state.min_centre = state.mean_reward + SURPRISING * spread
         if not state.continuing:
             value = plain(ql.mean_value)(state)
             if self.contest.longest == 1:  # a bandit, where no reward follows
