@@ -25,6 +25,7 @@ _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
+_MIN_R2, _MUCH = 0.3, 1.0  # of what makes up so much of the variance of rewards
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,19 @@ def judge(
         worst = names[int(np.median(np.abs(off), axis=(0, 1)).argmax())]
         trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
     overall = trust
-    for j in np.flatnonzero(r2 < 0.0).tolist() if trust else ():
+    for j in np.flatnonzero(r2 < _MIN_R2).tolist() if trust else ():
+        affected, share = _affected(learned, seen, j, names)
+        if share > _MUCH and len(learned.arrays.residuals) == 0:  # it plans without noise
+            most = f"R² of the change of {names[j]}, which rewards depend on most, is {r2[j]:.2g}"
+            trust = Trust(False, most)
+            break
+        if r2[j] >= 0.0:
+            continue
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
         missed = float(np.median(np.abs(off[..., j])))
         excuse = f"{steps} steps ahead that is {missed:.2g} standard deviations"
         if missed > _MAX_ERROR:
-            if (affected := _affected(learned, seen, j, names)) is not None:
+            if affected is not None:
                 trust = Trust(False, f"{what}, and {affected} depends on it")
                 break
             excuse = "nothing else depends on it"
@@ -203,22 +211,24 @@ def judged(
     return Trust(not wrong, "; ".join(wrong or [reason for _, reason in checks if reason]))
 
 
-def _affected(learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]) -> str | None:
-    """Return what else depends on a component in the laws, rewards or terminations; or None."""
+def _affected(
+    learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]
+) -> tuple[str | None, float]:
+    """Return what else depends on a component, or None; and how far rewards do, 2 for entirely."""
     rows = np.arange(len(seen.before))[:: max(len(seen.before) // _AFFECTING, 1)]
     before, codes = seen.before[rows], seen.codes[rows]
     mixed = before.copy()
     mixed[:, j] = np.roll(before[:, j], len(rows) // 2)
     world = without_noise(learned.arrays)
     (after, rewards, ended, _), others = (predict(world, one, codes) for one in (before, mixed))
-    moved = np.delete((others[0] - after) / learned.at.scale, j, axis=1)
-    spread = np.delete(((seen.after[rows] - before) / learned.at.scale).var(axis=0), j)
-    shares = (moved**2).mean(axis=0) / np.maximum(spread, _TINY)
-    if (shares > _LITTLE).any():
-        return str(np.delete(np.array(names, dtype=object), j)[int(shares.argmax())])
-    if ((others[1] - rewards) ** 2).mean() > _LITTLE * seen.rewards.var():
-        return "the reward"
-    return "the end of episodes" if (others[2] != ended).mean() > _LITTLE else None
+    change, scale = seen.after[rows] - before, learned.at.scale
+    moved = (((others[0] - after) / scale) ** 2).mean(axis=0)
+    moved /= np.maximum((change / scale).var(axis=0), _TINY)
+    moved[j], spread = 0.0, float(seen.rewards.var())
+    share = float(((others[1] - rewards) ** 2).mean()) / spread if spread > 0.0 else 0.0
+    others_too = ("the reward", share), ("the end of episodes", (others[2] != ended).mean())
+    parts = (names[moved.argmax()], moved.max()), *others_too
+    return next((name for name, part in parts if part > _LITTLE), None), share
 
 
 def explained(values: FloatArray, left: FloatArray) -> float:
