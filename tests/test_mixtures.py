@@ -181,7 +181,7 @@ def test_every_component_that_is_likely_is_measured(d, apart, beta, dtype):
     )
     logs = np.empty((9, 7))
     room = kernels.Room.of(points, mixture)
-    kernels.write_logs(points, np.arange(8), mixture, beta, 25.0, logs, room)
+    kernels.write_logs(points, np.arange(8), mixture, beta, logs, room)
     found = logs[:8] / beta - 0.5 * d * np.log(2.0 * np.pi)
     least = expected.max(axis=1, keepdims=True) - 25.0 / beta
     likely = expected > least

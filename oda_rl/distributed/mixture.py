@@ -36,7 +36,6 @@ from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import (
     MIN_PRECISION,
-    NEGLIGIBLE_LOG,
     RELEASED,
     Mixture,
     Progress,
@@ -89,7 +88,7 @@ def expected(rows: Rows, index: int, *, units: FloatArray, mixture: Mixture) -> 
         points /= units
         room = Room.of(points, mixture)
         buffer, order = np.empty((len(points) + 1, n)), np.arange(len(points))
-        write_logs(points, order, mixture, 1.0, NEGLIGIBLE_LOG, buffer, room)
+        write_logs(points, order, mixture, 1.0, buffer, room)
         shares = buffer[:-1]
         peaks = shares.max(axis=1)
         np.exp(shares - peaks[:, None], out=shares)

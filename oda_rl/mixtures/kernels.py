@@ -58,7 +58,6 @@ _MIN_PULL = 1e-3  # of the winner's: a weaker one is left out
 _MIN_SHARE = 1e-3  # a smaller responsibility moves no mean and no covariance
 _MIN_WEIGHT = 1e-30
 _MAX_STEP = 0.5
-_CHUNK = 128  # features, after which a component may be known to be too far away
 _STATIONARY = 0.05  # δ of eq. 6
 
 
@@ -67,38 +66,27 @@ class Progress(State):
 
     phase: Annotated[float, Span("[0, 2]")]
     """:data:`ANNEALING`, then :data:`QUANTIZING`, then :data:`RELEASED`."""
-    width: Annotated[float, Span("[0, inf)")]
-    """Standard deviation of the neighbourhood on the grid."""
-    rate: Annotated[float, Span("[0, 1]")]
-    """ε."""
-    seen: Annotated[float, Span("[0, inf)")]
-    """Samples of this phase, before release."""
+    width: Annotated[float, Span("[0, inf)")]  # standard deviation of the neighbourhood on the grid
+    rate: Annotated[float, Span("[0, 1]")]  # ε
+    seen: Annotated[float, Span("[0, inf)")]  # samples of this phase, before release
     shown: Annotated[float, Span("[0, inf)")]
     """Samples from which the variance was learned; after release, samples since then."""
-    periods: Annotated[float, Span("[0, inf)")]
-    """Periods of quantizing that have ended."""
-    smoothed: Annotated[float, Span()]
-    """Smoothed loss."""
-    previous: Annotated[float, Span()]
-    """Smoothed loss at the last check."""
-    reference: Annotated[float, Span()]
-    """Mean loss of the first samples."""
+    periods: Annotated[float, Span("[0, inf)")]  # periods of quantizing that have ended
+    smoothed: Annotated[float, Span()]  # smoothed loss
+    previous: Annotated[float, Span()]  # smoothed loss at the last check
+    reference: Annotated[float, Span()]  # mean loss of the first samples
     variance: Annotated[float, Span("[0, inf)")]
     """Variance of all components in each direction, until release."""
     freed: Annotated[float, Span("[-1, components)")]
     """Component to be relocated to a sample of the ``crowded`` one; -1: none."""
     crowded: Annotated[float, Span("[-1, components)")]
     """Component whose next sample the ``freed`` one takes as its mean; -1: none."""
-    moved: Annotated[float, Span("[0, inf)")]
-    """Number of relocations."""
-    loss: Annotated[float, Span()]
-    """Sum of the losses of this pass."""
-    losses: Annotated[float, Span("[0, inf)")]
-    """Number of these losses."""
+    moved: Annotated[float, Span("[0, inf)")]  # number of relocations
+    loss: Annotated[float, Span()]  # sum of the losses of this pass
+    losses: Annotated[float, Span("[0, inf)")]  # number of these losses
     gap: Annotated[float, Span()]
     """Mean difference of the squared distances from the two nearest components."""
-    first_beta: Annotated[float, Span()]
-    """β at release."""
+    first_beta: Annotated[float, Span()]  # β at release
 
 
 class Mixture(NamedTuple):
@@ -106,20 +94,15 @@ class Mixture(NamedTuple):
 
     spherical: Annotated[bool, flags()]
     """Whether all components share one spherical covariance, after release, too."""
-    means: Annotated[Array, Floats("K, d")]
-    """μ, shape (K, d)."""
+    means: Annotated[Array, Floats("K, d")]  # μ, shape (K, d)
     precisions: Annotated[Array, Floats("K, width", "(0, inf)")]
     """Diagonal of P or its eigenvalues, shape (K, d or 1); unused until release."""
     axes: Annotated[Array | None, Maybe(Floats("K+1, d, d"))]
     """Eigenvectors of P as rows, shape (K + 1, d, d), the last scratch; None if P is diagonal."""
-    weights: Annotated[FloatArray, real("K", "[0, inf)")]
-    """π, shape (K,)."""
-    half_log_dets: Annotated[FloatArray, real("K")]
-    """½ log det P, shape (K,)."""
-    grid: Annotated[FloatArray, real("K, K", "[0, inf)")]
-    """g, shape (K, K): rows sum to 1."""
-    progress: Annotated[Raw, Member(np.uint8, "progress", "[0, 256)")]
-    """:class:`Progress`."""
+    weights: Annotated[FloatArray, real("K", "[0, inf)")]  # π, shape (K,)
+    half_log_dets: Annotated[FloatArray, real("K")]  # ½ log det P, shape (K,)
+    grid: Annotated[FloatArray, real("K, K", "[0, inf)")]  # g, shape (K, K): rows sum to 1
+    progress: Annotated[Raw, Member(np.uint8, "progress", "[0, 256)")]  # :class:`Progress`
     errors: Annotated[FloatArray, real("K", "[0, inf)")]
     """Squared distances of the period's samples from their winner, shape (K,)."""
     savings: Annotated[FloatArray, real("K")]
@@ -144,18 +127,14 @@ class Mixture(NamedTuple):
 class Rules(NamedTuple):
     """Learning rules of a mixture."""
 
-    rate: Annotated[float, real("", "(0, 1)")]
-    """First ε."""
-    min_rate: Annotated[float, real("", "[0, 1)")]
-    """Smallest ε."""
-    period: Annotated[int, whole("", "[1, inf)")]
-    """Samples between two checks of the loss."""
+    rate: Annotated[float, real("", "(0, 1)")]  # first ε
+    min_rate: Annotated[float, real("", "[0, 1)")]  # smallest ε
+    period: Annotated[int, whole("", "[1, inf)")]  # samples between two checks of the loss
     max_precision: Annotated[float, real("", "(0, inf)")]
     """D_max²: bound of P, in the mixture's units."""
     periods: Annotated[int, whole("", "[-1, inf)")]
     """Periods of quantizing before covariances are released; -1: they never are."""
-    tempered: Annotated[int, whole()]
-    """Periods after that with tempered responsibilities."""
+    tempered: Annotated[int, whole()]  # periods after that with tempered responsibilities
     memory: Annotated[float, real("", "[0, 1]")]
     """Share of the errors that is kept after a period of quantizing."""
 
@@ -166,18 +145,12 @@ progress_of = reader(Progress)
 class Room(NamedTuple):
     """Numbers of missing features of samples, and scratch for one of them and a component."""
 
-    missing: IntArray
-    """Missing features of each sample, shape (n,)."""
-    gaps: FloatArray
-    """Expected x - μ, shape (d,)."""
-    places: IntArray
-    """Missing features come first; shape (d,)."""
-    along: FloatArray
-    """The expected gap along the eigenvectors, shape (d,)."""
-    factor: FloatArray
-    """Cholesky factor of P_mm, in the first rows and columns; shape (d, d)."""
-    roots: FloatArray
-    """Its inverse: the rows r have Σ r rᵀ = P_mm⁻¹."""
+    missing: IntArray  # missing features of each sample, shape (n,)
+    gaps: FloatArray  # expected x - μ, shape (d,)
+    places: IntArray  # missing features come first; shape (d,)
+    along: FloatArray  # the expected gap along the eigenvectors, shape (d,)
+    factor: FloatArray  # Cholesky factor of P_mm, in the first rows and columns; shape (d, d)
+    roots: FloatArray  # its inverse: the rows r have Σ r rᵀ = P_mm⁻¹
 
     @classmethod
     def of(cls, points: Array, mixture: Mixture) -> Self:
@@ -194,22 +167,20 @@ class Room(NamedTuple):
 
 
 @reordered
-def _distance(points: Array, i: int, means: Array, k: int, begin: int, end: int) -> float:
-    """|x_i - μ_k|² of what is observed of the features from ``begin`` to ``end``."""
+def _distance(points: Array, i: int, means: Array, k: int) -> float:
+    """|x_i - μ_k|² of what is observed."""
     zero = means[k, 0] * 0
     total = zero
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
+    for j in range(points.shape[1]):
         gap = points[i, j] - means[k, j]
         total += gap * gap if gap == gap else zero
     return total  # type: ignore[no-any-return]
 
 
 @reordered
-def _weighted_distance(
-    points: Array, i: int, means: Array, precisions: Array, k: int, begin: int, end: int
-) -> float:
+def _weighted_distance(points: Array, i: int, means: Array, precisions: Array, k: int) -> float:
     total = points[i, 0] * 0
-    for j in range(np.uint64(begin), np.uint64(end)):  # unsigned: no index from the end
+    for j in range(points.shape[1]):
         gap = points[i, j] - means[k, j]
         total += precisions[k, j] * (gap * gap)
     return total  # type: ignore[no-any-return]
@@ -235,20 +206,20 @@ def _half_log_det(precisions: Array, k: int) -> float:
 
 @inlined
 def _log_part(
-    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, begin: int, end: int,
-    variance: float, room: Room,
+    points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, variance: float,
+    room: Room,
 ) -> float:  # fmt: skip
-    """Log N(x_o; k) without ½ log det P and -(|o|/2) log 2π; of some features if P is diagonal.
+    """Log N(x_o; k) without ½ log det P and -(|o|/2) log 2π.
 
     ``variance`` is what all components share before covariances are released, and 0 afterwards.
     """
     means, precisions = mixture.means, mixture.precisions
     log, total, d = 0.0, 0.0, points.shape[1]
     if variance > 0.0:
-        total += _distance(points, i, means, k, begin, end) / variance
+        total += _distance(points, i, means, k) / variance
     elif room.missing[i] == 0:
         if axes is None:
-            total += _weighted_distance(points, i, means, precisions, k, begin, end)
+            total += _weighted_distance(points, i, means, precisions, k)
         else:
             for u in range(d):
                 y = _along(points, i, means, axes, k, u)
@@ -271,13 +242,11 @@ def _log_part(
 
 @compiled
 def write_logs(
-    points: Array, rows: IntArray, mixture: Mixture, beta: float, margin: float, logs: FloatArray,
-    room: Room,
+    points: Array, rows: IntArray, mixture: Mixture, beta: float, logs: FloatArray, room: Room,
 ) -> None:  # fmt: skip
     """Write β (log π_k + log N(x_o; k)) of some rows of points to ``logs``, shape (≥ rows + 1, K).
 
-    It is without -(|o|/2) log 2π, and may be -∞ where it is less than another component's by more
-    than ``margin``. The last row is scratch.
+    It is without -(|o|/2) log 2π. The last row is scratch.
     """
     d, progress = points.shape[1], progress_of(mixture.progress, 0)
     shared = mixture.spherical or progress.phase != RELEASED
@@ -286,31 +255,11 @@ def write_logs(
     for k in range(logs.shape[1]):
         constants[k] = math.log(mixture.weights[k]) + (0.0 if shared else mixture.half_log_dets[k])
     for b in range(rows.shape[0]):
-        i, likely = rows[b], 0
-        n_missing = room.missing[i]
-        half_log = 0.5 * (d - n_missing) * math.log(variance) if shared else 0.0
-        # The first features tell which components are likely; only these are measured to the end.
-        first = min(_CHUNK, d) if mixture.axes is None and n_missing == 0 else d
+        i = rows[b]
+        half_log = 0.5 * (d - room.missing[i]) * math.log(variance) if shared else 0.0
         for k in range(logs.shape[1]):
-            log = _log_part(points, i, mixture, mixture.axes, k, integer(0), first, variance, room)
-            logs[b, k] = constants[k] + (log - half_log)
-            if logs[b, k] > logs[b, likely]:
-                likely = k
-        best = -np.inf if first < d else np.inf
-        for t in range(logs.shape[1] if first < d else 0):
-            k = likely if t == 0 else t - (t <= likely)  # the likely one first
-            begin = first
-            while begin < d and logs[b, k] >= best - margin / beta:
-                end = min(begin + _CHUNK, d)
-                logs[b, k] += _log_part(
-                    points, i, mixture, mixture.axes, k, begin, end, variance, room
-                )
-                begin = end
-            if begin < d:
-                logs[b, k] = -np.inf
-            best = max(best, logs[b, k])
-        for k in range(logs.shape[1]):
-            logs[b, k] *= beta
+            log = _log_part(points, i, mixture, mixture.axes, k, variance, room)
+            logs[b, k] = beta * (constants[k] + (log - half_log))
 
 
 @inlined
@@ -510,7 +459,7 @@ def anneal(
     for t in range(n):
         i = order[t]
         for k in range(means.shape[0]):
-            logs[0, k] = -_distance(points, i, means, k, 0, d)
+            logs[0, k] = -_distance(points, i, means, k)
         winner, loss = _smoothed_best(logs, 0, grid)
         if winner >= 0:  # else too far away for its distance to be a number
             _learn_variance(progress, -logs[0, winner], d - room.missing[i], d, rules)
@@ -536,15 +485,12 @@ def quantize(points: Array, order: IntArray, mixture: Mixture, rules: Rules, roo
     means, progress = mixture.means, progress_of(mixture.progress, 0)
     weights, errors, savings = mixture.weights, mixture.errors, mixture.savings
     periods, d = progress.periods, points.shape[1]
-    first = min(_CHUNK, d)
     n: int = order.shape[0]
     for t in range(n):
         i = order[t]
         winner, nearest, second = -1, np.inf, np.inf
         for k in range(means.shape[0]):
-            distance = _distance(points, i, means, k, 0, first)
-            if distance < second:
-                distance += _distance(points, i, means, k, first, d)
+            distance = _distance(points, i, means, k)
             if distance < nearest:
                 winner, nearest, second = k, distance, nearest
             elif distance < second:
@@ -598,7 +544,7 @@ def follow_em(
     for s in range(steps.shape[0]):
         rows = order[s * batch : (s + 1) * batch]
         margin = NEGLIGIBLE_LOG if betas[s] == 1.0 else _NEGLIGIBLE_TEMPERED_LOG
-        write_logs(points, rows, model, betas[s], margin, logs, room)
+        write_logs(points, rows, model, betas[s], logs, room)
         total += responsibilities(logs, rows.shape[0], margin)
         _absorb(points, rows, logs, steps[s], max_precision, statistics, room)
     return total
@@ -633,7 +579,7 @@ def _absorb(
                 continue
             a = min(a_b * share / weights[k], _MAX_STEP)
             if mixture.spherical:
-                distance = _distance(points, rows[b], means, k, 0, d)
+                distance = _distance(points, rows[b], means, k)
                 spread += share * (1.0 - a) * distance
                 expected += share * room.missing[rows[b]]
                 _pull(points, rows[b], means, k, a)
@@ -753,7 +699,7 @@ def ascend(
     n: int = order.shape[0]
     for begin in range(0, n, batch):
         rows = order[begin : begin + batch]
-        write_logs(points, rows, mixture, 1.0, np.inf, logs, room)
+        write_logs(points, rows, mixture, 1.0, logs, room)
         each = progress.rate / rows.shape[0]
         root = 1.0 / math.sqrt(progress.variance)
         losses, n_losses = 0.0, 0
@@ -772,7 +718,7 @@ def ascend(
                 if g <= _MIN_PULL * grid[winner, winner]:
                     continue
                 if mixture.spherical:
-                    distance = _distance(points, i, mixture.means, k, 0, d)
+                    distance = _distance(points, i, mixture.means, k)
                     known = (d - room.missing[i]) / d
                     slope += g * (known / root - root * distance / d)
                     _pull(points, i, mixture.means, k, each * g * root * root)

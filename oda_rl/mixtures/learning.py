@@ -198,7 +198,7 @@ def scores(mixture: Mixture, points: Array) -> Iterator[FloatArray]:
         block = points[begin : begin + _CHUNK]
         logs, missing = buffer[: len(block)], holes(block)
         room = Room.of(block, mixture)
-        kernels.write_logs(block, np.arange(len(block)), mixture, 1.0, np.inf, buffer, room)
+        kernels.write_logs(block, np.arange(len(block)), mixture, 1.0, buffer, room)
         known = points.shape[1] if missing is None else (~missing).sum(axis=1, keepdims=True)
         logs -= 0.5 * known * math.log(2.0 * math.pi)
         yield np.maximum(logs, lowest, out=logs)
