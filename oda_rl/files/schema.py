@@ -36,10 +36,8 @@ M = TypeVar("M")
 
 MAX = 1e15  # of counts: sums of a few are exact in double precision
 FINITE, COUNT = "(-inf, inf)", f"[0, {MAX:.0f})"
-MISSING = f"{FINITE} or nan"
-"""Range of samples in which features may be missing."""
-ANYTHING = object()
-"""Any value; for attributes that no compiled code reads."""
+MISSING = f"{FINITE} or nan"  # range of samples in which features may be missing
+ANYTHING = object()  # any value; for attributes that no compiled code reads
 
 _STORED = {float: np.float64, int: np.int64, bool: np.bool_, np.float32: np.float32,
            np.uint64: np.uint64, np.uint8: np.uint8}  # fmt: skip
@@ -202,9 +200,8 @@ def generator_state(state: Any, what: str = "rngs") -> dict[str, Any]:
         and inner.keys() == {"state", "inc"}
         and all(type(value) is int and 0 <= value < 2**128 for value in inner.values())
         and inner["inc"] % 2 == 1
-        and type(state["has_uint32"]) is int
-        and state["has_uint32"] in (0, 1)
-        and type(state["uinteger"]) is int
+        and all(type(state[name]) is int for name in ("has_uint32", "uinteger"))
+        and 0 <= state["has_uint32"] < 2
         and 0 <= state["uinteger"] < 2**32
     )
     require(valid, f"{what} is not the state of a PCG64 generator")
@@ -253,17 +250,16 @@ def number(
 
 
 @dataclass(frozen=True)
-class Maybe:
+class _Of:
+    inner: Any
+
+
+class Maybe(_Of):
     """None or ``inner``."""
 
-    inner: Any
 
-
-@dataclass(frozen=True)
-class Each:
+class Each(_Of):
     """A list of ``inner``, each with its own sizes."""
-
-    inner: Any
 
 
 @dataclass(frozen=True)
@@ -281,11 +277,8 @@ class Several:
         self.inner = inner
 
 
-@dataclass(frozen=True)
-class Optional:
+class Optional(_Of):
     """An attribute that may be absent."""
-
-    inner: Any
 
 
 OF_ALL: dict[str, Any] = {
