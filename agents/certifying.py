@@ -326,17 +326,12 @@ def _schur_frame(motion: FloatArray, slopes: FloatArray) -> FloatArray:
 class Certificate:
     """A proof about a rule under known dynamics; ``print`` it."""
 
-    low: FloatArray
-    """Lower bounds of the box in which episodes begin, shape (d,)."""
+    low: FloatArray  # lower bounds of the box in which episodes begin, shape (d,)
     high: FloatArray
-    steps: int
-    """Number of steps within which no episode ends."""
-    share: float
-    """Size of the box relative to the requested one, per side; 0 if nothing is proved."""
-    world: str
-    """Description of the dynamics."""
-    names: tuple[str, ...]
-    """Names of the components."""
+    steps: int  # number of steps within which no episode ends
+    share: float  # size of the box relative to the requested one, per side; 0 if nothing is proved
+    world: str  # description of the dynamics
+    names: tuple[str, ...]  # names of the components
 
     def __str__(self) -> str:
         if self.share == 0.0:

@@ -74,8 +74,7 @@ class Own:
             pause(steps, self.agent.training_seconds)
 
     def predict(self, observations: Array) -> Array:
-        actions: Array = self.agent.predict(observations)[0]
-        return actions
+        return np.asarray(self.agent.predict(observations)[0])
 
     @property
     def n_parameters(self) -> int:
@@ -240,8 +239,7 @@ def measure(env_id: str, algorithm: str, seed: int, checkpoints: list[int]) -> R
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise RuntimeError(lines[-1])
-    rows: Rows = json.loads(done.stdout.splitlines()[-1])
-    return rows
+    return list(json.loads(done.stdout.splitlines()[-1]))
 
 
 def run(env_id: str, algorithm: str, seed: int, checkpoints: list[int], launched: float) -> Rows:

@@ -75,28 +75,19 @@ _STEPS = 10_000_000
 class Difference:
     """Difference of a policy from an earlier one; ``print`` it."""
 
-    states: FloatArray
-    """States in which the policies are compared, shape (n, d)."""
-    differs: BoolArray
-    """Whether the actions differ in each state, shape (n,)."""
-    share: float
-    """Share of the states in which they differ."""
-    cells: IntArray
-    """Cells of the earlier policy in the states, shape (n,)."""
+    states: FloatArray  # states in which the policies are compared, shape (n, d)
+    differs: BoolArray  # whether the actions differ in each state, shape (n,)
+    share: float  # share of the states in which they differ
+    cells: IntArray  # cells of the earlier policy in the states, shape (n,)
     changed: dict[int, float]
     """Share of the states in which actions differ, for each cell with such states."""
-    region: Bounds
-    """Bounds of the states in which they differ."""
-    before: FloatArray
-    """Returns of the earlier policy, shape (m,); empty without an environment."""
-    after: FloatArray
-    """Returns of the later policy from the same starts, shape (m,)."""
+    region: Bounds  # bounds of the states in which they differ
+    before: FloatArray  # returns of the earlier policy, shape (m,); empty without an environment
+    after: FloatArray  # returns of the later policy from the same starts, shape (m,)
     interval: tuple[float, float]
     """95 % confidence interval of the mean change of the return; NaN without an environment."""
-    names: tuple[str, ...]
-    """Names of the components."""
-    texts: tuple[str, str]
-    """Both rules in words; empty for a policy that is no rule."""
+    names: tuple[str, ...]  # names of the components
+    texts: tuple[str, str]  # both rules in words; empty for a policy that is no rule
 
     @property
     def change(self) -> float:

@@ -52,10 +52,8 @@ class State:
 
     dtype: ClassVar[np.dtype[np.void]]
     size: ClassVar[int]
-    kinds: ClassVar[dict[str, type]]
-    """Type of each field."""
-    spans: ClassVar[dict[str, Span]]
-    """Range of each field in a file."""
+    kinds: ClassVar[dict[str, type]]  # type of each field
+    spans: ClassVar[dict[str, Span]]  # range of each field in a file
 
     def __init_subclass__(cls) -> None:
         declared = get_type_hints(cls, include_extras=True)  # those of the base first

@@ -35,7 +35,6 @@ class TakesMissing(BaseEstimator):
     """An estimator that takes missing values, which are NaN."""
 
     def _takes_missing(self) -> bool:
-        """Whether it does with its present parameters."""
         return True
 
     def __sklearn_tags__(self) -> Tags:
@@ -48,7 +47,6 @@ class TakesSingle(BaseEstimator):
     """An estimator that learns in single precision from samples that have it."""
 
     def _takes_single(self) -> bool:
-        """Whether it does with its present parameters."""
         return True
 
     def __sklearn_tags__(self) -> Tags:

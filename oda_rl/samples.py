@@ -186,12 +186,9 @@ def relative_in_stream(weights: FloatArray, before: FloatArray) -> tuple[FloatAr
 class Weighted(NamedTuple):
     """Distinct rows of a table, sorted by class."""
 
-    points: FloatArray
-    """Shape (m, d)."""
-    classes: IntArray
-    """Shape (m,)."""
-    weights: FloatArray
-    """Sums of the weights of equal rows, shape (m,), positive."""
+    points: FloatArray  # shape (m, d)
+    classes: IntArray  # shape (m,)
+    weights: FloatArray  # sums of the weights of equal rows, shape (m,), positive
 
     @property
     def n_shown(self) -> int:
@@ -205,8 +202,7 @@ class Weighted(NamedTuple):
         """
         ends = np.cumsum(self.weights * (self.n_shown / self.weights.sum())) + rng.random_sample()
         times = np.diff(np.floor(ends), prepend=0.0).astype(np.int64)
-        order: IntArray = rng.permutation(np.repeat(np.arange(len(times)), times))
-        return order
+        return np.asarray(rng.permutation(np.repeat(np.arange(len(times)), times)))
 
     def draw(self, n: int, rng: np.random.RandomState) -> IntArray:
         """Draw n rows by their weights, shape (n,), without replacement if there are enough."""

@@ -93,7 +93,7 @@ def test_a_proof_reads_well():
     found = rule.named(["angle (rad)"], ["left", "right"]).prove({"angle": (0.5, 1.0)})
     assert str(found).splitlines()[0] == "where angle (rad) from 0.5 to 1:"
     assert "from 293.15 to 293.25:" in str(rule.prove({0: (293.15, 293.25)}))
-    assert found.always == 1
+    assert found.occurs == (1,)
     assert found.never == (0,)
 
 

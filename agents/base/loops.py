@@ -23,8 +23,7 @@ from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.envs.dynamics import Compiled, Resets, compiled_dynamics
 
 Progress = Iterator[tuple[int, FloatArray]]
-Step = tuple[Any, float, bool]
-"""Observation acted on, reward, and whether the episode ended."""
+Step = tuple[Any, float, bool]  # observation acted on, reward, and whether the episode ended
 
 NO_EPISODE = np.empty((0, 3))
 _STEPS_PER_REPORT = 1000

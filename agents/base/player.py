@@ -22,7 +22,7 @@ from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count, checked_seed
 from oda_rl.agents.environments.adaptation import WithOptions, adapted
-from oda_rl.agents.environments.making import given_env, one_of, set_generator
+from oda_rl.agents.environments.making import generator_in, given_env, one_of
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -82,8 +82,7 @@ def returns_of(
 class Player(ABC):
     """Base of everything that acts by a policy in an environment."""
 
-    config: Any
-    """Settings, ``action_bins`` among them."""
+    config: Any  # settings, ``action_bins`` among them
     env_id: str | None
     named_by_file: bool = False
     """Whether the environment is named by a file, for which no module may be imported."""
@@ -429,7 +428,7 @@ class Player(ABC):
             if reset:
                 rng = copy.deepcopy(self._rngs["env"])
                 env.unwrapped.reset(seed=int(rng.integers(2**31)))
-            set_generator(env, state)
+            env.unwrapped.np_random = generator_in(state)
             self._env_seeded = True
 
     def _require_env(self) -> AnyEnv:

@@ -16,8 +16,7 @@ from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import COUNT, FINITE, Member, Span, real
 
-Observations = Array
-"""An array of float32 or float64."""
+Observations = Array  # an array of float32 or float64
 
 # Events of all agents; each may have more. Those of bad values are 64 and 128.
 EPISODE_END = 1

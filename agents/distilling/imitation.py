@@ -42,8 +42,7 @@ class ChoiceCosts:
 
     def as_mistakes(self) -> "ChoiceCosts":
         """Return 1 for all but the best action of each state."""
-        n_actions = self._costs.shape[1]
-        return ChoiceCosts(1.0 - np.eye(n_actions)[self._costs.argmin(axis=1)])
+        return ChoiceCosts(1.0 - np.eye(self._costs.shape[1])[self._costs.argmin(axis=1)])
 
     def best(self, shares: FloatArray, rows: IntArray) -> Array:
         """Return the cheapest action of each cell, (K,), given shares of states, (len(rows), K)."""

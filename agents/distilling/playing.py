@@ -205,8 +205,7 @@ class BudgetedEnv:
         point: FloatArray = np.array(observation, dtype=np.float64).ravel()  # which it may reuse
         if len(point) == self.interface.n_features and abs(point.dot(point)) <= LARGEST:
             return point
-        checked: FloatArray = checked_batch(observation, self.interface)[0][0]
-        return checked
+        return np.asarray(checked_batch(observation, self.interface)[0][0])
 
     def _step_by_step(
         self, player: Deciding, seeds: Sequence[int], seen: FloatArray | None, floor: float
@@ -242,5 +241,4 @@ class BudgetedEnv:
 
 def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
     """Draw seeds of n starts."""
-    seeds: list[int] = rng.integers(2**31, size=n).tolist()
-    return seeds
+    return list(rng.integers(2**31, size=n).tolist())

@@ -127,8 +127,7 @@ def smaller_rules(
     rule = RulePolicy(scores, outputs, rule.codevectors[: len(scores)])
     numbers = int((rule.scores != 0.0).sum() + rule.continuous * (rule.outputs != 0.0).sum())
     trials = _TRIALS + math.log2(numbers + 1)
-    n = int(np.clip(env.left / (trials * length), _MIN_STARTS, _MAX_STARTS))
-    seeds = seeds[:n]
+    seeds = seeds[: int(np.clip(env.left / (trials * length), _MIN_STARTS, _MAX_STARTS))]
     before = env.play(rule, seeds)
     accepted = [rule]
     rows = rng.choice(len(states), min(len(states), _STATES), replace=False)

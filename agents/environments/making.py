@@ -113,8 +113,8 @@ def generator_of(env: AnyEnv | None) -> dict[str, Any] | None:
     return state if state["bit_generator"] == "PCG64" else None
 
 
-def set_generator(env: gym.Env[Any, Any], state: Mapping[str, Any]) -> None:
-    """Give an environment a generator in the state that :func:`generator_of` returned."""
+def generator_in(state: Mapping[str, Any]) -> np.random.Generator:
+    """Return a generator in the state that :func:`generator_of` returned."""
     rng = np.random.Generator(np.random.PCG64())
     rng.bit_generator.state = state
-    env.unwrapped.np_random = rng
+    return rng

@@ -18,6 +18,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
+from oda_rl.agents.environments.making import generator_in
 from oda_rl.agents.environments.origins import chain, decode, encode, size
 from oda_rl.files.schema import generator_state, reading, require
 
@@ -178,9 +179,7 @@ def _made(value: Any, held: dict[str, Any], what: str, made: dict[str, Any]) -> 
     if kind == "object":
         return copy.copy(value)
     if kind == "generator":
-        rng = np.random.Generator(np.random.PCG64())
-        rng.bit_generator.state = generator_state(given, what)
-        return rng
+        return generator_in(generator_state(given, what))
     decoded = decode(given, what)
     require(_n_numbers(decoded) <= _MAX_VALUES, f"{what} is no number")
     if kind == "deque":

@@ -98,14 +98,10 @@ BOLDER = (Caution(0.6, 0.3, 0.0), Caution(0.1, 3.0, 0.0))
 class Estimate(NamedTuple):
     """Discounted return of a policy from where logged episodes began."""
 
-    mean: float
-    """Mean of the estimates with the lowest and the highest prior values."""
-    low: float
-    """Lower bound of the interval."""
-    high: float
-    """Upper bound."""
-    gamma: float
-    """Discount factor of the return, which goes on beyond time limits."""
+    mean: float  # mean of the estimates with the lowest and the highest prior values
+    low: float  # lower bound of the interval
+    high: float  # upper bound
+    gamma: float  # discount factor of the return, which goes on beyond time limits
 
     def __str__(self) -> str:
         return f"{self.mean:.4g} ({self.low:.4g} to {self.high:.4g}), discounted by {self.gamma:g}"
@@ -319,7 +315,7 @@ class SupportedWorld:
         horizon, dtype = _EPISODE / (1.0 - self.gamma), engine.interface.dtype
         steps = min(_STEPS_PER_STEP * len(self.states), _MAX_IMAGINED)
         yes, no = np.ones(_COPIES, dtype=np.bool_), np.zeros(_COPIES, dtype=np.bool_)
-        points, ages = _drawn(self.states, _COPIES, rng), np.zeros(_COPIES)
+        points, ages = rng.choice(self.states, _COPIES), np.zeros(_COPIES)
         engine.set_n_envs(_COPIES)
         shown = points.astype(dtype)
         first = shown, shown, np.zeros(_COPIES), no, no
@@ -329,7 +325,7 @@ class SupportedWorld:
             ages += 1.0
             cut = (ages >= horizon) & ~over
             begins = over | cut
-            points = np.where(begins[:, None], _drawn(self.states, _COPIES, rng), after)
+            points = np.where(begins[:, None], rng.choice(self.states, _COPIES), after)
             ages[begins] = 0.0
             acts = yes if engine.state.steps + _COPIES < steps else no
             seen = after.astype(dtype), points.astype(dtype)
@@ -337,7 +333,7 @@ class SupportedWorld:
 
     def returns(self, policy: CellPolicy, rng: np.random.Generator) -> FloatArray:
         """Return discounted returns of episodes from first states of the log, shape (n,)."""
-        points = _drawn(self.starts, _STARTS, rng)
+        points = rng.choice(self.starts, _STARTS)
         total, weight = np.zeros(_STARTS), 1.0
         running = np.ones(_STARTS, dtype=np.bool_)
         for _ in range(math.ceil(_JUDGED / (1.0 - self.gamma))):
@@ -400,7 +396,3 @@ def _codes(interface: Interface) -> tuple[FloatArray, bool]:
     middle, half = 0.5 * (actions.max(axis=0) + actions.min(axis=0)), 0.5 * np.ptp(actions, axis=0)
     units = (actions - middle) / np.where(half > 0.0, half, 1.0)
     return np.column_stack([np.ones(n), units]), True
-
-
-def _drawn(points: FloatArray, n: int, rng: np.random.Generator) -> FloatArray:
-    return points[rng.integers(len(points), size=n)]

@@ -35,8 +35,7 @@ Weights = npt.NDArray[np.float32]
 Points = npt.NDArray[np.float32]
 """Shape (n, 1 + d): 1, and the d components of a point. A level is a slope along the 1."""
 
-N_NEAREST = 3
-"""Number of cells that are blended."""
+N_NEAREST = 3  # number of cells that are blended
 _SAMPLE = 3000  # states that the partition is annealed on
 _FEW_DIMENSIONS = 4
 _LEVELS, _FINER_SAMPLE = 3, 10_000  # for the baseline's cells in more dimensions
@@ -111,8 +110,7 @@ def place_cells(
 def finer(seen: Experience, at: Cells, rng: np.random.Generator) -> Cells:
     """Split cells further in the same metric: once, or up to three times in many dimensions."""
     n, d = seen.observations.shape
-    many = d > _FEW_DIMENSIONS
-    levels, size = (_LEVELS, _FINER_SAMPLE) if many else (1, _SAMPLE)
+    levels, size = (_LEVELS, _FINER_SAMPLE) if d > _FEW_DIMENSIONS else (1, _SAMPLE)
     embedded = np.ascontiguousarray((_sample_of(seen, size, rng) - at.origin) @ at.transform.T)
     drawn, codevectors = embedded[:_WIDTH_SAMPLE], at.codevectors
     width = width_of(drawn, codevectors)

@@ -238,8 +238,8 @@ class ModelAgent(Simplifiable, Agent):
         >>> agent = ModelAgent("CartPole-v1", seed=0).learn(500)
         >>> found = agent.prove({"pole angle": (0.15, 0.2), "pole angular velocity": (1, 2),
         ...                      "cart position": (0, 1), "cart velocity": (0, 1)})
-        >>> found.always == 1, str(found).splitlines()[-1]
-        (True, '  push left: never')
+        >>> found.occurs, str(found).splitlines()[-1]
+        ((1,), '  push left: never')
         """
         space = spaces_of(self._adapted(one_of(self._require_env())))[0]
         ends = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None

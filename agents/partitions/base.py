@@ -61,14 +61,11 @@ class BuiltIn:
     """
 
     Settings: ClassVar[type[Checked]]
-    schema: ClassVar[dict[str, Member]]
-    """Arrays of :meth:`_arrays` in a file, ``units`` apart."""
+    schema: ClassVar[dict[str, Member]]  # arrays of :meth:`_arrays` in a file, ``units`` apart
     settings: Any
     capacity: int
-    placed: FloatArray
-    """Codevectors as standardised observations, shape (n_cells, d)."""
-    units: FloatArray
-    """Mean and standard deviations of random play, shape (2, d)."""
+    placed: FloatArray  # codevectors as standardised observations, shape (n_cells, d)
+    units: FloatArray  # mean and standard deviations of random play, shape (2, d)
 
     def __init__(self, **settings: Any) -> None:
         self.settings = self.Settings(**settings)

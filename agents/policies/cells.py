@@ -190,8 +190,7 @@ class CellPolicy(Stored):
     models: FloatArray
     width: float
     n_nearest: int
-    codevectors: FloatArray
-    """In the observation's units, shape (K, d)."""
+    codevectors: FloatArray  # in the observation's units, shape (K, d)
 
     SCHEMA: ClassVar[dict[str, Member]] = {
         "origin": real("d"),

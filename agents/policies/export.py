@@ -424,8 +424,7 @@ def _greedy_joint_action(graph: _Graph, policy: JointPolicy) -> str:
         low, high = add("Max", ends[0], least), add("Min", ends[1], greatest)
 
         def with_component(component: str, others: str = others, unit: FloatArray = unit) -> str:
-            changed = add("Add", others, add("Mul", component, unit))
-            return add("Unsqueeze", changed, one)
+            return add("Unsqueeze", add("Add", others, add("Mul", component, unit)), one)
 
         below, above = value(with_component(low)), value(with_component(high))
         bend = add("Sub", add("Sub", add("Mul", best, np.array(2.0)), below), above)

@@ -38,8 +38,7 @@ _INT16 = 32_767
 _TINY = 1e-30  # of what matters in a row, so that exponents have 8 bits
 _MAX_SHIFT = 12  # of a row, so that sums of thousands of products stay within 64 bits
 _STEPS = 2**18  # of an observation's component, from the centre to the farthest value seen
-CLIP = 2**22
-"""Steps at which components are clipped; float32 holds all integers up to that."""
+CLIP = 2**22  # steps at which components are clipped; float32 holds all integers up to that
 _MAX_STATES = 2**24  # that float32 tells apart
 _BLOCK = 1000  # states whose scores are worked out at once
 

@@ -192,27 +192,17 @@ class Proof:
     A choice is an action, or where actions are continuous a cell.
     """
 
-    low: FloatArray
-    """Lower bounds of the box, shape (d,)."""
+    low: FloatArray  # lower bounds of the box, shape (d,)
     high: FloatArray
-    occurs: tuple[int, ...]
-    """Choices that are made somewhere in the box."""
-    never: tuple[int, ...]
-    """Choices that are made nowhere in it."""
+    occurs: tuple[int, ...]  # choices that are made somewhere in the box
+    never: tuple[int, ...]  # choices that are made nowhere in it
     at_most: tuple[int, ...]
     """Choices that are made on a boundary at most, up to rounding: no state was found."""
-    states: dict[int, FloatArray]
-    """A state of the box, shape (d,), for each choice that occurs."""
-    names: tuple[str, ...]
-    """Names of the components."""
+    states: dict[int, FloatArray]  # a state of the box, shape (d,), for each choice that occurs
+    names: tuple[str, ...]  # names of the components
     choice_names: tuple[str, ...]
     ranges: dict[str, tuple[float, float]]
     """Minimum and maximum of each component of a continuous action, by its name."""
-
-    @property
-    def always(self) -> int | None:
-        """The only choice; None if there are several."""
-        return self.occurs[0] if len(self.occurs) == 1 and not self.at_most else None
 
     def __str__(self) -> str:
         with np.errstate(divide="ignore"):

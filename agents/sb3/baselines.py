@@ -63,8 +63,7 @@ class Baseline:
         """Return the greedy action for one observation, or the actions for a batch."""
         if self._normalizer is not None:
             observations = np.asarray(self._normalizer.normalize_obs(observations))
-        actions: Array = self.model.predict(observations, deterministic=True)[0]
-        return actions
+        return np.asarray(self.model.predict(observations, deterministic=True)[0])
 
     @property
     def n_parameters(self) -> int:

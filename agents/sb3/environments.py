@@ -16,8 +16,7 @@ from oda_rl._types import Array, BoolArray
 from oda_rl.agents.environments.making import reward_threshold
 from oda_rl.agents.environments.spaces import Described, Interface
 
-Observations = Array | dict[str, Array]
-"""Observations of several environments."""
+Observations = Array | dict[str, Array]  # observations of several environments
 
 _LIMIT = "_max_episode_steps"  # attribute of gymnasium.wrappers.TimeLimit
 

@@ -48,25 +48,18 @@ LAST, TRACE = range(2)  # columns of traces: step of the episode of its last act
 class Moments(NamedTuple):
     """Statistics of K cells for the slow timescale."""
 
-    statistics: FloatArray
-    """Rows MASS, COUNT, BORN and ANCESTOR, shape (4, K)."""
-    covariances: FloatArray
-    """Shape (K, d, d)."""
+    statistics: FloatArray  # rows MASS, COUNT, BORN and ANCESTOR, shape (4, K)
+    covariances: FloatArray  # shape (K, d, d)
 
 
 class Blend(NamedTuple):
     """The nearest cells of a point, at most m of them."""
 
-    near: IntArray
-    """Which, and then how many, shape (m + 1,)."""
-    weights: FloatArray
-    """Their w_k, shape (m,)."""
-    offsets: FloatArray
-    """Their x - m_k, shape (m, d)."""
-    point: FloatArray
-    """x, shape (d,)."""
-    distances: FloatArray
-    """Squared distances of all cells, shape (K,)."""
+    near: IntArray  # which, and then how many, shape (m + 1,)
+    weights: FloatArray  # their w_k, shape (m,)
+    offsets: FloatArray  # their x - m_k, shape (m, d)
+    point: FloatArray  # x, shape (d,)
+    distances: FloatArray  # squared distances of all cells, shape (K,)
 
 
 @spliced

@@ -54,12 +54,9 @@ NONE, SNAPSHOT, CONSTANT, REPLAY, CHECK = range(5)  # what is tried
 class Returns(State):
     """Returns of some episodes."""
 
-    n: Annotated[int, Span(COUNT)]
-    """Number of episodes."""
-    mean: Annotated[float, Span(FINITE)]
-    """Their (running) mean return."""
-    variance: Annotated[float, Span("[0, inf)")]
-    """Their (running) variance."""
+    n: Annotated[int, Span(COUNT)]  # number of episodes
+    mean: Annotated[float, Span(FINITE)]  # their (running) mean return
+    variance: Annotated[float, Span("[0, inf)")]  # their (running) variance
 
     def note(self, episode_return: float, memory: float = 0.0) -> None:
         """Count one more, as at least this share of the running mean."""
@@ -73,32 +70,21 @@ class Returns(State):
 class Contest(State):
     """The present trial, beside the returns of episodes."""
 
-    kind: Annotated[int, Span("[0, 4]")]
-    """NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK."""
-    previous: Annotated[int, Span("[0, 4]")]
-    """Kind of the last trial."""
-    lost: bool
-    """Whether the last snapshot or replay was a snapshot that has not won."""
+    kind: Annotated[int, Span("[0, 4]")]  # NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK
+    previous: Annotated[int, Span("[0, 4]")]  # kind of the last trial
+    lost: bool  # whether the last snapshot or replay was a snapshot that has not won
     constant: Annotated[int, Span("[0, constants)")]
     """Number of the latest constant action, in order of ``actions``."""
-    trials: Annotated[int, Span(COUNT)]
-    """Trials so far."""
-    begun: Annotated[int, Span(COUNT)]
-    """Episodes of the trial that have begun."""
-    played: Annotated[int, Span(COUNT)]
-    """Episodes of the trial that have ended."""
-    quota: Annotated[int, Span(COUNT)]
-    """Episodes that end it."""
+    trials: Annotated[int, Span(COUNT)]  # trials so far
+    begun: Annotated[int, Span(COUNT)]  # episodes of the trial that have begun
+    played: Annotated[int, Span(COUNT)]  # episodes of the trial that have ended
+    quota: Annotated[int, Span(COUNT)]  # episodes that end it
     last_trial: Annotated[int, Span(COUNT)]
     """Steps from the contest's beginning to the end of the last one."""
-    longest: Annotated[int, Span(COUNT)]
-    """Length of the longest episode."""
-    trial_steps: Annotated[int, Span(COUNT)]
-    """Steps of snapshots and replays."""
-    constant_steps: Annotated[int, Span(COUNT)]
-    """Steps of constant actions."""
-    check_steps: Annotated[int, Span(COUNT)]
-    """Steps of checks."""
+    longest: Annotated[int, Span(COUNT)]  # length of the longest episode
+    trial_steps: Annotated[int, Span(COUNT)]  # steps of snapshots and replays
+    constant_steps: Annotated[int, Span(COUNT)]  # steps of constant actions
+    check_steps: Annotated[int, Span(COUNT)]  # steps of checks
     failures: Annotated[int, Span("[0, 4]")]
     """Episodes of the incumbent in a row whose return was below ``floor``."""
     floor: Annotated[float, Span(FINITE)]
@@ -107,8 +93,7 @@ class Contest(State):
     """Number of the constant action that is delivered; -1 if it is none."""
     best_score: Annotated[float, Span("[-inf, inf)")]
     """The incumbent's mean less a standard error; minus infinity where there is none."""
-    version: Annotated[int, Span(COUNT)]
-    """Number of times that the delivered policy has changed."""
+    version: Annotated[int, Span(COUNT)]  # number of times that the delivered policy has changed
 
     def __init__(self, n_actions: int, n_features: int = 1) -> None:
         """Begin, with a few of the actions as constant candidates."""

@@ -68,45 +68,31 @@ WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 class OnlineState(Counters):
     """Counters of an online agent, and its settings, which do not change."""
 
-    phase: Annotated[int, Span("[0, 1]")]
-    """``WARMUP`` or ``LEARNING``."""
-    first_action: Annotated[int, Span("[0, actions)")]
-    """The most frequent action of random play."""
+    phase: Annotated[int, Span("[0, 1]")]  # ``WARMUP`` or ``LEARNING``
+    first_action: Annotated[int, Span("[0, actions)")]  # the most frequent action of random play
     n_features: Annotated[int, Span("[1, inf)")]
     """Components of an observation: points have those of a continuous action, too."""
-    ended: Annotated[int, Span("[0, env_states)")]
-    """The environment whose episode has ended last."""
+    ended: Annotated[int, Span("[0, env_states)")]  # the environment whose episode has ended last
     seen: Annotated[int, Span(COUNT)]
     """Observations so far, those that episodes begin with among them."""
-    observed: Annotated[int, Span(COUNT)]
-    """Observations that the codevectors were moved by."""
+    observed: Annotated[int, Span(COUNT)]  # observations that the codevectors were moved by
     changed: Annotated[int, Span(COUNT)]
     """Steps when the world is known to have changed last: the fast timescale begins anew there."""
-    room: Annotated[int, Span("[1, inf)")]
-    """Maximum number of cells at present."""
-    refused: Annotated[int, Span(COUNT)]
-    """Births since the last slow step that found no room."""
-    next_slow: Annotated[int, Span(COUNT)]
-    """Steps at which the next slow step is due."""
-    next_metric: Annotated[int, Span(COUNT)]
-    """Steps at which the metric is learned again."""
-    mean_reward: Annotated[float, Span(FINITE)]
-    """Mean reward: of random play, then running."""
-    reward_variance: Annotated[float, Span("[0, inf)")]
-    """Variance of rewards in random play."""
+    room: Annotated[int, Span("[1, inf)")]  # maximum number of cells at present
+    refused: Annotated[int, Span(COUNT)]  # births since the last slow step that found no room
+    next_slow: Annotated[int, Span(COUNT)]  # steps at which the next slow step is due
+    next_metric: Annotated[int, Span(COUNT)]  # steps at which the metric is learned again
+    mean_reward: Annotated[float, Span(FINITE)]  # mean reward: of random play, then running
+    reward_variance: Annotated[float, Span("[0, inf)")]  # variance of rewards in random play
     min_centre: Annotated[float, Span("(-inf, 0]")]
     """Least number that is subtracted from rewards, if they are centred."""
-    largest_reward: Annotated[float, Span("[0, inf)")]
-    """Largest absolute reward since random play."""
-    squared_error: Annotated[float, Span("[0, inf)")]
-    """Running mean of δ²."""
+    largest_reward: Annotated[float, Span("[0, inf)")]  # largest absolute reward since random play
+    squared_error: Annotated[float, Span("[0, inf)")]  # running mean of δ²
 
-    paper: bool
-    """Whether targets are those of Q-learning; otherwise of Sarsa."""
+    paper: bool  # whether targets are those of Q-learning; otherwise of Sarsa
     continuing: bool
     """Whether no episode has terminated so far: values are of rewards less ``mean_reward``."""
-    grows: bool
-    """Whether cells are born and die; otherwise another partition places them."""
+    grows: bool  # whether cells are born and die; otherwise another partition places them
     # As in TwoTimescaleConfig; slope_rate is that of slopes beside values, at a distance of √T.
     gamma: Annotated[float, Span("(0, 1]")]
     trace_decay: Annotated[float, Span("[0, 1]")]
@@ -127,12 +113,9 @@ class OnlineState(Counters):
 class Running(State):
     """The running episode of one environment, beside its :class:`EnvState`."""
 
-    planned: bool
-    """Whether the next action has been chosen."""
-    begins: bool
-    """Whether nothing has been learned along this trajectory yet."""
-    bold: bool
-    """Whether random actions are held."""
+    planned: bool  # whether the next action has been chosen
+    begins: bool  # whether nothing has been learned along this trajectory yet
+    bold: bool  # whether random actions are held
     trial: Annotated[int, Span(COUNT)]
     """Number of the trial that the episode is part of; 0: of none."""
     value: Annotated[float, Span(FINITE)]
@@ -156,12 +139,9 @@ class InLoop(NamedTuple):
 class Continuous(NamedTuple):
     """Arrays for continuous actions of p components."""
 
-    search: Search
-    """Scratch for greedy actions."""
-    bounds: FloatArray
-    """Bounds of the box of actions, shape (2, p)."""
-    room: Array
-    """The environments' next actions, shape (n, p), in the type of the box."""
+    search: Search  # scratch for greedy actions
+    bounds: FloatArray  # bounds of the box of actions, shape (2, p)
+    room: Array  # the environments' next actions, shape (n, p), in the type of the box
 
 
 class Online(NamedTuple):
@@ -174,10 +154,8 @@ class Online(NamedTuple):
     state: OnlineState
     env_state: EnvState
     running: Running
-    vectors: FloatArray
-    """Rows AFTER to POINTS, shape (7, d)."""
-    points: FloatArray
-    """The point each environment acts on, shape (n, d)."""
+    vectors: FloatArray  # rows AFTER to POINTS, shape (7, d)
+    points: FloatArray  # the point each environment acts on, shape (n, d)
     recent: FloatArray
     """A ring of points with random actions, and what each came by, shape (rows, d + 1)."""
     uniforms: FloatArray
@@ -188,8 +166,7 @@ class Learner(NamedTuple):
 
     live: Codebook
     moments: cells.Moments
-    traces: FloatArray
-    """Eligibility traces of all environments, shape (n, K, 1 + d + A)."""
+    traces: FloatArray  # eligibility traces of all environments, shape (n, K, 1 + d + A)
     here: cells.Blend
     there: cells.Blend
     values: FloatArray

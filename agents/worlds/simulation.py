@@ -385,8 +385,7 @@ def starts_between(
 ) -> FloatArray:
     """Draw states between first observations of episodes, shape (m, d); returns (n, d)."""
     i, k = rng.integers(len(seen), size=(2, n))
-    share = rng.random((n, 1))
-    between = seen[i] + share * (seen[k] - seen[i])
+    between = seen[i] + rng.random((n, 1)) * (seen[k] - seen[i])
     few = ~np.isnan(at.levels).all(axis=1)
     between[:, few] = seen[i][:, few]
     return np.ascontiguousarray(at.on_circles(between))

@@ -32,18 +32,13 @@ AnyPolicy = Policy | Callable[[Array], Any]
 class Imagined(NamedTuple):
     """n imagined episodes, the longest of T steps; NaN beyond an episode's end."""
 
-    observations: FloatArray
-    """Flattened, shape (n, T + 1, d)."""
+    observations: FloatArray  # flattened, shape (n, T + 1, d)
     actions: FloatArray
     """Actions of the environment, shape (n, T), or (n, T, ...) where they are continuous."""
-    rewards: FloatArray
-    """Shape (n, T)."""
-    lengths: IntArray
-    """Number of steps, shape (n,)."""
-    ended: BoolArray
-    """Whether the episode terminated, shape (n,)."""
-    lost: BoolArray
-    """Whether it stopped too far from all observations, shape (n,)."""
+    rewards: FloatArray  # shape (n, T)
+    lengths: IntArray  # number of steps, shape (n,)
+    ended: BoolArray  # whether the episode terminated, shape (n,)
+    lost: BoolArray  # whether it stopped too far from all observations, shape (n,)
 
     @property
     def returns(self) -> FloatArray:

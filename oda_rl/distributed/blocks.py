@@ -85,8 +85,7 @@ class DaskBlocks:
         while len(answers) > 1:
             pairs = [add(*answers[i : i + 2]) for i in range(0, len(answers) - 1, 2)]
             answers = pairs + answers[2 * len(pairs) :]
-        total: Answer = answers[0].compute()
-        return total
+        return list(answers[0].compute())
 
 
 class _Asked(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator, ClusterMixin, DensityMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
@@ -78,7 +78,6 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         "labels_": Optional(whole("n_labels", "[0, M)")),
         "n_iter_": Optional(whole()),
     }
-    """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         if check_fitted((name in vars(self) for name in self._LEARNED), where):
@@ -124,10 +123,7 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
 
         Rows sum to 1; the nearest exemplar has 1 where none responds.
         """
-        return self._by_blocks(
-            fitted_points(self, X),
-            lambda logs: np.exp(logs - logsumexp(logs, axis=1, keepdims=True)),
-        )
+        return self._by_blocks(fitted_points(self, X), lambda logs: softmax(logs, axis=1))
 
     def sample(
         self, n_samples: int = 1, random_state: RandomState = None

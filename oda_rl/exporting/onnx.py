@@ -47,8 +47,7 @@ from oda_rl.trees.estimators import (
 from oda_rl.trees.tree import Cells, Routes
 
 _MIN_OPSET = 13  # from here on the axes of ReduceSum are an input
-Value = Any
-"""The output of a node, or an array."""
+Value = Any  # the output of a node, or an array
 
 
 class Graph:
@@ -139,8 +138,7 @@ class Graph:
     def put(self, value: Value, output: int = 0) -> None:
         """Make a value an output."""
         name = self._operator.outputs[output]
-        named = self.op("Identity", value, output_names=[name])
-        named.add_to(self._scope, self._container)
+        self.op("Identity", value, output_names=[name]).add_to(self._scope, self._container)
 
     def put_labels(self, labels: Array, indices: Value) -> None:
         """Make the labels with these indices the first output."""
@@ -151,8 +149,7 @@ class Graph:
             self._container.add_initializer(name, kind, [len(coded)], coded)
             # The algebra has no tables of strings.
             index = self._scope.get_unique_variable_name("number")
-            named = self.op("Identity", indices, output_names=[index])
-            named.add_to(self._scope, self._container)
+            self.op("Identity", indices, output_names=[index]).add_to(self._scope, self._container)
             output = self._operator.outputs[0].full_name
             node = self._scope.get_unique_operator_name("Labels")
             self._container.add_node("Gather", [name, index], output, name=node, op_version=13)
@@ -453,8 +450,7 @@ def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
 def leaf_of(graph: Graph, model: BaseODATree) -> Value:
     """Return the number of each point's leaf, shape (n,)."""
     place, nodes = _descend(graph, model)
-    numbers = model._tree.table.leaf_numbers[nodes]
-    return graph.rows(numbers.astype(np.int64), place)
+    return graph.rows(model._tree.table.leaf_numbers[nodes].astype(np.int64), place)
 
 
 def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:

@@ -114,7 +114,6 @@ class VectorQuantizer(
         return np.sqrt(squares / observed_shares(points))
 
     def _label(self, points: FloatArray, sample_weight: Any) -> None:
-        """Set ``labels_`` and ``inertia_``."""
         self.labels_, squares = nearest(points, self.cluster_centers_)
         self.inertia_ = float(given_weights(sample_weight, points) @ squares)
 

@@ -34,14 +34,10 @@ class Run:
     """The result of one setting."""
 
     setting: Setting
-    rows: Rows
-    """Rows that the function returned; empty if it failed."""
-    error: str | None
-    """Traceback of a failed run."""
-    seconds: float
-    """Wall-clock time."""
-    made: Origin | None = None
-    """Code and command that made the run."""
+    rows: Rows  # rows that the function returned; empty if it failed
+    error: str | None  # traceback of a failed run
+    seconds: float  # wall-clock time
+    made: Origin | None = None  # code and command that made the run
 
 
 def run_all(

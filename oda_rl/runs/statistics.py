@@ -23,14 +23,11 @@ class Summary:
 
     n: int
     mean: float
-    interquartile_mean: float
-    """Mean of the middle half: as robust as a median, and less noisy."""
-    interval: tuple[float, float]
-    """Interval of the interquartile mean."""
+    interquartile_mean: float  # mean of the middle half: as robust as a median, and less noisy
+    interval: tuple[float, float]  # interval of the interquartile mean
     median: float
     minimum: float
-    solved: float | None
-    """Share of values that reach the threshold; None without one."""
+    solved: float | None  # share of values that reach the threshold; None without one
     solved_interval: tuple[float, float] | None
 
     def __str__(self) -> str:

@@ -65,14 +65,11 @@ from oda_rl.trees.tree import Cells, Node, Plan, Samples, Statistics, Tree
 class TreeLevel:
     """The tree cut at a depth."""
 
-    depth: int
-    """Codebooks from the root to the deepest leaf."""
-    n_clusters: int
-    """Number of leaves."""
+    depth: int  # codebooks from the root to the deepest leaf
+    n_clusters: int  # number of leaves
     distortion: float
     """Mean divergence of all samples, in the full space, from the means of these leaves."""
-    n_samples: float
-    """Effective number of samples in nodes at this depth."""
+    n_samples: float  # effective number of samples in nodes at this depth
 
 
 _KINDS: tuple[type, ...] = (
@@ -118,7 +115,6 @@ class BaseODATree(CellEstimator):
         "_low": Optional(real("d")),
         "_high": Optional(real("d")),
     }
-    """Schema of the learned attributes in a file; parameters have their own ranges."""
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         names = "_tree", "_resolutions", "_widths"
