@@ -51,25 +51,19 @@ class Report:
     """
 
     n_transitions: int
-    names: tuple[str, ...]
-    """Names of the observation's components."""
-    form: str
-    """Form of the laws."""
+    names: tuple[str, ...]  # names of the observation's components
+    form: str  # form of the laws
     form_errors: dict[str, float]
     """Mean logarithm of the squared error of each form on held-out stretches."""
-    r2: FloatArray
-    """R² of one step's change of each component, shape (d,)."""
+    r2: FloatArray  # R² of one step's change of each component, shape (d,)
     n_replays: int
-    replay_steps: int
-    """Steps of each replay; fewer where the episode was shorter."""
+    replay_steps: int  # steps of each replay; fewer where the episode was shorter
     replay_error: float
     """Median distance between a replay of the real actions and the real state at its end: the root
     mean square over the components, in standard deviations."""
     n_ends: int
-    precision: float
-    """Precision of predicted terminations; NaN if none was predicted."""
-    recall: float
-    """Recall of terminations; NaN if there are none."""
+    precision: float  # precision of predicted terminations; NaN if none was predicted
+    recall: float  # recall of terminations; NaN if there are none
     reward_r2: float
     inner_reward_r2: float
     """R² of the law of rewards, given the next observation, in steps that neither end an episode

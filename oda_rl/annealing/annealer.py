@@ -139,16 +139,12 @@ class Level:
     """Temperature of the level, in units of the divergence."""
     distortion: Annotated[float, real("", "[0, inf)")]
     """Mean divergence of samples from the nearest codevector of their class, before it moved."""
-    n_samples_seen: Annotated[int, whole()]
-    """Samples learned from, earlier levels included."""
-    codevectors: Annotated[FloatArray, real("L, d")]
-    """Shape (K, d), in the units of the data."""
+    n_samples_seen: Annotated[int, whole()]  # samples learned from, earlier levels included
+    codevectors: Annotated[FloatArray, real("L, d")]  # shape (K, d), in the units of the data
     averages: Annotated[FloatArray, real("L, q")]
     """Shape (K, q): averages of the columns after the features."""
-    weights: Annotated[FloatArray, real("L", "[0, inf)")]
-    """Shape (K,): share of the data of each."""
-    labels: Annotated[IntArray, whole("L", "[0, L)")]
-    """Shape (K,): the class of each, as an index."""
+    weights: Annotated[FloatArray, real("L", "[0, inf)")]  # shape (K,): share of the data of each
+    labels: Annotated[IntArray, whole("L", "[0, L)")]  # shape (K,): the class of each, as an index
     origins: Annotated[
         tuple[IntArray, IntArray, FloatArray] | None,
         Maybe(Several(whole("parts"), whole("parts", "[0, L)"), real("parts", "[0, 1]"))),

@@ -39,14 +39,11 @@ _BLOCK = 1_000_000  # shares in memory at a time
 class AnnealingRecord(NamedTuple):
     """One temperature of a batch annealing."""
 
-    temperature: Annotated[float, real("", "[0, inf)")]
-    """In squared units of the data."""
-    n_clusters: Annotated[int, whole()]
-    """Number of codevectors after pruning and merging."""
+    temperature: Annotated[float, real("", "[0, inf)")]  # in squared units of the data
+    n_clusters: Annotated[int, whole()]  # number of codevectors after pruning and merging
     distortion: Annotated[float, real("", "[0, inf)")]
     """Mean squared distance from the nearest of them."""
-    n_samples_seen: Annotated[int, whole()]
-    """Number of distinct samples times iterations so far."""
+    n_samples_seen: Annotated[int, whole()]  # number of distinct samples times iterations so far
 
 
 @estimator

@@ -206,8 +206,7 @@ class Candidate(NamedTuple):
     """Settings of a regressor."""
 
     n_clusters: int
-    metric: str
-    """"given", or "learned": from the slopes of local models."""
+    metric: str  # "given", or "learned": from the slopes of local models
 
 
 @estimator

@@ -39,10 +39,8 @@ class Kernel(NamedTuple):
     slope: Callable[[Array, Array], Array] | None
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""
-    reach: float
-    """Distance within which a sample covers others."""
-    log_volume: Callable[[int], float]
-    """Logarithm of the integral of k in d dimensions."""
+    reach: float  # distance within which a sample covers others
+    log_volume: Callable[[int], float]  # logarithm of the integral of k in d dimensions
     radii: Callable[[np.random.RandomState, int, int], FloatArray] | None
     """Draws n distances from the exemplar in d dimensions; None: Gaussian."""
 
