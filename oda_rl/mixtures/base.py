@@ -210,7 +210,9 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
         check_columns(self, points)
-        self._origin = means_of(points, weights).astype(points.dtype).astype(np.float64)
+        mantissas, exponents = np.frexp(means_of(points, weights).astype(np.float64))
+        # Twenty bits are exact in single precision, and do not tell how sums were rounded.
+        self._origin = np.ldexp(np.round(mantissas * 2.0**20), exponents - 20)
         size = float(np.fmax.reduce(np.abs(points), axis=None))
         self._set_units(deviations_of(points, weights), size)
 
