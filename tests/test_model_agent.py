@@ -401,3 +401,8 @@ def test_what_ran_before_in_the_process_changes_nothing():
     )  # fmt: skip
     assert here[:3] == ast.literal_eval(there.stdout.decode())[::-1]
     assert here[3] == here[0]
+
+
+def test_a_car_that_needs_novelty_plans_after_each_of_its_five_episodes():
+    agent = ModelAgent("MountainCarContinuous-v0", seed=130_800_001).learn(5_000)
+    assert agent.evaluate(20, seed=0).mean() > 90.0

@@ -28,6 +28,7 @@ from oda_rl.files.schema import check, require, whole
 
 _MIN_STEPS = 100  # between two plans
 _FREE, _PER_STEP = 5e9, 8e6  # multiplications of a plan: 2 s; and 3 ms for each step until the next
+_MAX_WAIT = 0.5  # steps, however long a plan takes, as a share of the known ones
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with
@@ -81,7 +82,7 @@ class Planner:
         if self.learned is None:
             return self.config.random_steps
         known = steps - self.memory.since
-        slow = (self._work - _FREE) / _PER_STEP
+        slow = min((self._work - _FREE) / _PER_STEP, _MAX_WAIT * known)
         return int(max(_MIN_STEPS, self.config.plan_every * known, slow))
 
     def plan(self, returns: Sequence[float]) -> Candidate:
