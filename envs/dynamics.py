@@ -48,8 +48,7 @@ class Dynamics:
     resets: Callable[[np.random.Generator, int], FloatArray]
     """``resets(rng, n)`` returns the states of the next n calls of ``reset()``, shape (n, n_state),
     and draws from the environment's generator as those would."""
-    parameters: FloatArray
-    """Constants, of any shape (n,)."""
+    parameters: FloatArray  #: Constants, of any shape (n,).
     first_observations: Callable[[FloatArray], FloatArray] | None = None
     """Observations of ``reset()`` in such states, shape (n, d), if they differ from ``look``'s."""
 

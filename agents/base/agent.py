@@ -43,8 +43,7 @@ class Agent(Player):
     """Base of the agents, which differ in their settings, their engine and their policy."""
 
     episodes: EpisodeLog
-    training_seconds: float
-    """Seconds of learning, without compilation."""
+    training_seconds: float  #: Seconds of learning, without compilation.
     solved_return: float | None
     """Reward threshold of the environment, for figures; None if it has none."""
 

@@ -58,12 +58,9 @@ class Distilled:
     env_id: str | None
     returns: FloatArray
     """Returns of the rule from fresh starts, which chose only how much to prune, shape (n,)."""
-    taught: FloatArray
-    """Returns of its teacher from the first of the same starts, shape (m,)."""
-    steps: int
-    """Steps taken in the environment."""
-    curve: tuple[Size, ...] = ()
-    """Rules of other sizes, too, if no number of cells was given."""
+    taught: FloatArray  #: Returns of its teacher from the first of the same starts, shape (m,).
+    steps: int  #: Steps taken in the environment.
+    curve: tuple[Size, ...] = ()  #: Rules of other sizes, too, if no number of cells was given.
 
     @property
     def worse(self) -> bool | None:

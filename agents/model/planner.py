@@ -26,9 +26,8 @@ from oda_rl.agents.worlds.simulation import starts_between
 from oda_rl.files import schema
 from oda_rl.files.schema import check, require, whole
 
-_MIN_STEPS = 100  # between two plans
+_MIN_STEPS, _MAX_WAIT = 100, 0.5  # between two plans; as a share of the known steps
 _FREE, _PER_STEP = 5e9, 8e6  # multiplications of a plan: 2 s; and 3 ms for each step until the next
-_MAX_WAIT = 0.5  # steps, however long a plan takes, as a share of the known ones
 _PROMISE_STARTS = 48
 _FINAL_STARTS, _N_FINALISTS = 200, 6
 _N_KNOWN = 3  # best rules that a search begins with

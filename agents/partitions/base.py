@@ -26,8 +26,7 @@ class Partition(Protocol):
     that with d and with a generator. One that anneals has a ``temperature``, for the history.
     """
 
-    capacity: int
-    """Maximum number of cells."""
+    capacity: int  #: Maximum number of cells.
 
     @property
     def codevectors(self) -> FloatArray:

@@ -26,51 +26,35 @@ class Explanation:
     nearest one counts, or the cells of a rule.
     """
 
-    observation: FloatArray
-    """The state, in the shape of the observation space."""
-    cell: int
-    """The (nearest) cell."""
-    n_cells: int
-    """Number of cells."""
-    codevector: FloatArray
-    """Codevector of the cell, in the observation's units and shape."""
+    observation: FloatArray  #: The state, in the shape of the observation space.
+    cell: int  #: The (nearest) cell.
+    n_cells: int  #: Number of cells.
+    codevector: FloatArray  #: Codevector of the cell, in the observation's units and shape.
     q_values: FloatArray
     """Value of each action in this state, shape (n_actions,), as ``predict`` compares them; minus
     infinity for an action that is never chosen."""
-    action: Any
-    """Result of ``predict``: a number, or an array of the action space's shape."""
-    choice: int
-    """Index (from 0) of the best action."""
-    margin: float
-    """Its value minus that of the runner-up; inf if there is none."""
-    runner_up: int | None
-    """The next best action; None if no other is ever chosen."""
+    action: Any  #: Result of ``predict``: a number, or an array of the action space's shape.
+    choice: int  #: Index (from 0) of the best action.
+    margin: float  #: Its value minus that of the runner-up; inf if there is none.
+    runner_up: int | None  #: The next best action; None if no other is ever chosen.
     visits: FloatArray
     """Times the agent has learned from each action in this cell, shape (n_actions,). Online:
     updates of the table. Fitted: transitions in the memory, whichever policy took them."""
     distance: float
     """Distance of :attr:`nearest_other` in standard deviations; inf if there is no such state. An
     upper bound of the smallest change that changes the action, unless :attr:`exact`."""
-    at_least: float
-    """Lower bound of that change (up to values that are equal to nine digits)."""
-    exact: bool
-    """Whether the distance is exact, because one cell decides."""
+    at_least: float  #: Lower bound of that change (up to values that are equal to nine digits).
+    exact: bool  #: Whether the distance is exact, because one cell decides.
     nearest_other: FloatArray | None
     """A state just beyond the boundary, in the shape of the observation."""
-    other_action: Any
-    """Result of ``predict`` there."""
-    other_choice: int | None
-    """Index (from 0) of the best action there."""
-    names: tuple[str, ...]
-    """Names of the observation's components."""
+    other_action: Any  #: Result of ``predict`` there.
+    other_choice: int | None  #: Index (from 0) of the best action there.
+    names: tuple[str, ...]  #: Names of the observation's components.
     scale: FloatArray
     """Inverse standard deviations of the components, shape (d,); 0 for constants."""
-    action_names: tuple[str, ...]
-    """Names of the actions."""
-    first_action: int
-    """The environment's number for the first of them."""
-    value_name: str = "value"
-    """Quantity by which actions are compared: a value, or a score."""
+    action_names: tuple[str, ...]  #: Names of the actions.
+    first_action: int  #: The environment's number for the first of them.
+    value_name: str = "value"  #: Quantity by which actions are compared: a value, or a score.
     choice_name: str = "action"
     """Kind of choice that is numbered: actions, action codevectors, or cells."""
     component_names: tuple[str, ...] | None = None

@@ -69,8 +69,7 @@ class CellsPolicy(BasePolicy):
 class Algorithm(BaseAlgorithm):
     """Base of our algorithms; see ``TwoTimescale``."""
 
-    agent: Agent
-    """The plain agent, which learns."""
+    agent: Agent  #: The plain agent, which learns.
     policy: CellsPolicy
 
     _agent_class: ClassVar[type[Agent]]

@@ -44,8 +44,7 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get no car uphill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
-FAR, SURPRISING = 5.0, 2.0  # standard deviations of rewards: with a mean so far below 0, values
-# begin no higher above it
+FAR, SURPRISING = 5.0, 2.0  # deviations of rewards: of a mean far below 0; above it values begin
 OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling

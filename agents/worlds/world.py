@@ -71,16 +71,12 @@ class World:
     (array([0.57, 0.7 ]), False)
     """
 
-    learned: Learned
-    """Arrays, and how they were learned."""
-    interface: Interface
-    """Observations and actions."""
-    seen: CodedSteps
-    """Steps that it was learned from."""
+    learned: Learned  #: Arrays, and how they were learned.
+    interface: Interface  #: Observations and actions.
+    seen: CodedSteps  #: Steps that it was learned from.
     first: BoolArray | None = None
     """Whether each step began an episode, if that is known, shape (n,)."""
-    horizon: int = _HORIZON
-    """Maximum number of steps of an episode."""
+    horizon: int = _HORIZON  #: Maximum number of steps of an episode.
 
     @classmethod
     @one_thread()

@@ -82,8 +82,7 @@ class AnnealingConstants:
     direction in which the codevector splits."""
     step_offset: Annotated[float, real("", "[0, inf)")] = 1.0
     """a of the step size 1/(1 + b (n + a K)), at sample n of a class with K codevectors."""
-    step_slope: Annotated[float, real("", "(0, inf)")] = 0.9
-    """b of the step size."""
+    step_slope: Annotated[float, real("", "(0, inf)")] = 0.9  #: b of the step size.
 
     def __post_init__(self) -> None:
         for name, member in schema_of(type(self)).items():  # type: ignore[arg-type]

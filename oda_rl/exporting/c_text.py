@@ -32,11 +32,6 @@ def source(package: str, name: str, flags: Container[str]) -> str:
     return "".join(lines)
 
 
-def defined(constants: Mapping[str, Any]) -> str:
-    """Return the definitions of constants, and an empty line."""
-    return "".join([*(f"#define ODA_{name} {value}\n" for name, value in constants.items()), "\n"])
-
-
 def table(name: str, array: Array) -> str:
     """Return the definition of a table."""
     size = "".join(f"[{n}]" for n in array.shape)
@@ -81,7 +76,8 @@ def header(
         f"#ifndef ODA_{name}_H\n#define ODA_{name}_H\n\n",
         "#include <math.h>\n" if math else "",
         "#include <stdint.h>\n\n",
-        defined(constants),
+        *(f"#define ODA_{name} {value}\n" for name, value in constants.items()),
+        "\n",
         *(table(key, array) for key, array in tables.items()),
         body,
         "#endif\n",
