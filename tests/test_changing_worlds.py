@@ -35,7 +35,7 @@ def test_steps_from_before_a_change_are_told_and_others_are_not():
         seen = pushed(1300, swapped_from, wind, unit)
         learned = learn_world(first_of(seen, 1000), -np.inf, False, 2, None, rng)
         assert wrong[0] <= outdated(learned, seen, np.random.default_rng(1)) <= wrong[1]
-        assert quality._affected(learned, seen, 1, ["place", "speed"]) == "place"
+        assert quality._affected(learned, seen, 1, ["place", "speed"])[0] == "place"
 
 
 def with_a_calm_south(n, south_from, seed=0):

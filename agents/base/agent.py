@@ -739,9 +739,8 @@ def better(returns: FloatArray, others: FloatArray) -> bool:
 
 def _same_place(one: Any, other: Any) -> bool:
     """Whether two observations are one object, or arrays at one place in memory."""
-    if one is other or not (isinstance(one, np.ndarray) and isinstance(other, np.ndarray)):
-        return one is other
-    return bool(one.__array_interface__ == other.__array_interface__)
+    arrays = isinstance(one, np.ndarray) and isinstance(other, np.ndarray)
+    return bool(one is other or (arrays and one.__array_interface__ == other.__array_interface__))
 
 
 def _ends_training(answer: Any) -> bool:

@@ -31,7 +31,7 @@ from oda_rl._validation import (
 )
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
-from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, whole
+from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, require, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress, Rules
 from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, means_of, weighted
@@ -78,6 +78,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         first = [name for name in self._LEARNED if name[-1] != "_" or name == "n_iter_"]
         check_fitted((name in vars(self) for name in first), where)
+        origin, units = (vars(self).get(name, 1.0) for name in ("_origin", "_units"))
+        require(np.all(1e-30 * np.abs(origin) < units), f"{where}._origin is too far from 0")
 
     @property
     def weights_(self) -> FloatArray:
@@ -90,7 +92,6 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         return self._typed(self._places())
 
     def _places(self) -> FloatArray:
-        """Means in double precision."""
         return np.asarray(self._origin + self._mixture.means.astype(np.float64) * self._units)
 
     @property
@@ -213,8 +214,8 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         mantissas, exponents = np.frexp(means_of(points, weights).astype(np.float64))
         # Twenty bits are exact in single precision, and do not tell how sums were rounded.
         self._origin = np.ldexp(np.round(mantissas * 2.0**20), exponents - 20)
-        size = float(np.fmax.reduce(np.abs(points), axis=None))
-        self._set_units(deviations_of(points, weights), size)
+        size = np.fmax.reduce(np.abs(points), axis=None)
+        self._set_units(deviations_of(points, weights), float(size))
 
     def _set_units(self, deviations: FloatArray, size: float) -> None:
         """Choose units and the bound of precisions; see :func:`units_from`."""
