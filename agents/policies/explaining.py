@@ -50,8 +50,7 @@ class Explanation:
     other_action: Any  #: Result of ``predict`` there.
     other_choice: int | None  #: Index (from 0) of the best action there.
     names: tuple[str, ...]  #: Names of the observation's components.
-    scale: FloatArray
-    """Inverse standard deviations of the components, shape (d,); 0 for constants."""
+    scale: FloatArray  #: Inverse standard deviations of the components, (d,); 0 for constants.
     action_names: tuple[str, ...]  #: Names of the actions.
     first_action: int  #: The environment's number for the first of them.
     value_name: str = "value"  #: Quantity by which actions are compared: a value, or a score.

@@ -332,6 +332,16 @@ class RulePolicy(Stored):
         -------
         oda_rl.agents.rules.editing.Editor
             Its ``done()`` returns the edited policy; this one stays as it is.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
+        >>> rule = rule.named(["angle", "angular velocity"], ["push left", "push right"])
+        >>> edited = rule.edit().forbid("push left", where="angle > .1").done()
+        >>> print(edited.rules())
+        never push left where angle > 0.1
+        otherwise push right if 6·angle + angular velocity > 0, else push left
         """
         names, actions, bounds = self._words
         return Editor(self, [names, without_units(names)], actions, bounds)
@@ -357,6 +367,14 @@ class RulePolicy(Stored):
         ------
         ValueError
             For unknown components, or bounds that are not numbers in order.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
+        >>> found = rule.prove({0: (0.1, 0.2), 1: (-0.5, 0.5)})
+        >>> found.occurs, found.never
+        ((1,), (0,))
         """
         components, known, between = self._words
         ends = checked_box(box, [components, without_units(components)], space)

@@ -44,7 +44,7 @@ JOINT_SLOPE_RATE = 1.0  # SLOPE_RATE is that of cells of states
 HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get no car uphill
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
-FAR, SURPRISING = 5.0, 2.0  # deviations of rewards: of a mean far below 0; above it values begin
+CENTRED_BELOW, BEGUN_ABOVE = -5.0, 2.0  # deviations of rewards, from 0 and from their mean
 OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
@@ -396,8 +396,8 @@ class OnlineEngine(Engine):
         state.next_slow = state.steps + ql.ROUND
         self._measure()
         spread = math.sqrt(state.reward_variance)
-        if state.continuing and 0.0 < FAR * spread < -state.mean_reward:
-            state.min_centre = state.mean_reward + SURPRISING * spread
+        if state.continuing and state.mean_reward < CENTRED_BELOW * spread < 0.0:
+            state.min_centre = state.mean_reward + BEGUN_ABOVE * spread
         if not state.continuing:
             value = plain(ql.mean_value)(state)
             if self.contest.longest == 1:  # a bandit, where no reward follows

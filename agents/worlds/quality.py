@@ -25,7 +25,7 @@ _EXACT = 1e-12  # relative squared error that is rounding
 _MAX_ERROR = 0.5  # standard deviations, of a replay that is trusted
 _MIN_F1, _MIN_REWARD_R2 = 0.6, 0.5  # of ends and rewards that are
 _AFFECTING, _LITTLE = 1000, 0.05  # states in which a component is varied; share of a variance
-_MIN_R2, _MUCH = 0.3, 1.0  # of what makes up so much of the variance of rewards
+_MIN_R2, _MUCH = 0.3, 1.0  # of a component that makes so much of the variance of rewards
 
 
 @dataclass(frozen=True)

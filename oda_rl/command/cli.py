@@ -57,8 +57,7 @@ _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff]
 class _Command:
     """A command: its options; calling it with a console runs it. May return an exit code."""
 
-    run: _Run
-    """Run folder; evaluate, enjoy, explain and export also take the agent's file."""
+    run: _Run  # Run folder; evaluate, enjoy, explain and export also take the agent's file.
 
     def folder(self) -> Path:
         """Return the run folder, or raise FileNotFoundError."""
@@ -90,11 +89,9 @@ class _Playing(_Loading):
     max_steps: int = Limits.steps
     """Maximum number of steps played in the environment that the file names."""
 
-    max_seconds: float = Limits.seconds
-    """Maximum time of playing."""
+    max_seconds: float = Limits.seconds  # Maximum time of playing.
 
-    max_megabytes: int = 4_000
-    """Maximum memory taken, where the operating system can limit it."""
+    max_megabytes: int = 4_000  # Maximum memory taken, where the operating system can limit it.
 
     @property
     def limits(self) -> Limits:
@@ -118,8 +115,7 @@ class _Playing(_Loading):
 class Evaluate(_Playing):
     """Play greedy episodes with a trained agent."""
 
-    episodes: int = _EVALUATION_EPISODES
-    """Episodes to play."""
+    episodes: int = _EVALUATION_EPISODES  # Episodes to play.
 
     def __call__(self, console: Console) -> None:
         agent, seed = self.load()
@@ -134,8 +130,7 @@ class Evaluate(_Playing):
 class Enjoy(_Playing):
     """Watch a trained agent play greedy episodes in a window, or write films of them."""
 
-    episodes: int = 3
-    """Episodes to play."""
+    episodes: int = 3  # Episodes to play.
 
     video: Path | None = None
     """Folder for films, instead of a window; needs pip install 'oda-rl[video]'."""
@@ -168,8 +163,7 @@ class Explain(_Playing):
     With --observation, explain the action in one state instead.
     """
 
-    steps: int = 5_000
-    """Greedy steps, from which the share of each cell is estimated."""
+    steps: int = 5_000  # Greedy steps, from which the share of each cell is estimated.
 
     observation: tuple[float, ...] | None = None
     """A state: its components, in the order of the table."""
@@ -208,17 +202,14 @@ class Report(_Playing):
     With --verify, evaluate the policy in such a file again, and say whether its card is true.
     """
 
-    run: _Run
-    """Run folder; with --verify, a report."""
+    run: _Run  # Run folder; with --verify, a report.
 
     verify: _Flag = False
     """Verify a report instead of writing one; the exit code is 1 if its card is not true."""
 
-    out: Path | None = None
-    """File to write; by default report.html in the run folder."""
+    out: Path | None = None  # File to write; by default report.html in the run folder.
 
-    episodes: int = _EVALUATION_EPISODES
-    """Greedy episodes for the card."""
+    episodes: int = _EVALUATION_EPISODES  # Greedy episodes for the card.
 
     def __call__(self, console: Console) -> int:
         from oda_rl.reporting.content import report_of, verify
@@ -251,11 +242,9 @@ class Simplify(_Loading):
     cells: int | None = None
     """Maximum number of cells; by default the smallest whose return is not worse than with more."""
 
-    steps: int = STEPS
-    """Maximum number of environment steps."""
+    steps: int = STEPS  # Maximum number of environment steps.
 
-    seed: int = 0
-    """Random seed."""
+    seed: int = 0  # Random seed.
 
     accept_worse: _Flag = False
     """Write the rule even if it returns less than the agent by more than a standard error, or was
@@ -288,8 +277,7 @@ class Export(_Command):
     """c: a C99 header with a function. json: all numbers, with instructions.
     onnx: a model for onnxruntime and others; needs pip install 'oda-rl[onnx]'."""
 
-    fixed_point: _Flag = False
-    """C header with tables of 16-bit integers."""
+    fixed_point: _Flag = False  # C header with tables of 16-bit integers.
 
     allow_disagreement: _Flag = False
     """Write these tables even if more than 0.1 % of the training's states change their action."""
@@ -326,20 +314,16 @@ class Compare:
     seeds: int = 20
     """Runs of each of our agents, and of PPO; of DQN and of A2C there are at most five."""
 
-    total_timesteps: int = 50_000
-    """Environment steps of each run."""
+    total_timesteps: int = 50_000  # Environment steps of each run.
 
-    threshold: float | None = None
-    """Mean return of a solved run; by default the environment's."""
+    threshold: float | None = None  # Mean return of a solved run; by default the environment's.
 
-    out: Path | None = None
-    """Folder to write; by default runs/compare-ENV_ID."""
+    out: Path | None = None  # Folder to write; by default runs/compare-ENV_ID.
 
     workers: int = 1
     """Runs in parallel; -1: one for each core. Runs are timed, and may slow each other."""
 
-    retry_failed: _Flag = False
-    """Repeat the runs that failed the last time."""
+    retry_failed: _Flag = False  # Repeat the runs that failed the last time.
 
     def __call__(self, console: Console) -> None:
         from oda_rl.agents.comparison import Plan, compare, headline
@@ -360,8 +344,7 @@ class Compare:
 class Warm:
     """Compile all code now, for images and classrooms."""
 
-    clear: _Flag = False
-    """Remove all compiled code instead."""
+    clear: _Flag = False  # Remove all compiled code instead.
 
     def __call__(self, console: Console) -> None:
         from oda_rl import _cache
