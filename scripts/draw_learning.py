@@ -36,12 +36,9 @@ class Stage:
     """A policy after a number of steps."""
 
     steps: int
-    actions: Any
-    """Actions at the points of the plane, shape (n,)."""
-    codevectors: FloatArray
-    """Shape (K, 4)."""
-    states: FloatArray
-    """States of an episode, shape (T + 1, 4)."""
+    actions: Any  # Actions at the points of the plane, shape (n,)
+    codevectors: FloatArray  # Shape (K, 4)
+    states: FloatArray  # States of an episode, shape (T + 1, 4)
 
 
 def stages(agent: TwoTimescaleAgent, plane: FloatArray) -> Iterator[Stage]:

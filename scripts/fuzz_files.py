@@ -58,10 +58,8 @@ class Outcome(NamedTuple):
 
     name: str
     said: str
-    seconds: float = 0.0
-    """Processor seconds of loading."""
-    megabytes: float = 0.0
-    """Growth of the process by loading, beyond the size of the file."""
+    seconds: float = 0.0  # Processor seconds of loading
+    megabytes: float = 0.0  # Growth of the process by loading, beyond the size of the file
 
 
 def outcomes(subject: Subject, cases: Sequence[Case]) -> Iterator[Outcome]:
@@ -173,10 +171,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(Selection):
-    seeds: int = 1
-    """Blocks of cases of each class."""
-    cases: int = 5000
-    """Cases of a block."""
+    seeds: int = 1  # Blocks of cases of each class
+    cases: int = 5000  # Cases of a block
 
 
 def main(options: Options) -> None:

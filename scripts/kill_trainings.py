@@ -96,10 +96,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options:
-    kills: int = 200
-    """Number of kills."""
-    only: tuple[str, ...] = ()
-    """Names of the trainings; all by default."""
+    kills: int = 200  # Number of kills
+    only: tuple[str, ...] = ()  # Names of the trainings; all by default
 
 
 def main(options: Options) -> None:

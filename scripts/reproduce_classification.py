@@ -117,10 +117,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(MethodSelection):
-    data: Path | None = None
-    """Folder with wbcd.data and pima.csv."""
-    seeds: int = 1
-    """Draws of data, folds and methods, with five folds each."""
+    data: Path | None = None  # Folder with wbcd.data and pima.csv
+    seeds: int = 1  # Draws of data, folds and methods, with five folds each
 
 
 def settings(options: Options) -> list[Row]:

@@ -161,8 +161,7 @@ def run(*, part: str, threads: int, **setting: Any) -> Row:
 
 @dataclass(frozen=True)
 class Options(DataSelection):
-    seeds: int = 3
-    """Subsets of the images, and draws of everything else."""
+    seeds: int = 3  # Subsets of the images, and draws of everything else
 
 
 def settings(options: Options) -> list[Row]:

@@ -37,8 +37,7 @@ SHIFT = 1.0
 class Learner(NamedTuple):
     """A learner in a long run."""
 
-    show: Callable[[int], Any]
-    """Learn from a number of steps or samples."""
+    show: Callable[[int], Any]  # Learn from a number of steps or samples
     state: Callable[[], Row]
     follow: Callable[[int], float] = lambda _: math.nan
     """Return the share of a shift of the samples that is followed in one stretch."""

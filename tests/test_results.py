@@ -7,13 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from oda_rl.runs import results
 from oda_rl.runs.parallel import failures, rows_of, run_all, store_runs
-from oda_rl.runs.results import Origin, code_digest, origin, read_rows, store_rows
+from oda_rl.runs.results import Origin, code_digest, function_digest, origin, read_rows, store_rows
 from oda_rl.runs.statistics import summarize
 
 
@@ -25,6 +26,13 @@ def read_origins(path):
 # Processes that run these import this module, which loads no agent.
 def square(x):
     return {"y": x * x}
+
+
+FACTOR = 2
+
+
+def scaled(x):
+    return {"y": FACTOR * x}
 
 
 def fails(x):
@@ -51,14 +59,27 @@ def unsigned(rows):
 def test_runs_of_other_code_are_repeated(tmp_path, monkeypatch):
     path, settings = tmp_path / "runs.jsonl", [{"x": x} for x in range(3)]
     first = run_all(square, settings, path, 1)
-    assert run_all(fails, settings, path, 1) == first
+    assert run_all(square, settings, path, 1) == first
     lines = path.read_text().splitlines()
+    assert len(lines) == 3
     changed = [line.replace(code_digest(), "0" * 12) for line in lines]
     path.write_text("\n".join(changed) + "\n")
     again = run_all(square, settings, path, 1)
     assert [run.rows for run in again] == [run.rows for run in first]
     assert len(path.read_text().splitlines()) == 6  # those of the other code stay in the file
     assert {run.made.code for run in again} == {code_digest()}
+
+
+def test_runs_of_another_function_are_repeated(tmp_path, monkeypatch, capsys):
+    path, settings = tmp_path / "runs.jsonl", [{"x": x} for x in range(2)]
+    run_all(square, settings, path, 1)
+    again = run_all(fails, settings, path, 1)
+    assert [run.error is None for run in again] == [False, False]
+    said = f"2 of 2 runs failed, the last with AssertionError: it is run again (see {path})\n"
+    assert capsys.readouterr().err.endswith(said)
+    before = function_digest(scaled), function_digest(partial(scaled, x=2))
+    monkeypatch.setitem(globals(), "FACTOR", 3)
+    assert len({*before, function_digest(scaled)}) == 3
 
 
 def test_the_digest_covers_all_packages():
@@ -244,7 +265,7 @@ def test_an_interrupted_experiment_is_resumed(tmp_path):
     assert [run.rows for run in both] == [[{"y": x * x}] for x in range(5)]
     assert len(path.read_text().splitlines()) == 5
     before = path.read_bytes()
-    assert run_all(fails, [{"x": x} for x in range(5)], path) == both  # nothing is left to run
+    assert run_all(square, [{"x": x} for x in range(5)], path) == both  # nothing is left to run
     assert path.read_bytes() == before
 
 

@@ -1,14 +1,15 @@
 """Many runs of one function in parallel: on this machine's cores, resumable.
 
 :func:`run_all` calls a function once for each setting and appends each result to a file. With the
-same file it repeats only runs of other code of this package. A run that raises, or whose process
-dies, is recorded with its error, and the others continue.
+same file it repeats only runs of other code of the function or this package. A run that raises, or
+whose process dies, is recorded with its error, and the others continue.
 
 Processes are joblib's.
 """
 
 import json
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import track
 
 from oda_rl.files.archive import open_unlinked
-from oda_rl.runs.results import Origin, code_digest, origin, store_rows
+from oda_rl.runs.results import Origin, code_digest, function_digest, origin, store_rows
 
 Setting = Mapping[str, Any]
 Rows = list[dict[str, Any]]
@@ -38,6 +39,7 @@ class Run:
     error: str | None  # traceback of a failed run
     seconds: float  # wall-clock time
     made: Origin | None = None  # code and command that made the run
+    function: str = ""  # :func:`function_digest` of the function
 
 
 def run_all(
@@ -61,8 +63,8 @@ def run_all(
     settings : iterable of mapping
         Keyword arguments: numbers, strings, None, and lists of these. All must differ.
     path : str or Path
-        File of the results, one JSON object per line. Its runs are not repeated while the code of
-        this package (:func:`oda_rl.runs.results.code_digest`) stays the same.
+        File of the results, one JSON object per line. Its runs are not repeated while the function,
+        what it uses of its module, and the code of this package stay the same.
     workers : int
         Number of processes; -1: one for each core.
     retry_failed : bool
@@ -92,11 +94,12 @@ def run_all(
         raise ValueError(f"settings has {n} entries, {len(wanted)} of them different: all must be")
     if workers == 0 or workers < -1:
         raise ValueError(f"workers is {workers}: it must be at least 1, or -1 for all")
-    path = Path(path)
+    path, digest = Path(path), function_digest(function)
     done = {
         key: run
         for key, run in _read(path).items()
         if key in wanted
+        and run.function == digest
         and run.made is not None
         and run.made.code == code_digest()
         and not (retry_failed and run.error is not None)
@@ -108,11 +111,16 @@ def run_all(
         with open(path, "a", encoding="utf-8", opener=open_unlinked) as file:
             results = _execute(function, pending, workers)
             for result in track(results, title, len(wanted), len(done), console=console):
-                run = replace(result, made=made)
+                run = replace(result, made=made, function=digest)
                 file.write(json.dumps(asdict(run), default=_plain) + "\n")
                 file.flush()
                 done[_key(run.setting)] = run
-    return [done[key] for key in wanted]
+    runs = [done[key] for key in wanted]
+    if failed := [run.error.strip() for run in runs if run.error is not None]:
+        last = failed[-1].splitlines()[-1]
+        said = f"{len(failed)} of {len(runs)} runs failed, the last with {last} (see {path})"
+        print(said, file=sys.stderr)
+    return runs
 
 
 def rows_of(runs: Sequence[Run]) -> Rows:

@@ -7,6 +7,7 @@ A result is a row of a CSV file. Its column ``made`` is the label of an origin, 
 import csv
 import functools
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -14,12 +15,13 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from oda_rl.files.archive import write_text
@@ -31,14 +33,14 @@ _LIBRARIES = (
     "numpy", "numba", "gymnasium", "scipy", "scikit-learn", "stable-baselines3", "torch",
 )  # fmt: skip
 _HEAD = "# made "
+_OF_CLASSES = ("__module__", "__firstlineno__", "__static_attributes__")  # equal or not by chance
 
 
 @dataclass(frozen=True)
 class Origin:
     """Code and command that made a result."""
 
-    commit: str
-    """Commit of the source checkout, with ``+`` if its code was changed; "" without a checkout."""
+    commit: str  # of the source checkout, with ``+`` if its code was changed; "" without a checkout
     code: str  # :func:`code_digest` of the package
     command: str
     versions: Mapping[str, str]  # :func:`versions` of Python and libraries
@@ -66,6 +68,56 @@ def code_digest() -> str:
     """Return twelve hexadecimal digits that change with the package's code."""
     files = [path for folder in _folders() for path in sorted(folder.rglob("*.py"))]
     return _digest("\n".join(path.read_text(encoding="utf-8") for path in files))[:12]
+
+
+def function_digest(function: Any) -> str:
+    """Return twelve digits that change with a function's code, and what it uses of its module."""
+    texts: dict[str, str] = {}  # by name
+    module = inspect.unwrap(getattr(function, "func", function)).__module__
+
+    def read(name: str, value: Any) -> None:
+        if isinstance(value, functools.partial):
+            read(f"{name}()", [value.args, value.keywords])
+            value = value.func
+        value = inspect.unwrap(getattr(value, "__func__", getattr(value, "fget", value)))
+        if getattr(value, "__module__", None) != module:
+            with suppress(TypeError, ValueError):  # JSON cannot hold it
+                texts[name] = json.dumps(value, sort_keys=True)
+            return
+        value = value if inspect.isfunction(value) or inspect.isclass(value) else type(value)
+        name = value.__qualname__
+        if name in texts:
+            return
+        texts[name] = ""
+        if inspect.isclass(value):
+            used = {key: one for key, one in vars(value).items() if key not in _OF_CLASSES}
+        else:
+            codes, names = list(_codes(value.__code__)), value.__globals__
+            texts[name] = repr([(code.co_code, code.co_names, _constants(code)) for code in codes])
+            for key in {key for code in codes for key in code.co_names} & names.keys():
+                read(key, names[key])
+            cells = [cell.cell_contents for cell in value.__closure__ or ()]
+            used = dict(zip(value.__code__.co_freevars, cells, strict=True))
+            used |= {"": [value.__defaults__, value.__kwdefaults__]}
+        for key, one in used.items():
+            read(f"{name}.{key}", one)
+
+    read("", function)
+    return _digest(json.dumps(texts, sort_keys=True))[:12]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a function's code, and that of functions in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
+
+
+def _constants(code: CodeType) -> list[str]:
+    """Return the constants as text, the same in each process: those of a set are sorted."""
+    kept = (one for one in code.co_consts if not isinstance(one, CodeType))
+    return [str(sorted(map(repr, one)) if isinstance(one, frozenset) else [one]) for one in kept]
 
 
 def store_rows(

@@ -23,8 +23,7 @@ SAC_STEPS = 200_000
 
 @dataclass(frozen=True)
 class Task:
-    aim: float
-    """Mean return, of which the share of seeds that reach it is reported."""
+    aim: float  # Mean return, of which the share of seeds that reach it is reported
     steps: tuple[int, ...]
     published: str = ""
     """Results of rl-zoo after a million steps, one run of each algorithm (see suite_tasks)."""

@@ -125,10 +125,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(DataSelection):
-    seeds: int = 10
-    """Fits of each method on each set."""
-    papers: bool = False
-    """Compare the paper's methods, too."""
+    seeds: int = 10  # Fits of each method on each set
+    papers: bool = False  # Compare the paper's methods, too
 
 
 def settings(options: Options) -> list[Row]:

@@ -43,20 +43,13 @@ class Aim:
     """A task, its teachers and its goal."""
 
     env_id: str
-    teachers: dict[str, int]
-    """Training steps of each teacher."""
-    cells: int
-    """Maximum number of cells."""
-    steps: int
-    """Maximum steps of the search."""
-    goal: float
-    """Mean return to reach."""
-    of_each: bool = False
-    """Whether to report the share of seeds that reach it."""
-    digits: int = 1
-    """Decimal places of returns."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of our teacher."""
+    teachers: dict[str, int]  # Training steps of each teacher
+    cells: int  # Maximum number of cells
+    steps: int  # Maximum steps of the search
+    goal: float  # Mean return to reach
+    of_each: bool = False  # Whether to report the share of seeds that reach it
+    digits: int = 1  # Decimal places of returns
+    settings: dict[str, Any] = field(default_factory=dict)  # Settings of our teacher
 
     def __str__(self) -> str:
         return f"{self.env_id.split('/')[-1].removesuffix('-v0')} ≥ {self.goal:g}"
@@ -194,8 +187,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(Selection):
-    teachers: tuple[str, ...] = ()
-    """Names of the teachers; all by default."""
+    teachers: tuple[str, ...] = ()  # Names of the teachers; all by default
 
 
 def settings(options: Options) -> list[Row]:

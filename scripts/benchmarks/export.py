@@ -131,8 +131,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(SharedOptions):
-    seeds: int = 10
-    """Seeds of each agent."""
+    seeds: int = 10  # Seeds of each agent
 
 
 def settings(options: Options) -> list[Row]:

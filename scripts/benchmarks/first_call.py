@@ -95,10 +95,8 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options:
-    only: tuple[str, ...] = ()
-    """Names of the work to do; all by default."""
-    repetitions: int = 5
-    """Repetitions of each, in turns."""
+    only: tuple[str, ...] = ()  # Names of the work to do; all by default
+    repetitions: int = 5  # Repetitions of each, in turns
 
 
 def main(options: Options) -> None:

@@ -103,8 +103,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(MethodSelection):
-    seeds: int = 5
-    """Draws of each set."""
+    seeds: int = 5  # Draws of each set
 
 
 def settings(options: Options) -> list[Row]:

@@ -28,14 +28,11 @@ LONG = (50_000, 100_000)
 @dataclass(frozen=True)
 class World:
     env_id: str
-    solved: float
-    """Least mean return."""
+    solved: float  # Least mean return
     steps: tuple[int, ...]
     options: dict[str, Any] = field(default_factory=dict)
-    drawn: bool = False
-    """Meanings of the actions are drawn by the seed."""
-    fitted: tuple[int, ...] = ()
-    """Further steps, after which the fitted agent is looked at alone."""
+    drawn: bool = False  # Meanings of the actions are drawn by the seed
+    fitted: tuple[int, ...] = ()  # Further steps, after which the fitted agent is looked at alone
 
     def steps_of(self, method: str) -> tuple[int, ...]:
         """After how many steps an agent is looked at."""

@@ -155,8 +155,7 @@ def tables(rows: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Options:
-    repetitions: int = 20
-    """Fused trainings; of the others a quarter as many."""
+    repetitions: int = 20  # Fused trainings; of the others a quarter as many
 
 
 def main(options: Options) -> None:

@@ -110,10 +110,8 @@ def run_sb3(method: str, task: Task, seed: int) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class Options(MethodSelection):
-    seeds: int = 100
-    """Maximum number of seeds of each; 20 where nothing is aimed at."""
-    baselines: int = 0
-    """Seeds of DQN, PPO and SAC."""
+    seeds: int = 100  # Maximum number of seeds of each; 20 where nothing is aimed at
+    baselines: int = 0  # Seeds of DQN, PPO and SAC
 
 
 def settings(options: Options) -> list[Row]:

@@ -116,8 +116,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(Selection):
-    seeds: int = 5
-    """Cross-validations of each method on each set."""
+    seeds: int = 5  # Cross-validations of each method on each set
 
 
 def settings(options: Options) -> list[Row]:

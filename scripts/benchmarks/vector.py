@@ -119,8 +119,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(Selection):
-    seeds: int = 100
-    """Seeds of each agent and number of copies."""
+    seeds: int = 100  # Seeds of each agent and number of copies
     checkpoints: tuple[int, ...] = CHECKPOINTS
     """Steps after which policies are evaluated, the fewest first."""
 

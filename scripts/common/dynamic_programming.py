@@ -36,12 +36,10 @@ class Known:
 
     parameters: Callable[[Any], FloatArray]
     step: Callable[..., tuple[float, bool]]
-    state: Callable[[Any], tuple[float, float]]
-    """State of an observation."""
+    state: Callable[[Any], tuple[float, float]]  # State of an observation
     low: tuple[float, float]
     high: tuple[float, float]
-    turns: bool = False
-    """The first component is an angle."""
+    turns: bool = False  # The first component is an angle
 
     def corners(self, states: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the nodes around n states and their weights, both of shape (n, 4)."""

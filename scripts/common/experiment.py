@@ -63,14 +63,11 @@ RESERVED = range(7_000_000, 9_000_000)
 class SharedOptions:
     """Options of all experiments."""
 
-    seeds: int = 20
-    """Runs of each kind, with different seeds."""
-    first_seed: int | None = None
-    """First seed; by default the experiment's own."""
+    seeds: int = 20  # Runs of each kind, with different seeds
+    first_seed: int | None = None  # First seed; by default the experiment's own
     workers: int | None = None
     """Runs at a time; -1: one for each core, which is the default where runs are not timed."""
-    retry_failed: bool = False
-    """Repeat the runs that failed the last time."""
+    retry_failed: bool = False  # Repeat the runs that failed the last time
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,12 @@ class Selection(SharedOptions):
 
 @dataclass(frozen=True)
 class DataSelection(Selection):
-    data: Path | None = None
-    """Folder with the files that are read by common/datasets.py."""
+    data: Path | None = None  # Folder with the files that are read by common/datasets.py
 
 
 @dataclass(frozen=True)
 class MethodSelection(Selection):
-    methods: tuple[str, ...] = ()
-    """Names of the agents or methods; all by default."""
+    methods: tuple[str, ...] = ()  # Names of the agents or methods; all by default
 
 
 @dataclass(frozen=True)
@@ -96,10 +91,8 @@ class Experiment:
     """An experiment's seeds and result files."""
 
     name: str
-    leave_out: tuple[str, ...] = ()
-    """Settings that are not stored in the rows."""
-    timed: bool = False
-    """Whether runs are timed: one at a time by default."""
+    leave_out: tuple[str, ...] = ()  # Settings that are not stored in the rows
+    timed: bool = False  # Whether runs are timed: one at a time by default
 
     def seeds(self, options: SharedOptions) -> range:
         """Return the seeds to run."""

@@ -21,22 +21,16 @@ N_TORQUES = 5
 class Task:
     name: str
     env_id: str
-    solved: float
-    """Least mean return of the delivered policy."""
+    solved: float  # Least mean return of the delivered policy
     checkpoints: tuple[int, ...]
     n_seeds: int
-    published: str = "-"
-    """Results of rl-zoo: algorithm, return, steps."""
-    baseline_steps: tuple[int, ...] = ()
-    """After how many steps the baselines are evaluated."""
-    digits: int = 1
-    """Decimal places of returns."""
+    published: str = "-"  # Results of rl-zoo: algorithm, return, steps
+    baseline_steps: tuple[int, ...] = ()  # After how many steps the baselines are evaluated
+    digits: int = 1  # Decimal places of returns
     options: dict[str, Any] = field(default_factory=dict)
-    model_steps: tuple[int, ...] = ()
-    """After how many steps the model agent is evaluated."""
+    model_steps: tuple[int, ...] = ()  # After how many steps the model agent is evaluated
     model_seeds: int = 20
-    boxed: bool = False
-    """Continuous actions are offered as they are."""
+    boxed: bool = False  # Continuous actions are offered as they are
 
 
 BARTO, CARTPOLE = "oda_rl/BartoCartPole-v0", "CartPole-v1"

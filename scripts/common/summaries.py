@@ -84,8 +84,7 @@ class Column:
 
     head: str
     text: Text
-    once: bool = False
-    """Whether to leave it empty while the first column stays the same."""
+    once: bool = False  # Whether to leave it empty while the first column stays the same
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,7 @@ class Table:
 
     title: str
     columns: Sequence[Column]
-    lines: Sequence[Rows]
-    """The rows of each line; a line without rows is left out."""
+    lines: Sequence[Rows]  # The rows of each line; a line without rows is left out
     note: str = ""
 
     def __str__(self) -> str:

@@ -27,8 +27,7 @@ _SMALLEST_TRACE = 1e-3
 class Grid(NamedTuple):
     low: Sequence[float]
     high: Sequence[float]
-    n_angles: int
-    """The first components, which are periodic."""
+    n_angles: int  # The first components, which are periodic
     n_bins: int
 
     def tiles(self, state: Sequence[float]) -> IntArray:
