@@ -196,6 +196,7 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "model", "--learning-rate", "0.1"], "other agents have no step sizes"),
         (["train", "--out", "{run}"], "which already has a run: add --overwrite to replace it"),
         (["train", "--env-kwargs", "{{g: 1}}"], "which is not JSON"),
+        (["train", "--out", ""], "out is ''"),
         (["train", "--env-kwargs", "[1]"], "it must be an object"),
         (["train", "--env-kwargs", '{{"no_such": 1}}'], "no_such"),
         (["train", "--out", "{run}/monitor.csv"], "which is a file: it must be a folder"),

@@ -167,6 +167,19 @@ def test_a_run_is_replaced_only_if_asked_for(interrupted, capsys):
     assert "checkpoint.zip" not in files_in(interrupted)
 
 
+@pytest.mark.parametrize("name", ["config.json", "monitor.csv", "metric.png", "tensorboard/events"])
+def test_files_of_no_earlier_run_are_kept(name, tmp_path, capsys):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    assert main([*ONLINE, "--out", str(tmp_path), "--overwrite"]) == 2
+    assert f"where {name.partition('/')[0]} would be replaced" in capsys.readouterr().err
+    if "/" not in name:
+        with pytest.raises(ValueError, match=f"where {name} would be replaced"):
+            TwoTimescaleAgent("CartPole-v1", seed=0).save(tmp_path)
+    assert (tmp_path / name).read_text() == "mine"
+    assert len(files_in(tmp_path)) == 1
+
+
 # Runs the command, and sends a signal when the agent has learned from episodes.
 SIGNALLED = """
 import os, runpy, signal, sys, threading, time

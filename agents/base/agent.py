@@ -44,11 +44,9 @@ class Agent(Player):
 
     episodes: EpisodeLog
     training_seconds: float  #: Seconds of learning, without compilation.
-    solved_return: float | None
-    """Reward threshold of the environment, for figures; None if it has none."""
+    solved_return: float | None  #: Reward threshold of the environment, or None, for figures.
 
-    _config_class: ClassVar[type[Any]]
-    """Its settings, with defaults: a frozen dataclass (:class:`Checked`)."""
+    _config_class: ClassVar[type[Any]]  # settings with their defaults, a :class:`Checked`
     if not TYPE_CHECKING:  # other attributes stay unknown to mypy
 
         def __getattr__(self, name: str) -> Any:
@@ -59,10 +57,8 @@ class Agent(Player):
 
     _streams: ClassVar[tuple[str, ...]] = ("explore", "env", "predict")
     """Names of its generators in ``_rngs``; ``env`` and ``predict`` are required."""
-    _sized_by: ClassVar[dict[str, Member]] = {}
-    """Members of a file that determine the size of arrays."""
-    _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)
-    """Keys of a file's metadata beside those of all agents."""
+    _sized_by: ClassVar[dict[str, Member]] = {}  # members of a file that arrays are sized by
+    _more_metadata: ClassVar[tuple[str, ...]] = ("solved_return",)  # further keys of a file
     _engine: Engine
     _acted_on: tuple[Any, Array] | None = None  # observation since the last update; its numbers
     _last: tuple[Any, Array] | None = None  # where an episode of several steps terminated
@@ -644,9 +640,14 @@ class Agent(Player):
         ----------
         path : str or Path
             A file if it ends in ``.zip``, else a folder, which is made if necessary.
+
+        Raises
+        ------
+        ValueError
+            If a file of the folder would be replaced that is not of an earlier agent there.
         """
         with using(self):
-            files.save(self, Path(path))
+            files.save(self, files.checked_path(path))
 
     @classmethod
     def load(cls, path: str | Path, env: str | AnyEnv | None = None) -> Self:

@@ -25,12 +25,9 @@ class Rule(NamedTuple):
     """Functions of an agent that are inlined into the loop."""
 
     name: str
-    unpack: Callable[..., Any]
-    """(arrays, 0) to a NamedTuple with ``state``, ``trajectory`` and whatever the others need."""
-    start: Callable[..., int]
-    """(agent, observation) to events: an episode begins there, or continues."""
-    choose: Callable[..., int]
-    """(agent) to an action from 0; negative if random numbers are used up."""
+    unpack: Callable[..., Any]  # (arrays, 0) to a NamedTuple with state, trajectory and more
+    start: Callable[..., int]  # (agent, observation) to events: an episode begins or continues
+    choose: Callable[..., int]  # (agent) to an action from 0; negative without random numbers
     learn: Callable[..., int]  # (agent, observation, reward, terminated, truncated) to events
 
 

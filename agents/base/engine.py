@@ -37,8 +37,7 @@ class VectorStep(NamedTuple):
     """A step of n environments, some of which may have been reset instead."""
 
     after: Array  # observations after the step, shape (n, d), of float32 or float64
-    observations: Array
-    """Observations to act on, shape (n, d): others where an episode has begun since."""
+    observations: Array  # to act on, shape (n, d): others where an episode has begun since
     rewards: FloatArray  # shape (n,), as all of the following
     terminated: BoolArray
     truncated: BoolArray
@@ -51,16 +50,11 @@ class Engine(ABC):
     """The state of an agent, and the work that compiled code leaves to Python at *events*."""
 
     rule: ClassVar[Rule]  # its functions for the compiled loop, if it ``fuses``
-    fuses: ClassVar[bool] = True
-    """Whether it learns in compiled loops, where the dynamics are compiled."""
-    steps_before_loop: ClassVar[int] = 0
-    """Steps of this process still to be taken before a loop is compiled."""
-    acts_together: ClassVar[bool] = False
-    """Whether it chooses continuous actions in several environments."""
-    own_events: ClassVar[int] = UNIFORMS
-    """Events in compiled loops that only the engine has to attend to."""
-    choose: ClassVar[Callable[..., int]]
-    """Compiled: (observation, *arrays) to an action, or minus events."""
+    fuses: ClassVar[bool] = True  # whether it learns in compiled loops of compiled dynamics
+    steps_before_loop: ClassVar[int] = 0  # steps of this process before a loop is compiled
+    acts_together: ClassVar[bool] = False  # continuous actions in several environments
+    own_events: ClassVar[int] = UNIFORMS  # events in compiled loops for the engine only
+    choose: ClassVar[Callable[..., int]]  # compiled: (observation, *arrays) to action or -events
     step: ClassVar[Callable[..., int]]
     """Compiled: (next observation, reward, terminated, truncated, *arrays) to the next action, or
     minus events."""
@@ -207,8 +201,7 @@ class InterpretedEngine(Engine):
     They go through several environments one by one, and track the range of observations.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ()
-    """Names of the learned arrays to save, whose shapes must not change."""
+    saved: ClassVar[tuple[str, ...]] = ()  # learned arrays to save, of constant shapes
     epsilon: float = 0.0
     arrays = loop_arrays = ()
     fuses = False

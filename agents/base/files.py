@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -37,8 +37,7 @@ OF_AGENT = (
     AGENT_FILE, CONFIG_FILE, MONITOR_FILE, "rule.txt", "policy.h", "policy.json", "policy.onnx",
     "report.html",
     *(f"{name}.png" for name in FIGURES),
-)  # fmt: skip
-"""Files of a run folder that are replaced or removed when another agent is saved there."""
+)  # fmt: skip  # files of a run folder that are replaced or removed by another agent
 _FORMAT = 1
 _VERSION = re.compile(r"[\w.+!-]{1,50}")
 _MAX_TEXTS = 100  # names and versions
@@ -71,6 +70,26 @@ def save(agent: "Agent", path: Path) -> None:
     write_text(path / CONFIG_FILE, json.dumps(config, indent=2) + "\n")
     started = time.time() - agent.training_seconds
     write_text(path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started))
+
+
+def checked_path(path: str | Path) -> Path:
+    """Return a path to save at; ValueError if it is empty, or files of others are there."""
+    if not str(path):
+        raise ValueError("path is '': it must be a folder, or a file that ends in .zip")
+    refuse_foreign(Path(path))
+    return Path(path)
+
+
+def refuse_foreign(
+    folder: Path, names: Sequence[str] = OF_AGENT[1:], earlier: str = AGENT_FILE, what: str = "path"
+) -> None:
+    """Raise ValueError if a folder has files of these names, but no earlier result's main file."""
+    found = [name for name in names if (folder / name).exists()]
+    if found and not (folder / earlier).exists():
+        raise ValueError(
+            f"{what} is {str(folder)!r}, where {found[0]} would be replaced, which is of no "
+            f"earlier result: there is no {earlier}; move it away, or take another folder"
+        )
 
 
 def save_file(agent: "Agent", path: Path, **more: Any) -> dict[str, Any]:

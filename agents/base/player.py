@@ -84,11 +84,9 @@ class Player(ABC):
 
     config: Any  # settings, ``action_bins`` among them
     env_id: str | None
-    named_by_file: bool = False
-    """Whether the environment is named by a file, for which no module may be imported."""
+    named_by_file: bool = False  # by which no module may be imported
     interface: Interface
-    limits: Limits | None = None
-    """Limits of playing in an environment that a file names; None in others."""
+    limits: Limits | None = None  # of playing in an environment that a file names
 
     _max_features = 256  # agents have a matrix of as many rows and columns for each cell
     _rngs: dict[str, np.random.Generator]

@@ -71,10 +71,8 @@ class Layer:
     entry_point: str | None  # ``module:class``; None if it cannot be imported
     kwargs: dict[str, Any] = field(default_factory=dict)
     statistics: Statistics | None = None
-    fault: str | None = None
-    """Why it cannot be made anew, as a clause beginning with "which" or "whose"."""
-    kind: Callable[..., gym.Env[Any, Any]] | None = None
-    """Its class, or what makes it; None if it was read from a file."""
+    fault: str | None = None  # why it cannot be made anew, from "which" or "whose" on
+    kind: Callable[..., gym.Env[Any, Any]] | None = None  # None if read from a file
 
     def wrap(self, env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
         kind = self.kind

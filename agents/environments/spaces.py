@@ -192,8 +192,7 @@ class Native:
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
-    bins: int | None
-    """Values of each component of a continuous action; None where the agent needs no grid."""
+    bins: int | None  # values of each component of a continuous action; None without a grid
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "observation_space", canonical(self.observation_space))
@@ -392,12 +391,9 @@ class Interface:
     observation_shape: tuple[int, ...]
     n_actions: int
     first_action: int  # the environment's number for the agent's action 0
-    dtype: str = "float64"
-    """Type of remembered observations: "float32" where the environment's are, else "float64"."""
-    n_values: int = 0
-    """Number of values of a Discrete observation, each a cell of its own; 0 for other spaces."""
-    box: ActionBox | None = None
-    """Box of continuous actions, if the agent chooses among codevectors of them."""
+    dtype: str = "float64"  # of remembered observations: "float32" if the environment's are
+    n_values: int = 0  # values of a Discrete observation, each a cell; 0 for other spaces
+    box: ActionBox | None = None  # of continuous actions, whose codevectors are chosen
     native: Native | None = None  # the environment's own spaces; None if they are Box and Discrete
     names: tuple[str, ...] = field(default=(), compare=False)
     """Names of the d components of an observation; by default numbers."""

@@ -23,6 +23,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from oda_rl.agents import Agent, export_policy, load_agent
+from oda_rl.agents.base.files import refuse_foreign
 from oda_rl.agents.base.player import Limits
 from oda_rl.agents.base.settings import checked_count
 from oda_rl.agents.distilling.distil import STEPS, Simplifiable
@@ -40,7 +41,7 @@ from oda_rl.command.training import (
     options_of_run,
     resumed_defaults,
     train,
-)
+)  # fmt: skip
 from oda_rl.files.archive import refuse_links, write_text
 from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
@@ -333,6 +334,7 @@ class Compare:
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"out is {str(folder)!r}, which is a file: it must be a folder")
         refuse_links(*(folder / name for name in FILES))
+        refuse_foreign(folder, FILES, "runs.jsonl", "out")
         plan = Plan(self.env_id, self.seeds, self.total_timesteps, self.threshold)
         comparison = compare(plan, folder / "runs.jsonl", self.workers, self.retry_failed)
         files = write_comparison(comparison, folder)
@@ -409,6 +411,8 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
     algo, config, env_id, out = (
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "out")
     )
+    if out == "":
+        raise ValueError("out is '': it must be the path of a folder or file")
     trust: bool | str = any(word.replace("_", "-") == "--trust-env" for word in arguments)
     if "--resume" not in arguments:
         return defaults_for(algo, config, trust or env_id or False)

@@ -18,7 +18,7 @@ from rich.console import Console
 from oda_rl import agents
 from oda_rl._lock import LockedError, locked
 from oda_rl.agents import Actors, Agent, TwoTimescaleAgent, TwoTimescaleConfig, load_agent
-from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT
+from oda_rl.agents.base.files import AGENT_FILE, CONFIG_FILE, OF_AGENT, refuse_foreign, save
 from oda_rl.agents.base.progress import Stopped, ending_as_interrupts
 from oda_rl.agents.base.settings import ELSEWHERE, checked_count
 from oda_rl.agents.environments.making import make_env
@@ -58,14 +58,11 @@ class TrainFitted:
     config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
     """Defaults of all options: config.json of a run folder."""
 
-    seed: int = 0
-    """Random seed."""
+    seed: int = 0  # Random seed.
 
-    total_timesteps: int = 50_000
-    """Environment steps to train for."""
+    total_timesteps: int = 50_000  # Environment steps to train for.
 
-    out: Path | None = None
-    """Run folder to write; by default runs/ENV_ID-ALGO-N, where N counts up."""
+    out: Path | None = None  # Run folder to write; by default runs/ENV_ID-ALGO-N, N counting up.
 
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Replace the run that is in the folder."""
@@ -142,8 +139,7 @@ class TrainFitted:
         names, action_names = self.names or None, self.action_names or None
         return {"seed": self.seed, "names": names, "action_names": action_names}
 
-    kind: ClassVar[type[Agent]] = agents.FittedQAgent
-    """The agent's class."""
+    kind: ClassVar[type[Agent]] = agents.FittedQAgent  # The agent's class.
 
     def agent(self) -> Agent:
         return self.kind(self.env(), **self.common, **vars(self.config))
@@ -153,8 +149,7 @@ class TrainFitted:
 class TrainCodevector(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "codevector"
-    """See 'oda-rl train --help'."""
+    algo: Algo = "codevector"  # See 'oda-rl train --help'.
 
     kind = agents.CodevectorAgent
 
@@ -163,11 +158,9 @@ class TrainCodevector(TrainFitted):
 class TrainModel(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "model"
-    """See 'oda-rl train --help'."""
+    algo: Algo = "model"  # See 'oda-rl train --help'.
 
-    total_timesteps: int = 5_000
-    """Environment steps to train for."""
+    total_timesteps: int = 5_000  # Environment steps to train for.
 
     config: agents.ModelConfig = field(default_factory=agents.ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
@@ -190,8 +183,7 @@ _PARTITION_SETTINGS: Any = make_dataclass(
 class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "two-timescale"
-    """See 'oda-rl train --help'."""
+    algo: Algo = "two-timescale"  # See 'oda-rl train --help'.
 
     partition: str = "oda"
     """Partition of the observations: oda (annealed cells), grid (uniform cells),
@@ -391,6 +383,8 @@ def train(options: TrainFitted, console: Console) -> int:
             f"out is {str(folder)!r}, which already has a run: add --overwrite to replace it, or "
             "--resume to continue it"
         )
+    if not (folder / _LOCK).exists():  # a killed training left that
+        refuse_foreign(folder, (*OF_AGENT[1:], _LOG), what="out")
     resumed = earlier if options.resume else None
     new = options.agent() if resumed is None else None  # its errors must leave no folder
     with ending_as_interrupts(), _in_use(folder):
@@ -472,7 +466,7 @@ def _trained(
 
 def _save(agent: Agent, options: TrainFitted) -> None:
     """Write the agent, and remove the log and checkpoint of an earlier one."""
-    agent.save(options.folder)
+    save(agent, options.folder)
     if options.log is None:
         _remove(options.folder / _LOG)
     if options.checkpoint_every is None:
@@ -583,3 +577,5 @@ def _episode_log(options: TrainFitted) -> Iterator[Callable[[Agent], None] | Non
         yield log
     finally:
         writer.close()
+        if not n_episodes:
+            _remove(folder)
