@@ -58,11 +58,14 @@ class TrainFitted:
     config_file: Annotated[Path | None, tyro.conf.arg(name="config")] = None
     """Defaults of all options: config.json of a run folder."""
 
-    seed: int = 0  # Random seed.
+    seed: int = 0
+    """Random seed."""
 
-    total_timesteps: int = 50_000  # Environment steps to train for.
+    total_timesteps: int = 50_000
+    """Environment steps to train for."""
 
-    out: Path | None = None  # Run folder to write; by default runs/ENV_ID-ALGO-N, N counting up.
+    out: Path | None = None
+    """Run folder to write; by default runs/ENV_ID-ALGO-N, where N counts up."""
 
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Replace the run that is in the folder."""
@@ -149,7 +152,7 @@ class TrainFitted:
 class TrainCodevector(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "codevector"  # See 'oda-rl train --help'.
+    algo: Algo = "codevector"
 
     kind = agents.CodevectorAgent
 
@@ -158,9 +161,9 @@ class TrainCodevector(TrainFitted):
 class TrainModel(TrainFitted):
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "model"  # See 'oda-rl train --help'.
+    algo: Algo = "model"
 
-    total_timesteps: int = 5_000  # Environment steps to train for.
+    total_timesteps: int = 5_000
 
     config: agents.ModelConfig = field(default_factory=agents.ModelConfig)  # type: ignore[assignment]
     """Settings of the agent."""
@@ -183,7 +186,7 @@ _PARTITION_SETTINGS: Any = make_dataclass(
 class TrainTwoTimescale(_PARTITION_SETTINGS, TrainFitted):  # type: ignore[misc]
     """Train an agent; write it, its configuration, its episodes and its figures to a folder."""
 
-    algo: Algo = "two-timescale"  # See 'oda-rl train --help'.
+    algo: Algo = "two-timescale"
 
     partition: str = "oda"
     """Partition of the observations: oda (annealed cells), grid (uniform cells),
