@@ -497,9 +497,20 @@ def test_bad_arguments(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_numbers_of_actions_stand_for_what_is_offered(kind, tmp_path):
-    agent = kind("Pendulum-v1", seed=0, action_bins=5).learn(steps_for(kind, 600, 250))
-    names = document_of(agent, tmp_path)["actions"]["names"]
-    assert names == [f"torque {torque}" for torque in range(-2, 3)]
+    env = Aim(np.eye(2), np.array([0.0, 101_325.0]), np.array([1 / 3, 101_425.0]), np.float64)
+    agent = kind(env, seed=0, action_bins=4).learn(steps_for(kind, 600, 250))
+    observations = agent.visited_states(100, seed=1).astype(np.float32)
+    numbers = run_in_c(agent, tmp_path, observations)
+    np.testing.assert_array_equal(run_in_onnx(agent, tmp_path, observations), numbers)
+    header = (tmp_path / "policy.h").read_text().split("double oda_components[16][2] = ")[1]
+    in_c = np.array(re.findall(r"[\d.e-]+", header.split(";")[0]), dtype=float).reshape(16, 2)
+    facts = onnx.load(tmp_path / "policy.onnx").metadata_props
+    (in_onnx,) = (json.loads(entry.value) for entry in facts if entry.key == "components")
+    about = document_of(agent, tmp_path)["actions"]
+    for table in (in_c, np.array(in_onnx), np.array(about["components"])):
+        np.testing.assert_array_equal(table[numbers], predictions(agent, observations))
+    assert about["names"][7:9] == ["action (0.1111, 101425)", "action (0.2222, 101325)"]
+    assert about["names"][9] == "action (0.2222, 101358.3)"
 
 
 @pytest.mark.parametrize("kind", KINDS)

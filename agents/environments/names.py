@@ -38,8 +38,10 @@ def named(interface: Interface, env: AnyEnv) -> Interface:
         interface = with_components(interface, names)
     discrete = isinstance(own[1], spaces.Discrete)
     if (values := interface.combinations) is not None:
-        usual = [f"action ({', '.join(f'{part:.4g}' for part in row)})" for row in values]
-        interface = replace(interface, action_names=tuple(usual))
+        rows = zip(*_words("", values, [None] * values.shape[1]), strict=True)
+        usual = tuple(f"action ({', '.join(row)})" for row in rows)
+        if all(map(is_name, usual)):  # else too long: they keep their numbers
+            interface = replace(interface, action_names=usual)
     actions = known.get("actions" if discrete else "action_components", ())
     n = len(interface.action_names)
     sizes = {n, n if discrete else math.prod(own[1].shape or ())}
@@ -80,13 +82,14 @@ def _words(argument: str, values: Any, names: Sequence[Any]) -> list[list[str]]:
         )
     words = []
     for name, column in zip(names, values.T, strict=True):
-        offered, numbers = np.unique(column, return_inverse=True)
+        offered, numbers = np.unique(column.astype(np.float64), return_inverse=True)
+        scale = 0.5 / np.diff(0.5 * offered).min(initial=np.inf)
+        said = [number_text(value, scale) for value in offered.tolist()]
         if isinstance(name, str):
             (short,) = without_units(checked_names(argument, [name], [""], "component"))
-            said = [f"{short} {value:.4g}" for value in offered]
+            said = [f"{short} {text}" for text in said]
         else:
-            usual = [f"{value:.4g}" for value in offered]
-            said = list(checked_names(argument, name, usual, "value of the component"))
+            said = list(checked_names(argument, name, said, "value of the component"))
         words.append([said[k] for k in numbers.ravel()])
     return words
 

@@ -83,15 +83,16 @@ def export_policy(
 
     ``"c"``
         A C99 header with ``int oda_policy(const float obs[])``, or where actions are continuous
-        ``void oda_policy(const float obs[], float action[])``. Blended policies need ``math.h``,
-        others no library.
+        ``void oda_policy(const float obs[], float action[])``. Numbered actions that combine
+        components, as in a grid of a Box, have these in the table ``oda_components[action]``.
+        Blended policies need ``math.h``, others no library.
     ``"json"``
         All numbers in double precision, their meaning, and how to decide by them.
     ``"onnx"``
         A model with the input ``obs``, float32 of shape (batch, d), and the output ``action``,
         int64 of shape (batch,), or where actions are continuous float32 of shape (batch, p). Its
-        metadata has the names of both, and bounds, as JSON lists. Needs
-        ``pip install "oda-rl[onnx]"``.
+        metadata has the names of both, bounds, and the components of numbered actions, as JSON
+        lists. Needs ``pip install "oda-rl[onnx]"``.
 
     Decisions are those of ``agent.predict``, except where two actions or cells are equal up to
     rounding to single precision. Of cells at exactly equal distances the first counts everywhere.
@@ -225,6 +226,10 @@ def json_document(export: Export) -> str:
         document["how_to_decide"] = _NUMBERED if box is None else _NUMBERED_CONTINUOUS
         first, actions = export.numbered
         document["table"] = {"first": first, "actions": actions.tolist()}
+    if (parts := interface.combinations) is not None:
+        document["actions"]["components"] = parts.tolist()
+        meaning = "components of the action, flattened = actions.components[action]"
+        document["how_to_decide"] = [*document["how_to_decide"], meaning]
     document["codevectors"] = export.codevectors.tolist()
     entries = []
     for name, value in document.items():
@@ -269,6 +274,8 @@ def onnx_model(export: Export) -> bytes:
     facts: dict[str, Any] = {"observation": observed, "actions": export.action_names}
     if box is not None:
         facts |= {"actions": export.interface.action_names, "low": box.low, "high": box.high}
+    if (parts := export.interface.combinations) is not None:
+        facts["components"] = parts.tolist()
     helper.set_model_props(model, {key: _json(value) for key, value in facts.items()})
     onnx.checker.check_model(model)
     return bytes(model.SerializeToString())

@@ -5,13 +5,13 @@ Sarsa(λ) with exploration, over cells that stay where they are.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from oda_rl._types import Array, IntArray
+from oda_rl._types import Array
 from oda_rl.agents.policies.contract import CUT, MIN_NORM, SLOPE_RATE, SMALLEST_TRACE, Trained
 from oda_rl.agents.policies.export_tables import CLIP, Export, Numbered, single
 from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
@@ -54,9 +54,9 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     if integers is not None:
         constants |= {"ONE": f"INT64_C({integers.one})", "CLIP": f"{CLIP}.0f"}
     if found.actions is not None:
-        arrays["actions"] = _unsigned(found.actions)
+        arrays["actions"] = _narrowed(found.actions)
     if clauses is not None:
-        arrays["ends"], arrays["forbidden"] = map(_unsigned, (clauses.ends, clauses.forbidden))
+        arrays["ends"], arrays["forbidden"] = map(_narrowed, (clauses.ends, clauses.forbidden))
         constants |= {"CLAUSES": len(clauses.ends), "FORBIDDING": len(clauses.forbidden)}
     if export.box is not None:
         arrays["low"], arrays["high"] = export.limits
@@ -80,25 +80,21 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     k, near = len(export.cells.diagram), "the nearest cell decides"
     if blended:
         near = f"the {found.n_nearest} nearest cells, blended"
-    size = sum(array.nbytes for array in tables.values())
-    precision = "16-bit fixed point" if fixed_point else "single precision"
-    if found.whole:
-        precision += ", scores in double"
-    about = [
-        f"Policy: {k} cells; {near}" if k > 1 else "Policy: one cell",
-        f"Tables: {size} bytes, {precision}",
-        *agreement,
-    ]
-    lines = _about(export, about)
     chosen_flags = {flag for flag, is_set in flags.items() if is_set}
     body = _source(chosen_flags | constants.keys() - {"CELLS"}, tables)
-    return header("POLICY", lines, blended, constants, tables, body)
+    tables |= _components(export)
+    precision = ", 16-bit fixed point" if fixed_point else ", single precision"
+    if found.whole:
+        precision += ", scores in double"
+    what = f"{k} cells; {near}" if k > 1 else "one cell"
+    about = _about(export, what, tables, precision, *agreement)
+    return header("POLICY", about, blended, constants, tables, body)
 
 
-def _source(flags: Iterable[str], tables: Iterable[str]) -> str:
-    """Return the parts of ``policy.h`` that are flagged, or belong to the tables."""
-    of_tables = {name.removeprefix("oda_").upper() for name in tables}
-    return source("oda_rl.agents.policies", "policy.h", {*flags, *of_tables})
+def _source(flags: Iterable[str], tables: Iterable[str], name: str = "policy.h") -> str:
+    """Return the parts of a file that are flagged, or belong to the tables."""
+    of_tables = {key.removeprefix("oda_").upper() for key in tables}
+    return source("oda_rl.agents.policies", name, {*flags, *of_tables})
 
 
 def _actions(export: Export) -> dict[str, Any]:
@@ -108,21 +104,28 @@ def _actions(export: Export) -> dict[str, Any]:
     return constants | {"FIRST_ACTION": f"({export.interface.first_action})"}
 
 
-def _unsigned(numbers: IntArray) -> Array:
-    """Return the numbers in the smallest type that holds them."""
-    return numbers.astype(np.min_scalar_type(numbers.max(initial=0)))
+def _components(export: Export) -> dict[str, Array]:
+    """Return the table of the components of numbered actions, exact, if they combine any."""
+    parts = export.interface.combinations
+    return {} if parts is None else {"oda_components": _narrowed(parts)}
+
+
+def _narrowed(numbers: Array) -> Array:
+    """Return whole numbers in the smallest type that holds them; others as they are."""
+    ends = np.min_scalar_type(numbers.min(initial=0)), np.min_scalar_type(numbers.max(initial=0))
+    return numbers if numbers.dtype.kind == "f" else numbers.astype(np.result_type(*ends))
 
 
 def _table_of_states(export: Export, states: Numbered) -> str:
     first, n = states.first, len(states.actions)
     discrete = export.box is None
-    actions = _unsigned(states.actions) if discrete else states.actions.astype(np.float32)
+    actions = _narrowed(states.actions) if discrete else states.actions.astype(np.float32)
     if not discrete:
         actions = np.clip(actions, *export.limits)
     constants = {"FEATURES": 1, "STATES": n, "FIRST_STATE": f"({first})", **_actions(export)}
-    about = [f"Policy: a table of {n} states", f"Tables: {actions.nbytes} bytes"]
-    body = _source(constants, ())
-    return header("POLICY", _about(export, about), False, constants, {"oda_table": actions}, body)
+    tables = {"oda_table": actions, **_components(export)}
+    about, body = _about(export, f"a table of {n} states", tables), _source(constants, ())
+    return header("POLICY", about, False, constants, tables, body)
 
 
 def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str:
@@ -156,16 +159,14 @@ def _joint_header(export: Export, policy: JointPolicy, fixed_point: bool) -> str
         "STEP": number(STEP),
         "WIDTH": number(policy.width),
     }
-    size = sum(array.nbytes for array in tables.values())
-    about = [
-        f"Policy: {k} cell{'s' * (k != 1)} of states and actions, blended",
-        f"Tables: {size} bytes, single precision",
-    ]
-    body = source("oda_rl.agents.policies", "joint.h", ())
-    return header("POLICY", _about(export, about), True, constants, tables, body)
+    what = f"{k} cell{'s' * (k != 1)} of states and actions, blended"
+    about, body = _about(export, what, tables, ", single precision"), _source((), (), "joint.h")
+    return header("POLICY", about, True, constants, tables, body)
 
 
-def _about(export: Export, about: Sequence[str]) -> list[str]:
+def _about(
+    export: Export, what: str, tables: Mapping[str, Array], precision: str = "", *more: str
+) -> list[str]:
     signature = "int oda_policy(const float obs[ODA_FEATURES])"
     if export.box is not None:
         signature = "void oda_policy(const float obs[ODA_FEATURES], float action[ODA_COMPONENTS])"
@@ -173,7 +174,9 @@ def _about(export: Export, about: Sequence[str]) -> list[str]:
         "A policy that oda_rl has learned, for C99.",
         "",
         f"Environment: {export.env_id or 'not known'}",
-        *about,
+        f"Policy: {what}",
+        f"Tables: {sum(array.nbytes for array in tables.values())} bytes{precision}",
+        *more,
         "",
         f"{signature} takes an observation, flattened:",
         *_interface(export),
@@ -181,10 +184,12 @@ def _about(export: Export, about: Sequence[str]) -> list[str]:
 
 
 def _interface(export: Export) -> list[str]:
+    first = export.interface.first_action
     observed = [f"    obs[{j}]  {name}" for j, name in enumerate(export.interface.names)]
     if export.box is None:
-        names = enumerate(export.action_names, export.interface.first_action)
-        return [*observed, "and returns an action:", *(f"    {a}  {name}" for a, name in names)]
+        names = [f"    {a}  {name}" for a, name in enumerate(export.action_names, first)]
+        of = "" if export.interface.combinations is None else ", a row of oda_components"
+        return [*observed, f"and returns an action{of}:", *names]
     bounds = zip(export.box.low, export.box.high, strict=True)
     ranges = [f"action[{i}]  from {low:g} to {high:g}" for i, (low, high) in enumerate(bounds)]
     parts = export.interface.action_names
@@ -227,11 +232,10 @@ def learner_header(export: Export, agent: Trained) -> str:
         "oda_codevectors": ((export.codevectors - cells.origin) * units) @ transform.T,
         "oda_learned": np.column_stack([cells.values, slopes]),
     }
-    tables = {name: single(array) for name, array in exact.items()}
+    tables = {**{name: single(array) for name, array in exact.items()}, **_components(export)}
     about = _about_learner(export, sum(array.nbytes for array in tables.values()))
     constants = _learner_constants(export, settings, learner.steps_since_change)
-    body = source("oda_rl.agents.policies", "learner.h", ())
-    return header("LEARNER", about, True, constants, tables, body)
+    return header("LEARNER", about, True, constants, tables, _source((), (), "learner.h"))
 
 
 def _learner_constants(export: Export, settings: Any, steps: int) -> dict[str, Any]:

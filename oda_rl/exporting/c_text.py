@@ -6,13 +6,12 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
 from oda_rl._types import Array
 from oda_rl.files.schema import printable
 
-_INTEGERS = "int8", "int16", "int32", "uint8", "uint16", "uint32"
-_TYPES = {"float32": "float", "float64": "double", **{name: f"{name}_t" for name in _INTEGERS}}
+_INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+_FLOATS = {"float16": "float", "float32": "float", "float64": "double"}
+_TYPES = {**_FLOATS, **{name: f"{name}_t" for name in _INTEGERS}}
 
 
 def source(package: str, name: str, flags: Container[str]) -> str:
@@ -35,7 +34,7 @@ def source(package: str, name: str, flags: Container[str]) -> str:
 def table(name: str, array: Array) -> str:
     """Return the definition of a table."""
     size = "".join(f"[{n}]" for n in array.shape)
-    write = number if array.dtype == np.float32 else repr
+    write = number if _TYPES[array.dtype.name] == "float" else repr
     items = [f"{_items(value, write)}," for value in array.tolist()]
     rows = items if array.ndim > 1 else [" ".join(items)]
     fill = textwrap.TextWrapper(100, "    ", "     ", break_on_hyphens=False).fill
