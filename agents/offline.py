@@ -342,7 +342,7 @@ def _nearest(actions: Array, grid: list[FloatArray]) -> IntArray:
     for j, values in enumerate(grid):
         gaps = np.abs(rows[:, j, None] - values)
         chosen = gaps.argmin(axis=1)
-        space = (values[-1] - values[0]) / (len(values) - 1)
+        space = np.diff(values).max(initial=0.0)  # of integers it differs
         far = ~(gaps.min(axis=1) <= (0.5 + _ROUNDING) * space + _ROUNDING)
         if far.any():
             k = int(far.argmax())

@@ -5,7 +5,7 @@ import copy
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import QUICK, Counted
+from environments import QUICK, Counted, play, same
 from gymnasium import spaces
 
 from oda_rl import agents
@@ -78,3 +78,15 @@ def test_whatever_trains_can_do_everything_else(kind, seen, done, tmp_path, monk
     loaded = agents.load_agent(tmp_path / "a.zip")
     np.testing.assert_array_equal(loaded.predict(observation)[0], action)
     np.testing.assert_array_equal(loaded.evaluate(2, seed=1), agent.evaluate(2, seed=1))
+
+
+def test_integers_of_a_box_are_one_action_each():
+    def made(low, high):
+        space = spaces.Box(np.array(low), np.array(high), dtype=np.int64)
+        env = gym.wrappers.TransformAction(gym.make("CartPole-v1"), lambda a: int(a[0] > 1), space)
+        return agents.FittedQAgent(env, seed=0)
+
+    assert made([0, 4], [7, 4]).interface.combinations[:, 0].tolist() == [0, 2, 4, 5, 7]
+    learns, loops = made([0], [3]), made([0], [3])
+    assert learns.interface.combinations.tolist() == [[0], [1], [2], [3]]
+    same(learns.learn(400), play(loops, loops.env, 400, seed=loops.draw_env_seed()))

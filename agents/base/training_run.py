@@ -31,8 +31,7 @@ class TrainingRun:
     part: int | None = None  # steps at which another learner has taken over; None if none has
     can_stop: bool = True  # whether a checkpoint can be written now
     reset_options: dict[str, Any] | None = None  # ``options`` of each reset
-    actors: tuple[Any, Any, int] | None = None
-    """First arguments of :func:`train_by_actors`; None without actors."""
+    actors: tuple[Any, Any, int] | None = None  # of :func:`train_by_actors`
     _due: int = _NEVER
     _outer: "TrainingRun | None" = None
 
@@ -89,8 +88,7 @@ class Snapshot:
     part: int | None
     every: int | None
     seed: int | None  # seed of the agent; None if it was given none
-    env: dict[str, Any] | None
-    """State of the environment (:func:`read_state`); None if training continues from a reset."""
+    env: dict[str, Any] | None  # its state (:func:`read_state`); None: after a reset
     observation: list[float]  # d numbers; none without the environment's state
 
     @classmethod

@@ -29,7 +29,9 @@ Array = npt.NDArray[Any]
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 _DTYPES = ("float32", "float64")
 _OF_NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
+_SPACES = ("observation_space", "action_space")
 _MAX_ACTIONS = 1000
+_MAX_GRID = 1_000_000  # values of all components, in a file
 
 
 class Described(gym.Env[Any, Any]):
@@ -84,12 +86,13 @@ def refuse_empty(space: spaces.Space[Any]) -> None:
 
 
 def grid_of(space: spaces.Box, bins: int) -> list[Array]:
-    """Return evenly spaced values of each component, from its lower to its upper bound."""
+    """Return evenly spaced values of each component; of integers rounded, and none twice."""
     # The difference of the largest bounds would overflow, that of their halves does not.
     low, high = (0.5 * bound.ravel().astype(np.float64) for bound in (space.low, space.high))
-    kind = space.dtype if np.issubdtype(space.dtype, np.floating) else None
     grids = (2.0 * np.linspace(a, b, bins) for a, b in zip(low, high, strict=True))
-    return [np.asarray(grid, dtype=kind) for grid in grids]
+    if np.issubdtype(space.dtype, np.floating):
+        return [np.unique(grid.astype(space.dtype)) for grid in grids]
+    return [np.unique(np.rint(grid)) for grid in grids]
 
 
 def action_choices(space: spaces.Space[Any], bins: int) -> Array:
@@ -207,7 +210,7 @@ class Native:
     def n_actions(self) -> int | None:
         """Number of actions offered; None for continuous actions without a grid."""
         if isinstance(self.action_space, spaces.Box):
-            return None if self.bins is None else self.bins ** math.prod(self.action_space.shape)
+            return None if self.grid is None else math.prod(map(len, self.grid))
         return n_elements(self.action_space)
 
     @property
@@ -259,12 +262,13 @@ class Native:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Native":
         """Make the spaces that :meth:`to_json` returned, or raise InvalidFileError."""
-        require(fields.keys() == {"observation_space", "action_space", "bins"}, "native is another")
+        require(fields.keys() == {*_SPACES, "bins"}, "native is another")
         bins = fields["bins"]
+        observations, actions = (_space_from_json(fields[key]) for key in _SPACES)
         right = bins is None or (type(bins) is int and 2 <= bins <= 1000)
-        require(right, f"native.bins is {bins!r}")
-        observations, actions = fields["observation_space"], fields["action_space"]
-        return cls(_space_from_json(observations), _space_from_json(actions), bins)
+        small = right and (bins or 0) * math.prod(actions.shape or ()) <= _MAX_GRID
+        require(small, f"native.bins is {bins!r}")
+        return cls(observations, actions, bins)
 
     @cached_property
     def _choices(self) -> Array:
@@ -395,10 +399,8 @@ class Interface:
     n_values: int = 0  # values of a Discrete observation, each a cell; 0 for other spaces
     box: ActionBox | None = None  # of continuous actions, whose codevectors are chosen
     native: Native | None = None  # the environment's own spaces; None if they are Box and Discrete
-    names: tuple[str, ...] = field(default=(), compare=False)
-    """Names of the d components of an observation; by default numbers."""
-    action_names: tuple[str, ...] = field(default=(), compare=False)
-    """Names of the actions, or of the p components of a continuous one."""
+    names: tuple[str, ...] = field(default=(), compare=False)  #: Of the d observed components
+    action_names: tuple[str, ...] = field(default=(), compare=False)  #: Of actions or components
 
     def __post_init__(self) -> None:
         if not self.names:

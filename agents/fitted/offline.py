@@ -84,11 +84,9 @@ _STARTS = 200
 class Caution(NamedTuple):
     """Pessimism of a fit."""
 
-    share: float
-    """An action is barred where it was taken less often than this share of the most frequent."""
+    share: float  # bars actions taken less often than this share of the most frequent
     weight: float  # weight of the lowest return as prior value, in transitions
-    of_actions: float
-    """Share of the actions' metric in that of the cells; the remainder is the metric of values."""
+    of_actions: float  # share of the actions' metric in that of cells; the rest: of values
 
 
 CLONES = (Caution(1.0, 0.3, 1.0), Caution(1.0, 0.3, 0.5))
