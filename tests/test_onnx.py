@@ -6,9 +6,12 @@ import numpy as np
 import onnxruntime
 import pytest
 from skl2onnx import to_onnx
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, make_moons
+from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import StandardScaler
 
@@ -25,16 +28,22 @@ MOONS, SIDES = make_moons(300, noise=0.15, random_state=0)
 DIGITS = load_digits().data[:300]
 CUBES = BregmanDivergence(lambda x: (x**3).sum(axis=1), lambda x: 3.0 * x**2)
 
+
+def skewed(d):
+    root = np.random.default_rng(d).normal(size=(d, d))
+    return Mahalanobis(root @ root.T)
+
+
 CASES = {
     "annealing": (oda_rl.BatchDeterministicAnnealing(5, random_state=0), IRIS, None),
     "map": (oda_rl.SOM((3, 3), random_state=0), IRIS, None),
     "quantizer": (oda_rl.StochasticVQ(6, random_state=0), DIGITS, None),
     "LVQ": (oda_rl.LVQ(3, random_state=0), IRIS, NAMES),
     "clusters": (oda_rl.ODAClusterer(6, random_state=0), IRIS, None),
+    "clusters, Mahalanobis": (
+        oda_rl.ODAClusterer(6, divergence=skewed(64), random_state=0), DIGITS, None),
     "clusters, by sums": (oda_rl.DistributedODAClusterer(6, random_state=0), IRIS, None),
     "clusters, I": (oda_rl.ODAClusterer(6, divergence="i_divergence", random_state=1), IRIS, None),
-    "clusters, Itakura and Saito": (
-        oda_rl.ODAClusterer(6, divergence="itakura_saito", random_state=0), IRIS, None),
     "classes": (oda_rl.ODAClassifier(12, random_state=0), MOONS, SIDES),
     "classes, by sums": (oda_rl.DistributedODAClassifier(9, random_state=0), IRIS, NAMES),
     "classes, numbers": (
@@ -208,7 +217,9 @@ def test_full_covariances_of_missing_values_are_refused():
         to_onnx(mixture, IRIS[:1])
 
 
-@pytest.mark.parametrize("name", ["clusters", "tree", "mixture", "exemplars", "outliers"])
+@pytest.mark.parametrize(
+    "name", ["clusters", "clusters, Mahalanobis", "tree", "mixture", "exemplars", "outliers"]
+)
 def test_log_densities_are_an_output_on_demand(name, fitted):
     model, points = fitted(name)
     graph = to_onnx(model, points[:1], options={type(model): {"score_samples": True}})
@@ -216,13 +227,17 @@ def test_log_densities_are_an_output_on_demand(name, fitted):
     np.testing.assert_allclose(found, np.maximum(wanted, -1e300), rtol=1e-9, atol=1e-9)
 
 
-def test_distances_go_to_the_next_step_of_a_pipeline():
-    kinds = (oda_rl.SOM, oda_rl.ODAClusterer, oda_rl.ODATreeClusterer)
-    steps = make_union(StandardScaler(), *(kind(random_state=0) for kind in kinds))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-4), (np.float64, 1e-9)])
+@pytest.mark.parametrize("settings", [{}, {"divergence": skewed(2)}])
+def test_distances_go_to_the_next_step_of_a_pipeline(settings, dtype, tolerance):
+    kinds = (oda_rl.ODAClusterer, oda_rl.ODATreeClusterer)
+    clusters = [kind(random_state=0, **settings) for kind in kinds]
+    steps = make_union(StandardScaler(), oda_rl.SOM(random_state=0), *clusters)
     model = make_pipeline(steps, LogisticRegression()).fit(MOONS, SIDES)
-    options = {kind: {"transform": True} for kind in kinds}
-    graph = to_onnx(model, MOONS[:1], options={**options, LogisticRegression: {"zipmap": False}})
-    np.testing.assert_allclose(run(graph, MOONS)[1], model.predict_proba(MOONS), atol=1e-9)
+    options = {kind: {"transform": True} for kind in (oda_rl.SOM, *kinds)}
+    points = MOONS.astype(dtype)
+    graph = to_onnx(model, points[:1], options={**options, LogisticRegression: {"zipmap": False}})
+    np.testing.assert_allclose(run(graph, points)[1], model.predict_proba(points), atol=tolerance)
 
 
 def test_in_a_pipeline_with_names_of_classes():
@@ -234,6 +249,8 @@ def test_in_a_pipeline_with_names_of_classes():
     label, shares = run(to_onnx(model, points[:1]), points)  # as skl2onnx does it by default
     assert label.tolist() == model.predict(points).tolist()
     assert shares[0].keys() == set(NAMES)
+    columns = to_onnx(model, points[:1], options={oda_rl.ODAClassifier: {"zipmap": "columns"}})
+    np.testing.assert_array_equal(run(columns, points)[1], [row["setosa"] for row in shares])
     numbered = {oda_rl.ODAClassifier: {"zipmap": False, "nocl": True}}
     label, _ = run(to_onnx(model, points[:1], options=numbered), points)
     np.testing.assert_array_equal(model.classes_[label], model.predict(points))
@@ -252,6 +269,12 @@ def test_scale_and_offset_do_not_matter(name, size, offset):
     assert (label == model.predict(points)).mean() > 0.99
     if shares is not None:
         assert np.isfinite(shares).all()
+
+
+@pytest.mark.parametrize("classes", [SIDES, np.arange(300) // 100])
+def test_scores_of_lvq_are_calibrated(classes):
+    model = CalibratedClassifierCV(oda_rl.LVQ(3, random_state=0), cv=2).fit(MOONS, classes)
+    compare(model, MOONS, 1e-6, 0.0)
 
 
 def test_integer_input():
@@ -297,6 +320,9 @@ def test_errors_of_unsupported_models():
     other = oda_rl.ODAClusterer(3, divergence="i_divergence", random_state=0).fit(IRIS)
     options = {oda_rl.ODAClusterer: {"transform": True}}
     refused(other, "with transform=True it must be squared Euclidean", IRIS, options=options)
+    for ensemble in (BaggingClassifier, OneVsRestClassifier):
+        model = ensemble(make_pipeline(StandardScaler(), oda_rl.LVQ(3))).fit(MOONS, SIDES)
+        refused(model, f"LVQ in a {ensemble.__name__} cannot be exported")
     for kind in (oda_rl.ODAClusterer, oda_rl.ODAClassifier, oda_rl.ODARegressor):
         refused(make_union(kind(4)).fit(MOONS, SIDES), f"{kind.__name__} comes before another step")
     with pytest.raises(ValueError, match="they must be strings or integers"):

@@ -61,6 +61,7 @@ class Diagram:
     slopes: FloatArray
     unit: float
     metric: FloatArray | float = 1.0  # weights of the features, shape (d,), if they keep apart
+    root: FloatArray | None = None  # takes gaps, shape (n, d), to where distances are Euclidean
 
     @property
     def parts(self) -> FloatArray:
@@ -70,10 +71,12 @@ class Diagram:
     @classmethod
     def of(cls, cells: Cells, divergence: Divergence) -> Self:
         """Convert cells from the divergence's coordinates to those of the input."""
-        root = divergence.embed(np.eye(len(cells.centre)))  # linear, whatever the divergence
+        same = np.eye(len(cells.centre))
+        root = divergence.embed(same)  # linear, whatever the divergence
         centre = divergence.restore(cells.centre[None])[0]
         scaled = cls.scaled(centre, cells.offsets, cells.gradients @ root.T)
-        return replace(scaled, metric=(root * root).sum(axis=1))
+        metric = (root * root).sum(axis=1)
+        return replace(scaled, metric=metric, root=None if root is same else root)
 
     @classmethod
     def scaled(cls, centre: FloatArray, offsets: FloatArray, slopes: FloatArray) -> Self:

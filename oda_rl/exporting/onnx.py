@@ -16,6 +16,8 @@ from skl2onnx.common.data_types import (
 )
 from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
+from sklearn.ensemble import StackingClassifier, VotingClassifier
+from sklearn.multiclass import OneVsOneClassifier
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import finite
@@ -122,7 +124,10 @@ class Graph:
 
     def squares(self, diagram: Diagram) -> Value:
         """Return squared distances from codevectors in the observed features, shape (n, K)."""
-        common = self.op("ReduceSumSquareApi18", self.gaps(diagram.centre), axes=[1], keepdims=1)
+        gaps = self.gaps(diagram.centre)
+        if diagram.root is not None:
+            gaps = self.op("MatMul", gaps, self.table(diagram.root))
+        common = self.op("ReduceSumSquareApi18", gaps, axes=[1], keepdims=1)
         scaled = self.op("Mul", self.scores(diagram), self.table(diagram.unit))
         return self.op("Max", self.op("Add", scaled, common), self.table(0.0))
 
@@ -167,11 +172,14 @@ def quantizer(graph: Graph, model: VectorQuantizer) -> None:
 
 
 def lvq(graph: Graph, model: LVQ) -> None:
-    """Output the class of the nearest codevector, and negative squared distances of classes."""
+    """Output the class of the nearest codevector, and scores: those of decision_function."""
     squares = graph.squares(Diagram.nearest(model.codevectors_, SquaredEuclidean()))
     labels = np.searchsorted(model.classes_, model.codevector_labels_)
     by_class = graph.op("Gather", graph.op("Neg", squares), _members(labels), axis=1)
-    put_classes(graph, graph.max(by_class, axis=2, keepdims=0))
+    scores = graph.max(by_class, axis=2, keepdims=0)
+    if len(model.classes_) == 2:  # -s and s, as skl2onnx has it for one score s
+        scores = graph.op("MatMul", scores, graph.table([[1.0, -1.0], [-1.0, 1.0]]))
+    put_classes(graph, scores)
 
 
 def distances(graph: Graph, model: VectorQuantizer | CellEstimator) -> Value:
@@ -540,6 +548,7 @@ def _stacked(
     return _Depth(features, centres, offsets, slopes, first, parts, best)
 
 
+_TAKES_SCORES = StackingClassifier, VotingClassifier, OneVsOneClassifier  # or labels
 _WITH_ZIPMAP: dict[str, list[Any]] = {
     "zipmap": [True, False, "columns"],
     "output_class_labels": [False, True],
@@ -650,6 +659,8 @@ def _set_shapes(operator: Any) -> None:
             f"{name} comes before another step, which takes its distances: clusterers give them "
             f"with options={{{name}: {{'transform': True}}}}, others must be the last step"
         )
+    if isinstance(model, LVQ):
+        _refuse_ensembles(operator)
     n = inputs[0].get_first_dimension()
     width = len(getattr(model, "classes_", getattr(model, "weights_", ())))
     for output, role in zip(operator.outputs, _outputs(operator.scope_inst, model), strict=True):
@@ -664,12 +675,25 @@ def _set_shapes(operator: Any) -> None:
             output.set_type(Int64TensorType([n]))
 
 
+def _refuse_ensembles(operator: Any) -> None:
+    """Raise ValueError if an ensemble takes the scores of this operator for probabilities."""
+    for other in operator.scope_inst.operators.values():
+        members = getattr(other.raw_operator, "estimators_", ())
+        lasts = [getattr(member, "steps", [("", member)])[-1][1] for member in members]
+        inside = any(last is operator.raw_operator for last in lasts)
+        if inside and not isinstance(other.raw_operator, _TAKES_SCORES):
+            raise ValueError(
+                f"LVQ in a {type(other.raw_operator).__name__} cannot be exported, as it has no "
+                "probabilities: put it into a CalibratedClassifierCV before"
+            )
+
+
 def _is_last(operator: Any) -> bool:
     """Whether no other operator takes the outputs, except to name the classes."""
     names = {output.onnx_name for output in operator.outputs}
     for other in operator.scope_inst.operators.values():
         if not names.isdisjoint(variable.onnx_name for variable in other.inputs):
-            return other.type == "SklearnZipMap" and _is_last(other)
+            return other.type.startswith("SklearnZipMap") and _is_last(other)
     return True
 
 
