@@ -90,6 +90,16 @@ def test_a_policy_that_is_no_better_than_random_play_is_doubted():
     assert "warning " not in str(agent)
 
 
+def test_random_actions_do_not_follow_the_random_numbers_of_the_environment():
+    class Colours(Toy):
+        def step(self, action):
+            observation, _, *ends = super().step(action)
+            return observation, float(action == self.np_random.integers(4)), *ends
+
+    agent = FittedQAgent(Colours(lambda rng: np.zeros(2), n_actions=4, length=50), seed=0)
+    assert 10.0 < agent.evaluate_random(20, seed=5).mean() < 15.0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", [None, np.ones(2), "much", np.nan])
 def test_an_odd_reward_of_ones_own_loop_is_refused(kind, odd):

@@ -298,12 +298,13 @@ class Player(ABC):
     def evaluate_random(self, n_eval_episodes: int = 20, seed: int | None = None) -> FloatArray:
         """Play episodes of uniformly random actions, which any policy should beat.
 
-        It returns what :meth:`evaluate` does. The seed is that of the actions, too.
+        It returns what :meth:`evaluate` does. The actions have a seed derived from ``seed``: with
+        the same one they would follow the environment's own random numbers.
         """
         count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)
         with self._evaluation_env(None) as made:
-            made.action_space.seed(seed)
+            made.action_space.seed(int(np.random.SeedSequence(seed).generate_state(1)[0]))
             steps = play(made, lambda observation: made.action_space.sample(), seed, limit)
             return returns_of(self._counted(None, steps), count)
 
