@@ -1,6 +1,5 @@
 """The site: ``make docs`` builds it, and takes warnings for errors."""
 
-import inspect
 import re
 import subprocess
 import sys
@@ -15,7 +14,9 @@ from sphinx.addnodes import pending_xref
 from sphinx.util.logging import getLogger
 
 _ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(_ROOT))
+sys.path[:0] = str(_ROOT), str(_ROOT / "docs")
+from parameters import described  # noqa: E402
+
 _URLS = tomllib.loads((_ROOT / "pyproject.toml").read_text())["project"]["urls"]
 
 project = "oda_rl"
@@ -120,63 +121,12 @@ def _link_words(app: Any, page: Any) -> None:
             text.parent.replace(text, [*parts, nodes.Text(text[done:])])
 
 
-_USUAL = {
-    "X": ("array-like, shape (n_samples, n_features)", "Samples."),
-    "y": (
-        "array-like, shape (n_samples,) or (n_samples, n_outputs), optional",
-        "Classes for a classifier, targets for a regressor; others ignore it.",
-    ),
-    "classes": ("array-like, optional", "All classes, if the first samples may not have them all."),
-    "sample_weight": (
-        "array-like, shape (n_samples,), optional",
-        "At least 0, relative to one another; by default 1.",
-    ),
-    "fit_params": ("", "Passed on to :meth:`fit`."),
-    "n_samples": ("int, default=1", "Number of samples to draw."),
-    "random_state": ("int, RandomState instance or None, default=None", "Draws the samples."),
-    "level": ("int, optional", "Index into ``history_``; of a tree the depth at which it is cut."),
-    "n_clusters": ("int, optional", "Instead: the last level with at most this many codevectors."),
-    "ax": ("matplotlib Axes, optional", "Where to draw; by default on a new figure."),
-    "estimator": ("scikit-learn estimator", "With ``partial_fit`` and ``predict``."),
-    "runs": ("sequence of Run", "Result of ``run_all``."),
-    "path": ("str or Path", "Name of the file."),
-    "seed": ("int, optional", "Random seed; at least 0."),
-    "points": ("ndarray, shape (n, d)", "Points; a policy's are flattened observations."),
-    "point": ("ndarray, shape (d,)", "A flattened observation."),
-    "codevectors": ("ndarray, shape (m, d)", "Points, one for each cell."),
-    "observations": ("ndarray, shape (n, d)", "Flattened observations."),
-    "choice": ("int", "Number of the choice at the point, from 0."),
-    "scale": ("ndarray, shape (d,)", "Inverse standard deviations of the components."),
-    "arrays": ("dict of str to ndarray", "Result of ``arrays``."),
-    "state": ("mapping of str to ndarray", "Result of ``state``."),
-    "n_features": ("int", "Number of components d."),
-    "rng": ("numpy Generator", "Draws what is random."),
-}
-"""Parameters that mean the same in every method; a docstring may leave their description to us."""
-
-
 def _add_parameters(app: Any, kind: str, name: str, what: Any, _: Any, lines: list[str]) -> None:
     """Add usual parameters that a docstring does not describe; warn of others."""
-    if kind not in ("function", "method"):
-        return
-    begin = lines.index("Parameters") + 2 if "Parameters" in lines else len(lines)
-    titles = (k - 1 for k in range(begin, len(lines)) if lines[k] and set(lines[k]) == {"-"})
-    end = next(titles, len(lines))
-    described = " ".join(line for line in lines[begin:end] if line[:1].strip())
-    section = []
-    for one in inspect.signature(what).parameters.values():
-        if one.name == "self" or re.search(rf"\b{one.name}\b", described):
-            continue
-        if one.name not in _USUAL:
-            getLogger(__name__).warning("%s says nothing of its parameter %s", name, one.name)
-            continue
-        of, text = _USUAL[one.name]
-        stars = "**" if one.kind is one.VAR_KEYWORD else ""
-        section += [f"{stars}{one.name} : {of}" if of else stars + one.name, f"    {text}"]
-    title = ["", "Parameters", "----------"] * (begin == len(lines))
-    while not title and not lines[end - 1]:
-        end -= 1
-    lines[end:end] = [*title, *section, ""] if section else []
+    if kind in ("function", "method"):
+        lines[:], unknown = described(what, lines)
+        for one in unknown:
+            getLogger(__name__).warning("%s says nothing of its parameter %s", name, one)
 
 
 def _write_report(app: Any) -> None:

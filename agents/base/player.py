@@ -298,8 +298,8 @@ class Player(ABC):
     def evaluate_random(self, n_eval_episodes: int = 20, seed: int | None = None) -> FloatArray:
         """Play episodes of uniformly random actions, which any policy should beat.
 
-        It returns what :meth:`evaluate` does. The actions have a seed derived from ``seed``: with
-        the same one they would follow the environment's own random numbers.
+        Arguments and results are those of :meth:`evaluate`. The actions have a seed derived from
+        ``seed``: with the same one they would follow the environment's own random numbers.
         """
         count, seed = checked_count("n_eval_episodes", n_eval_episodes), checked_seed(seed)
         limit = max(10_000, 10 * self._longest_episode)

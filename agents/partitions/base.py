@@ -20,8 +20,8 @@ class Partition(Protocol):
 
     A cell is a codevector; how values are blended between neighbouring cells, and in which metric,
     is the agent's part. A mixture also has ``weights``, positive, shape (n_cells,): its cells are
-    where π_k exp(-|x - m_k|²/T) is greatest. With positive ``precisions``, shape (n_cells, d), in
-    the observation's units, these weight the squares. A partition may have a method
+    where ``π_k exp(-|x - m_k|²/T)`` is greatest. With positive ``precisions``, shape (n_cells, d),
+    in the observation's units, these weight the squares. A partition may have a method
     ``prepare(n_features, rng)``, in which it makes its arrays: an agent that is made with it calls
     that with d and with a generator. One that anneals has a ``temperature``, for the history.
     """

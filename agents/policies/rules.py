@@ -306,15 +306,17 @@ class RulePolicy(Stored):
     ) -> Self:
         """Return the rule with the names that it is read, edited and proved by.
 
-        Arguments are as the attributes; a wrong number of names raises ValueError.
+        Parameters
+        ----------
+        names, action_names, bounds
+            As the attributes; a wrong number of names raises ValueError.
         """
         known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
         components = checked_names("names", names, known, "component of the observation")
         otherwise = "action[{}]" if self.continuous else "action {}"
         known = [otherwise.format(a) for a in range(self.outputs.shape[1])]
         actions = checked_names("action_names", action_names, known, "action, or component of one")
-        if bounds is None:
-            bounds = np.array([[-1.0], [1.0]]).repeat(len(known), 1)
+        bounds = np.array([[-1.0], [1.0]]).repeat(len(known), 1) if bounds is None else bounds
         return replace(self, names=components, action_names=actions, bounds=np.asarray(bounds))
 
     @property
