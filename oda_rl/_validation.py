@@ -136,7 +136,10 @@ def check_enough(estimator: Any, n_samples: int) -> None:
     """Raise ValueError if there are fewer samples than ``n_clusters``, if the estimator has any."""
     n_clusters = getattr(estimator, "n_clusters", "auto")
     if n_clusters != "auto" and n_samples < int(n_clusters):
-        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters}.")
+        raise ValueError(
+            f"n_samples={n_samples} should be >= n_clusters={n_clusters}. Learning begins with at "
+            f"least {n_clusters} samples in one call."
+        )
 
 
 def checked_labels(
