@@ -663,9 +663,10 @@ def imagined_step(world, law, s, code):
         nearest_end = min(world.last, key=lambda row: float(((row[:d] - z) ** 2).sum()))
         return after, nearest_end[d], True
     at = world.frame[0], scale, world.circles
-    features = reward_features(*at, world.hinges, s, code, after, world.boxed)
-    if len(world.rewards) == len(code):
-        features = list(code)
+    features = list(code)
+    for pairs in (False, True):
+        if len(features) < len(world.rewards):
+            features = reward_features(*at, world.hinges, s, code, after, world.boxed, pairs)
     least, most = world.bounds[:2]
     return after, min(max(float(np.dot(world.rewards, features)), least), most), False
 
@@ -704,7 +705,7 @@ def imagined_end(world, law, z):
     return bool(sum(w * z[i] * z[k] for w, (i, k) in terms) > weights[-1])
 
 
-def reward_features(mean, scale, circles, hinges, s, code, after, boxed):
+def reward_features(mean, scale, circles, hinges, s, code, after, boxed, pairs):
     """What a reward is linear in, one after the other."""
     found = list(code)
     if boxed:
@@ -715,7 +716,7 @@ def reward_features(mean, scale, circles, hinges, s, code, after, boxed):
     found += [*z, *z**2]
     for state in (s, after):
         found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
-    found += [z[j] * z[k] for j in range(len(z)) for k in range(j + 1, len(z))]
+    found += [z[j] * z[k] for j in range(len(z) * pairs) for k in range(j + 1, len(z))]
     found += [abs(z[j] - h) for j in range(len(z)) for h in hinges[:, j % len(s)]]
     return found
 

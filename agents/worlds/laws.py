@@ -249,16 +249,17 @@ def reward_features(
     codes: FloatArray,
     after: FloatArray,
     boxed: bool,
+    pairs: bool = True,
 ) -> FloatArray:
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
     The action's code, squares of continuous actions; for the components z of the observations
     before and after it, standardised, their products with the code, z, z², squared angles, products
-    of two components, and |z - h| for their hinges h, shape (H, d).
+    of two components if ``pairs``, and |z - h| for their hinges h, shape (H, d).
     """
     own = codes[:, boxed:]
     z = np.concatenate([at.standardised(before), at.standardised(after)], axis=1)
-    i, k = np.triu_indices(z.shape[1], 1)
+    i, k = np.triu_indices(z.shape[1] if pairs else 0, 1)
     angles = [np.arctan2(o[:, k], o[:, i]) ** 2 for o in (before, after) for i, k in at.circles]
     bent = np.abs(z[:, :, None] - np.tile(hinges, 2).T).reshape(len(z), -1)
     products = (own[:, :, None] * z[:, None, :]).reshape(len(z), -1)
@@ -266,10 +267,13 @@ def reward_features(
     return np.column_stack([codes, squares, products, z, z**2, *angles, z[:, i] * z[:, k], bent])
 
 
-def n_reward_features(d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int) -> int:
-    """Return the number of :func:`reward_features`."""
+def n_reward_features(
+    d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int
+) -> tuple[int, int]:
+    """Return the number of :func:`reward_features` without ``pairs``, and with them."""
     own = n_codes - boxed
-    return n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + n_hinges)) + d * (2 * d - 1)
+    size = n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + n_hinges))
+    return size, size + d * (2 * d - 1)
 
 
 def is_constant(rewards: FloatArray) -> bool:
@@ -317,18 +321,18 @@ def fit_rewards(
         rows = rng.choice(rows, _MAX_REWARDS, replace=False)
     steps = before[rows], codes[rows], after[rows]
     wanted = rewards[rows]
-    size = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
-    bent = size - 2 * d * _HINGES
-    kept = np.ones(size, dtype=np.bool_)
-    kept[bent - d * (2 * d - 1) : bent] = size <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)
+    sizes = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
+    pairs = sizes[1] <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
-    smooth = reward_features(at, hinges, *some, boxed)[:, :bent][:, kept[:bent]]
+    smooth = np.asfortranarray(
+        reward_features(at, hinges, *some, boxed, pairs)[:, : -2 * d * _HINGES]
+    )
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations) for observations in (some[0], some[2])]
         hinges = _fit_hinges(z, smooth, wanted[drawn])
-    columns = reward_features(at, hinges, *steps, boxed)[:, kept]
-    weights = np.zeros(size)
+    columns = np.asfortranarray(reward_features(at, hinges, *steps, boxed, pairs))
+    weights = np.zeros(sizes[pairs])
     origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
     far, weighted = np.abs(wanted - np.median(wanted)), columns
     heavy = wanted.std() > _HEAVY * np.median(far) > 0.0
@@ -336,7 +340,7 @@ def fit_rewards(
         weighted = columns / (1.0 + far / np.median(far))[:, None]
     gram, moment = weighted.T @ columns, weighted.T @ (wanted - origin)
     for _ in range(_REFINED if heavy else 1):  # each time there is less of the ridge's bias
-        weights[kept] += solve(gram, moment - gram @ weights[kept], 1e-7)
+        weights += solve(gram, moment - gram @ weights, 1e-7)
     weights[: 1 if boxed else codes.shape[1]] += origin
     return Rewards(weights, hinges)
 

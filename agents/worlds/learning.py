@@ -476,8 +476,8 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     require(sizes["F"] in (1 + d, 1 + d + d * (d + 1) // 2), f"laws have {sizes['F']} features")
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
     require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
-    most = n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))
-    require(sizes["R"] in (n_codes, most), f"rewards has {sizes['R']} weights: {most} at most")
+    allowed = n_codes, *n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))
+    require(sizes["R"] in allowed, f"rewards has {sizes['R']} weights, not one of {allowed}")
     least, greatest, _, far = arrays["world_bounds"].tolist()
     right = -np.inf < least <= greatest and far >= 0.0
     require(right, f"bounds is {arrays['world_bounds'].tolist()}")

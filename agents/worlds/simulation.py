@@ -122,10 +122,11 @@ def _reward(
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
             total += weights[f] * angle * angle  # type: ignore[assignment]
             f += 1
-    for j in range(n):
-        for k in range(j + 1, n):
-            total += weights[f] * z[j] * z[k]
-            f += 1
+    if weights.shape[0] > f + n * hinges.shape[0]:  # there are weights of products
+        for j in range(n):
+            for k in range(j + 1, n):
+                total += weights[f] * z[j] * z[k]
+                f += 1
     for j in range(n):
         for h in range(hinges.shape[0]):
             total += weights[f] * abs(z[j] - hinges[h, j % n_features])
