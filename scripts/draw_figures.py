@@ -91,25 +91,26 @@ def draw_offline(left: Axes, right: Axes) -> None:
 
 def draw_export(left: Axes, right: Axes) -> None:
     rows = Rows(read_rows(STORED / "benchmark_export.csv"))
-    for group in rows.groups("agent", "tables"):
-        name = f"{group[0]['agent']}, {group[0]['tables']}"
-        left.loglog(group.column("bytes"), group.column("ns"), "o", alpha=0.6, label=name)
+    for color, group in zip(COLORS, rows.groups("agent", "tables"), strict=False):
+        looks = {"color": color, "label": f"{group[0]['agent']}, {group[0]['tables']}"}
+        left.loglog(group.column("bytes"), group.column("ns"), "o", alpha=0.6, **looks)
     left.set(xlabel="bytes of tables", ylabel="ns a decision")
     left.legend(frameon=False)
     chip = Rows(read_rows(STORED / "benchmark_chip.csv"))
     draw_means(right, chip, "start", "start", "steps balanced after learning in C")
+    right.set_xlabel("learning in C begins with")
 
 
 def draw_means(ax: Axes, rows: Rows, places: str, kinds: str, label: str) -> None:
-    """Draw the mean of each row at its place, in a colour for each kind."""
+    """Draw the mean of each row around its place, in a colour for each kind at that place."""
     names = rows.values(places)
-    for k, kind in enumerate(rows.values(kinds)):
-        part = rows.where(**{kinds: kind})
-        across = [
-            names.index(row[places]) + 0.2 * k + 0.005 * (i % 20) for i, row in enumerate(part)
-        ]
-        ax.plot(across, part.column("mean"), "o", color=COLORS[k], alpha=0.6)
-    ax.set(xticks=range(len(names)), xticklabels=names, ylabel=label)
+    for place, name in enumerate(names):
+        parts = rows.where(**{places: name}).groups(kinds)
+        for k, part in enumerate(parts):
+            apart = 0.2 * (k - 0.5 * (len(parts) - 1)) + 0.005 * (np.arange(len(part)) % 20 - 9.5)
+            ax.plot(place + apart, part.column("mean"), "o", color=COLORS[k], alpha=0.6)
+    ax.set(xlim=(-0.5, len(names) - 0.5), ylabel=label)
+    ax.set_xticks(range(len(names)), names)
 
 
 def draw_logo() -> None:
@@ -135,6 +136,7 @@ def main() -> None:
         draw_clusterer, draw_regressor_tree, draw_map_lvq, draw_densities, draw_offline, draw_export
     ):  # fmt: skip
         axes = new_axes(10.0, 4.4, 2)
+        axes[0].figure.subplots_adjust(right=0.98)  # nothing stands at the right
         draw(*axes)
         Experiment(draw.__name__.removeprefix("draw_")).save(axes[0])
     draw_logo()

@@ -83,12 +83,11 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
               if key not in ("env_id", "algorithm", "made")}  # fmt: skip
     when = solved_at(rows, {name: count})[name]
     known = comparison.threshold is not None
-    share = sum(row["solved"] for row in last) / count
     return [
         *begin,
         f"{middle['mean']:.1f}",
         f"{min(row['mean'] for row in last):.1f}",
-        f"{share:.2f}" if known else "-",
+        f"{sum(row['solved'] for row in last) / count:.2f}" if known else "-",
         (f"{when.seconds:.3g} ({when.steps:,} steps)" if when else "not") if known else "-",
         f"{when.loop_seconds:.3g}" if when and known else "-",
         f"{middle['seconds']:.3g}",
@@ -106,9 +105,8 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
     """Draw returns over steps and over seconds of training: median and quartiles of the seeds."""
     from oda_rl.plotting.axes import new_axes
 
-    n = len(comparisons)
-    height = 3.6 * n + 0.5
-    axes = new_axes(9.6, height, columns=2, rows=n)
+    height = 3.6 * len(comparisons) + 0.5
+    axes = new_axes(9.6, height, columns=2, rows=len(comparisons))
     axes[0].figure.subplots_adjust(
         top=1.0 - 0.75 / height, hspace=0.5, wspace=0.12, right=0.98, left=0.085
     )
@@ -137,7 +135,7 @@ def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
             ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
     for ax, label in ((left, "environment steps"), (right, "seconds of training")):
         if comparison.threshold is not None:
-            ax.axhline(comparison.threshold, color="0.5", linestyle="--", linewidth=1)
+            ax.axhline(comparison.threshold, color="0.5", ls="--", lw=1, label="reward threshold")
         ax.set(xscale="log", xlabel=label)
         ax.spines[["top", "right"]].set_visible(False)
     left.set_ylabel("mean return, 100 greedy episodes")

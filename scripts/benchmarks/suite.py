@@ -33,7 +33,7 @@ from oda_rl.runs.results import read_rows
 
 EXPERIMENT = Experiment("benchmark_suite")
 DRAWN_STEPS = (100, 10**6)
-GRID = "dynamic programming"
+GRID, ONLINE = "dynamic programming", "TwoTimescaleAgent"
 PLAYED = (HAND, GRID)  # which do not learn
 CHOOSING, CONTINUOUS = ("DQN", "PPO"), ("SAC",)
 BASELINES = (*CHOOSING, *CONTINUOUS)
@@ -257,8 +257,9 @@ def compared() -> Rows:
 
 
 def draw(rows: Rows) -> Any:
-    rows = Rows([*rows, *compared()])  # as the front page's table
     names = [task for task in TASKS if rows.where(task=task)]
+    online = stored("benchmark_online").where(method="oda")
+    rows = Rows([*rows, *compared(), *({**row, "method": ONLINE} for row in online)])
     columns = min(len(names), 3)
     n_rows = -(-len(names) // columns)
     panels = new_axes(3.9 * columns + 0.6, 3.1 * n_rows + 0.6, columns, n_rows)
@@ -272,11 +273,10 @@ def draw(rows: Rows) -> Any:
     shown: dict[str, Any] = {}
     for ax, task in zip(panels, names, strict=False):
         results = rows.where(task=task)
-        for color, method in zip(COLORS, (MODEL, FITTED, *BASELINES), strict=False):
-            draw_quartiles(
-                ax, results.where(method=method), color=color, label=method.removesuffix("Agent")
-            )
-        ax.axhline(TASKS[task].solved, color="0.5", linestyle="--", linewidth=1)
+        learners = zip((MODEL, FITTED, ONLINE, *BASELINES), "ooosD^", COLORS, strict=False)
+        for method, marker, color in learners:  # hollow markers: some lie at the same place
+            draw_quartiles(ax, results.where(method=method), marker, color=color, label=method)
+        ax.axhline(TASKS[task].solved, color="0.5", linestyle="--", linewidth=1, label="solved")
         for method, style in zip(PLAYED, (":", "-."), strict=True):
             if played := results.where(method=method):
                 mean = np.mean(played.column("mean"))
@@ -287,9 +287,8 @@ def draw(rows: Rows) -> Any:
         ax.set_title(task, loc="left")
         handles, labels = ax.get_legend_handles_labels()
         shown |= dict(zip(labels, handles, strict=True))
-    panels[0].set_ylabel("return")
-    figure.suptitle(
-        "Delivered policies over environment steps: median and quartiles", x=0.08, ha="left"
-    )
+    figure.supxlabel("environment steps")
+    figure.supylabel("return")
+    figure.suptitle("Delivered policies: median and quartiles", x=0.08, ha="left")
     figure.legend(shown.values(), shown, frameon=False, ncols=3, loc="upper right")
     return panels[0]

@@ -107,12 +107,13 @@ class Table:
         return f"{table}\n\n{self.note}" if self.note else table
 
 
-def draw_quartiles(ax: Any, rows: Rows, **looks: Any) -> None:
+def draw_quartiles(ax: Any, rows: Rows, marker: str = "o", **looks: Any) -> None:
     """Draw median and quartiles of mean returns over steps."""
     if rows:
         quartiles = [np.percentile(at.column("mean"), (25, 50, 75)) for at in rows.by_steps()]
         steps = sorted(rows.values("steps"))
         low, middle, high = np.transpose(quartiles)
-        ax.plot(steps, middle, "o-", markersize=4, **looks)
+        filled = {"markersize": 4} if marker == "o" else {"markersize": 7, "fillstyle": "none"}
+        ax.plot(steps, middle, marker=marker, **filled, **looks)
         ax.fill_between(steps, low, high, color=looks["color"], alpha=0.2)
         ax.spines[["top", "right"]].set_visible(False)
