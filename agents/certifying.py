@@ -178,8 +178,7 @@ class Reach:
     """
 
     world: CartPole
-    pieces: Sequence[tuple[FloatArray, FloatArray]]
-    """(rows, output): the rule's output where all rows, affine functions, are not negative."""
+    pieces: Sequence[tuple[FloatArray, FloatArray]]  # (rows, output): where all rows are >= 0
     frames: FloatArray  # shape (F, d, d); the first decides which sets are merged
 
     def start(self, low: FloatArray, high: FloatArray, parts: int) -> FloatArray:

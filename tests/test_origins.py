@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from environments import quick_rule
 from gymnasium import wrappers
+from gymnasium.wrappers import vector
 
 from oda_rl.agents import FittedQAgent, TwoTimescaleAgent, load_agent
 from oda_rl.agents.environments.origins import separate_env
@@ -60,6 +61,9 @@ def boxed(env):
             wrappers.NormalizeObservation(gym.make("CartPole-v1")), 3
         ),
         lambda: gym.make_vec("CartPole-v1", 2, "sync", max_episode_steps=33, wrappers=[brief]),
+        lambda: vector.DictInfoToList(
+            vector.ClipReward(vector.NormalizeObservation(gym.make_vec("CartPole-v1", 2)), 0, 0.5)
+        ),
     ],
 )
 def test_a_loaded_agent_plays_where_it_was_trained(make, tmp_path):
@@ -101,8 +105,8 @@ def test_running_statistics_are_updated_in_training_only(tmp_path):
             "wrapped by NormalizeReward, whose running statistics differ",
         ),
         (
-            lambda: gym.wrappers.vector.NormalizeObservation(gym.make_vec("CartPole-v1", 2)),
-            "wrapped by NormalizeObservation, which wraps a vector environment",
+            lambda: vector.TransformReward(gym.make_vec("CartPole-v1", 2), lambda reward: reward),
+            "wrapped by TransformReward, which wraps a vector environment",
         ),
     ],
 )

@@ -261,10 +261,8 @@ def test_where_an_agent_is_evaluated(kind):
     assert kind(brief, seed=0).evaluate(1, seed=0).tolist() == [3.0]
     with pytest.raises(TypeError, match="env is .*it must be one environment"):
         agent.evaluate(1, env=cartpoles(2))
-    scaled = kind(gym.wrappers.vector.NormalizeObservation(cartpoles(2)), seed=0).learn(100)
-    with pytest.raises(
-        ValueError, match="wrapped by NormalizeObservation, which .*so no other like it"
-    ):
+    scaled = kind(gym.wrappers.vector.TransformReward(cartpoles(2), abs), seed=0).learn(100)
+    with pytest.raises(ValueError, match="wrapped by TransformReward, which .*so no other like it"):
         scaled.evaluate(1)
     for make in (SyncVectorEnv, AsyncVectorEnv):  # a copy of the first, or one made by its function
         counted = gym.wrappers.vector.RecordEpisodeStatistics(make([Toy] * 2))

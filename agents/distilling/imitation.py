@@ -173,12 +173,9 @@ _MISTAKE = 0.1  # cost of each mistake, as a share of the mean loss
 class Teacher:
     """Plays, and assigns costs to mistakes: the loss of value, or 1 where no values are known."""
 
-    choose: Callable[[FloatArray], Array]
-    """Maps states, shape (n, d), to numbers of its choices, (n,), or units of actions, (n, p)."""
-    values: Callable[[FloatArray], FloatArray] | None = None
-    """Values of all choices, shape (n, A), in states, shape (n, d)."""
-    units: FloatArray | None = None
-    """Units of its choices, shape (A, p), if these are a grid of continuous actions."""
+    choose: Callable[[FloatArray], Array]  # states, (n, d), to choices, (n,), or units, (n, p)
+    values: Callable[[FloatArray], FloatArray] | None = None  # values of choices, (n, A)
+    units: FloatArray | None = None  # of choices, (A, p), if these are a grid of continuous actions
     in_loops: InLoops | None = None
     rule: RulePolicy | None = None  # the rule that decides, if it is one
 

@@ -24,8 +24,7 @@ class Imagination:
     world: WorldArrays
     coding: Coding
     horizon: int
-    draw_starts: Callable[[int], FloatArray]
-    """Draws n states in which an episode may begin, shape (n, d)."""
+    draw_starts: Callable[[int], FloatArray]  # n states in which episodes may begin
     draw_seen: Callable[[int], FloatArray] | None = None  # draws n states that were visited
     steps: int = 0  # imagined so far
 

@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils import RecordConstructorArgs
 from gymnasium.vector import VectorEnv, VectorWrapper
-from gymnasium.wrappers.vector import RecordEpisodeStatistics as VectorEpisodeStatistics
+from gymnasium.wrappers import vector
 
 from oda_rl.agents.environments.copying import checked_copyable
 from oda_rl.agents.environments.making import make_env, spec_of
@@ -34,10 +34,14 @@ Statistics = dict[str, Any]
 _TRANSPARENT = (gym.wrappers.HumanRendering, gym.wrappers.OrderEnforcing,
                 gym.wrappers.PassiveEnvChecker, gym.wrappers.RecordEpisodeStatistics,
                 gym.wrappers.RecordVideo, gym.wrappers.RenderCollection)  # fmt: skip
+_TRANSPARENT_VECTOR = (vector.DictInfoToList, vector.HumanRendering,
+                       vector.RecordEpisodeStatistics, vector.RecordVideo)  # fmt: skip
 _SB3_MONITOR = "stable_baselines3.common.monitor"
 # Arguments of gymnasium.make_vec that an environment does not take.
 _MAKE_VEC = ("num_envs", "vectorization_mode", "vector_kwargs", "wrappers", "max_episode_steps")
 _NORMALISING = (gym.wrappers.NormalizeObservation.__name__, gym.wrappers.NormalizeReward.__name__)
+_NORMALISING_VECTOR = (vector.NormalizeObservation, vector.NormalizeReward)
+_NO_COUNTERPART = "which wraps a vector environment, and has no counterpart for a single one"
 _DIFFER = "whose running statistics differ between its environments"
 _UNKNOWN = "whose running statistics are not in the file"
 _UNRECORDED = "which does not record its arguments"
@@ -104,10 +108,10 @@ class Origin:
     def obstacle(self) -> str | None:
         """Why it cannot be made anew; None if it can."""
         what = self.id or self.name
-        if self.fault is not None:
-            return f"{what}, {self.fault}"
-        faulty = (layer for layer in self.wrappers if layer.fault is not None)
-        return next((f"{what} wrapped by {one.name}, {one.fault}" for one in faulty), None)
+        layers = [one for one in self.wrappers if one.fault is not None]
+        faults = [f"{what} wrapped by {one.name}, {one.fault}" for one in layers]
+        faults += [] if self.fault is None else [f"{what}, {self.fault}"]
+        return faults[0] if faults else None
 
     def untrusted_module(self) -> str | None:
         """Name a module beyond Gymnasium and this package that :meth:`make` would import."""
@@ -260,12 +264,10 @@ def _differences(part: Any, made: Any) -> dict[str, Any]:
 
 def _first_of(env: AnyEnv) -> tuple[Any, bool]:
     """Return the first environment in a vector one, or None, and whether it has just been made."""
-    while isinstance(env, VectorEpisodeStatistics):
+    while isinstance(env, VectorWrapper):
         env = env.env
     if not isinstance(env, VectorEnv):
         return env, False
-    if isinstance(env, VectorWrapper):
-        return None, False
     if hasattr(env, "envs"):
         return env.envs[0], False
     return (env.env_fns[0](), True) if hasattr(env, "env_fns") else (None, False)
@@ -280,6 +282,10 @@ def _copy_of(env: AnyEnv) -> Any:
         while isinstance(one, _TRANSPARENT):
             one = one.env
         found = one if new else copy.deepcopy(checked_copyable(one))
+        for layer in _vector_layers(env):
+            found = layer.wrap(found)
+            if layer.statistics is not None:
+                _restore(found, layer.statistics, learning=False)
     except Exception:  # of whatever kind an environment may hold
         return None
     for wrapper in chain(found):
@@ -294,15 +300,32 @@ def _copy_of(env: AnyEnv) -> Any:
 def _layers(env: gym.Env[Any, Any]) -> Iterator[Layer]:
     """Yield the wrappers that change what an agent observes, from the innermost on."""
     for wrapper in _wrappers(env):
-        kind = type(wrapper)
-        entry_point = None if "." in kind.__qualname__ else f"{kind.__module__}:{kind.__name__}"
-        kwargs: dict[str, Any] | None = None
-        if isinstance(wrapper, RecordConstructorArgs):
-            kwargs = {k: value for k, value in wrapper._saved_kwargs.items() if k != "env"}
-        elif [one.default for one in signature(kind).parameters.values()] == [Parameter.empty]:
-            kwargs = {}  # it needs one argument: the environment
-        fault = _UNRECORDED if kwargs is None else None
-        yield Layer(kind.__name__, entry_point, kwargs or {}, _statistics(wrapper), fault, kind)
+        yield _layer_of(wrapper, type(wrapper))
+
+
+def _layer_of(wrapper: Any, kind: type[Any]) -> Layer:
+    entry_point = None if "." in kind.__qualname__ else f"{kind.__module__}:{kind.__name__}"
+    kwargs: dict[str, Any] | None = None
+    if isinstance(wrapper, RecordConstructorArgs):
+        kwargs = {k: value for k, value in wrapper._saved_kwargs.items() if k != "env"}
+    elif [one.default for one in signature(kind).parameters.values()] == [Parameter.empty]:
+        kwargs = {}  # it needs one argument: the environment
+    fault = _UNRECORDED if kwargs is None else None
+    return Layer(kind.__name__, entry_point, kwargs or {}, _statistics(wrapper), fault, kind)
+
+
+def _vector_layers(env: Any) -> tuple[Layer, ...]:
+    """Describe a vector environment's wrappers as those of a single one, from the innermost on."""
+    if not isinstance(env, VectorWrapper):
+        return ()
+    inside, kind, single = _vector_layers(env.env), type(env), vars(env).get("wrapper")
+    if isinstance(env, _TRANSPARENT_VECTOR):
+        return inside
+    if kind in _NORMALISING_VECTOR:
+        return *inside, _layer_of(env, getattr(gym.wrappers, kind.__name__))
+    if kind.__module__.startswith("gymnasium.") and isinstance(single, gym.Wrapper):
+        return *inside, _layer_of(single, type(single))
+    return *inside, Layer(kind.__name__, None, fault=_NO_COUNTERPART)
 
 
 def chain(env: Any) -> list[Any]:
@@ -333,12 +356,9 @@ def _is_limit_of_make(wrapper: Any) -> bool:
 
 
 def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
-    while isinstance(env, VectorEpisodeStatistics):
-        env = env.env
     if isinstance(env, VectorWrapper):
-        fault = "which wraps a vector environment, and has no counterpart for a single one"
-        inside = _vector_origin(env.env, module)
-        return replace(inside, wrappers=(Layer(type(env).__name__, None, fault=fault),))
+        inside = _vector_origin(env.unwrapped, module)
+        return replace(inside, wrappers=(*inside.wrappers, *_vector_layers(env)))
     if hasattr(env, "envs"):
         origin = origin_of(env.envs[0], module)
         layers = tuple(
@@ -358,9 +378,10 @@ def _vector_origin(env: VectorEnv[Any, Any, Any], module: str | None) -> Origin:
 
 
 def _running(wrapper: Any) -> Any:
-    if isinstance(wrapper, gym.wrappers.NormalizeObservation):
+    if isinstance(wrapper, gym.wrappers.NormalizeObservation | vector.NormalizeObservation):
         return wrapper.obs_rms
-    return wrapper.return_rms if isinstance(wrapper, gym.wrappers.NormalizeReward) else None
+    kinds = gym.wrappers.NormalizeReward, vector.NormalizeReward
+    return wrapper.return_rms if isinstance(wrapper, kinds) else None
 
 
 def _statistics(wrapper: Any) -> Statistics | None:

@@ -122,8 +122,7 @@ class _Steps(NamedTuple):
 
     places: FloatArray  # state, and a continuous action, in standard deviations; shape (n, d)
     actions: FloatArray  # numbers of actions, (n,); all 0 where they are continuous
-    outcomes: FloatArray
-    """Changes of the components, and the reward, in standard deviations; shape (n, d + 1)."""
+    outcomes: FloatArray  # changes and reward, in standard deviations, shape (n, d + 1)
     trajectories: IntArray  # numbers of the trajectories, (n,)
 
 

@@ -41,15 +41,12 @@ FREE_ROWS = 4  # that a memory must have before a step
 class FittedState(Counters):
     """Counts of a fitted agent, and parameters of its choices."""
 
-    longest_hold: Annotated[int, Span("[1, inf)")]
-    """Maximum number of steps for which a random action is held."""
+    longest_hold: Annotated[int, Span("[1, inf)")]  # maximum steps of a random action
     drew: bool  # whether the last choice used a random number
     explored: bool  # whether the last choice was random
     new_steps: Annotated[int, Span(COUNT)]  # steps since the last fit
-    needed: Annotated[int, Span("[1, inf)")]
-    """Number of new steps after which a refit is due at the end of an episode."""
-    latest: Annotated[int, Span("[1, inf)")]
-    """Number of new steps after which a refit is due at once."""
+    needed: Annotated[int, Span("[1, inf)")]  # new steps for a refit at an episode's end
+    latest: Annotated[int, Span("[1, inf)")]  # new steps for a refit at once
     epsilon: Annotated[float, Span("[0, 1]")]  # probability of a random decision
     width: Annotated[float, Span("(0, inf)")]  # width of the present policy
 

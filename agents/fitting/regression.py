@@ -46,8 +46,7 @@ class Fit(NamedTuple):
 
     policy: CellPolicy
     values: FloatArray  # value of each row, to begin the next fit with; shape (n,)
-    metric: FloatArray | None
-    """For the next fit: shape (d, d), in standard deviations of the observation."""
+    metric: FloatArray | None  # for the next fit: shape (d, d), in standard deviations
     scale: FloatArray  # inverse standard deviations, shape (d,)
 
 
@@ -67,8 +66,7 @@ class Belief(NamedTuple):
     high: float  # bounds of all values
     prior: float  # value of an action that was not tried in a cell
     weight: float  # weight of the prior, in transitions
-    barred: FloatArray | None = None
-    """Penalty of each action in each cell when the best is chosen, (K, A)."""
+    barred: FloatArray | None = None  # penalty of actions in cells, (K, A), when the best is chosen
 
 
 class Reach(NamedTuple):

@@ -84,8 +84,7 @@ class Episodes(gym.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self.horizon = 1
         self.observation: Any = None
-        self.rewards: list[float] = []
-        """Rewards of the latest episode."""
+        self.rewards: list[float] = []  # of the latest episode
         self._rewards: list[list[float]] = []  # of each episode that :meth:`played` returns next
         self._whole: list[bool] = []  # which of them have ended by themselves
 
@@ -192,10 +191,8 @@ class Climb:
         ``known``, (k, p, 1 + d), are their offsets and slopes, in units of the box.
         """
         self.known = known
-        self.decides = False
-        """Whether the climb is over: how far the comparison of its rules has got is not saved."""
-        self.loses = False
-        """Whether the rival was better in the last race."""
+        self.decides = False  # whether it is over: its comparison of rules is not saved
+        self.loses = False  # whether the rival was better in the last race
         p, d = known.shape[1], seen.shape[1]
         self.cells = np.zeros((1, 1 + d))  # scores of the present rule
         self.output = np.zeros((1, p, 1 + d))  # outputs of the present rule

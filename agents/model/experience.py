@@ -187,8 +187,7 @@ class Candidate:
     lengths: list[int] = field(default_factory=list)
     terminated: list[bool] = field(default_factory=list)
     moments: list[int] = field(default_factory=list)  # steps of the agent when it ended
-    imagined: list[float] = field(default_factory=list)
-    """Mean returns in the present model, from the same starts in as many steps."""
+    imagined: list[float] = field(default_factory=list)  # mean returns in the present model
 
     def decide(self, point: FloatArray) -> tuple[int, FloatArray]:
         """Return the number of the action in a state, and its code."""
