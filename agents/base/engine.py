@@ -69,7 +69,7 @@ class Engine(ABC):
         self.history: list[Level] = []
         self._levels_dropped = 0
         self.room: FloatArray = np.zeros((len(Workspace._fields), max(width, _BLOCK)))
-        self._workspace = Workspace(*self.room)
+        self._workspace = Workspace(*self.room)  # its rows
         self._explore = explore
         explore.random(out=self._workspace.uniforms)
 

@@ -27,8 +27,8 @@ def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -
         return gym.make(env_id, max_episode_steps=max_episode_steps, **kwargs)
     except gym.error.DependencyNotInstalled as error:
         found = [extra for extra in _EXTRAS if extra in str(error).lower()]
-        hint = f" (pip install 'oda-rl[{found[0]}]')" if found else ""
-        raise ValueError(f"env_id is {env_id!r}, which needs more{hint}: {error}") from error
+        hint = f"pip install 'oda-rl[{found[0]}]'" if found else str(error)
+        raise ValueError(f"env_id is {env_id!r}, which needs more: {hint}") from error
     except (gym.error.Error, ModuleNotFoundError) as error:
         raise ValueError(
             f"env_id is {env_id!r}: {error} "

@@ -14,7 +14,8 @@ Where actions are continuous, x is an observation together with an action, and "
 =============  ==================================================================================
 memberships    w_k = π_k exp(-|x - m_k|²/T) / Σ, over the nearest cells: six, or ten of joint ones
 value          Q(x, a) = Σ w_k (q_ka + <g_k, x - m_k>), with one slope for all actions
-traces         e ← γλ e + α φ (1 - γλ <e, φ>), φ = (w_k, ρ w_k (x - m_k)) of the action taken
+traces         e ← γλ e + α φ (1 - γλ <e, ψ>), ψ = (w_k, w_k (x - m_k)) of the action taken;
+               φ is ψ with the slopes' part times ρ, their rate; α is a step size over <ψ, φ>
 values         θ ← θ + (δ + Q - Q') e - α (Q - Q') φ, Q' being what the last step led to
 masses         p_k ← p_k + a (s_k - p_k), s_k = w_k⁴ / Σ: the memberships at T_o
 codevectors    m_k ← m_k + b_k (x - m_k), q_k ← q_k + b_k <g_k, x - m_k>, b_k = s_k b(n_k)
@@ -130,15 +131,15 @@ def update(
     """Update values by true online TD(λ).
 
     ``traces``, shape (K, 1 + d + A), are of slopes and values, in the order of the cells' columns.
-    ``change`` is Q - Q', 0 at the start of an episode; ``alpha`` the step size, before it is
-    divided by |φ|², and ``slope_rate`` that of slopes beside it, at a distance of √T; ``decay`` is
-    γλ. At a ``step`` of the episode, traces of what has not been active for long are dropped.
+    ``change`` is Q - Q', 0 at the start of an episode; ``alpha`` the step size, before it is over
+    <ψ, φ>, and ``slope_rate`` that of slopes beside it, at a distance of √T; ``decay`` is γλ. At a
+    ``step`` of the episode, traces of what has not been active for long are dropped.
     """
     models, near, offsets = policy.models, blend.near, blend.offsets
     n, d, n_parameters = near[near.shape[0] - 1], offsets.shape[1], traces.shape[1] - 1
     rate = slope_rate / policy.head[TEMPERATURE]
     norm = product = 0.0
-    for j in range(n):  # |φ|² and <e, φ>
+    for j in range(n):  # <ψ, φ> and <e, ψ>
         k, weight, distance = near[j], blend.weights[j], 0.0
         along = traces[k, TRACE + d + action]
         for i in range(d):
@@ -161,7 +162,7 @@ def update(
                 traces[k, TRACE + i] = trace
                 models[k, i] += gain * trace
     gain = gain * fresh - alpha * change
-    for j in range(n):  # and of this step: e ← e + α φ (1 - γλ <e, φ>), θ ← θ - α (Q - Q') φ
+    for j in range(n):  # and of this step: e ← e + α φ (1 - γλ <e, ψ>), θ ← θ - α (Q - Q') φ
         k, weight = near[j], blend.weights[j]
         traces[k, TRACE + d + action] += fresh * weight
         models[k, d + action] += gain * weight

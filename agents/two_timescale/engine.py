@@ -187,22 +187,22 @@ class OnlineEngine(Engine):
         """Let compiled code work on the present arrays, which it takes as one tuple."""
         self.live = Codebook(*(array[ql.LIVE] for array in self._books))
         continuous, box = None, self.interface.box
-        self.room: npt.NDArray[Any] = np.zeros(0)  # the environments' next actions
+        self._next_actions: npt.NDArray[Any] = np.zeros(0)  # shape (n_envs, p)
         self._given: FloatArray = np.zeros(self.interface.n_components)  # one done instead
         if box is not None and self._search is not None:
-            self.room = np.zeros((self.n_envs, len(box.low)), box.dtype)
-            continuous = ql.Continuous(self._search, box.bounds, self.room)
-            self._refresh_room()
+            self._next_actions = np.zeros((self.n_envs, len(box.low)), box.dtype)
+            continuous = ql.Continuous(self._search, box.bounds, self._next_actions)
+            self._refresh_next_actions()
         self._views = (
             self.raw, self._workspace.uniforms, self._raw_running, *self._books, *self.moments,
             self.traces, *self._scratch, self.vectors, self.points, self.starts, self.recent,
             continuous,
         )  # fmt: skip
 
-    def _refresh_room(self) -> None:
+    def _refresh_next_actions(self) -> None:
         box = self.interface.box
         if box is not None:
-            self.room[:] = box.actions(self._planned).reshape(self.room.shape)
+            self._next_actions[:] = box.actions(self._planned).reshape(self._next_actions.shape)
 
     @property
     def _planned(self) -> FloatArray:
@@ -251,9 +251,9 @@ class OnlineEngine(Engine):
 
     @property
     def next_actions(self) -> npt.NDArray[Any]:
-        """The environments' next actions, shape (n_envs, ...): what ``room`` holds."""
+        """The environments' next actions, shape (n_envs, ...), a view of ``_next_actions``."""
         assert self.interface.box is not None
-        return self.room.reshape(-1, *self.interface.box.shape)
+        return self._next_actions.reshape(-1, *self.interface.box.shape)
 
     def perform(self, number: Any) -> npt.NDArray[Any]:
         return np.array(self.next_actions[number])
@@ -261,9 +261,8 @@ class OnlineEngine(Engine):
     def replace(self, action: npt.ArrayLike) -> None:
         box = self.interface.box
         assert box is not None
-        units = box.units(action)
-        own = np.array_equal(self.room[0].reshape(box.shape), action)  # rounded, maybe
-        self._given[:] = self._planned[0] if own else units
+        own = np.array_equal(self._next_actions[0].reshape(box.shape), action)  # rounded, maybe
+        self._given[:] = self._planned[0] if own else box.units(action)
 
     @property
     def loop_arrays(self) -> tuple[Any, ...]:
@@ -296,8 +295,8 @@ class OnlineEngine(Engine):
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
         """Learn from a step of all environments and choose the next actions.
 
-        Returns the actions (from 0; of continuous ones the rows of ``room``), shape (n,), and the
-        episodes that have ended, shape (m, 2), as (return, length).
+        Returns the actions (from 0; of continuous ones the rows of ``next_actions``), shape (n,),
+        and the episodes that have ended, shape (m, 2), as (return, length).
         """
         n = len(step.rewards)
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
@@ -839,7 +838,7 @@ class OnlineEngine(Engine):
         for i, (env_state, running) in enumerate(zip(self.env_states, self.running, strict=True)):
             env_state.restore(own["env_states"][i : i + 1])
             running.restore(own["running"][i : i + 1])
-        self._refresh_room()
+        self._refresh_next_actions()
 
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""

@@ -12,7 +12,8 @@ exploration    ε-greedy, ε = ε_0 / (1 + t / t_ε); in bold episodes held for 
 continuous     random actions are uniform in a box 1.5 times as wide, clipped, and always held, for
                1 to 19 steps
 centring       while no episode has terminated, values are of rewards less ρ, the running mean of
-               rewards, or 0 if that is negative (optimistic values are worth more there)
+               rewards, or less ``min_centre`` if that is more: 0 (optimistic values are worth
+               more there), or a number below 0 where random rewards are far below it
 =============  ==================================================================================
 
 Values are learned in trials, too: by Q-learning's target, as actions are not the learner's. The
@@ -141,7 +142,7 @@ class Continuous(NamedTuple):
 
     search: Search  # scratch for greedy actions
     bounds: FloatArray  # bounds of the box of actions, shape (2, p)
-    room: Array  # the environments' next actions, shape (n, p), in the type of the box
+    next_actions: Array  # the environments' next actions, shape (n, p), in the type of the box
 
 
 class Online(NamedTuple):
@@ -256,7 +257,7 @@ def random_action(
 def aim(policy: Codebook, point: FloatArray, continuous: Continuous | None) -> None:
     """Write the greedy continuous action to the point; other actions are told by their values."""
     if continuous is not None:
-        first = point.shape[0] - continuous.room.shape[1]
+        first = point.shape[0] - continuous.next_actions.shape[1]
         joint.choose(policy, continuous.search, point, point[first:])
 
 
@@ -264,12 +265,12 @@ def aim(policy: Codebook, point: FloatArray, continuous: Continuous | None) -> N
 def perform(point: FloatArray, env: int, continuous: Continuous | None) -> None:
     """Write what an environment does next."""
     if continuous is not None:
-        low, high, room = continuous.bounds[0], continuous.bounds[1], continuous.room
+        low, high, actions = continuous.bounds[0], continuous.bounds[1], continuous.next_actions
         first = point.shape[0] - low.shape[0]
         for c in range(low.shape[0]):
             unit = point[first + c]
             action = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
-            room[env, c] = min(max(action, low[c]), high[c])
+            actions[env, c] = min(max(action, low[c]), high[c])
 
 
 @spliced

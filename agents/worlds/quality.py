@@ -75,15 +75,14 @@ class Report:
         width = max(map(len, [*self.names, *self.form_errors]))
         lines = [f"A world learned from {self.n_transitions} steps, on stretches it has not seen",
                  f"{'one step ahead':{width}}  R² of the change"]  # fmt: skip
-        lines += [
-            f"  {name:{width}}  {value:.4f}"
-            for name, value in zip(self.names, self.r2, strict=True)
-        ]
+        pairs = zip(self.names, self.r2, strict=True)
+        lines += [f"  {name:{width}}  {value:.4f}" for name, value in pairs]
         lines += [f"  {'reward':{width}}  {self.reward_r2:.4f}",
                   f"{self.replay_steps} steps ahead: off by {self.replay_error:.3g} standard "
                   f"deviations (median of {self.n_replays} replays)",
                   f"terminations: {self._terminations()}",
-                  "form of the laws, by the mean log squared error"]  # fmt: skip
+                  "form of the laws, by the mean log squared error: the first that is about as "
+                  "good as the best is chosen"]  # fmt: skip
         for name, error in self.form_errors.items():
             mark = "  <- chosen" if name == self.form else ""
             lines.append(f"  {name:{width}}  {error:7.2f}{mark}")

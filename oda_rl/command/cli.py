@@ -396,7 +396,7 @@ def parse(arguments: Sequence[str]) -> Any:
             return tyro.cli(
                 any_command,
                 prog="oda-rl",
-                description="Reinforcement learning you can read.",
+                description="Reinforcement learning you can read. --version: which version.",
                 args=arguments,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
             )
