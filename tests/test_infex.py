@@ -13,6 +13,7 @@ from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
 from oda_rl.exemplars.base import rule_of_thumb
+from oda_rl.exemplars.column_generation import Problem, Search
 from oda_rl.exemplars.pricing import KERNELS, Samples, radial_kernel
 from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
 from oda_rl.plotting.estimators import plot_density
@@ -63,6 +64,18 @@ def test_weights_are_those_of_clarabel(objective, n, m):
 
 
 # What the estimators find.
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_exemplars_without_weight_join_the_master_problem_where_they_improve_it(objective):
+    search = Search(blobs(80, 2, 3), Problem(objective), np.random.default_rng(0), 1e-6)
+    search.begin(search.samples.points + search.samples.origin)
+    expected = best_proportions(search.responses, objective)
+    search.weights[5:] = 0.0
+    assert search._weigh(1e-10).value == pytest.approx(expected.value, abs=1e-8)
+    assert objective_value(objective, search.responses @ search.weights, 1.0) == pytest.approx(
+        expected.value, abs=1e-8
+    )
 
 
 def test_it_is_a_weighted_kernel_density_estimate():

@@ -21,6 +21,7 @@ from oda_rl.files.schema import real, whole
 _MAX_LOSS = 0.01  # of the bound: columns whose price is lower by more are dropped
 _PROGRESS = 1e-4  # of the objective: after a round that gains less no column is dropped
 _MASTER_TOLERANCE = 1e-10
+_NEAR = 0.01  # tolerances: columns whose price is higher by more join the master problem
 _ROUGHLY = 100.0  # tolerances: below it a gap is measured in double precision
 _FAR = 6.0  # bandwidths from all exemplars, beyond which a sample becomes one
 
@@ -253,18 +254,26 @@ class Search:
 
     def _weigh(self, tolerance: float) -> Proportions:
         """Solve the master problem and drop exemplars without weight."""
-        master = best_proportions(
-            self.responses, self.problem.objective, penalty=self.problem.penalty,
-            start=self.weights, tolerance=tolerance, masses=self.samples.masses,
-        )  # fmt: skip
-        used = master.weights > 0.0
+        weights, tried = self.weights.copy(), self.weights > 0.0
+        while True:  # a step over all exemplars takes time that grows with their number squared
+            master = best_proportions(
+                self.responses[:, tried], self.problem.objective, penalty=self.problem.penalty,
+                start=weights[tried], tolerance=tolerance, masses=self.samples.masses,
+            )  # fmt: skip
+            weights[tried] = master.weights
+            heights = master.prices @ self.responses
+            missed = ~tried & (heights > master.bound + _NEAR * self.tolerance * abs(master.bound))
+            if not missed.any():
+                break
+            tried |= missed
+        used = weights > 0.0
         # Exemplars that cannot move replace one another again and again: keep the dear ones.
         if not self.problem.slides:
-            used |= master.prices @ self.responses > master.bound - _MAX_LOSS * abs(master.bound)
+            used |= heights > master.bound - _MAX_LOSS * abs(master.bound)
             if master.value - self._best <= _PROGRESS * abs(master.value):
                 used[:] = True  # otherwise dropped exemplars may come back for ever
             self._best = max(self._best, master.value)
-        self.weights = master.weights[used]
+        self.weights = weights[used]
         self.exemplars, self.responses = self.exemplars[used], self.responses[:, used]
         return master
 
