@@ -138,11 +138,26 @@ def test_a_grid_is_offered_where_one_is_asked_for():
     assert TwoTimescaleAgent("Pendulum-v1", partition="som").interface.n_actions == 5
     whole = Aim([[0.5]])
     whole.action_space = spaces.Box(0, 3, (1,), np.int64)
-    assert TwoTimescaleAgent(whole).interface.n_actions == 5
+    assert TwoTimescaleAgent(whole).interface.n_actions == 4
     assert TwoTimescaleAgent("Pendulum-v1").interface.box is not None
     assert compiled_dynamics(gym.make("Pendulum-v1")) is None  # without actions in a room
     with pytest.raises(ValueError, match="it must have 4 rows.*and of the action"):
         TwoTimescaleAgent("Pendulum-v1", metric=np.eye(3))
+
+
+class Costly(Aim):
+    """Whatever is done costs something, and states are noise."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        cost = np.abs(action).sum() + 5.0 * self.np_random.random()
+        return observation, -float(cost), *rest
+
+
+def test_doing_nothing_is_tried_and_delivered_where_it_is_best():
+    agent = TwoTimescaleAgent(Costly([[0.5]], -50.0, 80.0), seed=0, warmup_steps=200).learn(2_000)
+    acts = [agent.predict(state)[0] for state in np.linspace(-1.0, 1.0, 20)[:, None]]
+    np.testing.assert_allclose(acts, 0.0, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -265,6 +265,19 @@ def test_a_linear_system_with_continuous_actions_is_recovered():
     assert (world.report().r2 > 0.999).all()
 
 
+def test_goals_that_only_resets_change_are_predicted():
+    rng = np.random.default_rng(0)
+    goals = rng.uniform(-1.0, 1.0, (6, 2)).repeat(100, axis=0)
+    actions, places = rng.uniform(-2.0, 2.0, (600, 1)), np.zeros(601)
+    for t, action in enumerate(actions[:, 0]):
+        places[t + 1] = 0.9 * places[t] + 0.1 * action
+    before, after = (np.column_stack([part, goals]) for part in (places[:-1], places[1:]))
+    rewards = -((places[1:] - goals[:, 0]) ** 2)
+    world = World.fit(before, actions, rewards, after, np.zeros(600), env=GLIDER, seed=0)
+    assert min(world.report().r2) > 0.999
+    assert world.trust
+
+
 def test_the_same_seed_gives_the_same_world(cart, log):
     again = World.fit(*log, env=CART, seed=0)
     for one, other in zip(cart.learned.arrays, again.learned.arrays, strict=True):

@@ -10,9 +10,10 @@ snapshot       where returns of learning, plus a standard deviation, reach the i
                better: after five its score exceeds the incumbent's mean by a standard deviation. At
                most 30 % of all steps are for snapshots and replays. Given up where an episode does
                not end
-constant       each discrete action (of more than 17, 17 evenly spaced ones) plays one episode, and
-               more while its mean return plus a standard error exceeds that score; for at most a
-               tenth of all steps. It wins after n(t) episodes at the earliest
+constant       each discrete action (of more than 17, 17 evenly spaced ones), or of a box nothing,
+               the middle, the lowest and the highest, plays one episode, and more while its mean
+               return plus a standard error exceeds that score; for at most a tenth of all steps.
+               It wins after n(t) episodes at the earliest
 luck           not counted of a return is what its episode's start explains by linear regression
                over about a hundred episodes, once that is a quarter of the variance (its mean is 0)
 score          mean return less a standard error: the highest one wins, if its mean return is the

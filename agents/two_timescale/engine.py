@@ -17,11 +17,18 @@ from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, EnvState, with_env_states
-from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
 from oda_rl.agents.policies.contract import SLOPE_RATE
-from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook, levels_of, new_search
+from oda_rl.agents.policies.joint import (
+    N_CELLS,
+    SHORTLIST,
+    TEMPERATURE,
+    Codebook,
+    levels_of,
+    new_search,
+)
 from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import (
@@ -61,6 +68,7 @@ DISTINCT = 1e-3  # of the squared distance of fixed cells: a temperature at whic
 EXACT = 0.9  # R² of some changes in random play, without which it tells nothing of axes
 OWN_SHARE = 0.15  # of log precisions; the rest is their mean: broad cells learn ill beside narrow
 NEGLIGIBLE = 1e-2  # change of means, in standard deviations, and of the metric
+PEAK = 0.1  # units of the box within which the value falls where one action is always taken
 LESS = 1e-3  # of the highest value: where one action is always taken
 NOTED = 1.25  # growth of the number of cells from one level of the history to the next
 _SETTINGS = (
@@ -156,7 +164,10 @@ class OnlineEngine(Engine):
             np.zeros((2, self.n_nearest, d)), np.zeros(k), np.zeros((3, a)),
         )  # fmt: skip
         self._search = new_search(d, k, levels_of(p), self.n_nearest) if p else None
-        self.contest = Contest(a if interface.box is None else 0, n)
+        self._always = np.zeros((0, p))  # units of continuous actions that are tried always
+        if interface.box is not None and 1 + 2 * p <= min(k, SHORTLIST):
+            self._always = _constants(interface.box)
+        self.contest = Contest(a if interface.box is None else len(self._always), n)
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
@@ -492,10 +503,27 @@ class OnlineEngine(Engine):
     def _take_always(self, action: int) -> None:
         """Make the candidate the policy that learns, but with less value of all other actions."""
         self._copy(ql.CANDIDATE, ql.LIVE)
+        if self.interface.box is not None:
+            self._peak_at(self._always[action])
+            return
         values = self.values[ql.CANDIDATE]
         chosen, margin = values[:, [action]].copy(), LESS * (np.abs(values).max() or 1.0)
         np.minimum(values, chosen - margin, out=values)
         values[:, [action]] = chosen
+
+    def _peak_at(self, action: FloatArray) -> None:
+        """Give the candidate cells with equal state parts: of this action, in units, and beside."""
+        p, which = len(action), ql.CANDIDATE
+        points = np.repeat(self.means[which][None], 1 + 2 * p, axis=0)
+        points[:, -p:] = action
+        points[1:, -p:] += PEAK * np.concatenate([np.eye(p), -np.eye(p)])
+        self.transforms[which] = np.diag(1.0 / self._deviations())
+        self.inverses[which] = np.linalg.pinv(self.transforms[which][:, -p:])
+        n = len(points)
+        self.places[which, :, :n] = self.transforms[which] @ (points - self.means[which]).T
+        self.models[which, :n] = 0.0
+        self.values[which, 0] = 1.0
+        self.heads[which] = n, PEAK**3
 
     def _end_endless_trials(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
@@ -885,3 +913,10 @@ class OnlineEngine(Engine):
             require(
                 state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on"
             )
+
+
+def _constants(box: ActionBox) -> FloatArray:
+    """Return what may always be done, in units: nothing, the middle, the lowest, the highest."""
+    nothing = box.units(np.clip(0.0, *box.bounds).reshape(box.shape))
+    ends = [[unit] * len(nothing) for unit in (0.0, -1.0, 1.0)]
+    return np.array(list(dict.fromkeys(map(tuple, [nothing.tolist(), *ends]))))
