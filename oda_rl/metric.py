@@ -16,6 +16,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -23,7 +24,7 @@ from oda_rl._types import FloatArray, IntArray
 RIDGE = 1e-2
 REGULARISATION = 0.02
 _MIN_VARIANCE = 1e-9  # relative to the largest: a direction with less is not whitened
-_NEGLIGIBLE = 1e-7  # relative to a component's mean: its variation is rounding
+_ROUNDING = {"float32": 1e-7, "float64": 1e-12}  # relative to a component's mean
 SMALLEST = 1e-150  # standard deviation of a component that varies: its inverse square is finite
 
 
@@ -36,10 +37,12 @@ def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, centred.T @ centred / n
 
 
-def scales(mean: FloatArray, covariance: FloatArray) -> FloatArray:
+def scales(
+    mean: FloatArray, covariance: FloatArray, dtype: npt.DTypeLike = np.float32
+) -> FloatArray:
     """Inverse standard deviation of each component; 0 for one that only rounding varies."""
     deviations = np.sqrt(covariance.diagonal())
-    varying = deviations > np.maximum(_NEGLIGIBLE * np.abs(mean), SMALLEST)
+    varying = deviations > np.maximum(_ROUNDING[np.dtype(dtype).name] * np.abs(mean), SMALLEST)
     return np.where(varying, 1.0 / np.where(varying, deviations, 1.0), 0.0)
 
 
@@ -101,9 +104,12 @@ class Units(NamedTuple):
 
     @classmethod
     @one_thread()
-    def of(cls, mean: FloatArray, covariance: FloatArray, axes: bool) -> "Units":
+    def of(
+        cls, mean: FloatArray, covariance: FloatArray, axes: bool,
+        dtype: npt.DTypeLike = np.float32,
+    ) -> "Units":  # fmt: skip
         """Return units of points with such moments, whitened unless the ``axes`` have a meaning."""
-        scale = scales(mean, covariance)
+        scale = scales(mean, covariance, dtype)
         if axes:
             return cls(scale)
         variances, vectors = np.linalg.eigh(covariance * np.outer(scale, scale))

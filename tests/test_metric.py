@@ -27,12 +27,14 @@ def test_scales_are_inverse_deviations_and_0_for_what_only_rounding_varies():
         rng.normal(size=1000) * 1e9,
         np.full(1000, 0.1),
         np.zeros(1000),
-        1e9 + rng.normal(size=1000),  # varies in its tenth digit: no float32 could tell
+        1e9 + rng.normal(size=1000),  # varies in its tenth digit, which float32 does not have
         np.full(1000, 0.3) * (1 + 1e-15 * rng.normal(size=1000)),
     ])  # fmt: skip
     scale = metric.scales(*metric.covariance(points))
     np.testing.assert_allclose(scale[:2], 1 / points[:, :2].std(axis=0))
     np.testing.assert_array_equal(scale[2:], 0)
+    finer = metric.scales(*metric.covariance(points), np.float64)
+    np.testing.assert_array_equal(finer > 0, [True, True, False, False, True, False])
 
 
 @pytest.mark.parametrize("unit", [1e-149, 1e-140, 1e140, 1e149])

@@ -67,7 +67,7 @@ def law_of_changes(
     """
     here = observations[rows].astype(np.float64)
     mean, covariance = metric.covariance(here)
-    scale = metric.scales(mean, covariance)
+    scale = metric.scales(mean, covariance, observations.dtype)
     varying, actions, parts = scale > 0.0, steps[rows, ACTION], steps[rows, COMPONENTS:]
     n, d = len(rows), int(varying.sum())
     n_causes = 1 + parts.shape[1] if parts.size else 1 + int(actions.max())

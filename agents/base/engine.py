@@ -231,7 +231,9 @@ class InterpretedEngine(Engine):
     @property
     def scale(self) -> FloatArray | None:
         mean, variance = self._moments[:2]
-        return metric.scales(mean, np.diag(variance)) if self.state.steps else None
+        if not self.state.steps:
+            return None
+        return metric.scales(mean, np.diag(variance), self.interface.dtype)
 
     @property
     def env_states(self) -> list[EnvState]:

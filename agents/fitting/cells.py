@@ -98,7 +98,7 @@ def place_cells(
     origin, covariance = metric.covariance(sample)
     learning = config.metric == "learned"
     axes = seen.numbered or not learning or informative(seen.observations, seen.steps)
-    units = metric.Units.of(origin, covariance, axes)
+    units = metric.Units.of(origin, covariance, axes, seen.observations.dtype)
     transform = units.transform(learned if learning else None, 0.5)  # power of the metric
     codevectors = np.ascontiguousarray((sample - origin) @ transform.T)
     if not seen.numbered:
