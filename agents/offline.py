@@ -1,8 +1,9 @@
 """Logged transitions (arrays, data frames, Minari datasets) and their conversion for agents."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -16,6 +17,8 @@ from oda_rl.diagram import LARGEST
 FIELDS = (
     "observations", "actions", "rewards", "next_observations", "terminated", "truncated",
 )  # fmt: skip
+_MIN_STEPS, _MIN_CONTINUED = 50, 0.05  # of steps that end no episode, and the share continued
+_NEAR = 0.1  # standard deviations
 _ROUNDING = 1e-6  # tolerance of distances from the grid, relative and absolute
 
 
@@ -59,9 +62,10 @@ class Transitions:
     next_observations: Any
     terminated: BoolArray
     truncated: BoolArray = None  # type: ignore[assignment]  # one of n comes in its place
+    _columns: ClassVar[str] = ""  # names of those of a frame, for messages
 
     def __post_init__(self) -> None:
-        n = np.size(self.rewards)
+        n = np.asarray(self.rewards).size
         if n == 0:
             raise ValueError("rewards is empty: there must be at least one step")
         rewards = _row("rewards", self.rewards, n)
@@ -108,7 +112,7 @@ class Transitions:
             return given
         if hasattr(given, "iterate_episodes"):
             return cls.from_minari(given)
-        if hasattr(given, "columns"):
+        if hasattr(given, "columns") or hasattr(given, "column_names"):
             return cls.from_frame(given)
         if isinstance(given, Mapping):
             _require("transitions", given, FIELDS[:-1])
@@ -134,7 +138,7 @@ class Transitions:
         observations: str | Sequence[str] | None = None,
         actions: str | Sequence[str] = "action",
     ) -> "Transitions":
-        """Read a pandas frame with a row for each step.
+        """Read a pandas frame, or a table of Apache Arrow, with a row for each step.
 
         The next observation is in columns with the prefix ``next_``: ``next_position`` for
         ``position``. Rewards and flags are in ``reward``, ``terminated`` and, if episodes were cut
@@ -142,10 +146,10 @@ class Transitions:
 
         Parameters
         ----------
-        frame : pandas.DataFrame
+        frame : pandas.DataFrame or pyarrow.Table
         observations : str or sequence of str, optional
             Columns of the observation's components, in order; a string if the observation is one
-            number. By default all columns that have a counterpart with ``next_``.
+            number. By default all others that have a counterpart with ``next_``.
         actions : str or sequence of str
             Column of the action, or of each of its components.
 
@@ -163,17 +167,22 @@ class Transitions:
         array([[0.1],
                [0.2]])
         """
+        if hasattr(frame, "column_names"):  # of Apache Arrow
+            frame = frame.to_pandas()
         names = [str(name) for name in frame.columns]
         before = observations
         if before is None:
-            before = [name for name in names if f"next_{name}" in names]
+            other = {"reward", "terminated", "truncated", *np.atleast_1d(actions).tolist()}
+            before = [name for name in names if f"next_{name}" in names and name not in other]
         if len(before) == 0:
             _require("frame", names, ["an observation and the next one, such as x and next_x"])
         after = f"next_{before}" if isinstance(before, str) else [f"next_{name}" for name in before]
         columns = [before, actions, "reward", after, "terminated"]
         columns += ["truncated"] if "truncated" in names else []
         _require("frame", names, np.hstack(columns).tolist())
-        return cls(*(_array(frame[one if isinstance(one, str) else list(one)]) for one in columns))
+        made = cls(*(_array(frame[one if isinstance(one, str) else list(one)]) for one in columns))
+        object.__setattr__(made, "_columns", f" (columns {', '.join(np.atleast_1d(before))})")
+        return made
 
     @classmethod
     def from_minari(cls, dataset: Any) -> "Transitions":
@@ -282,14 +291,31 @@ class Steps(NamedTuple):
 
 def read_steps(given: Transitions, interface: Interface) -> Steps:
     """Return transitions as vectors and numbers, or raise ValueError."""
-    before = _vectors("observations", given.observations, interface)
-    after = _vectors("next_observations", given.next_observations, interface)
+    before = _vectors(f"observations{given._columns}", given.observations, interface)
+    after = _vectors(f"next_observations{given._columns}", given.next_observations, interface)
     if interface.box is None:
         actions = _numbers(given.actions, interface)
     else:
         actions = _each(given.actions, interface.box.units, interface.n_components)
     over = given.terminated | given.truncated
+    _warn_of_gaps(before, after, over)
     return Steps(before, actions, given.rewards, after, given.terminated, over)
+
+
+def _warn_of_gaps(before: FloatArray, after: FloatArray, over: BoolArray) -> None:
+    """Warn if steps begin near the end of those before, and hardly any exactly at one's end."""
+    rows = np.flatnonzero(~over[:-1])
+    gaps = np.abs(before[rows + 1] - after[rows])
+    if len(rows) < _MIN_STEPS or (np.median(gaps, axis=0) > _NEAR * before.std(axis=0)).any():
+        return
+    starts = {row.tobytes() for row in before + 0.0}
+    if np.mean([row.tobytes() in starts for row in after[rows] + 0.0]) < _MIN_CONTINUED:
+        warnings.warn(
+            f"next_observations differ by {np.median(gaps):.1g} from the observations that follow, so "
+            f"{len(rows):,} steps are taken for episodes of their own that were cut off: give both "
+            "in the same precision and scale",
+            stacklevel=5,
+        )
 
 
 def _vectors(name: str, batch: Any, interface: Interface) -> FloatArray:

@@ -7,6 +7,7 @@ import minari
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from gymnasium import spaces
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, Transitions
@@ -57,10 +58,21 @@ def test_arrays_dictionaries_frames_and_transitions_are_equivalent():
     })  # fmt: skip
     wanted = Transitions(*arrays)
     named = Transitions.from_frame(frame.convert_dtypes(), observations=["x", "y"])
-    for given in (tuple(arrays), dict(zip(FIELDS, arrays, strict=True)), frame, wanted, named):
+    more = frame.assign(next_action=3, next_reward=0.0, next_truncated=False)
+    tensors = [torch.as_tensor(array) for array in arrays]
+    parts = dict(zip(FIELDS, arrays, strict=True))
+    for given in (tuple(arrays), parts, frame, more, wanted, named, tensors):
         found = Transitions.of(given)
         for name in FIELDS:
             np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_tables_of_arrow_are_read_and_columns_are_named():
+    pyarrow = pytest.importorskip("pyarrow")
+    numbers = ("x", "next_x", "action", "reward", "terminated")
+    table = pyarrow.table({name: [0.0, 1.0] for name in numbers})
+    with pytest.raises(ValueError, match=r"observations \(columns x\) has shape \(2, 1\)"):
+        read_steps(Transitions.of(table), interface(*LINE))
 
 
 def test_columns_of_a_frame_are_in_the_given_order():
@@ -152,6 +164,13 @@ def test_missing_columns_are_named():
         Transitions.from_frame(frame.assign(terminated=True), ["x", "y"])
     with pytest.raises(ValueError, match="such as x and next_x"):
         Transitions.of(frame[["x", "action"]])
+
+
+def test_trajectories_that_do_not_join_are_warned_of():
+    log = cartpole_log(200, lambda observation: observation[2] > 0)
+    log[3] = log[3].astype(np.float16)
+    with pytest.warns(UserWarning, match="so 1.. steps are taken for episodes of their own"):
+        read_steps(Transitions(*log), interface(spaces.Box(-9, 9, (4,)), spaces.Discrete(2)))
 
 
 def test_trajectories_may_be_interleaved_and_end_with_the_episode():
