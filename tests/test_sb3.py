@@ -11,6 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import test_partitions
+import torch
 from environments import (
     NONSENSE,
     Broken,
@@ -213,6 +214,7 @@ def test_a_function_that_returns_false_stops_between_two_steps():
     model = TwoTimescale("CartPole-v1", seed=0)
     model.learn(10_000, callback=lambda here, _: here["self"].num_timesteps < 123)
     assert model.num_timesteps == model.agent.num_timesteps == 123
+    assert model._current_progress_remaining == pytest.approx(1.0 - 123 / 10_000)
     model.learn(77, reset_num_timesteps=False)
     same(model.agent, TwoTimescale("CartPole-v1", seed=0).learn(200).agent)
 
@@ -498,7 +500,13 @@ def test_files_of_others(tmp_path):
         for name in ("dqn.zip", "policy.pth"):
             with pytest.raises(ValueError, match=f"{name}' is damaged, or was not written by"):
                 load(tmp_path / name)
-    FittedQ("CartPole-v1", seed=0).save(tmp_path / "ours")
+    ours = FittedQ("CartPole-v1", seed=0)
+    with pytest.raises(NotImplementedError, match=r"save the model: model.save"):
+        ours.policy.save(tmp_path / "policy.pth")
+    assert ours.policy(torch.zeros(1, 4)).shape == (1,)
+    with pytest.raises(ValueError, match="the environment comes first; there is no network"):
+        FittedQ("MlpPolicy", ours.env, seed=0)
+    ours.save(tmp_path / "ours")
     with pytest.raises(ValueError, match="ours.zip' holds 'FittedQAgent'"):
         TwoTimescale.load(tmp_path / "ours")
     with pytest.raises(TypeError, match="unknown arguments gamma, seed: it takes env, verbose"):

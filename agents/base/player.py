@@ -22,7 +22,7 @@ from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count, checked_seed
 from oda_rl.agents.environments.adaptation import WithOptions, adapted
-from oda_rl.agents.environments.making import generator_in, given_env, one_of
+from oda_rl.agents.environments.making import EnvFirst, generator_in, given_env, one_of
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
@@ -79,7 +79,7 @@ def returns_of(
     return np.array(returns)
 
 
-class Player(ABC):
+class Player(EnvFirst, ABC):
     """Base of everything that acts by a policy in an environment."""
 
     config: Any  # settings, ``action_bins`` among them
@@ -292,7 +292,7 @@ class Player(ABC):
             self._judge(returns, seed)
         return returns
 
-    def _judge(self, returns: FloatArray, seed: int | None) -> None:  # noqa: B027
+    def _judge(self, returns: FloatArray, seed: int | None) -> None:
         """Look at the returns in its own kind of environment; only agents do."""
 
     def evaluate_random(self, n_eval_episodes: int = 20, seed: int | None = None) -> FloatArray:

@@ -1,7 +1,7 @@
 """Making environments from ids; facts about environments: rewards, time limit, generator."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -37,11 +37,19 @@ def make_env(env_id: str, max_episode_steps: int | None = None, **kwargs: Any) -
         ) from error
 
 
+class EnvFirst:
+    """Refuses the order of Stable-Baselines3's arguments before ``__init__`` finds two seeds."""
+
+    def __new__(cls, *args: Any, **_: Any) -> Self:
+        first = args[0] if args else None
+        if isinstance(first, str) and first in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
+            raise ValueError(f"env is {first!r}: the environment comes first; there is no network")
+        return super().__new__(cls)
+
+
 def given_env(env: Any) -> AnyEnv:
     """Return an environment, made if ``env`` is an id; raise TypeError if it is neither."""
     if isinstance(env, str):
-        if env in ("MlpPolicy", "CnnPolicy", "MultiInputPolicy"):
-            raise ValueError(f"env is {env!r}: the environment comes first; there is no network")
         return make_env(env)
     if not isinstance(env, gym.Env | VectorEnv):
         raise TypeError(

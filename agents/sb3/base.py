@@ -20,7 +20,7 @@ from oda_rl.agents.base.engine import VectorStep
 from oda_rl.agents.base.loops import matrix
 from oda_rl.agents.base.progress import deferred_interrupt
 from oda_rl.agents.base.settings import checked_count
-from oda_rl.agents.environments.making import given_env
+from oda_rl.agents.environments.making import EnvFirst, given_env
 from oda_rl.agents.environments.origins import Origin
 from oda_rl.files.schema import conforms, reading, require
 
@@ -65,8 +65,14 @@ class CellsPolicy(BasePolicy):
             array = {name: part.numpy() for name, part in observation.items()}
         return torch.as_tensor(self.agent.predict(array, deterministic=deterministic)[0])
 
+    def forward(self, observation: PyTorchObs, deterministic: bool = False) -> torch.Tensor:
+        return self._predict(observation, deterministic)
 
-class Algorithm(BaseAlgorithm):
+    def save(self, path: str) -> None:
+        raise NotImplementedError("a policy has no file of its own: save the model: model.save")
+
+
+class Algorithm(EnvFirst, BaseAlgorithm):
     """Base of our algorithms; see ``TwoTimescale``."""
 
     agent: Agent  #: The plain agent, which learns.
@@ -143,7 +149,7 @@ class Algorithm(BaseAlgorithm):
 
     def learn(
         self,
-        total_timesteps: int,
+        total_timesteps: int | float,
         callback: MaybeCallback = None,
         log_interval: int | None = 4,
         tb_log_name: str | None = None,
@@ -178,7 +184,7 @@ class Algorithm(BaseAlgorithm):
         KeyboardInterrupt
             After Ctrl-C, between two steps; the model can be saved and trained further.
         """
-        checked_count("total_timesteps", total_timesteps)
+        total_timesteps = checked_count("total_timesteps", total_timesteps)
         if self.env is None:
             raise ValueError("env is None: call set_env(env), or load the model with an env")
         if reset_num_timesteps or self._last_obs is None:
@@ -247,6 +253,7 @@ class Algorithm(BaseAlgorithm):
             )
             self._next = self.agent.advance(step)
         self.num_timesteps += env.num_envs
+        self._update_current_progress_remaining(self.num_timesteps, self._total_timesteps)
         self._episode_num += int(dones.sum())
         self._last_obs, self._last_episode_starts = new_obs, dones
         self._update_info_buffer(infos, dones)
