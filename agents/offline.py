@@ -311,7 +311,7 @@ def _warn_of_gaps(before: FloatArray, after: FloatArray, over: BoolArray) -> Non
     starts = {row.tobytes() for row in before + 0.0}
     if np.mean([row.tobytes() in starts for row in after[rows] + 0.0]) < _MIN_CONTINUED:
         warnings.warn(
-            f"next_observations differ by {np.median(gaps):.1g} from the observations that follow, so "
+            f"next_observations differ by {gaps.mean():.1g} from the observations that follow, so "
             f"{len(rows):,} steps are taken for episodes of their own that were cut off: give both "
             "in the same precision and scale",
             stacklevel=5,

@@ -56,7 +56,9 @@ def test_common_mistakes_have_a_message_of_their_own():
             FittedQAgent(env, gamma=wrong)
     for kind in (FittedQAgent, TwoTimescaleAgent):
         with pytest.raises(ValueError, match="env is 'MlpPolicy': the environment comes first"):
-            kind("MlpPolicy", "CartPole-v1", names=list("abcd"))
+            kind("MlpPolicy", env, seed=0)
+        spaces = kind((env.observation_space, env.action_space), seed=0)
+        assert (spaces.env, spaces.act(env.reset(seed=0)[0]) in (0, 1)) == (None, True)
     for steps in ("many", "10", None, 2.5, 0, np.inf):
         with pytest.raises(ValueError, match="total_timesteps is .*: it must be an integer of at"):
             agent.learn(steps)

@@ -81,9 +81,7 @@ class Agent(Player):
         self.config = made_settings(type(self).__name__, self._config_class, config)
         made = self._enter(described(env))
         self._build(self._interface(names, action_names), self.config, seed)
-        self.solved_return = reward_threshold(made)
-        if made is not env and isinstance(made, Described):
-            self._attach(None)  # only its spaces were given
+        self._begin_in(made, env)
 
     def __repr__(self) -> str:
         facts = self._facts()
@@ -141,6 +139,12 @@ class Agent(Player):
         self.env_id = None if spec is None else spec.id
         self._env_module = env.rpartition(":")[0] or None if isinstance(env, str) else None
         return made
+
+    def _begin_in(self, made: AnyEnv, given: Any) -> None:
+        """Note the threshold; leave an environment of which only the spaces were given."""
+        self.solved_return = reward_threshold(made)
+        if made is not given and isinstance(made, Described):
+            self._attach(None)
 
     @property
     @abstractmethod
@@ -357,7 +361,7 @@ class Agent(Player):
     @one_thread()
     def learn(
         self,
-        total_timesteps: int,
+        total_timesteps: int | float,
         callback: Callable[[Self], bool | None] | None = None,
         progress_bar: bool = False,
         checkpoint: str | Path | None = None,

@@ -126,7 +126,7 @@ def made_settings(kind: str, declared: type[S], given: Mapping[str, Any]) -> S:
     return declared(**given)
 
 
-def checked_count(name: str, value: int, least: int = 1) -> int:
+def checked_count(name: str, value: int | float, least: int = 1) -> int:
     """Return ``value`` as an int; ValueError unless it is an integer of at least ``least``."""
     if not isinstance(value, Real) or value < least or value % 1:
         raise ValueError(f"{name} is {value!r}: it must be an integer of at least {least}")

@@ -430,8 +430,8 @@ class Interface:
         observations, actions = spaces_of(env)
         if not isinstance(observations, spaces.Box):
             raise TypeError(
-                f"observation_space is {observations}: it must be a Box; gymnasium.wrappers."
-                "FlattenObservation or TransformObservation can make it one"
+                f"observation_space is {observations}: it must be a Box; "
+                "gymnasium.wrappers.TransformObservation can make it one"
             )
         box = None
         if codevectors is not None:

@@ -21,8 +21,8 @@ from oda_rl.agents.base.settings import unknown_setting
 from oda_rl.agents.base.training_run import TrainingRun
 from oda_rl.agents.distilling.distil import Simplifiable
 from oda_rl.agents.environments.adaptation import observed
-from oda_rl.agents.environments.making import one_of, reward_threshold
-from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
+from oda_rl.agents.environments.making import one_of
+from oda_rl.agents.environments.spaces import AnyEnv, Interface, Spaces, described, spaces_of
 from oda_rl.agents.partitions import PARTITIONS
 from oda_rl.agents.partitions.base import BuiltIn, Partition
 from oda_rl.agents.partitions.grid import MAX_CELLS, GridPartition
@@ -103,7 +103,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     def __init__(
         self,
-        env: str | AnyEnv,
+        env: str | AnyEnv | Spaces,
         seed: int | None = None,
         *,
         partition: str | Partition = "oda",
@@ -123,7 +123,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
                 f"theory asks for 0: lower min_slow_step, or raise slow_exponent or min_step_size",
                 stacklevel=2,
             )
-        made = self._enter(env)
+        made = self._enter(described(env))
         interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
             if interface.n_values > MAX_CELLS:
@@ -141,7 +141,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
                 self.config = replace(self.config, metric=axes)
             self.partition = self.partition or _annealed(self.config)
         self._build(interface, self.config, seed)
-        self.solved_return = reward_threshold(made)
+        self._begin_in(made, env)
 
     def _make_engine(self) -> OnlineEngine:
         config, interface = self.config, self.interface
