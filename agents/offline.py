@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, CUT, GOES_ON, MARK, REWARD, TERMINAL
-from oda_rl.agents.environments.spaces import Interface
+from oda_rl.agents.environments.spaces import Interface, grid_of
 from oda_rl.agents.environments.validation import FINITE, LARGEST_REWARD, SMALL, action_index
 from oda_rl.diagram import LARGEST
 
@@ -351,8 +351,9 @@ def _numbers(actions: Array, interface: Interface) -> FloatArray:
             k = wrong[0]
             raise ValueError(f"actions[{k}] is {actions[k].tolist()!r}: {right}")
         return numbers[:, None]
-    if native.grid is not None:
-        return _nearest(actions, native.grid)[:, None].astype(np.float64)
+    if isinstance(native.action_space, spaces.Box) and native.bins is not None:
+        grid = grid_of(native.action_space, native.bins)
+        return _nearest(actions, grid)[:, None].astype(np.float64)
     return _each(actions, lambda action: action_index(action, interface), 1)
 
 

@@ -226,7 +226,6 @@ def test_help_explains_every_option(algo, own, capsys):
         (["train", "--algo", "two-timescale", "--metric", "1", "0"], "--config can give a matrix"),
         (["export", "{run}", "--format", "rust"], "rust"),
         (["export", "{run}", "--format", "json", "--fixed-point"], "fixed_point is True"),
-        (["export", "{run}", "--out", "{run}"], "which is a folder"),
         (["export"], "PATH"),
         ([], "train"),
     ],

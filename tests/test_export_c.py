@@ -125,8 +125,6 @@ def test_errors_of_unsupported_models(tmp_path):
     refused(full, "covariance_type is 'full': to be exported to C it must be 'diag'")
     finite = INFEX(kernel="epanechnikov", bandwidth=0.5).fit(MOONS)
     refused(finite, "kernel is 'epanechnikov': it must be 'gaussian'")
-    quantizer = StochasticVQ(2, random_state=0).fit(MOONS)
-    refused(quantizer, "which is a folder", "")
     refused(
         StochasticVQ(2, random_state=0).fit(1e60 * MOONS), "beyond the range of single precision"
     )

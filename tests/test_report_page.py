@@ -347,7 +347,7 @@ def test_sliders_disturb_the_world(open_page):
 def test_what_came_out_of_a_file_is_no_html(agents, open_page, tmp_path):
     agent = agents("table")
     attack = "</script><script>oda = 1</script><img src=x onerror='oda = 2'>"
-    report = replace(report_of(agent, 2, 0, attack), env_id=attack, parts=(attack,))
+    report = replace(report_of(agent, 2, 0, attack), env_id=attack, value_name=attack)
     (tmp_path / "report.html").write_text(page_of(agent, report), encoding="utf-8")
     page = open_page(tmp_path / "report.html")
     assert page.text("h1") == f"A policy for {attack}"

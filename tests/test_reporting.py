@@ -206,7 +206,6 @@ def test_no_module_is_imported_for_a_report(text, tmp_path):
         (["{empty}/none"], "it must be a run folder"),
         (["{empty}"], "agent.zip"),
         (["{run}/agent.zip"], "it must be a run folder"),
-        (["{run}", "--out", "{empty}"], "which is a folder: it must be a file"),
         (["{run}", "--episodes", "0"], "episodes is 0"),
         (["{run}", "--verify"], "which is a folder: --verify takes a report"),
         (["{empty}/none.html", "--verify"], "none.html"),

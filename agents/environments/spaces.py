@@ -218,14 +218,6 @@ class Native:
         """Whether observations are arrays as they are."""
         return isinstance(self.observation_space, spaces.Box)
 
-    @property
-    def grid(self) -> list[Array] | None:
-        """Offered values of each component of a continuous action; None for other actions."""
-        space = self.action_space
-        if not isinstance(space, spaces.Box) or self.bins is None:
-            return None
-        return grid_of(space, self.bins)
-
     def points(self, observation: Any, name: str = "observation") -> tuple[Array, bool]:
         """Return one or more observations as vectors, shape (n, d), and whether it is only one."""
         space = self.observation_space

@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from gymnasium import spaces
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.engine import VectorStep
@@ -387,10 +388,10 @@ def believed_world(
 
 def _codes(interface: Interface) -> tuple[FloatArray, bool]:
     """Return the codes of all actions, shape (A, C), and whether these are continuous."""
-    n, native = interface.n_actions, interface.native
-    if native is None or native.grid is None:
+    n, native, offered = interface.n_actions, interface.native, interface.combinations
+    if native is None or offered is None or not isinstance(native.action_space, spaces.Box):
         return np.eye(n), False
-    actions = np.asarray(interface.performed(np.arange(n)), dtype=np.float64).reshape(n, -1)
+    actions = offered.astype(np.float64)
     middle, half = 0.5 * (actions.max(axis=0) + actions.min(axis=0)), 0.5 * np.ptp(actions, axis=0)
     units = (actions - middle) / np.where(half > 0.0, half, 1.0)
     return np.column_stack([np.ones(n), units]), True

@@ -156,10 +156,7 @@ def export_policy(
     if learn and (format != "c" or fixed_point):
         what = f"the format {format!r}" if format != "c" else "fixed_point, which rounds values"
         raise ValueError(f"learn is True: it must be False for {what}")
-    path = Path(out)
-    if path.is_dir():
-        raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    export = export_of(agent)
+    path, export = Path(out), export_of(agent)
     if learn:
         content = learner_header(export, agent).encode("utf-8")
     elif format == "onnx":

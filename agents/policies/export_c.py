@@ -77,15 +77,13 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
         "LOOKED_UP": found.actions is not None,
     }
     flags["CELLS"] = not flags["ONLY"]
-    k, near = len(export.cells.diagram), "the nearest cell decides"
-    if blended:
-        near = f"the {found.n_nearest} nearest cells, blended"
+    k, n = len(export.cells.diagram), found.n_nearest
+    near = f"the {n} nearest cells, blended" if blended else "the nearest cell decides"
     chosen_flags = {flag for flag, is_set in flags.items() if is_set}
     body = _source(chosen_flags | constants.keys() - {"CELLS"}, tables)
     tables |= _components(export)
     precision = ", 16-bit fixed point" if fixed_point else ", single precision"
-    if found.whole:
-        precision += ", scores in double"
+    precision += ", scores in double" * found.whole
     what = f"{k} cells; {near}" if k > 1 else "one cell"
     about = _about(export, what, tables, precision, *agreement)
     return header("POLICY", about, blended, constants, tables, body)

@@ -194,11 +194,8 @@ def export_c(estimator: Any, out: str | Path) -> Path:
     ...     "int oda_predict(const float obs[ODA_FEATURES])" in path.read_text()
     True
     """
-    path = Path(out)
-    if path.is_dir():
-        raise ValueError(f"out is {str(path)!r}, which is a folder: it must be a file")
-    write_text(path, _text(estimator))
-    return path
+    write_text(out, _text(estimator))
+    return Path(out)
 
 
 def _text(estimator: Any) -> str:

@@ -64,9 +64,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces ``path`` once the block has succeeded.
 
     ``path`` holds either the old or all of the new content, even after a power cut: the content
-    is on the disk before it gets the name. A symbolic link is refused (LinkError).
+    is on the disk before it gets the name. A symbolic link is refused (LinkError), and a folder.
     """
     target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"out is {str(target)!r}, which is a folder: it must be a file")
     refuse_links(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")

@@ -295,28 +295,32 @@ def plot_episode(
     spread = np.ptp(states, axis=0) * scale
     shown = sorted(np.argsort(-spread, kind="stable")[:_MAX_LINES].tolist())
     path = [agent.names.index(name) for name in ("x", "y") if name in agent.names]
-    panels = _panels(len(shown) + 1 + (len(path) == 2)) if ax is None else list(ax)
+    box = agent.interface.box
+    bounds = [(0.0, 0.0)] if box is None else list(zip(box.low, box.high, strict=True))
+    kinds = list(dict.fromkeys(bounds))  # components with equal bounds share a panel
+    panels = _panels(len(shown) + len(kinds) + (len(path) == 2)) if ax is None else list(ax)
     colors, labels = [COLORS[0]] * len(acts), [as_label(name) for name in agent.action_names]
-    if acts.ndim == 1:
-        colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
     steps = np.arange(len(states))
     for panel, j in zip(panels, shown, strict=False):
         panel.plot(steps, states[:, j], color=COLORS[0], linewidth=1.2)
         panel.set_ylabel(textwrap.fill(as_label(agent.names[j]), 24), fontsize=9)
-    last = panels[len(shown)]
+    of_actions = panels[len(shown) : len(shown) + len(kinds)]
     if acts.ndim == 1:
-        last.scatter(steps, acts, s=8, c=colors, linewidths=0)
-        last.set_yticks(range(len(labels)), labels, fontsize=8)
+        colors = [COLORS[act % len(COLORS)] for act in acts.tolist()]
+        of_actions[0].scatter(steps, acts, s=8, c=colors, linewidths=0)
+        of_actions[0].set_yticks(range(len(labels)), labels, fontsize=8)
     else:
-        for i, label in enumerate(labels):
-            last.plot(steps, acts[:, i], color=COLORS[i % len(COLORS)], label=label)
-        last.legend(frameon=False, fontsize=8)
+        for i, (label, ends) in enumerate(zip(labels, bounds, strict=True)):
+            color, panel = COLORS[i % len(COLORS)], of_actions[kinds.index(ends)]
+            panel.plot(steps, acts[:, i], color=color, label=label)
+            panel.legend(frameon=False, fontsize=8)
+            panel.set_ylim(padded_range(np.array(ends)))
     if len(path) == 2:
         x, y = states[:, path].T
         panels[-1].plot(x, y, color="0.65", linewidth=1.0, zorder=1)
         panels[-1].scatter(x, y, s=8, c=colors, linewidths=0, zorder=2)
         panels[-1].set(xlabel="x", ylabel="y")
-    for panel in panels[: len(shown) + 1]:
+    for panel in panels[: len(shown) + len(kinds)]:
         panel.set(xlim=(0, len(states)), xlabel="steps")
     for panel in panels:
         panel.spines[["top", "right"]].set_visible(False)
@@ -341,10 +345,8 @@ def _plane(
     for i, height in enumerate(up):
         row[:, dimensions[1]] = height
         cells[i] = policy.cells(row)
-        if shaded:
-            actions[i] = agent.interface.actions(policy.act(row)).ravel()
-        else:
-            actions[i] = policy.choices(row)
+        acts = agent.interface.actions(policy.act(row)) if shaded else policy.choices(row)
+        actions[i] = acts.ravel()
     return cells, actions
 
 
@@ -386,10 +388,7 @@ def plot_difference(difference: "Difference", *, ax: Axes | None = None) -> Axes
     axes.set(xlim=(low_x, high_x), ylim=(low_y, high_y))
     axes.set(xlabel=difference.names[first], ylabel=difference.names[second])
     axes.spines[["top", "right"]].set_visible(False)
-    above = (0.0, 1.0)
-    axes.legend(
-        frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=above, borderaxespad=0.2
-    )
+    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.0, 1.0))
     if ax is None:
         axes.figure.subplots_adjust(top=0.82)
     return axes

@@ -60,7 +60,6 @@ class Report:
     scale: tuple[float, ...] = ()
     """Inverse standard deviations of the observation's components: the unit of distances."""
     value_name: str = "value"  # name of the numbers by which actions are compared
-    parts: tuple[str, ...] = ()  # names of the components of continuous actions
     world: Mapping[str, Any] | None = None  # dynamics for the page (:meth:`ReportPlayer.world`)
     training: Mapping[str, str] = field(default_factory=dict)
     """Rows of the card about the training; nothing can verify it."""
@@ -177,7 +176,6 @@ def report_of(
         versions=present_versions(),
         scale=tuple(scale.tolist()),
         value_name=agent.policy.value_name,
-        parts=() if agent.interface.box is None else agent.interface.action_names,
         training=training,
     )
     player = report.player(trusting=not agent.named_by_file)

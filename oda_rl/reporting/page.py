@@ -95,11 +95,10 @@ def draw_figures(
     from oda_rl import plotting
 
     curve, solved, steps = agent.episodes.curve, agent.solved_return, agent.num_timesteps
-    axes = {
-        "learning_curve": plotting.plot_learning_curve(
-            curve, solved_return=solved, num_timesteps=steps, delivered=returns
-        )
-    }
+    learning = plotting.plot_learning_curve(
+        curve, solved_return=solved, num_timesteps=steps, delivered=returns
+    )
+    axes = {"learning_curve": learning}
     d = agent.interface.n_features
     if d == 2 or (d > 2 and not has_state_table(agent)):
         visited = agent.visited_states(_DRAWN_STEPS, seed=seed)
@@ -148,19 +147,10 @@ def _as_svg(figure: "Figure") -> str:
 
 
 _VISITED_STEPS = 5_000  # from which the shares of the cells are estimated
-_TITLES = {
-    "learning_curve": "Learning curve",
-    "partition": "Partition",
-    "episode": "An episode",
-    "metric": "What the value depends on",
-    "bifurcation": "Bifurcation",
-}
 
 
 def write_page(agent: "Agent", report: Report, out: Path) -> Path:
     """Write the page of an agent's report, with figures and tables, atomically; return ``out``."""
-    if out.is_dir():
-        raise ValueError(f"out is {str(out)!r}, which is a folder: it must be a file")
     write_text(out, page_of(agent, report))
     return out
 
@@ -173,7 +163,7 @@ def page_of(agent: "Agent", report: Report) -> str:
     if report.world is None:  # there is no live view
         drawn["episode"] = plot_episode(agent, seed=report.seed)[0]
     figures = [
-        f'<figure class="{name}">{as_html(axes.figure, _TITLES[name])}</figure>'  # type: ignore[arg-type]
+        f'<figure class="{name}">{as_html(axes.figure, name.replace("_", " "))}</figure>'  # type: ignore[arg-type]
         for name, axes in drawn.items()
     ]
     rule = ""

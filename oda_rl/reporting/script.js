@@ -741,7 +741,10 @@ class View {
   /** Say what is done, in words. */
   word({ choice, action }) {
     if (!Array.isArray(action)) return this.policy.actions.names[choice];
-    return action.map((value, i) => `${this.report.parts[i]} ${value.toFixed(2)}`).join(", ");
+    const { low, high, names } = this.policy.actions;
+    const digits = low.map((a, i) => Math.round(2.5 - Math.log10(high[i] - a))); // of the range
+    const text = (value, i) => value.toFixed(Math.max(0, Math.min(20, digits[i])));
+    return action.map((value, i) => `${names[i]} ${text(value, i)}`).join(", ");
   }
 
   showNumbers(observation, decision) {
@@ -946,9 +949,9 @@ class View {
       this.rows.values.push([row, bar, number]);
     }
     if (policy.actions.low) {
-      const { low, high } = policy.actions;
+      const { low, high, names } = policy.actions;
       element("legend").append(
-        this.chip({ action: low }), `${report.parts[0]} ${short(low[0])}`,
+        this.chip({ action: low }), `${names[0]} ${short(low[0])}`,
         this.chip({ action: high }), short(high[0]),
       );
     }
