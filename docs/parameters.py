@@ -1,7 +1,10 @@
 """Parameters of functions and methods, as ``conf.py`` shows them and a test expects them."""
 
 import inspect
+import pkgutil
 import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 USUAL = {
@@ -62,3 +65,30 @@ def described(what: Any, lines: list[str]) -> tuple[list[str], list[str]]:
     added = [*title, *section, ""] if section else []
     unknown = [] if _ELSEWHERE.search(" ".join(lines)) else unknown
     return [*lines[:end], *added, *lines[end:]], unknown
+
+
+def _members() -> Iterator[tuple[str, Any]]:
+    """Yield what ``api.md`` names, and the methods that pages of classes show."""
+    folder, module = Path(__file__).parent, ""
+    left_out = set(re.findall(r"\w+", (folder / "_templates/autosummary/class.rst").read_text()))
+    for line in (folder / "api.md").read_text(encoding="utf-8").splitlines():
+        module = line.split()[-1] if "currentmodule" in line else module
+        if re.fullmatch(r" {3}[\w.]+", line):
+            name = f"{module}.{line.strip()}"
+            shown = pkgutil.resolve_name(name)
+            yield name, shown
+            for key, method in inspect.getmembers(shown, inspect.isroutine):
+                own = str(getattr(method, "__module__", "")).startswith("oda_rl")
+                if inspect.isclass(shown) and own and key[0] != "_" and key not in left_out:
+                    yield f"{name}.{key}", method
+
+
+def faults() -> dict[str, list[str]]:
+    """Return what the docstrings of the reference lack: parameters, or code around |x|."""
+    found: dict[str, list[str]] = {}
+    for name, what in _members():
+        lines = (inspect.getdoc(what) or "").splitlines()
+        found[name] = [] if inspect.isclass(what) else described(what, lines)[1]
+        prose = " ".join(line for line in lines if line[:1] != " ")
+        found[name] += re.findall(r"(?<!\w)\|\w[^|]*\w\|", re.sub("``.*?``", "", prose))
+    return found

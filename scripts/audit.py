@@ -12,6 +12,7 @@ import tempfile
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+import tyro
 from packaging.requirements import Requirement
 
 EXTRAS = "", "cluster", "offline", "onnx", "render", "river", "sb3"
@@ -55,16 +56,16 @@ def main() -> int:
     print(f"licences: {len(found)} dependencies")
     with tempfile.TemporaryDirectory() as folder:
         pins = Path(folder, "requirements.txt")
-        words = (f"{o.name}=={o.version.partition('+')[0]}\n" for o in found.values())
-        pins.write_text("".join(words))
+        pins.write_text("\n".join(f"{o.name}=={o.version.split('+')[0]}" for o in found.values()))
         tool = [Path(sys.executable).with_name("uv"), "tool", "run", *COMMAND.split(), pins]
         try:
             run = subprocess.run(tool, capture_output=True, text=True, timeout=60, check=False)
             packages = json.loads(run.stdout)["dependencies"]
+            if not (known := sum("skip_reason" not in package for package in packages)):
+                raise ValueError(f"the index has no data on any of {len(packages)} packages")
         except (OSError, subprocess.TimeoutExpired, ValueError, KeyError) as error:
             print(f"vulnerabilities: not looked up ({type(error).__name__}: {str(error)[:200]})")
         else:
-            known = sum("skip_reason" not in p for p in packages)
             flaws = [(p, flaw) for p in packages for flaw in p.get("vulns", ())]
             print(f"vulnerabilities: {len(flaws)} in {known} of {len(packages)} packages")
             faults += [f"{p['name']} {p['version']}: {flaw['id']}" for p, flaw in flaws]
@@ -73,4 +74,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tyro.cli(main, description=__doc__))

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import tyro
+
 ROOT = Path(__file__).parents[1]
 CODE = "oda_rl", "agents", "envs", "scripts"
 MAX_WORDS = 40  # of a sentence on a page
@@ -70,7 +72,7 @@ def in_code(text: str) -> Iterator[Fault]:
                 yield line + offset, fault
 
 
-def main(names: list[str]) -> int:
+def main(names: tyro.conf.Positional[list[str]]) -> int:
     """Print all faults; return 1 if there are any."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
     modules = [path for folder in CODE for path in (ROOT / folder).rglob("*.py")]
@@ -84,4 +86,4 @@ def main(names: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(tyro.cli(main, description=__doc__))

@@ -8,6 +8,7 @@ results/compare_sb3.png, and a folder for each environment with its figure and t
 """
 
 import numpy as np
+import tyro
 from benchmarks.suite import CART_POLES, stored
 from common.experiment import Experiment, say
 from common.summaries import Rows
@@ -28,11 +29,9 @@ def tables(rows: Rows) -> dict[str, str]:
         solved = solved_at(group, counts)
         for i, (name, when) in enumerate(solved.items()):
             at = group.where(algorithm=name, steps=steps)
-            found = "never"
-            if when is not None:
-                found = f"{when.seconds:.3g} ({when.steps:,} steps)"
-                if name in OWN:
-                    found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
+            found = "never" if when is None else f"{when.seconds:.3g} ({when.steps:,} steps)"
+            if when is not None and name in OWN:
+                found = f"{when.seconds:.3g}, {when.loop_seconds:.3g} ({when.steps:,} steps)"
             more = suite.where(task=label, method=name, steps=steps) if name not in OWN else []
             everyone = Rows([*at, *more])
             lines.append(["" if i else label, *_line(name, env_id, everyone), found, *_sizes(at)])
@@ -77,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -7,6 +7,7 @@ Writes results/NAME.png and results/logo.svg. All seeds are 0, but for those of 
 from pathlib import Path
 
 import numpy as np
+import tyro
 from common.experiment import RESULTS, Experiment
 from common.summaries import Rows
 from matplotlib.axes import Axes
@@ -143,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

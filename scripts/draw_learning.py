@@ -8,12 +8,14 @@ Run: python scripts/draw_learning.py
 Writes results/learning.gif.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import tyro
 from common.experiment import RESULTS, say
 from matplotlib.animation import PillowWriter
 from matplotlib.axes import Axes
@@ -68,9 +70,8 @@ def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> No
     left.add_patch(Rectangle((position - 0.3, -0.15), 0.6, 0.3, color="0.25"))
     tip = position + POLE * np.sin(angle), 0.1 + POLE * np.cos(angle)
     left.plot([position, tip[0]], [0.1, tip[1]], color=COLORS[1], linewidth=6)
-    left.set_title(
-        f"after {stage.steps:,} steps: {len(stage.states) - 1} of 1000 balanced", loc="left"
-    )
+    title = f"after {stage.steps:,} steps: {len(stage.states) - 1} of 1000 balanced"
+    left.set_title(title, loc="left")
     left.spines[:].set_visible(False)
     draw_regions(right, ranges, stage.actions, np.array(COLORS[:2]))
     right.plot(np.degrees(stage.codevectors[:, 2]), stage.codevectors[:, 3], "w.", markersize=3)
@@ -79,19 +80,16 @@ def draw(stage: Stage, step: int, ranges: Ranges, left: Axes, right: Axes) -> No
     right.plot(way[0][-1:], way[1][-1:], "o", color="0.1", markersize=5)
     right.set(xlabel="pole angle (degrees)", ylabel="angular velocity (rad/s)")
     n_cells = len(stage.codevectors)
-    right.set_title(
-        f"{n_cells} cell{'s' * (n_cells > 1)}: blue pushes left, orange right", loc="left"
-    )
+    title = f"{n_cells} cell{'s' * (n_cells > 1)}: blue pushes left, orange right"
+    right.set_title(title, loc="left")
 
 
 def main() -> None:
     left, right = new_axes(8.0, 3.0, 2)
     figure = left.figure
     figure.subplots_adjust(left=0.02, right=0.98, bottom=0.2, top=0.88, wspace=0.2)
-    degrees = (float(np.degrees(ANGLES[0])), float(np.degrees(ANGLES[1])))
-    plane = grid((ANGLES, RATES))
-    writer = PillowWriter(fps=12)
-    path = RESULTS / "learning.gif"
+    degrees, plane = tuple(map(math.degrees, ANGLES)), grid((ANGLES, RATES))
+    writer, path = PillowWriter(fps=12), RESULTS / "learning.gif"
     with writer.saving(figure, str(path), dpi=80):
         for stage in stages(TwoTimescaleAgent(BARTO, seed=0), plane):
             for step in range(0, min(SHOWN + 1, len(stage.states)), EVERY):
@@ -103,4 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

@@ -11,6 +11,7 @@ import shutil
 from importlib import import_module
 from pathlib import Path
 
+import tyro
 from benchmarks import NAMES as BENCHMARKS
 from common.summaries import Rows
 
@@ -84,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

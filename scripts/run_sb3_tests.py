@@ -52,6 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
 
 
 if __name__ == "__main__":
+    if "--help" in sys.argv:
+        print(__doc__)
+        sys.exit()
     for name, base in STAND_INS.items():
         setattr(stable_baselines3, name, stand_in(name, base))
     others = "--ignore-glob=/*/test_utils.py"  # which needs Atari games

@@ -8,6 +8,7 @@ Run: python scripts/train_cartpole.py
 
 from pathlib import Path
 
+import tyro
 from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
@@ -49,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    tyro.cli(main, description=__doc__)

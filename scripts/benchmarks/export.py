@@ -69,12 +69,9 @@ def decide(folder: Path, observations: Float32Array) -> tuple[Any, float]:
 
 def measure(agent: str, seed: int, steps: int) -> list[Row]:
     learner = getattr(agents, agent)(BARTO, seed=seed).learn(steps)
-    parts = [
-        learner.visited_states(
-            N_OBSERVATIONS // len(SHARES), env=Exploring(gym.make(BARTO), share, seed), seed=seed
-        )
-        for share in SHARES
-    ]
+    n, worlds = N_OBSERVATIONS // len(SHARES), (gym.make(BARTO) for _ in SHARES)
+    envs = (Exploring(env, share, seed) for env, share in zip(worlds, SHARES, strict=True))
+    parts = [learner.visited_states(n, env=env, seed=seed) for env in envs]
     observations = np.concatenate(parts).astype(np.float32)
     expected = learner.predict(observations)[0]
     begun = time.process_time()
@@ -88,9 +85,8 @@ def measure(agent: str, seed: int, steps: int) -> list[Row]:
             folder = Path(place)
             size = export(learner, folder, fixed_point=fixed_point)
             actions, nanoseconds = decide(folder, observations)
-            played = subprocess.run(
-                [program("cartpole.c", folder)], capture_output=True, check=True, text=True
-            )
+            command = [program("cartpole.c", folder)]
+            played = subprocess.run(command, capture_output=True, check=True, text=True)
         rows.append({
             "tables": name, "cells": learner.n_cells, "bytes": size, "ns": nanoseconds,
             "python_ns": python, "observations": len(observations),

@@ -88,14 +88,12 @@ def shares(line: Rows) -> str:
 
 
 def tables(rows: Rows) -> dict[str, Table]:
+    times = of(np.median, "seconds", ".2g")
     columns = [
         Column("", the("data")),
         Column("K", lambda line: str(TRUE[line[0]["data"]])),
         *(Column(method, among(shares, method=method)) for method in METHODS),
-        *(
-            Column(f"s, {method}", among(of(np.median, "seconds", ".2g"), method=method))
-            for method in METHODS
-        ),
+        *(Column(f"s, {method}", among(times, method=method)) for method in METHODS),
     ]
     lines = [rows.where(data=data) for data in TRUE]
     return {"number": Table("median number (share of seeds with the true one)", columns, lines)}
