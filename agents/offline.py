@@ -281,8 +281,7 @@ class Steps(NamedTuple):
     """n steps of trajectories."""
 
     before: FloatArray  # observations as vectors, shape (n, d)
-    actions: FloatArray
-    """Numbers of actions, from 0, shape (n, 1); or units of continuous ones, shape (n, p)."""
+    actions: FloatArray  # numbers from 0, shape (n, 1), or units, shape (n, p)
     rewards: FloatArray  # shape (n,)
     after: FloatArray  # next observations as vectors, shape (n, d)
     terminated: BoolArray  # shape (n,)

@@ -97,10 +97,8 @@ def root(metric: FloatArray, power: float, regularisation: float = REGULARISATIO
 class Units(NamedTuple):
     """Units of distances, with or without a learned metric."""
 
-    scale: FloatArray
-    """Inverse standard deviations of the components, shape (d,); 0 for a constant one."""
-    whitening: FloatArray | None = None
-    """Decorrelates the standardised components, shape (d, d); None: they are only standardised."""
+    scale: FloatArray  # inverse standard deviations, shape (d,); 0 for a constant component
+    whitening: FloatArray | None = None  # decorrelates components, (d, d)
 
     @classmethod
     @one_thread()

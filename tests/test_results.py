@@ -51,11 +51,6 @@ def odd(seed, folder):
     return {"seed squared": seed**2}
 
 
-def unsigned(rows):
-    """Return rows without their origins."""
-    return [{name: value for name, value in row.items() if name != "made"} for row in rows]
-
-
 def test_runs_of_other_code_are_repeated(tmp_path, monkeypatch):
     path, settings = tmp_path / "runs.jsonl", [{"x": x} for x in range(3)]
     first = run_all(square, settings, path, 1)
@@ -158,20 +153,6 @@ def test_rows_of_an_unknown_origin_are_refused(tmp_path):
     assert not path.exists()
 
 
-def test_runs_are_stored_with_what_made_them(tmp_path):
-    path = tmp_path / "rows.csv"
-    settings = [{"x": x, "folder": "somewhere"} for x in range(2)]
-    runs = run_all(square_in, settings, tmp_path / "runs.jsonl", 1)
-    rows = store_runs(path, runs, ("folder",))
-    assert rows == read_rows(path) == [
-        {"x": 0, "y": 0, "made": origin().label}, {"x": 1, "y": 1, "made": origin().label}
-    ]  # fmt: skip
-
-
-def square_in(x, folder):
-    return {"y": x * x}
-
-
 @pytest.fixture(scope="module")
 def scripts(root):
     """Put the folder of the scripts on the import path."""
@@ -234,27 +215,6 @@ def test_rows_in_the_repository_have_origins(root):
             assert len({tuple(map(row.get, keys)) for row in rows}) == len(rows)  # none twice
 
 
-def training(seed, gamma):
-    from oda_rl.agents import TwoTimescaleAgent
-
-    agent = TwoTimescaleAgent("CartPole-v1", seed=seed, gamma=gamma).learn(1500)
-    return [
-        {"episodes": len(agent.episodes.rows), "value": agent.q_values.sum()},
-        {"episodes": len(agent.episodes.rows), "value": agent.evaluate(2, seed=seed).mean()},
-    ]
-
-
-def test_each_setting_is_run_once_and_in_order(tmp_path):
-    settings = [{"seed": seed, "gamma": 0.9} for seed in range(3)]
-    runs = run_all(training, settings, tmp_path / "runs.jsonl", 2)
-    assert [run.setting for run in runs] == settings
-    assert all(run.error is None and run.seconds > 0 for run in runs)
-    expected = [{**setting, **row} for setting in settings for row in training(**setting)]
-    assert unsigned(rows_of(runs)) == expected
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    assert sorted(json.loads(line)["setting"]["seed"] for line in lines) == [0, 1, 2]
-
-
 def test_an_interrupted_experiment_is_resumed(tmp_path):
     path = tmp_path / "runs.jsonl"
     first = run_all(square, [{"x": x} for x in range(3)], path, 1)
@@ -262,6 +222,8 @@ def test_an_interrupted_experiment_is_resumed(tmp_path):
     path.write_text(text + text[: len(text) // 6])  # the line that was being written
     both = run_all(square, [{"x": x} for x in range(5)], path, 1)
     assert both[:3] == first
+    stored = store_runs(tmp_path / "rows.csv", both, ("x",))
+    assert stored == [{"y": x * x, "made": origin().label} for x in range(5)]
     assert [run.rows for run in both] == [[{"y": x * x}] for x in range(5)]
     assert len(path.read_text().splitlines()) == 5
     before = path.read_bytes()

@@ -20,11 +20,9 @@ def agent():
 def test_run_folder(agent, tmp_path):
     folder = tmp_path / "deep" / "run"
     agent.save(folder)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "agent.zip",
-        "config.json",
-        "monitor.csv",
-    ]
+    assert {path.name for path in folder.iterdir()} == {"agent.zip", "config.json", "monitor.csv"}
+    with pytest.raises(ValueError, match="must be a folder"):
+        agent.save(folder / "config.json")
     config = json.loads((folder / "config.json").read_text())
     assert config["env_id"] == BARTO
     assert config["algorithm"] == "TwoTimescaleAgent"
@@ -120,12 +118,9 @@ def test_load_agent_finds_the_class(agent, tmp_path):
     with pytest.raises(ValueError, match="trained with"):
         load_agent(tmp_path / "run", env="MountainCar-v0")
     for path, kind, other in (
-        ("a.zip", FittedQAgent, "TwoT"),
-        ("b.zip", FittedQAgent, "Co"),
-        ("fitted", TwoTimescaleAgent, "Fi"),
-        ("fitted", ModelAgent, "Fi"),
-        ("rule", FittedQAgent, "Mo"),
-    ):
+        ("a.zip", FittedQAgent, "Tw"), ("b.zip", FittedQAgent, "Co"), ("rule", FittedQAgent, "Mo"),
+        ("fitted", TwoTimescaleAgent, "Fi"), ("fitted", ModelAgent, "Fi"),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"holds '{other}"):
             kind.load(tmp_path / path)
 
@@ -142,12 +137,6 @@ def test_load_agent_refuses_what_holds_none(tmp_path):
         load_agent(tmp_path / "oda.zip")
 
 
-def test_objects_are_not_written(tmp_path):
-    with pytest.raises(ValueError, match="[Oo]bject"):
-        save_archive(tmp_path / "a.zip", {}, {"x": np.array([print], dtype=object)})
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_failed_save_leaves_the_old_file(agent, tmp_path, monkeypatch):
     path = tmp_path / "a.zip"
     agent.save(path)
@@ -157,13 +146,6 @@ def test_a_failed_save_leaves_the_old_file(agent, tmp_path, monkeypatch):
         agent.save(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["a.zip"]
-
-
-def test_a_run_folder_cannot_be_a_file(agent, tmp_path):
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(ValueError, match="must be a folder"):
-        agent.save(tmp_path / "taken")
-    assert (tmp_path / "taken").read_text() == "mine"
 
 
 def test_replacing_keeps_the_usual_permissions(tmp_path):

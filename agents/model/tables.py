@@ -77,8 +77,7 @@ class Edges(NamedTuple):
 class View(NamedTuple):
     """Optimism or pessimism where little is known."""
 
-    doubt: FloatArray
-    """Weight of the unknown in a pair's value by its visits, shape (MAX_VISITS + 1,)."""
+    doubt: FloatArray  # weight of the unknown by visits of a pair, (MAX_VISITS + 1,)
     unknown: float  # value of the unknown
     errors: float  # standard errors added to a pair's value
     gamma: float

@@ -61,13 +61,11 @@ class Export:
     action_names: list[str]  # names of the actions, or of the action codevectors
     env_id: str | None = None
     numbered: Numbered | None = None  # the policy as a table, if states are discrete
-    recent: FloatArray | None = None
-    """Latest states of the training, shape (n, d), if the agent remembers any."""
+    recent: FloatArray | None = None  # latest states of training, shape (n, d)
     choices: IntArray | None = None  # the agent's choices in these states, shape (n,)
     whole: bool = False  # whether states are whole numbers, so that cells can be equally near
     tie: float = 0.0  # values closer than that are equal; see Tables
-    joint: JointPolicy | None = None
-    """The policy, if its cells are of states and actions; ``cells`` do not decide then."""
+    joint: JointPolicy | None = None  # decides, if cells are of states and actions
 
     @property
     def box(self) -> ActionBox | None:
@@ -136,20 +134,15 @@ class Export:
 class Tables(NamedTuple):
     """Tables that decisions need, in double precision."""
 
-    scores: FloatArray
-    """The diagram less the row of the cell at the origin, in units of the width, (K, 1 + d)."""
+    scores: FloatArray  # of the diagram, less the row at the origin, in widths, (K, 1 + d)
     origin: FloatArray  # subtracted from observations, shape (d,)
     near: bool = True  # whether the origin is so near to 0 that it can be folded into offsets
     whole: bool = False  # whether scores stay in double precision
-    apart: bool = False
-    """Whether no two cells have the same action; then the scores of the first are 0."""
-    actions: IntArray | None = None
-    """Greedy actions of the cells, and of clauses after these, if their numbers are not those."""
-    advantages: FloatArray | None = None
-    """Advantages of actions over action 0, shape (K, A - 1), if cells are blended."""
+    apart: bool = False  # whether actions of cells differ; scores of the first are 0
+    actions: IntArray | None = None  # of cells, then of clauses, unless numbered so
+    advantages: FloatArray | None = None  # over action 0, shape (K, A - 1)
     parts: FloatArray | None = None  # action codevectors, shape (K, A, p)
-    affine: FloatArray | None = None
-    """Offsets and slopes of each cell's continuous action, shape (K, p, 1 + d)."""
+    affine: FloatArray | None = None  # continuous actions, (K, p, 1 + d)
     conditions: FloatArray | None = None  # rows of clauses, shape (R, 1 + d)
     n_nearest: int = 1  # number of cells that decide together
     tie: float = 0.0

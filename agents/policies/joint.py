@@ -41,10 +41,8 @@ class Codebook(NamedTuple):
     """K cells in d dimensions, those of p components of an action among them."""
 
     places: FloatArray  # codevectors m_k, in columns, shape (d, K)
-    models: FloatArray
-    """Slope g_k, values q_ka, and what their owner notes beside them, one row a cell."""
-    frame: FloatArray
-    """Rows of L, the mean, and the pseudo-inverse of L's columns for the action, (d + 1 + p, d)."""
+    models: FloatArray  # slope g_k, values q_ka, and notes of their owner, one row a cell
+    frame: FloatArray  # L, the mean, and the pseudo-inverse of L's action columns, (d + 1 + p, d)
     head: FloatArray  # number of cells, and temperature, shape (2,)
     mixture: FloatArray
     """Row 0 is added to squared distances: logarithms of a mixture, otherwise 0. The next rows,

@@ -74,26 +74,20 @@ class Contest(State):
     kind: Annotated[int, Span("[0, 4]")]  # NONE, SNAPSHOT, CONSTANT, REPLAY or CHECK
     previous: Annotated[int, Span("[0, 4]")]  # kind of the last trial
     lost: bool  # whether the last snapshot or replay was a snapshot that has not won
-    constant: Annotated[int, Span("[0, constants)")]
-    """Number of the latest constant action, in order of ``actions``."""
+    constant: Annotated[int, Span("[0, constants)")]  # number of the latest constant action
     trials: Annotated[int, Span(COUNT)]  # trials so far
     begun: Annotated[int, Span(COUNT)]  # episodes of the trial that have begun
     played: Annotated[int, Span(COUNT)]  # episodes of the trial that have ended
     quota: Annotated[int, Span(COUNT)]  # episodes that end it
-    last_trial: Annotated[int, Span(COUNT)]
-    """Steps from the contest's beginning to the end of the last one."""
+    last_trial: Annotated[int, Span(COUNT)]  # steps to the end of the last one
     longest: Annotated[int, Span(COUNT)]  # length of the longest episode
     trial_steps: Annotated[int, Span(COUNT)]  # steps of snapshots and replays
     constant_steps: Annotated[int, Span(COUNT)]  # steps of constant actions
     check_steps: Annotated[int, Span(COUNT)]  # steps of checks
-    failures: Annotated[int, Span("[0, 4]")]
-    """Episodes of the incumbent in a row whose return was below ``floor``."""
-    floor: Annotated[float, Span(FINITE)]
-    """Four standard deviations below the incumbent's mean return."""
-    delivered: Annotated[int, Span("[-1, constants)")]
-    """Number of the constant action that is delivered; -1 if it is none."""
-    best_score: Annotated[float, Span("[-inf, inf)")]
-    """The incumbent's mean less a standard error; minus infinity where there is none."""
+    failures: Annotated[int, Span("[0, 4]")]  # incumbent's episodes in a row below ``floor``
+    floor: Annotated[float, Span(FINITE)]  # four deviations below the incumbent's mean
+    delivered: Annotated[int, Span("[-1, constants)")]  # number of the delivered one, or -1
+    best_score: Annotated[float, Span("[-inf, inf)")]  # its mean less a standard error
     version: Annotated[int, Span(COUNT)]  # number of times that the delivered policy has changed
 
     def __init__(self, n_actions: int, n_features: int = 1) -> None:

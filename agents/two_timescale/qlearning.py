@@ -71,28 +71,23 @@ class OnlineState(Counters):
 
     phase: Annotated[int, Span("[0, 1]")]  # ``WARMUP`` or ``LEARNING``
     first_action: Annotated[int, Span("[0, actions)")]  # the most frequent action of random play
-    n_features: Annotated[int, Span("[1, inf)")]
-    """Components of an observation: points have those of a continuous action, too."""
+    n_features: Annotated[int, Span("[1, inf)")]  # of observations, without actions
     ended: Annotated[int, Span("[0, env_states)")]  # the environment whose episode has ended last
-    seen: Annotated[int, Span(COUNT)]
-    """Observations so far, those that episodes begin with among them."""
+    seen: Annotated[int, Span(COUNT)]  # observations so far, first ones of episodes included
     observed: Annotated[int, Span(COUNT)]  # observations that the codevectors were moved by
-    changed: Annotated[int, Span(COUNT)]
-    """Steps when the world is known to have changed last: the fast timescale begins anew there."""
+    changed: Annotated[int, Span(COUNT)]  # step when the world last changed
     room: Annotated[int, Span("[1, inf)")]  # maximum number of cells at present
     refused: Annotated[int, Span(COUNT)]  # births since the last slow step that found no room
     next_slow: Annotated[int, Span(COUNT)]  # steps at which the next slow step is due
     next_metric: Annotated[int, Span(COUNT)]  # steps at which the metric is learned again
     mean_reward: Annotated[float, Span(FINITE)]  # mean reward: of random play, then running
     reward_variance: Annotated[float, Span("[0, inf)")]  # variance of rewards in random play
-    min_centre: Annotated[float, Span("(-inf, 0]")]
-    """Least number that is subtracted from rewards, if they are centred."""
+    min_centre: Annotated[float, Span("(-inf, 0]")]  # least number subtracted from rewards
     largest_reward: Annotated[float, Span("[0, inf)")]  # largest absolute reward since random play
     squared_error: Annotated[float, Span("[0, inf)")]  # running mean of δ²
 
     paper: bool  # whether targets are those of Q-learning; otherwise of Sarsa
-    continuing: bool
-    """Whether no episode has terminated so far: values are of rewards less ``mean_reward``."""
+    continuing: bool  # whether no episode has terminated: rewards less ``mean_reward`` count
     grows: bool  # whether cells are born and die; otherwise another partition places them
     # As in TwoTimescaleConfig; slope_rate is that of slopes beside values, at a distance of √T.
     gamma: Annotated[float, Span("(0, 1]")]
@@ -117,10 +112,8 @@ class Running(State):
     planned: bool  # whether the next action has been chosen
     begins: bool  # whether nothing has been learned along this trajectory yet
     bold: bool  # whether random actions are held
-    trial: Annotated[int, Span(COUNT)]
-    """Number of the trial that the episode is part of; 0: of none."""
-    value: Annotated[float, Span(FINITE)]
-    """Q', by which the last target was made; with several environments Q - Q'."""
+    trial: Annotated[int, Span(COUNT)]  # that the episode is part of; 0: none
+    value: Annotated[float, Span(FINITE)]  # Q' of the last target
 
 
 class Place(NamedTuple):
@@ -157,8 +150,7 @@ class Online(NamedTuple):
     running: Running
     vectors: FloatArray  # rows AFTER to POINTS, shape (7, d)
     points: FloatArray  # the point each environment acts on, shape (n, d)
-    recent: FloatArray
-    """A ring of points with random actions, and what each came by, shape (rows, d + 1)."""
+    recent: FloatArray  # ring of points with random actions, and gains, shape (rows, d + 1)
     uniforms: FloatArray
 
 
@@ -170,8 +162,7 @@ class Learner(NamedTuple):
     traces: FloatArray  # eligibility traces of all environments, shape (n, K, 1 + d + A)
     here: cells.Blend
     there: cells.Blend
-    values: FloatArray
-    """Values of all actions here and there; and, third, of the candidate there: shape (3, A)."""
+    values: FloatArray  # of all actions here, there, and of the candidate there: shape (3, A)
 
 
 state_of = reader(OnlineState)

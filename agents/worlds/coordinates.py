@@ -39,8 +39,7 @@ class WorldArrays(NamedTuple):
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""
-    walls: FloatArray
-    """Half-spaces in which an episode ends: rows (component, sign, threshold), shape (n, 3)."""
+    walls: FloatArray  # where episodes end: rows (component, sign, threshold), shape (n, 3)
     terms: IntArray
     """Products of two components in the classifier of terminations, 0 standing for 1 and 1 + j for
     component j, shape (n, 2)."""
@@ -48,10 +47,8 @@ class WorldArrays(NamedTuple):
     last: FloatArray
     """Remembered last observations, standardised, and their rewards, shape (n, d + 1); none where
     every step ends an episode: then rewards follow the law."""
-    conditions: FloatArray = np.zeros((0, 1))
-    """Rows of clauses (:mod:`oda_rl.agents.rules.editing`), shape (R, 1 + d)."""
-    clauses: IntArray | None = None
-    """The end of each clause's rows, and the action that it forbids, or -1, shape (n, 2)."""
+    conditions: FloatArray = np.zeros((0, 1))  # rows of clauses, shape (R, 1 + d)
+    clauses: IntArray | None = None  # ends of their rows; their action, or -1
     said: FloatArray = np.zeros((0, 1, 1))  # outputs of the clauses that forbid nothing
 
 

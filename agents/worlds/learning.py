@@ -231,8 +231,7 @@ class CodedSteps(NamedTuple):
     """n steps, the oldest first."""
 
     before: FloatArray  # observations, shape (n, d)
-    codes: FloatArray
-    """Codes of actions (:class:`~oda_rl.agents.worlds.coordinates.WorldArrays`), shape (n, C)."""
+    codes: FloatArray  # of actions, shape (n, C)
     rewards: FloatArray  # shape (n,)
     after: FloatArray  # next observations, shape (n, d)
     ended: BoolArray  # whether the episode terminated, shape (n,)
@@ -243,8 +242,7 @@ class Chosen(NamedTuple):
 
     form: Form
     n: int  # number of steps when the form was chosen
-    errors: dict[str, float]
-    """Mean logarithm of the squared error of each form on held-out stretches."""
+    errors: dict[str, float]  # mean log squared error of each form on held-out stretches
     terms: IntArray  # of terminations
     residuals: FloatArray  # of the form on held-out stretches, shape (m, d)
     least: float  # smallest error of a chosen form so far

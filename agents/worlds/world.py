@@ -74,8 +74,7 @@ class World:
     learned: Learned  #: Arrays, and how they were learned.
     interface: Interface  #: Observations and actions.
     seen: CodedSteps  #: Steps that it was learned from.
-    first: BoolArray | None = None
-    """Whether each step began an episode, if that is known, shape (n,)."""
+    first: BoolArray | None = None  # whether each step began an episode
     horizon: int = _HORIZON  #: Maximum number of steps of an episode.
 
     @classmethod

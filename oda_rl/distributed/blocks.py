@@ -115,8 +115,7 @@ class Reader:
     """Reads and checks rows."""
 
     divergence: Divergence = field(default_factory=SquaredEuclidean)
-    classes: Array | None = None
-    """Labels of the classes, shape (C,), sorted; None if there are none."""
+    classes: Array | None = None  # sorted labels, shape (C,), or None
     missing: bool = False  # whether values may be missing (NaN), but not all of a row
 
     @property

@@ -34,8 +34,7 @@ class Kernel(NamedTuple):
     """
 
     name: str
-    response: Callable[[Array], Array]
-    """k(y), in [0, 1]; without a slope it may take the place of y."""
+    response: Callable[[Array], Array]  # k(y), in [0, 1], which may take the place of y
     slope: Callable[[Array, Array], Array] | None
     """-2 dk/dy, given y and k(y): the gradient of k in z is slope times (x - z). None: the same as
     k."""

@@ -63,8 +63,7 @@ class Graph:
         given = guess_numpy_type(operator.inputs[0].type)
         self.dtype = np.float64 if given == np.float64 else np.float32
         self.x: Value = operator.inputs[0]
-        self.missing: Value = None
-        """1 where a value is missing and 0 elsewhere, shape (n, d); None if none may be."""
+        self.missing: Value = None  # 1 where a value is missing, else 0; None if none may be
         if given not in (np.float32, np.float64):
             self.x = self.number(self.x)
         elif finite(operator.raw_operator) == "allow-nan":
@@ -558,8 +557,7 @@ _WITH_ZIPMAP: dict[str, list[Any]] = {
 
 class _Converter(NamedTuple):
     write: Callable[[Graph, Any], None]
-    outputs: tuple[str, ...]
-    """Names; a label is a string or an integer, other outputs have the input's precision."""
+    outputs: tuple[str, ...]  # names; labels are strings or integers
     options: dict[str, list[Any]] | None = None
     """skl2onnx parses those of classifiers itself. With ``score_samples`` the log-density is the
     last output; with ``transform`` distances are the only one, for the next step of a pipeline."""

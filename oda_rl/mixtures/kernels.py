@@ -64,49 +64,39 @@ _STATIONARY = 0.05  # δ of eq. 6
 class Progress(State):
     """State of a mixture's learning."""
 
-    phase: Annotated[float, Span("[0, 2]")]
-    """:data:`ANNEALING`, then :data:`QUANTIZING`, then :data:`RELEASED`."""
+    phase: Annotated[float, Span("[0, 2]")]  # ANNEALING, QUANTIZING or RELEASED
     width: Annotated[float, Span("[0, inf)")]  # standard deviation of the neighbourhood on the grid
     rate: Annotated[float, Span("[0, 1]")]  # ε
     seen: Annotated[float, Span("[0, inf)")]  # samples of this phase, before release
-    shown: Annotated[float, Span("[0, inf)")]
-    """Samples from which the variance was learned; after release, samples since then."""
+    shown: Annotated[float, Span("[0, inf)")]  # samples of the variance; or since release
     periods: Annotated[float, Span("[0, inf)")]  # periods of quantizing that have ended
     smoothed: Annotated[float, Span()]  # smoothed loss
     previous: Annotated[float, Span()]  # smoothed loss at the last check
     reference: Annotated[float, Span()]  # mean loss of the first samples
-    variance: Annotated[float, Span("[0, inf)")]
-    """Variance of all components in each direction, until release."""
-    freed: Annotated[float, Span("[-1, components)")]
-    """Component to be relocated to a sample of the ``crowded`` one; -1: none."""
-    crowded: Annotated[float, Span("[-1, components)")]
-    """Component whose next sample the ``freed`` one takes as its mean; -1: none."""
+    variance: Annotated[float, Span("[0, inf)")]  # in each direction, until release
+    freed: Annotated[float, Span("[-1, components)")]  # to be relocated; -1: none
+    crowded: Annotated[float, Span("[-1, components)")]  # whose next sample is its mean; -1: none
     moved: Annotated[float, Span("[0, inf)")]  # number of relocations
     loss: Annotated[float, Span()]  # sum of the losses of this pass
     losses: Annotated[float, Span("[0, inf)")]  # number of these losses
-    gap: Annotated[float, Span()]
-    """Mean difference of the squared distances from the two nearest components."""
+    gap: Annotated[float, Span()]  # mean difference of the two least squared distances
     first_beta: Annotated[float, Span()]  # β at release
 
 
 class Mixture(NamedTuple):
     """A mixture of K components in d dimensions."""
 
-    spherical: Annotated[bool, flags()]
-    """Whether all components share one spherical covariance, after release, too."""
+    spherical: Annotated[bool, flags()]  # one covariance for all components
     means: Annotated[Array, Floats("K, d")]  # μ, shape (K, d)
-    precisions: Annotated[Array, Floats("K, width", "(0, inf)")]
-    """Diagonal of P or its eigenvalues, shape (K, d or 1); unused until release."""
+    precisions: Annotated[Array, Floats("K, width", "(0, inf)")]  # unused until release
     axes: Annotated[Array | None, Maybe(Floats("K+1, d, d"))]
     """Eigenvectors of P as rows, shape (K + 1, d, d), the last scratch; None if P is diagonal."""
     weights: Annotated[FloatArray, real("K", "[0, inf)")]  # π, shape (K,)
     half_log_dets: Annotated[FloatArray, real("K")]  # ½ log det P, shape (K,)
     grid: Annotated[FloatArray, real("K, K", "[0, inf)")]  # g, shape (K, K): rows sum to 1
     progress: Annotated[Raw, Member(np.uint8, "progress", "[0, 256)")]  # :class:`Progress`
-    errors: Annotated[FloatArray, real("K", "[0, inf)")]
-    """Squared distances of the period's samples from their winner, shape (K,)."""
-    savings: Annotated[FloatArray, real("K")]
-    """Increase of the errors if this component were removed, shape (K,)."""
+    errors: Annotated[FloatArray, real("K", "[0, inf)")]  # squared distances from the winner
+    savings: Annotated[FloatArray, real("K")]  # increase of errors without this one
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         width = 1 if self.spherical else sizes["d"]
@@ -130,13 +120,10 @@ class Rules(NamedTuple):
     rate: Annotated[float, real("", "(0, 1)")]  # first ε
     min_rate: Annotated[float, real("", "[0, 1)")]  # smallest ε
     period: Annotated[int, whole("", "[1, inf)")]  # samples between two checks of the loss
-    max_precision: Annotated[float, real("", "(0, inf)")]
-    """D_max²: bound of P, in the mixture's units."""
-    periods: Annotated[int, whole("", "[-1, inf)")]
-    """Periods of quantizing before covariances are released; -1: they never are."""
+    max_precision: Annotated[float, real("", "(0, inf)")]  # D_max², in the mixture's units
+    periods: Annotated[int, whole("", "[-1, inf)")]  # of quantizing; -1: no release
     tempered: Annotated[int, whole()]  # periods after that with tempered responsibilities
-    memory: Annotated[float, real("", "[0, 1]")]
-    """Share of the errors that is kept after a period of quantizing."""
+    memory: Annotated[float, real("", "[0, 1]")]  # share of errors kept after a period
 
 
 progress_of = reader(Progress)

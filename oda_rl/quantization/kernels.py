@@ -222,8 +222,7 @@ class Grid(NamedTuple):
     n_rows: int
     n_columns: int
     periodic: bool
-    hexagonal: bool = False
-    """Whether odd rows are shifted by half a column, and rows are √3/2 apart."""
+    hexagonal: bool = False  # odd rows are half a column on, and rows √3/2 apart
 
 
 @compiled

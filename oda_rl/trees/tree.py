@@ -49,8 +49,7 @@ class Cells:
 
     offsets: Annotated[FloatArray, real("B")]  # shape (k,)
     gradients: Annotated[FloatArray, real("B, W")]  # shape (k, d)
-    centre: Annotated[FloatArray, real("W")]
-    """Shape (d,). About it, scores do not cancel far from the origin."""
+    centre: Annotated[FloatArray, real("W")]  # about which scores do not cancel
 
     @classmethod
     def of(cls, codevectors: FloatArray, divergence: Divergence) -> Self:
@@ -204,8 +203,7 @@ class Statistics:
     divergences: Annotated[float, real("", "[0, inf)")] = 0.0
     """Weighted sum of the divergences from the anchor, times d over a sample's number of observed
     features."""
-    total: Annotated[FloatArray, real("d")] = field(init=False)
-    """Weighted sum of the points, shape (d,)."""
+    total: Annotated[FloatArray, real("d")] = field(init=False)  # weighted sum of points
     known: Annotated[FloatArray, real("d", "[0, inf)")] = field(init=False)
     """Weight of the samples with each feature observed, shape (d,)."""
     gaps: Annotated[FloatArray, real("d")] = field(init=False)
@@ -282,12 +280,10 @@ class Plan:
     divergence: Divergence
     branching: Annotated[int, whole("", "[2, inf)")]  # maximum number of codevectors of a node
     max_depth: Annotated[int, whole("", "[1, inf)")]
-    min_samples_split: Annotated[float, real("", "[0, inf)")]
-    """A node whose samples weigh less is not divided."""
+    min_samples_split: Annotated[float, real("", "[0, inf)")]  # weight of a node to divide
     cooling: Annotated[float, real("", "(0, 1)")]
     samples_per_cluster: Annotated[int, whole("", "[1, inf)")]
-    supervised: Annotated[bool, flags()]
-    """Whether a node whose samples are of one class is not divided."""
+    supervised: Annotated[bool, flags()]  # nodes of one class are not divided
 
     @property
     def refines(self) -> bool:

@@ -25,8 +25,7 @@ SAC_STEPS = 200_000
 class Task:
     aim: float  # Mean return, of which the share of seeds that reach it is reported
     steps: tuple[int, ...]
-    published: str = ""
-    """Results of rl-zoo after a million steps, one run of each algorithm (see suite_tasks)."""
+    published: str = ""  # results of rl-zoo after a million steps (see suite_tasks)
 
 
 TASKS = {

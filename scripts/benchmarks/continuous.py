@@ -27,10 +27,8 @@ GRID, CODEVECTORS = "grid", "codevectors"
 @dataclass(frozen=True)
 class Task:
     env_id: str
-    levels: tuple[float, ...]
-    """Mean returns, of which the shares of seeds that reach them are reported."""
-    published: tuple[tuple[str, float, int], ...]
-    """Results of rl-zoo: algorithm, mean return, steps."""
+    levels: tuple[float, ...]  # mean returns, of which shares of seeds are reported
+    published: tuple[tuple[str, float, int], ...]  # of rl-zoo: algorithm, return, steps
 
 
 TASKS = (
