@@ -59,7 +59,8 @@ class ModelAgent(Simplifiable, Agent):
     fewer than 20,000 steps, half of those are enough. If 20,000 are left in one environment, values
     are distilled into a rule of at most 16 cells, improved in real episodes
     (:func:`oda_rl.agents.distill`); else they are means over five partitions, with γ = 0.985 and
-    six random decisions an episode, and real returns decide between them and the rules.
+    six random decisions an episode, or 6 % of its steps if fewer, and real returns decide between
+    them and the rules.
 
     If continuous actions have 20,000 steps left, or more than three components, random search in
     real episodes improves one affine rule instead, without values; or one in each cell of the goals

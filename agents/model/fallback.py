@@ -62,7 +62,7 @@ _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to lea
 _CELLS = 16
 _GRID = 3  # values of each component of a continuous action, if many steps are left for values
 _OF_FEW_STEPS = {"gamma": 0.985, "n_fits": 5}  # if no rule is distilled
-_EXPLORING = {"exploration": 6.0, "longest_hold": 3}  # in few steps, once returns have differed
+_DECISIONS, _SHARE, _HOLD = 6.0, 0.06, 3  # random ones an episode, if few steps are left
 _STARTING, _TRIALS = 0.3, 3  # share of the steps to choose a climb's first rule; whole episodes
 _RACING = 0.05  # share of the steps to race the rule against the one before
 _MODELLED = 0.02  # share of the steps before a climb competes with a trusted world
@@ -173,8 +173,10 @@ class Fallback:
             bins = _GRID if on_grid else engine.config.action_bins
             settings: dict[str, Any] = {} if bins is None else {"action_bins": bins}
             if few and not boxed:
-                equal = is_constant(np.array(engine.outcomes.returns))
-                settings |= _OF_FEW_STEPS | ({} if equal else _EXPLORING)
+                settings |= _OF_FEW_STEPS
+                if not is_constant(np.array(engine.outcomes.returns)):
+                    decisions = min(_DECISIONS, _SHARE * float(np.mean(engine.outcomes.lengths)))
+                    settings |= {"exploration": decisions, "longest_hold": _HOLD}
             kind = CodevectorAgent if boxed and not on_grid else FittedQAgent
             self.fitted = kind(env, seed=int(rng.integers(2**31)), **settings)
             _remember(self.fitted, engine.memory.transitions, engine.memory.first)
