@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 
 from oda_rl._state import Raw
 from oda_rl._threads import one_thread
@@ -545,9 +546,12 @@ class FittedEngine(Engine):
         if self._tried + self.exploration.mean_length > budget or not self.records:
             return None
         known = {one.action: one for one in self.records if one.constant}
-        for action in np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist():
-            if action not in known:
-                return self._always(action)
+        new = set(np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist()) - set(known)
+        if new:  # of a box, whose ends may do harm, the middle first
+            native = self.interface.native
+            boxed = native is not None and isinstance(native.action_space, spaces.Box)
+            middle = 0.5 * (n - 1) if boxed or self.interface.box is not None else 0.0
+            return self._always(min(new, key=lambda action: abs(action - middle)))
         spread = self._spread()
         best = self._best()
         rival = max(known.values(), key=lambda one: one.lower_bound(-spread))
