@@ -209,9 +209,10 @@ class Native:
     @property
     def n_actions(self) -> int | None:
         """Number of actions offered; None for continuous actions without a grid."""
-        if isinstance(self.action_space, spaces.Box):
-            return None if self.grid is None else math.prod(map(len, self.grid))
-        return n_elements(self.action_space)
+        space = self.action_space
+        if isinstance(space, spaces.Box):
+            return None if self.bins is None else math.prod(map(len, grid_of(space, self.bins)))
+        return n_elements(space)
 
     @property
     def sees_vectors(self) -> bool:
