@@ -136,10 +136,7 @@ def check_enough(estimator: Any, n_samples: int) -> None:
     """Raise ValueError if there are fewer samples than ``n_clusters``, if the estimator has any."""
     n_clusters = getattr(estimator, "n_clusters", "auto")
     if n_clusters != "auto" and n_samples < int(n_clusters):
-        raise ValueError(
-            f"n_samples={n_samples} should be >= n_clusters={n_clusters}. Learning begins with at "
-            f"least {n_clusters} samples in one call."
-        )
+        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={n_clusters} to begin.")
 
 
 def checked_labels(

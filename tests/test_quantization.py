@@ -231,7 +231,7 @@ def test_batch_annealing_finds_no_more_than_there_is():
     ("estimator", "message"),
     [
         (StochasticVQ(2.5), r"'n_clusters' parameter .* Got 2.5 instead"),
-        (StochasticVQ(21), r"n_clusters=21\. Learning begins with at least 21 samples"),
+        (StochasticVQ(21), r"n_samples=20 should be >= n_clusters=21 to begin\."),
         (StochasticVQ(2, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
         (StochasticVQ(2, init=np.zeros((2, 3))), r"initial codevectors \(2, 3\) .* \(2, 2\)"),
         (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),

@@ -16,8 +16,6 @@ from skl2onnx.common.data_types import (
 )
 from skl2onnx.common.utils_classifier import get_label_classes
 from skl2onnx.proto import onnx_proto
-from sklearn.ensemble import StackingClassifier, VotingClassifier
-from sklearn.multiclass import OneVsOneClassifier
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import finite
@@ -547,7 +545,7 @@ def _stacked(
     return _Depth(features, centres, offsets, slopes, first, parts, best)
 
 
-_TAKES_SCORES = StackingClassifier, VotingClassifier, OneVsOneClassifier  # or labels
+_TAKES_SCORES = "StackingClassifier", "VotingClassifier", "OneVsOneClassifier"  # or labels
 _WITH_ZIPMAP: dict[str, list[Any]] = {
     "zipmap": [True, False, "columns"],
     "output_class_labels": [False, True],
@@ -604,9 +602,6 @@ def register() -> None:
     >>> model = ODAClusterer(2, random_state=0).fit([[0.0], [0.1], [4.0], [4.1]])
     >>> [output.name for output in to_onnx(model, np.zeros((1, 1))).graph.output]
     ['label', 'probabilities']
-    >>> graph = to_onnx(model, np.zeros((1, 1)), options={ODAClusterer: {"score_samples": True}})
-    >>> graph.graph.output[-1].name
-    'score_samples'
     """
     for kind, converter in _CONVERTERS.items():
         update_registered_converter(
@@ -676,13 +671,13 @@ def _set_shapes(operator: Any) -> None:
 def _refuse_ensembles(operator: Any) -> None:
     """Raise ValueError if an ensemble takes the scores of this operator for probabilities."""
     for other in operator.scope_inst.operators.values():
-        members = getattr(other.raw_operator, "estimators_", ())
+        ensemble, name = other.raw_operator, type(other.raw_operator).__name__
+        members = getattr(ensemble, "estimators_", ())
         lasts = [getattr(member, "steps", [("", member)])[-1][1] for member in members]
-        inside = any(last is operator.raw_operator for last in lasts)
-        if inside and not isinstance(other.raw_operator, _TAKES_SCORES):
+        if any(last is operator.raw_operator for last in lasts) and name not in _TAKES_SCORES:
             raise ValueError(
-                f"LVQ in a {type(other.raw_operator).__name__} cannot be exported, as it has no "
-                "probabilities: put it into a CalibratedClassifierCV before"
+                f"LVQ in a {name} cannot be exported, as it has no probabilities: put it into a "
+                "CalibratedClassifierCV before"
             )
 
 

@@ -301,7 +301,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         if n_samples < self.n_components:
             raise ValueError(
                 f"Expected n_samples >= n_components but got n_components = {self.n_components}, "
-                f"n_samples = {n_samples}. Learning begins with that many samples in one call."
+                f"n_samples = {n_samples}: learning begins with that many samples"
             )
 
     def _checked_floor(self, n_features: int) -> FloatArray | None:
