@@ -166,7 +166,8 @@ def test_the_agent_acts_otherwise_beyond_and_not_before(agent, visited):
     rng = np.random.default_rng(0)
     for observation in visited[::40]:
         told = agent.explain(observation)
-        assert agent.predict(told.nearest_other)[0] == told.other_action != told.action
+        for there in (told.nearest_other, told.nearest_other.astype(np.float32)):
+            assert agent.predict(there)[0] == told.other_action != told.action
         step = told.nearest_other - observation
         assert np.linalg.norm(step * agent.scale_) == pytest.approx(told.distance, rel=1e-3)
         assert agent.predict(observation + 0.999 * step)[0] == told.action

@@ -83,6 +83,7 @@ def test_names_are_everywhere(tmp_path):
     agent.save(tmp_path / "run")
     again = load_agent(tmp_path / "run")
     assert (again.names, again.action_names) == (agent.names, agent.action_names)
+    assert str(again.prove({"temperature": (2, 3)})).startswith("where temperature from 2 to 3:")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,9 @@ def test_the_range_of_each_torque_is_exact_in_a_box_and_bounded_outside():
     assert found.ranges["hip"] == pytest.approx((-2.0, 0.6))  # clipped; 2 (0.1 + 0.2)
     assert found.ranges["knee"] == pytest.approx((0.5, 1.0))
     assert str(found).splitlines()[1:] == ["  hip from -2 to 0.6", "  knee from 0.5 to 1"]
+    pascals = rule.named(bounds=np.array([[101_325.0, 0.0], [101_425.0, 1 / 3]])).prove(ends)
+    assert "\n  action[0] from 101325 to 101390\n" in str(pascals)
+    assert str(pascals).endswith("  action[1] from 0.1666 to 0.3334")  # rounded outwards
     assert rule.prove({1: (0.0, 0.0)}).ranges == {"action[0]": (-1.0, 1.0), "action[1]": (0.0, 0.0)}
     halves = RulePolicy(np.eye(2, 3, 1), np.repeat(outputs, 2, axis=0), np.zeros((2, 2)))
     assert halves.named(bounds=bounds).prove(ends).ranges["action[0]"] == pytest.approx((-2.0, 0.6))

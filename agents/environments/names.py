@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from decimal import Context, Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from oda_rl._types import FloatArray
 from oda_rl.agents.environments.making import spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, canonical, is_name, spaces_of
 
@@ -114,10 +116,19 @@ def checked_names(
     return tuple(map(str, given))
 
 
-def number_text(value: float, scale: float, digits: int = 4, sign: str = "") -> str:
+def number_text(value: float, scale: float, digits: int = 4, rounding: str = "") -> str:
     """Return a number to some digits, or to more if it is many deviations, 1/scale, away from 0."""
     far = min(max(1.0, abs(value) * scale), 1e11)  # in this order: it may be NaN
-    return f"{value:{sign}.{digits + int(math.log10(far))}g}"
+    digits += int(math.log10(far))
+    if rounding:  # beyond five more digits is what computations leave
+        value = float(Context(digits, rounding).plus(Decimal(f"{value:.{digits + 5}g}")))
+    return f"{value:.{digits}g}"
+
+
+def scales_between(low: FloatArray, high: FloatArray) -> list[float]:
+    """Return the scales, for :func:`number_text`, of numbers between bounds; 0 without bounds."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.ravel(1.0 / (high - low)).tolist()
 
 
 def without_units(names: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """The agent that learns the world, and delivers a rule."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -222,7 +223,8 @@ class ModelAgent(Simplifiable, Agent):
         """Prove which actions the delivered rule takes somewhere in a box, and which never.
 
         Where actions are continuous, it says the range of each of their components. Components of
-        the observation that are not named have the bounds of its space.
+        the observation that are not named have the bounds of its space; none if the agent was
+        loaded, and its environment is not known.
 
         Parameters
         ----------
@@ -242,7 +244,9 @@ class ModelAgent(Simplifiable, Agent):
         >>> found.occurs, str(found).splitlines()[-1]
         ((1,), '  push left: never')
         """
-        space = spaces_of(self._adapted(one_of(self._require_env())))[0]
+        space = None
+        with suppress(ValueError):  # a file may name no environment that can be made
+            space = spaces_of(self._adapted(one_of(self._require_env())))[0]
         ends = (space.low.ravel(), space.high.ravel()) if isinstance(space, spaces.Box) else None
         return self._rule("prove").prove(box, ends)
 

@@ -261,6 +261,22 @@ def alternative_by_search(
     return Alternative(float(np.linalg.norm(best)), 0.0, point + _unscaled(best, scale))
 
 
+def kept_in_single(
+    policy: Policy, nearest: Alternative, point: FloatArray, choice: int, scale: FloatArray
+) -> Alternative:
+    """Return an alternative a little farther away, which keeps its choice in single precision."""
+    if nearest.point is None:
+        return nearest
+    step = nearest.point - point
+    size, length = np.linalg.norm([nearest.point * scale, step * scale], axis=1)
+    farther = np.finfo(np.float32).eps * size / length * np.append(0.0, 2.0 ** np.arange(10))
+    states = nearest.point + farther[:, None] * step
+    choices, rounded = policy.choices(states), states.astype(np.float32).astype(np.float64)
+    best = ((choices != choice) & (policy.choices(rounded) == choices)).argmax()
+    factor = 1.0 if policy.exact else 1.0 + float(farther[best])
+    return replace(nearest, distance=factor * nearest.distance, point=states[best])
+
+
 def _scores_and_slopes(
     diagram: FloatArray, point: FloatArray, scale: FloatArray
 ) -> tuple[FloatArray, FloatArray]:

@@ -1,8 +1,4 @@
-"""Explanations of an agent's actions, and tables of policies, cell by cell.
-
-How far a state is from one in which the agent would act otherwise is in
-:mod:`oda_rl.agents.policies.alternatives`.
-"""
+"""Explanations of an agent's actions, and tables of policies, cell by cell."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.agents.environments.names import number_text, without_units
+from oda_rl.agents.environments.names import number_text, scales_between, without_units
 from oda_rl.agents.environments.validation import checked_points
+from oda_rl.agents.policies.alternatives import kept_in_single
 from oda_rl.agents.policies.contract import Trained
 
 _COMPONENTS = 12  # of an observation that are printed
@@ -53,11 +50,11 @@ class Explanation:
     scale: FloatArray  #: Inverse standard deviations of the components, (d,); 0 for constants.
     action_names: tuple[str, ...]  #: Names of the actions.
     first_action: int  #: The environment's number for the first of them.
+    in_words: str  #: The choice, with the action if that is continuous.
+    other_in_words: str  #: The other choice; "" if there is none.
     value_name: str = "value"  #: Quantity by which actions are compared: a value, or a score.
     choice_name: str = "action"
     """Kind of choice that is numbered: actions, action codevectors, or cells."""
-    component_names: tuple[str, ...] | None = None
-    """Names of the components of a continuous action; None for discrete ones."""
 
     def __str__(self) -> str:
         names, by = self.action_names, ""
@@ -69,7 +66,7 @@ class Explanation:
         if self.choice_name in ("cell", "level"):  # no choice is learned from alone
             visits = f"{self.visits.sum():,.0f}"
         lines = [
-            _in_words(names[self.choice], self.action, self.component_names) + by,
+            self.in_words + by,
             f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
@@ -90,10 +87,9 @@ class Explanation:
             order = sorted(np.argsort(-np.abs(change), kind="stable")[:_COMPONENTS].tolist())
         rows = [["component", *columns]]
         for j in order:
-            cells = [
-                number_text(v[j], self.scale[j], sign="+" * (name == "change"))
-                for name, v in columns.items()
-            ]
+            cells = [number_text(v[j], self.scale[j]) for v in columns.values()]
+            if "change" in columns and columns["change"][j] >= 0.0:
+                cells[-1] = f"+{cells[-1]}"
             rows.append([self.names[j], *cells])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         widths[1:] = [max(11, len(title)) for title in columns]
@@ -112,10 +108,8 @@ class Explanation:
         if self.other_choice is None:
             return f"{sure}, and none farther away is known"
         nearest = "the nearest state" if self.exact else "a state"
-        name = self.action_names[self.other_choice]
-        action = _in_words(name, self.other_action, self.component_names)
         away = f"is {self.distance:.3g} standard deviations away"
-        where = f"{nearest} with {what} ({action}) {away}"
+        where = f"{nearest} with {what} ({self.other_in_words}) {away}"
         return where if self.exact or self.at_least == 0.0 else f"{where}; {sure}"
 
 
@@ -154,15 +148,20 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
     values = policy.values(points)
     ranked = np.argsort(-values[0], kind="stable")
     others = [int(a) for a in ranked if a != choice and values[0, a] > -np.inf]
+    action, other_action, other_choice = _performed(agent, policy.act(points))[0], None, None
     nearest = policy.alternative(points[0], choice, scale)
-    there = None if nearest.point is None else nearest.point[None]
+    if interface.dtype == "float32":
+        nearest = kept_in_single(policy, nearest, points[0], choice, scale)
+    if (there := nearest.point) is not None:
+        other_choice = int(policy.choices(there[None])[0])
+        other_action = _performed(agent, policy.act(there[None]))[0]
     return Explanation(
         observation=points.reshape(shape),
         cell=cell,
         n_cells=policy.n_cells,
         codevector=policy.codevectors[cell].reshape(shape),
         q_values=values[0],
-        action=_performed(agent, policy.act(points))[0],
+        action=action,
         choice=choice,
         margin=float(margins_of(values, np.array([choice]))[0]),
         runner_up=others[0] + interface.first_action if others else None,
@@ -171,15 +170,16 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
         at_least=nearest.at_least,
         exact=policy.exact,
         nearest_other=None if there is None else there.reshape(shape),
-        other_action=None if there is None else _performed(agent, policy.act(there))[0],
-        other_choice=None if there is None else int(policy.choices(there)[0]),
+        other_action=other_action,
+        other_choice=other_choice,
         names=interface.names,
         scale=scale,
         action_names=choice_names(agent),
         first_action=interface.first_action,
+        in_words=_in_words(agent, choice, action),
+        other_in_words="" if other_choice is None else _in_words(agent, other_choice, other_action),
         value_name=policy.value_name,
         choice_name=policy.choice_name,
-        component_names=_component_names(agent),
     )
 
 
@@ -196,8 +196,7 @@ def overview(agent: Trained, visited: FloatArray | None = None) -> Overview:
     values = policy.q_values if policy.exact else policy.values(codevectors)
     best = values.argmax(axis=1) if policy.exact else policy.choices(codevectors)
     taken = _performed(agent, best if discrete else policy.act(codevectors))
-    parts = _component_names(agent)
-    labels = [_in_words(actions[a], one, parts) for a, one in zip(best, taken, strict=True)]
+    labels = [_in_words(agent, a, action) for a, action in zip(best, taken, strict=True)]
     shares, agreement = np.full(policy.n_cells, np.nan), np.nan
     visits = agent.visits.sum(axis=1)
     known = (policy.cells(codevectors) == np.arange(policy.n_cells)) | (visits > 0)
@@ -265,14 +264,11 @@ def _performed(agent: Trained, acts: npt.NDArray[Any]) -> list[Any]:
     return [action if np.ndim(action) else action.item() for action in performed]
 
 
-def _component_names(agent: Trained) -> tuple[str, ...] | None:
-    discrete = agent.policy.choice_name == "action"
-    return None if discrete else tuple(without_units(agent.interface.action_names))
-
-
-def _in_words(name: str, action: Any, components: tuple[str, ...] | None) -> str:
+def _in_words(agent: Trained, choice: int, action: Any) -> str:
     """Return a choice's name, with the action that it is if that is continuous."""
-    if components is None:
+    name, box = choice_names(agent)[choice], agent.interface.box
+    if box is None:
         return name
-    said = map("{} {:.4g}".format, components, np.ravel(action))
+    numbers = map(number_text, np.ravel(action).tolist(), scales_between(*box.bounds))
+    said = map("{} {}".format, without_units(agent.interface.action_names), numbers)
     return f"{name} ({', '.join(said)})"

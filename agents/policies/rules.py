@@ -398,7 +398,7 @@ class RulePolicy(Stored):
                 ranges[name] = float(low.min()), float(high.max())
             known = tuple(f"cell {k}" for k in range(self.n_cells))
         occurs = tuple(sorted(states))
-        return Proof(*ends, occurs, never, at_most, states, components, known, ranges)
+        return Proof(*ends, occurs, never, at_most, states, components, known, ranges, between)
 
     def rules(self) -> str:
         """Return the rule in words, with numbers to four digits, or to more if actions need them.

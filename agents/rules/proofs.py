@@ -5,12 +5,13 @@ A rule with clauses is a set of polyhedra; in each, one cell or one clause decid
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
-from oda_rl.agents.environments.names import number_text
+from oda_rl.agents.environments.names import number_text, scales_between
 
 _TINY = 1e-9
 _ZOOM = 1e-5  # share of the scale at which a small interior is looked for
@@ -135,22 +136,20 @@ def split(
     ``forbids`` and ``says``, clauses in order of precedence, are (rows, action).
     """
 
-    def restricted(piece: Piece, rows: FloatArray, strict: Any, cell: int = -1) -> list[Piece]:
+    def within(piece: Piece, rows: FloatArray, cell: int = -1, strict: Any = True) -> list[Piece]:
         """Return the part of a piece where rows are positive, if it is not empty."""
-        rows, strict = np.concatenate([piece.rows, rows]), np.concatenate([piece.strict, strict])
+        strict = np.append(piece.strict, np.full(len(rows), strict))
+        rows = np.concatenate([piece.rows, rows])
         inside = point_in(rows, strict, box)
         return [] if inside is None else [Piece(rows, strict, cell, inside)]
-
-    def within(piece: Piece, rows: FloatArray, cell: int = -1) -> list[Piece]:
-        return restricted(piece, rows, np.ones(len(rows), dtype=np.bool_), cell)
 
     def without(piece: Piece, rows: FloatArray) -> list[Piece]:
         """Return the parts where a clause does not hold."""
         return [
             part
             for r in range(len(rows))
-            for part in restricted(
-                piece, np.concatenate([rows[:r], -rows[r : r + 1]]), np.arange(r + 1) < r
+            for part in within(
+                piece, np.concatenate([rows[:r], -rows[r : r + 1]]), -1, np.arange(r + 1) < r
             )
         ]
 
@@ -181,7 +180,7 @@ def split(
         allowed = np.array([k for k in range(len(scores)) if actions[k] not in barred])
         for k in allowed.tolist():
             others = allowed[allowed != k]
-            found += restricted(piece, scores[k] - scores[others], others < k, k)
+            found += within(piece, scores[k] - scores[others], k, others < k)
     return found
 
 
@@ -203,10 +202,10 @@ class Proof:
     choice_names: tuple[str, ...]
     ranges: dict[str, tuple[float, float]]
     """Minimum and maximum of each component of a continuous action, by its name."""
+    bounds: FloatArray  # of continuous actions, shape (2, p)
 
     def __str__(self) -> str:
-        with np.errstate(divide="ignore"):
-            scale = (1.0 / (self.high - self.low)).tolist()
+        scale = scales_between(self.low, self.high)
         ends = zip(self.names, self.low.tolist(), self.high.tolist(), scale, strict=True)
         box = [
             f"{name} from {number_text(a, s)} to {number_text(b, s)}"
@@ -219,7 +218,10 @@ class Proof:
             lines.append(f"  {self.choice_names[choice]}: occurs, as at ({state})")
         lines += [f"  {self.choice_names[a]}: on a boundary, if at all" for a in self.at_most]
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
-        lines += [f"  {name} from {a:.4g} to {b:.4g}" for name, (a, b) in self.ranges.items()]
+        ranges = zip(self.ranges.items(), scales_between(*self.bounds), strict=False)
+        for (name, (a, b)), s in ranges:
+            least = number_text(a, s, rounding=ROUND_FLOOR)
+            lines.append(f"  {name} from {least} to {number_text(b, s, rounding=ROUND_CEILING)}")
         return "\n".join(lines)
 
 
@@ -229,10 +231,8 @@ def checked_box(
     space: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the bounds of all components, shape (d,) each."""
-    d = len(calls[0])
-    low, high = np.full(d, -np.inf), np.full(d, np.inf)
-    if space is not None:
-        low, high = (np.array(end, dtype=np.float64).ravel() for end in space)
+    d, outer = len(calls[0]), space or (-np.inf, np.inf)
+    low, high = (np.full(d, np.ravel(end), dtype=np.float64) for end in outer)
     numbers: dict[Any, int] = {name: j for names in calls for j, name in enumerate(names)}
     numbers |= {j: j for j in range(d)} | {f"x[{j}]": j for j in range(d)}
     for name, ends in box.items():
