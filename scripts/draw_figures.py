@@ -110,8 +110,7 @@ def draw_means(ax: Axes, rows: Rows, places: str, kinds: str, label: str) -> Non
         for k, part in enumerate(parts):
             apart = 0.2 * (k - 0.5 * (len(parts) - 1)) + 0.005 * (np.arange(len(part)) % 20 - 9.5)
             ax.plot(place + apart, part.column("mean"), "o", color=COLORS[k], alpha=0.6)
-    ax.set(xlim=(-0.5, len(names) - 0.5), ylabel=label)
-    ax.set_xticks(range(len(names)), names)
+    ax.set(xlim=(-0.5, len(names) - 0.5), xticks=range(len(names)), xticklabels=names, ylabel=label)
 
 
 def draw_logo() -> None:

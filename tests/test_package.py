@@ -111,21 +111,17 @@ def test_what_is_optional_is_imported_in_its_own_folder(root):
                 assert re.match(own.get(name, ""), place), f"{place} imports {name}"
 
 
-def copied(root, to, *folders):
-    for name in folders:
-        shutil.copytree(root / name, to / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(root / name, to)
-    return to
-
-
 def files_of_numba(*folders):
     return [file for folder in folders for file in folder.rglob("*.nb[ci]")]
 
 
 @pytest.mark.slow
 def test_the_wheel_is_complete_and_uninstalling_leaves_nothing_behind(root, tmp_path):
-    source = copied(root, tmp_path / "source", "oda_rl", "agents", "envs", "scripts", "tests")
+    source = tmp_path / "source"
+    for name in ("oda_rl", "agents", "envs", "scripts", "tests"):
+        shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
+        shutil.copy(root / name, source)
     options = "--quiet", "--no-deps", "--no-build-isolation"
     run("-m", "pip", "wheel", *options, "--wheel-dir", tmp_path, source)
     (wheel,) = tmp_path.glob("*.whl")

@@ -137,7 +137,6 @@ def test_benchmarks_are_listed_with_what_they_measure(load_script, capsys, monke
 def test_help_is_printed_and_nothing_done(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
-    monkeypatch.syspath_prepend(SCRIPTS)
     with suppress(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
     assert path.read_text().split('"""')[1].split("\n")[0] in capsys.readouterr().out

@@ -6,6 +6,7 @@ task if the mean return of 100 greedy episodes is what the table says; the seeds
 """
 
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,16 +59,10 @@ def measure(method: str, task: str, seed: int, checkpoints: list[int], episodes:
         cells = agent.n_cells
     used = time.process_time() - begun  # for all steps, and the evaluations
     return [
-        {
-            "steps": steps,
-            "mean": float(own.mean()),
-            "least": float(own.min()),
-            "solved": int(own.mean() >= about.solved),
-            "cells": cells,
-            "seconds": used,
-        }
+        {"steps": steps, "mean": float(own.mean()), "least": float(own.min()),
+         "solved": int(own.mean() >= about.solved), "cells": cells, "seconds": used}
         for steps, own in zip(checkpoints, returns, strict=True)
-    ]
+    ]  # fmt: skip
 
 
 def outcome(own: Rows) -> str:
@@ -81,14 +76,20 @@ def tables(rows: Rows) -> dict[str, Table]:
     def microseconds(own: Rows) -> str:
         return f"{np.median(own.column('seconds')) / max(own.values('steps')) * 1e6:.1f}"
 
+    def task(own: Rows) -> str:
+        return goal(own) + "; {:,}, {:,} steps".format(*LATER) * (own[0]["task"] == LANDER)
+
+    def after(own: Rows, method: str, k: int) -> str:
+        return outcome(found[k]) if (found := own.where(method=method).by_steps()) else ""
+
     cells = of(np.median, "cells", ",.0f")  # at the end
     present = [method for method in ("oda", FITTED, TILES) if rows.where(method=method)]
     columns = [
-        Column("", goal),
+        Column("", task),
         *(
-            Column(f"{method}, {steps:,} steps", among(outcome, method=method, steps=steps))
+            Column(f"{method}, {steps:,} steps", partial(after, method=method, k=k))
             for method in present
-            for steps in sorted(rows.where(method=method).values("steps"))
+            for k, steps in enumerate(CHECKPOINTS)
         ),
         *(Column(f"{name}, µs a step", among(microseconds, method=name)) for name in present),
         *(Column(f"{name}, cells", among(cells, method=name)) for name in present if name != TILES),
