@@ -7,7 +7,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, Judged, Plain, Toy, Varied, all_but_one, play, same
+from environments import BARTO, Plain, Toy, Varied, all_but_one, play, same
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
@@ -52,18 +52,6 @@ def test_environments_may_return_float64_where_they_declare_float32():
     assert rows(learned)[0].dtype == np.float32
     ends = rows(learned)[1][:, MARK] != GOES_ON
     assert ends.sum() <= len(learned.episodes.rows) + 1
-
-
-def test_origins_and_units_of_float64_change_no_decision():
-    points, chosen = np.random.default_rng(0).normal(size=(500, 2)), []
-    for unit, origin in ((1.0, 0.0), (1e-7, 5.0)):
-        env = gym.wrappers.TransformObservation(
-            Judged(), lambda o, a=unit, b=origin: a * o + b, Judged().observation_space
-        )
-        agent = FittedQAgent(env, seed=0).learn(1000)
-        chosen.append(agent.predict(unit * points + origin)[0])
-    assert (chosen[0] == (points[:, 0] > 0.0)).mean() > 0.9
-    assert (chosen[0] == chosen[1]).mean() > 0.98
 
 
 def test_learning_goes_on_where_it_stopped():

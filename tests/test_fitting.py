@@ -154,18 +154,20 @@ def test_an_untried_action_is_hoped_to_return_more_than_the_best_policy_so_far()
         assert found.policy.q_values[0, 1] == pytest.approx(hoped)
 
 
-@pytest.mark.parametrize("unit", [1e-9, 1e9])
-def test_units_of_the_observation_change_nothing_but_rounding(unit):
+@pytest.mark.parametrize(("unit", "origin"), [(1e-9, 0.0), (1e9, 0.0), (1e-7, 5.0)])
+def test_units_and_origins_of_observations_change_nothing_but_rounding(unit, origin):
     observations, steps = corridor(n_episodes=100)
     wide = np.column_stack([observations, np.random.default_rng(0).normal(size=len(steps))])
     units = np.array([unit, 1.0])
     learned = np.diag([1.5, 0.5])
     usual = fit(wide, steps, None, learned)
-    other = fit(wide * units, steps, None, learned)
-    np.testing.assert_allclose(other.scale * units, usual.scale)
+    moved = wide * units + origin
+    other = fit(moved, steps, None, learned)
+    np.testing.assert_allclose(other.scale * units, usual.scale, rtol=1e-6)
     np.testing.assert_allclose(other.metric, usual.metric, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(other.policy.codevectors / units, usual.policy.codevectors)
-    values = [one.policy.evaluate(wide * by)[2] for one, by in ((usual, 1), (other, units))]
+    codevectors = (other.policy.codevectors - origin) / units
+    np.testing.assert_allclose(codevectors, usual.policy.codevectors, rtol=1e-5, atol=1e-6)
+    values = [one.policy.evaluate(seen)[2] for one, seen in ((usual, wide), (other, moved))]
     np.testing.assert_allclose(*values, rtol=1e-3, atol=1e-3)
 
 

@@ -119,19 +119,6 @@ def test_constant_and_duplicated_components():
     np.testing.assert_allclose(fold.T @ outer @ fold, usual, rtol=0.05, atol=0.02 * usual.trace())
 
 
-def test_the_direction_that_matters_is_found():
-    rng = np.random.default_rng(0)
-    direction = np.array([3.0, 0.0, -4.0, 0.0, 0.0]) / 5
-    points = rng.normal(size=(5000, 5))
-    centres = rng.normal(size=(20, 5))
-    cells = ((points[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
-    targets = np.sin(1.5 * points @ direction) + 0.1 * rng.normal(size=5000)
-    outer = scaled_outer(points, cells, targets)
-    shares, vectors = metric.directions(outer, np.ones(5))
-    assert shares[0] > 0.95
-    assert abs(vectors[0] @ direction) > 0.99
-
-
 def test_average_has_trace_d_and_remembers_half():
     rng = np.random.default_rng(0)
     first, second = (root @ root.T for root in rng.normal(size=(2, 3, 3)) * 100)

@@ -102,6 +102,15 @@ def test_random_actions_do_not_follow_the_random_numbers_of_the_environment():
     assert 10.0 < agent.evaluate_random(20, seed=5).mean() < 15.0
 
 
+def test_a_doubt_names_constant_components_of_boxes_and_says_if_all_returns_were_equal():
+    space = gym.spaces.Dict(at=gym.spaces.Discrete(5), wind=gym.spaces.Box(0.0, 1.0, (1,)))
+    seen = {"at": 1, "wind": np.ones(1, np.float32)}
+    env = gym.wrappers.TransformObservation(Toy(), lambda _: seen, space)
+    agent = FittedQAgent(env, seed=0).learn(100)
+    said = agent.doubt(agent.evaluate(5))
+    assert said.endswith("returned the same. Components that never changed: wind.")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", [None, np.ones(2), "much", np.nan])
 def test_an_odd_reward_of_ones_own_loop_is_refused(kind, odd):

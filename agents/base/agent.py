@@ -589,9 +589,12 @@ class Agent(Player):
             f"{random.mean():.4g}. Try more steps, {' or '.join(others)}, or rewards that rise on "
             "the way to the goal."
         )
-        if self.scale_ is not None and (self.scale_ == 0.0).any():
-            constant = [self.names[j] for j in np.flatnonzero(self.scale_ == 0.0)[:_MAX_NAMED]]
-            said += f" Components that never changed: {', '.join(constant)}."
+        if self.episodes.count and np.ptp(self.episodes.curve[:, 0]) == 0.0:
+            said += " All episodes of training returned the same."
+        scale = () if self.scale_ is None else self.scale_
+        rows = zip(self.names, scale, self.interface.of_boxes, strict=False)
+        if constant := [name for name, inverse, of_box in rows if of_box and inverse == 0.0]:
+            said += f" Components that never changed: {', '.join(constant[:_MAX_NAMED])}."
         self._doubt = said
         return said
 

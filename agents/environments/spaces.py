@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -282,6 +282,10 @@ class Native:
         return shape != self.observation_space.shape and shape in ((n,), (*shape[:1], n))
 
 
+def _parts(space: Any) -> Iterable[spaces.Space[Any]]:
+    return space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+
+
 def n_elements(space: spaces.Space[Any]) -> int:
     """Return the number of elements of a space; 0 if it is not finite.
 
@@ -289,12 +293,17 @@ def n_elements(space: spaces.Space[Any]) -> int:
     160
     """
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return math.prod(map(n_elements, parts))
+        return math.prod(map(n_elements, _parts(space)))
     if isinstance(space, spaces.MultiBinary):
         return int(2 ** math.prod(space.shape))
     sizes = np.ravel(getattr(space, "nvec", getattr(space, "n", 0)))
     return int(math.prod(sizes.tolist()))
+
+
+def _of_boxes(space: spaces.Space[Any]) -> list[bool]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return [of_box for part in _parts(space) for of_box in _of_boxes(part)]
+    return [isinstance(space, spaces.Box)] * int(spaces.flatdim(space))
 
 
 def vector_of(space: spaces.Space[Any], observation: Any) -> Array:
@@ -453,6 +462,12 @@ class Interface:
     def n_components(self) -> int:
         """Number of components of a continuous action; 0 where actions are numbers."""
         return 0 if self.box is None else len(self.box.low)
+
+    @property
+    def of_boxes(self) -> list[bool]:
+        """Whether each component of an observation is of a Box, rather than of a category."""
+        native = self.native
+        return [True] * self.n_features if native is None else _of_boxes(native.observation_space)
 
     @property
     def combinations(self) -> Array | None:

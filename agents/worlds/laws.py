@@ -325,9 +325,8 @@ def fit_rewards(
     pairs = sizes[1] <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
-    smooth = np.asfortranarray(
-        reward_features(at, hinges, *some, boxed, pairs)[:, : -2 * d * _HINGES]
-    )
+    bent = 2 * d * _HINGES
+    smooth = np.asfortranarray(reward_features(at, hinges, *some, boxed, pairs))[:, :-bent]
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations) for observations in (some[0], some[2])]
         hinges = _fit_hinges(z, smooth, wanted[drawn])
