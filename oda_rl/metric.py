@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import DTypeLike
 
 from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
@@ -37,9 +37,7 @@ def covariance(points: FloatArray) -> tuple[FloatArray, FloatArray]:
     return mean, centred.T @ centred / n
 
 
-def scales(
-    mean: FloatArray, covariance: FloatArray, dtype: npt.DTypeLike = np.float32
-) -> FloatArray:
+def scales(mean: FloatArray, covariance: FloatArray, dtype: DTypeLike = np.float32) -> FloatArray:
     """Inverse standard deviation of each component; 0 for one that only rounding varies."""
     deviations = np.sqrt(covariance.diagonal())
     varying = deviations > np.maximum(_ROUNDING[np.dtype(dtype).name] * np.abs(mean), SMALLEST)
@@ -103,9 +101,8 @@ class Units(NamedTuple):
     @classmethod
     @one_thread()
     def of(
-        cls, mean: FloatArray, covariance: FloatArray, axes: bool,
-        dtype: npt.DTypeLike = np.float32,
-    ) -> "Units":  # fmt: skip
+        cls, mean: FloatArray, covariance: FloatArray, axes: bool, dtype: DTypeLike = np.float32
+    ) -> "Units":
         """Return units of points with such moments, whitened unless the ``axes`` have a meaning."""
         scale = scales(mean, covariance, dtype)
         if axes:

@@ -231,9 +231,8 @@ class InterpretedEngine(Engine):
     @property
     def scale(self) -> FloatArray | None:
         mean, variance = self._moments[:2]
-        if not self.state.steps:
-            return None
-        return metric.scales(mean, np.diag(variance), self.interface.dtype)
+        scale = metric.scales(mean, np.diag(variance), self.interface.dtype)
+        return scale if self.state.steps else None
 
     @property
     def env_states(self) -> list[EnvState]:

@@ -249,15 +249,16 @@ def reward_features(
     codes: FloatArray,
     after: FloatArray,
     boxed: bool,
-    pairs: bool = True,
+    size: float = np.inf,
 ) -> FloatArray:
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
     The action's code, squares of continuous actions; for the components z of the observations
     before and after it, standardised, their products with the code, z, z², squared angles, products
-    of two components if ``pairs``, and |z - h| for their hinges h, shape (H, d).
+    of two components unless all others are ``size``, and |z - h| for their hinges h, shape (H, d).
     """
-    own = codes[:, boxed:]
+    own, (n_hinges, d), n_circles = codes[:, boxed:], hinges.shape, len(at.circles)
+    pairs = size > n_reward_features(d, codes.shape[1], boxed, n_hinges, n_circles)[0]
     z = np.concatenate([at.standardised(before), at.standardised(after)], axis=1)
     i, k = np.triu_indices(z.shape[1] if pairs else 0, 1)
     angles = [np.arctan2(o[:, k], o[:, i]) ** 2 for o in (before, after) for i, k in at.circles]
@@ -270,7 +271,7 @@ def reward_features(
 def n_reward_features(
     d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int
 ) -> tuple[int, int]:
-    """Return the number of :func:`reward_features` without ``pairs``, and with them."""
+    """Return the number of :func:`reward_features` without products of two, and with them."""
     own = n_codes - boxed
     size = n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + n_hinges))
     return size, size + d * (2 * d - 1)
@@ -322,16 +323,16 @@ def fit_rewards(
     steps = before[rows], codes[rows], after[rows]
     wanted = rewards[rows]
     sizes = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
-    pairs = sizes[1] <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)
+    size = sizes[sizes[1] <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)]
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
     bent = 2 * d * _HINGES
-    smooth = np.asfortranarray(reward_features(at, hinges, *some, boxed, pairs))[:, :-bent]
+    smooth = np.asfortranarray(reward_features(at, hinges, *some, boxed, size))[:, :-bent]
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations) for observations in (some[0], some[2])]
         hinges = _fit_hinges(z, smooth, wanted[drawn])
-    columns = np.asfortranarray(reward_features(at, hinges, *steps, boxed, pairs))
-    weights = np.zeros(sizes[pairs])
+    columns = np.asfortranarray(reward_features(at, hinges, *steps, boxed, size))
+    weights = np.zeros(size)
     origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
     far, weighted = np.abs(wanted - np.median(wanted)), columns
     heavy = wanted.std() > _HEAVY * np.median(far) > 0.0

@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import LEVELS, LOW
-from oda_rl.agents.worlds.laws import n_reward_features, reward_features, squared_gaps
+from oda_rl.agents.worlds.laws import reward_features, squared_gaps
 from oda_rl.agents.worlds.learning import (
     CodedSteps,
     Learned,
@@ -135,10 +135,8 @@ def judge(
         columns = codes
         expected[held], rewards[0, held], ended[held] = predict(world, before, codes)[:3]
         if world.hinges is not None and len(world.rewards) > codes.shape[1]:
-            hinges, n_circles = world.hinges, len(part.at.circles)
-            sizes = n_reward_features(d, codes.shape[1], world.boxed, len(hinges), n_circles)
-            pairs = len(world.rewards) == sizes[1]
-            columns = reward_features(part.at, hinges, before, codes, after, world.boxed, pairs)
+            kind = world.boxed, len(world.rewards)
+            columns = reward_features(part.at, world.hinges, before, codes, after, *kind)
         rewards[1, held] = np.clip(columns @ world.rewards, *bounds[:2])
         noisy = world._replace(residuals=learned.arrays.residuals)
         for piece in fold:
