@@ -203,8 +203,7 @@ class Climb:
         self.n_directions = _DIRECTIONS
         self.noise = _NOISE
         self.bonus = 0.0  # constant reward of a step, which is left out
-        self.mean_return = math.nan
-        """Mean return in the last comparison of rules; before it, in the latest whole episodes."""
+        self.mean_return = math.nan  # in the last comparison of rules; before, in whole episodes
         self.stages, self.scores = np.empty((0, 1, p, 1 + d)), np.empty((0, 2))
         """Mean rule of each stage; its horizon and mean return."""
         self._begin_stage()

@@ -242,8 +242,7 @@ def tables(rows: Rows) -> dict[str, Table]:
 
 @dataclass(frozen=True)
 class Options(MethodSelection):
-    tasks: tuple[str, ...] = ()
-    """Ids of the environments whose observations are transformed; all by default."""
+    tasks: tuple[str, ...] = ()  # Ids of environments with transformed observations.
 
 
 def settings(options: Options) -> list[Row]:
