@@ -83,8 +83,12 @@ def checked_path(path: str | Path) -> Path:
 def refuse_foreign(
     folder: Path, names: Sequence[str] = OF_AGENT[1:], earlier: str = AGENT_FILE, what: str = "path"
 ) -> None:
-    """Raise ValueError if a folder has files of these names, but no earlier result's main file."""
-    found = [name for name in names if (folder / name).exists()]
+    """Raise ValueError if a folder has files of these names, but no earlier result's main file.
+
+    Links are refused when they would be written.
+    """
+    paths = ((name, folder / name) for name in names)
+    found = [name for name, path in paths if path.exists() and not path.is_symlink()]
     if found and not (folder / earlier).exists():
         raise ValueError(
             f"{what} is {str(folder)!r}, where {found[0]} would be replaced, which is of no "
